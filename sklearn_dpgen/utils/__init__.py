@@ -1,0 +1,1 @@
+"""Validation, random streams and devices."""

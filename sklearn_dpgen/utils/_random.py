@@ -1,0 +1,113 @@
+"""Random streams: noise apart from initialization, and never a reused draw.
+
+``random_state=None`` draws noise from the operating system's entropy. Any other value makes a
+fit reproducible, and then a guarantee is void for whoever knows the seed.
+"""
+
+import hashlib
+import os
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.utils import check_random_state
+
+__all__ = ["NoiseSource", "noise_source", "split_random_state", "torch_generator"]
+
+_SEED_BOUND = 2**63
+
+
+def split_random_state(random_state, n_streams):
+    """Derive independent seeds from a scikit-learn ``random_state``.
+
+    Parameters
+    ----------
+    random_state : None, int or RandomState
+        An int gives the same seeds at every call; a RandomState is advanced.
+    n_streams : int
+        How many streams to derive.
+
+    Returns
+    -------
+    list of None or int
+        ``None`` everywhere when ``random_state`` is None.
+    """
+    if random_state is None:
+        return [None] * n_streams
+    draws = check_random_state(random_state).randint(2**32, size=4, dtype=np.uint64)
+    children = np.random.SeedSequence([int(v) for v in draws]).spawn(n_streams)
+    return [int(child.generate_state(1, np.uint64)[0]) % _SEED_BOUND for child in children]
+
+
+def torch_generator(seed, device="cpu"):
+    """Return a ``torch.Generator`` on ``device``, seeded from the system's entropy if None."""
+    import torch
+
+    if seed is None:
+        seed = int.from_bytes(os.urandom(8), "little") % _SEED_BOUND
+    return torch.Generator(device=device).manual_seed(seed)
+
+
+class NoiseSource:
+    """Uniform, normal, Laplace and integer draws from one stream.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator or None
+        None reads the operating system's entropy for every draw.
+    """
+
+    def __init__(self, generator=None):
+        self._generator = generator
+
+    @property
+    def description(self):
+        """One phrase for a privacy report."""
+        if self._generator is None:
+            return "operating system entropy"
+        return "seeded generator: the guarantee is void for whoever knows the seed"
+
+    def uniform(self, size):
+        """Draw uniforms in the open interval (0, 1), on a grid of 53 bits."""
+        count = int(np.prod(size, dtype=np.int64))
+        if self._generator is None:
+            words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+        else:
+            words = self._generator.integers(2**64, size=count, dtype=np.uint64, endpoint=False)
+        # The half step keeps the logarithm and the normal quantile finite.
+        return (((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53).reshape(size)
+
+    def normal(self, size):
+        """Draw standard normals by inversion."""
+        return ndtri(self.uniform(size))
+
+    def laplace(self, size):
+        """Draw standard Laplace variables (scale 1): a difference of two exponentials."""
+        return np.log(self.uniform(size)) - np.log(self.uniform(size))
+
+    def integers(self, high, size):
+        """Draw integers uniform on ``range(high)``, up to a bias of ``high`` / 2**53."""
+        return np.floor(self.uniform(size) * high).astype(np.int64)
+
+
+def noise_source(seed=None, *, context=()):
+    """Return a NoiseSource.
+
+    Parameters
+    ----------
+    seed : None or int
+        None for the operating system's entropy.
+    context : sequence of bytes or str
+        What the noise is for: the mechanism, its parameters and its input. A seeded source is
+        keyed by it, so the same call repeats its draws while any other call, with other records
+        or another budget, gets independent ones. Reusing a draw on other records would publish
+        their difference exactly.
+    """
+    if seed is None:
+        return NoiseSource()
+    digest = hashlib.blake2b(key=int(seed).to_bytes(16, "little"))
+    for part in context:
+        part = part.encode() if isinstance(part, str) else bytes(part)
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    entropy = int.from_bytes(digest.digest(), "little")
+    return NoiseSource(np.random.Generator(np.random.PCG64DXSM(entropy)))
