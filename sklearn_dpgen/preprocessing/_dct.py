@@ -1,0 +1,175 @@
+"""Cosine coefficients of images, and the public choice of which to keep."""
+
+import math
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
+
+from sklearn_dpgen.domains import array_namespace
+from sklearn_dpgen.utils._validation import check_is_fitted, fit_context, validate_data
+
+__all__ = ["DCTTransformer", "dct_mask"]
+
+
+def _dct_matrix(n):
+    """Return the orthogonal matrix of the DCT-II: coefficients are ``matrix @ signal``."""
+    k, j = np.arange(n)[:, None], np.arange(n)[None, :]
+    matrix = np.sqrt(2 / n) * np.cos(np.pi * (2 * j + 1) * k / (2 * n))
+    matrix[0] /= np.sqrt(2)
+    return matrix
+
+
+def _along_axes(X, matrices, xp):
+    """Multiply each axis of ``X`` but the first by its matrix."""
+    for axis, matrix in enumerate(matrices, start=1):
+        if xp is np:
+            matrix = matrix.astype(X.dtype)
+        else:
+            matrix = xp.tensor(matrix, dtype=X.dtype, device=X.device)
+        X = xp.moveaxis(xp.moveaxis(X, axis, -1) @ matrix.T, -1, axis)
+    return X
+
+
+def dct_mask(image, quantile=0.8):
+    """Choose the coefficients that matter in a public image.
+
+    Parameters
+    ----------
+    image : array-like
+        A public image, of any number of dimensions. One of the private images would not do: the
+        mask would tell of it.
+    quantile : float, default=0.8
+        Keep the coefficients of which the magnitude is above this quantile.
+
+    Returns
+    -------
+    boolean ndarray of the shape of ``image``
+    """
+    image = np.asarray(image, dtype=np.float64)
+    if not 0 <= quantile < 1:
+        raise ValueError(f"quantile must be in [0, 1), got {quantile!r}.")
+    matrices = [_dct_matrix(n) for n in image.shape]
+    size = abs(_along_axes(image[None], matrices, np)[0])
+    return size > np.quantile(size, quantile)
+
+
+def _checked_rows(X, width, xp):
+    if X.ndim != 2 or X.shape[1] != width:
+        raise ValueError(f"X must be of shape (n, {width}), got {tuple(X.shape)}.")
+    return X if xp is np or X.is_floating_point() else X.double()
+
+
+class DCTTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Orthonormal discrete cosine transform (DCT-II) of images, one flattened image a row.
+
+    An orthogonal change of basis followed by a coordinate selection: distances in l2 are kept
+    without a mask and cannot grow with one, so the l2 diameter of a domain bounds that of its
+    image. Images concentrate on few coefficients, which then fit in a smaller l1 ball.
+
+    Parameters
+    ----------
+    shape : tuple of int, optional
+        The shape of an image; by default the row is one signal.
+    mask : boolean array-like of shape ``shape``, optional
+        The coefficients to keep, chosen from public information (see `dct_mask`); by default
+        all.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        The number of pixels.
+    mask_ : boolean ndarray of shape (n_pixels,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpgen.preprocessing import DCTTransformer
+    >>> image = np.ones((1, 4))
+    >>> DCTTransformer(shape=(2, 2)).fit_transform(image).round(12)
+    array([[2., 0., 0., 0.]])
+    """
+
+    _parameter_constraints = {
+        "shape": [tuple, None],
+        "mask": ["array-like", None],
+    }
+
+    def __init__(self, shape=None, *, mask=None):
+        self.shape = shape
+        self.mask = mask
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Check the width of the rows; their values are not read.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_pixels)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        X = validate_data(self, X, dtype=[np.float64, np.float32])
+        shape = (X.shape[1],) if self.shape is None else tuple(self.shape)
+        if math.prod(shape) != X.shape[1]:
+            raise ValueError(f"shape {shape} has {math.prod(shape)} pixels, X has {X.shape[1]}.")
+        mask = np.ones(shape, dtype=bool) if self.mask is None else np.asarray(self.mask)
+        if mask.dtype != bool or mask.shape != shape or not mask.any():
+            raise ValueError("mask must be boolean, of the given shape, with a True.")
+        self.mask_ = mask.ravel()
+        self._matrices = [_dct_matrix(n) for n in shape]
+        return self
+
+    def transform(self, X):
+        """Return the kept coefficients.
+
+        Parameters
+        ----------
+        X : array-like or tensor of shape (n, n_pixels)
+            Gradients flow through a tensor.
+
+        Returns
+        -------
+        ndarray or tensor of shape (n, n_kept)
+            Of the kind and floating dtype of ``X``.
+        """
+        check_is_fitted(self)
+        xp = array_namespace(X)
+        if xp is np:
+            X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = _checked_rows(X, self.n_features_in_, xp)
+        return self._apply(X, self._matrices, xp)[:, self.mask_]
+
+    def inverse_transform(self, X):
+        """Return the images of given coefficients, those not kept being zero.
+
+        Parameters
+        ----------
+        X : array-like or tensor of shape (n, n_kept)
+            Gradients flow through a tensor.
+
+        Returns
+        -------
+        ndarray or tensor of shape (n, n_pixels)
+        """
+        check_is_fitted(self)
+        xp = array_namespace(X)
+        if xp is np:
+            X = check_array(X, dtype=[np.float64, np.float32])
+        X = _checked_rows(X, self._n_features_out, xp)
+        # Every coefficient not kept reads the column of zeros appended last.
+        position = np.where(self.mask_, np.cumsum(self.mask_) - 1, self._n_features_out)
+        full = xp.concatenate([X, xp.zeros_like(X[:, :1])], axis=1)[:, position]
+        transposed = [matrix.T for matrix in self._matrices]
+        return self._apply(full, transposed, xp)
+
+    def _apply(self, X, matrices, xp):
+        images = X.reshape(-1, *map(len, matrices))
+        return _along_axes(images, matrices, xp).reshape(X.shape)
+
+    @property
+    def _n_features_out(self):
+        return int(self.mask_.sum())

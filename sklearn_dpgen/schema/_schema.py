@@ -1,0 +1,175 @@
+"""A table's columns, in order, and their YAML and JSON."""
+
+import datetime
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+
+import yaml
+
+from sklearn_dpgen.domains import Product
+from sklearn_dpgen.schema._column import Column
+from sklearn_dpgen.schema._labels import Categorical, Ordinal
+from sklearn_dpgen.schema._numbers import Datetime, Numeric
+
+_TYPES = {
+    "numeric": Numeric,
+    "categorical": Categorical,
+    "ordinal": Ordinal,
+    "datetime": Datetime,
+}
+_NAMES = {column: name for name, column in _TYPES.items()}
+
+
+class Schema(Mapping):
+    """The public declaration of a table: its columns by name, in order.
+
+    A schema is written down, never inferred: bounds or categories read from private records
+    would reveal them before any noise is added.
+
+    Parameters
+    ----------
+    columns : mapping of str to Numeric, Categorical, Ordinal or Datetime
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.schema import Categorical, Numeric, Schema
+    >>> schema = Schema({"age": Numeric(0, 100), "smoker": Categorical(["no", "yes"])})
+    >>> schema.domain.n_features
+    3
+    >>> print(schema.to_yaml())
+    age:
+      type: numeric
+      low: 0
+      high: 100
+    smoker:
+      type: categorical
+      categories:
+      - 'no'
+      - 'yes'
+    <BLANKLINE>
+    """
+
+    def __init__(self, columns):
+        if not isinstance(columns, Mapping) or not columns:
+            raise ValueError("columns must be a non-empty mapping of names to columns.")
+        for name, column in columns.items():
+            if not isinstance(name, str):
+                raise ValueError(f"Column names must be strings, got {name!r}.")
+            if not isinstance(column, Column):
+                declared = ", ".join(kind.__name__ for kind in _NAMES)
+                raise ValueError(f"Column {name!r} must be one of {declared}.")
+        self._columns = dict(columns)
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+    def __iter__(self):
+        return iter(self._columns)
+
+    def __len__(self):
+        return len(self._columns)
+
+    def __eq__(self, other):
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return list(self.items()) == list(other.items())
+
+    def __hash__(self):
+        return hash(tuple(self.items()))
+
+    def __repr__(self):
+        return f"Schema({self._columns!r})"
+
+    @property
+    def domain(self):
+        """The domain of an encoded record: the product of the columns' domains."""
+        return Product([column.domain for column in self.values()])
+
+    @property
+    def blocks(self):
+        """The encoded features of each column, a dict of slices."""
+        return dict(zip(self, self.domain.slices, strict=True))
+
+    @property
+    def feature_names(self):
+        """The names of the encoded features, a list."""
+        return [feature for name in self for feature in self[name].feature_names(name)]
+
+    def to_dict(self):
+        """Return the schema as plain dicts, lists, strings and numbers.
+
+        Returns
+        -------
+        dict of str to dict
+            For each column its ``type`` and the fields that differ from their defaults.
+        """
+        return {name: _column_to_dict(column) for name, column in self.items()}
+
+    @classmethod
+    def from_dict(cls, declaration):
+        """Build a schema from `to_dict`'s form.
+
+        Parameters
+        ----------
+        declaration : mapping of str to mapping
+
+        Raises
+        ------
+        ValueError
+            Naming the column that is not well declared.
+        """
+        if not isinstance(declaration, Mapping):
+            raise ValueError("A schema must map column names to declarations.")
+        return cls({name: _column_from_dict(name, entry) for name, entry in declaration.items()})
+
+    def to_json(self):
+        """Return the schema as JSON."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text):
+        """Build a schema from JSON; see `from_dict`."""
+        return cls.from_dict(json.loads(text))
+
+    def to_yaml(self):
+        """Return the schema as YAML."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False)
+
+    @classmethod
+    def from_yaml(cls, text):
+        """Build a schema from YAML; see `from_dict`.
+
+        YAML reads the bare words ``yes`` and ``no`` as booleans: quote labels.
+        """
+        return cls.from_dict(yaml.safe_load(text))
+
+
+def _column_to_dict(column):
+    entry = {"type": _NAMES[type(column)]}
+    for field in fields(column):
+        value = getattr(column, field.name)
+        if value != field.default:
+            if isinstance(value, datetime.datetime):
+                value = value.isoformat()
+            entry[field.name] = list(value) if isinstance(value, tuple) else value
+    return entry
+
+
+def _column_from_dict(name, entry):
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"Column {name!r}: a declaration must be a mapping.")
+    given = dict(entry)
+    kind = given.pop("type", None)
+    if kind not in _TYPES:
+        raise ValueError(f"Column {name!r}: type must be one of {list(_TYPES)}, got {kind!r}.")
+    known = fields(_TYPES[kind])
+    unknown = [key for key in given if key not in {field.name for field in known}]
+    missing = [f.name for f in known if f.default is MISSING and f.name not in given]
+    if unknown or missing:
+        fault = f"unknown {unknown}" if unknown else f"missing {missing}"
+        raise ValueError(f"Column {name!r}: {fault} in a {kind} declaration.")
+    try:
+        return _TYPES[kind](**given)
+    except ValueError as error:
+        raise ValueError(f"Column {name!r}: {error}") from error

@@ -1,0 +1,392 @@
+import copy
+import datetime
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sklearn_dpgen.domains import Box, OneHot, Product
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
+
+reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
+
+SCHEMA = Schema(
+    {
+        "age": Numeric(0, 120, integer=True),
+        "income": Numeric(-10.0, 1e6, step=0.5, nullable=True),
+        "sex": Categorical(["f", "m", "yes", "1e5", "é\n"]),
+        "flag": Categorical([False, True], nullable=True),
+        "code": Categorical([1, 2.5, "a", False]),
+        "level": Ordinal([1, 2, 3]),
+        "day": Datetime("2020-01-01", "2024-12-31", resolution="D", nullable=True),
+        "moment": Datetime("2020-01-01T00:00:00.25", "2021-01-01", resolution="ms"),
+    }
+)
+
+
+def stamps(*dates):
+    return pd.Series(np.array(dates, dtype="datetime64[us]"))
+
+
+def labels():
+    label = st.one_of(
+        st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text()
+    )
+    return st.lists(label, min_size=2, max_size=5, unique=True)
+
+
+def numerics():
+    whole = st.tuples(st.integers(-(2**40), 2**40), st.integers(1, 2**40)).map(
+        lambda pair: Numeric(pair[0], sum(pair), integer=True)
+    )
+    real = st.builds(
+        lambda low, width, null: Numeric(low, low + width, nullable=null),
+        st.floats(-1e6, 1e6),
+        st.floats(1e-3, 1e6),
+        st.booleans(),
+    )
+    return st.one_of(whole, real)
+
+
+def columns():
+    return st.one_of(
+        numerics(),
+        st.builds(Categorical, labels(), nullable=st.booleans()),
+        st.builds(Ordinal, labels(), nullable=st.booleans()),
+    )
+
+
+@reproducibly
+@given(st.dictionaries(st.text(), columns(), min_size=1, max_size=4))
+def test_files_are_lossless(declared):
+    schema = Schema(declared)
+    for copied in (
+        Schema.from_dict(schema.to_dict()),
+        Schema.from_json(schema.to_json()),
+        Schema.from_yaml(schema.to_yaml()),
+        copy.deepcopy(schema),
+        pickle.loads(pickle.dumps(schema)),
+    ):
+        # The representation tells True, 1 and 1.0 apart, which compare equal.
+        assert repr(copied) == repr(schema)
+        assert copied == schema
+        assert hash(copied) == hash(schema)
+
+
+def test_files_keep_dates():
+    for copied in (Schema.from_json(SCHEMA.to_json()), Schema.from_yaml(SCHEMA.to_yaml())):
+        assert repr(copied) == repr(SCHEMA)
+    bare = "day: {type: datetime, low: 2020-01-01, high: 2024-12-31, resolution: D, nullable: true}"
+    assert Schema.from_yaml(bare)["day"] == SCHEMA["day"]
+
+
+def test_a_schema_is_an_ordered_mapping():
+    assert list(SCHEMA)[:3] == ["age", "income", "sex"]
+    assert len(SCHEMA) == 8
+    assert SCHEMA["age"] == Numeric(0, 120, integer=True)
+    assert dict(SCHEMA) == dict(SCHEMA.items())
+    a, b = Numeric(0, 1), Numeric(0, 2)
+    assert Schema({"a": a, "b": b}) != Schema({"b": b, "a": a})
+    assert Schema({"a": a}) != {"a": a}
+
+
+def test_the_domain_is_the_product_of_the_columns():
+    interval = Box(-1, 1)
+    assert SCHEMA["age"].domain == interval
+    assert SCHEMA["income"].domain == Product([interval, OneHot(2)])
+    assert SCHEMA["sex"].domain == OneHot(5)
+    assert SCHEMA["flag"].domain == OneHot(3)
+    assert SCHEMA.domain == Product([column.domain for column in SCHEMA.values()])
+    assert SCHEMA.blocks["flag"] == slice(9, 12)
+    assert len(SCHEMA.feature_names) == SCHEMA.domain.n_features
+    assert SCHEMA.feature_names[:5] == [
+        "age",
+        "income",
+        "income=<present>",
+        "income=<null>",
+        "sex=f",
+    ]
+
+
+def test_numbers_are_scaled_by_their_bounds_and_clipped():
+    column = Numeric(0, 10)
+    values = pd.Series([0, 5, 10, -1, np.inf, -np.inf])
+    np.testing.assert_array_equal(column.encode(values), [[-1], [0], [1], [-1], [1], [-1]])
+    nullable = Numeric(0, 10, nullable=True)
+    np.testing.assert_array_equal(nullable.encode(pd.Series([10, None])), [[1, 1, 0], [0, 0, 1]])
+
+
+@reproducibly
+@given(numerics(), st.lists(st.floats(0, 1), min_size=1, max_size=5), st.data())
+def test_numbers_round_trip(column, fractions, data):
+    values = column.low + np.array(fractions) * (column.high - column.low)
+    values = pd.Series(np.rint(values) if column.integer else values).clip(column.low, column.high)
+    if column.nullable:
+        values[data.draw(st.integers(0, len(values) - 1))] = np.nan
+    encoded = column.encode(values)
+    assert column.domain.contains(encoded, tol=0).all()
+    decoded = column.decode(encoded)
+    tolerance = 0 if column.integer else 1e-14 * max(abs(column.low), abs(column.high))
+    np.testing.assert_allclose(decoded, values, rtol=0, atol=tolerance)
+
+
+def test_decoding_rounds_to_the_grid_and_stays_in_bounds():
+    tenths = np.arange(-50, 51) / 10
+    column = Numeric(-5, 5, step=0.1)
+    assert column.decode(column.encode(pd.Series(tenths))).tolist() == tenths.tolist()
+    noisy = np.linspace(-3, 3, 1001)[:, None]
+    assert set(column.decode(noisy)) == set(tenths)
+    assert set(Numeric(0, 9, step=3, integer=True).decode(noisy)) == {0, 3, 6, 9}
+    narrow = Numeric(0.5, 2.5).decode(noisy, dtype=np.dtype(np.int8))
+    assert set(narrow) == {1, 2}
+    assert Numeric(0, 1).decode(np.array([[2.0], [-2.0]])).tolist() == [1, 0]
+
+
+def test_the_affine_pair_neither_clips_nor_rounds():
+    column = Numeric(10, 20, integer=True)
+    assert column.to_unit(np.array([10, 15.5, 40])).tolist() == pytest.approx([-1, 0.1, 5])
+    assert column.from_unit(np.array([-1, 0.1, 5])).tolist() == pytest.approx([10, 15.5, 40])
+    dates = Datetime("2020-01-01", "2020-01-03")
+    assert dates.from_unit([-1, 0, 3]).tolist() == [
+        datetime.datetime(2020, 1, day) for day in (1, 2, 5)
+    ]
+    units = np.array([-7, 0.123456, 12])
+    np.testing.assert_allclose(dates.to_unit(dates.from_unit(units)), units, atol=1e-10)
+    assert np.isnat(dates.from_unit([1e30, -np.inf, np.nan])).tolist() == [False, False, True]
+    assert np.isnan(dates.to_unit(np.array(["NaT"], dtype="datetime64[s]"))).all()
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "datetime64[us]", "datetime64[ns]", object])
+def test_dates_round_trip(dtype):
+    column = Datetime("1950-01-01", "2024-12-31", resolution="h", nullable=True)
+    values = stamps("1950-01-01", "1999-05-17T13:00", "2024-12-31", "NaT")
+    decoded = column.decode(column.encode(values.astype(dtype)))
+    assert decoded.dtype == "datetime64[us]"
+    assert decoded.tolist() == values.tolist()
+    late = stamps("2030-01-01", "2000-01-01T00:31")
+    expected = stamps("2024-12-31", "2000-01-01T01:00")
+    assert column.decode(column.encode(late)).tolist() == expected.tolist()
+
+
+def test_dates_with_a_zone_are_compared_in_utc():
+    column = Datetime("2020-01-01", "2021-01-01")
+    values = stamps("2020-07-01T12:00").dt.tz_localize("Europe/Paris")
+    np.testing.assert_array_equal(column.encode(values), column.encode(stamps("2020-07-01T10:00")))
+    decoded = column.decode(column.encode(values), dtype=values.dtype)
+    assert decoded.dtype == values.dtype
+    assert decoded.tolist() == values.tolist()
+    shifted = Datetime(pd.Timestamp("2020-01-01T02:00", tz="Etc/GMT-2"), "2021-01-01")
+    assert shifted == column
+
+
+def test_date_objects_are_dates():
+    column = Datetime("2020-01-01", "2020-01-31", resolution="D")
+    values = pd.Series([datetime.date(2020, 1, 5), datetime.date(2020, 1, 31)], dtype=object)
+    decoded = column.decode(column.encode(values), dtype=values.dtype)
+    assert decoded.dtype == object
+    assert [value.date() for value in decoded] == values.tolist()
+
+
+@reproducibly
+@given(labels(), st.booleans(), st.data())
+def test_labels_round_trip(choices, nullable, data):
+    column = data.draw(st.sampled_from([Categorical, Ordinal]))(choices, nullable=nullable)
+    options = [*choices, None] if nullable else choices
+    drawn = data.draw(st.lists(st.sampled_from(options), min_size=1, max_size=6))
+    values = pd.Series(drawn, dtype=object)
+    encoded = column.encode(values)
+    assert column.domain.contains(encoded, tol=0).all()
+    np.testing.assert_array_equal(encoded.argmax(axis=1), [options.index(v) for v in drawn])
+    decoded = column.decode(encoded)
+    assert decoded.isna().tolist() == values.isna().tolist()
+    assert decoded[decoded.notna()].tolist() == values[values.notna()].tolist()
+    soft = encoded + np.linspace(-0.4, 0.4, encoded.shape[1])
+    assert column.decode(soft).isna().tolist() == values.isna().tolist()
+
+
+@pytest.mark.parametrize(
+    ("column", "dtypes"),
+    [
+        (Categorical(["a", "b"]), {object: "object", "category": "category"}),
+        (
+            Categorical([0, 1]),
+            {"int8": "int8", "float64": "float64", "bool": "bool", None: "int64"},
+        ),
+        (Categorical([0, 300]), {"int8": "int64", "int16": "int16"}),
+        (Categorical([1, 2.5]), {"int64": "float64", "float64": "float64", None: "float64"}),
+        (Categorical([1, "a"]), {"int64": "object", object: "object", None: "object"}),
+        (Categorical([False, True]), {"bool": "bool", "boolean": "boolean", None: "bool"}),
+        (
+            Categorical([False, True], nullable=True),
+            {"bool": "object", object: "object", "boolean": "boolean", None: "object"},
+        ),
+        (
+            Ordinal([1, 2], nullable=True),
+            {"int64": "float64", "float64": "float64", object: "float64", "Int64": "Int64"},
+        ),
+        (
+            Numeric(0, 9, integer=True),
+            {"int8": "int8", "Int8": "Int8", "float64": "int64", object: "object", None: "int64"},
+        ),
+        (Numeric(-1, 9, integer=True), {"uint8": "int64"}),
+        (Numeric(0, 999, integer=True), {"int8": "int64"}),
+        (Numeric(0, 9), {"int32": "int32", "float32": "float32", None: "float64"}),
+        (Numeric(0.2, 0.7), {"int32": "float64"}),
+        (
+            Numeric(0, 9, nullable=True),
+            {
+                "int64": "float64",
+                "float64": "float64",
+                "float32": "float64",
+                object: "float64",
+                "Int64": "Int64",
+                "Float64": "Float64",
+            },
+        ),
+        (
+            Datetime("2020-01-01", "2021-01-01"),
+            {"datetime64[ns]": "datetime64[ns]", "datetime64[s]": "datetime64[s]", object: object},
+        ),
+        (Datetime("0800-12-25", "2021-01-01"), {"datetime64[ns]": "datetime64[us]"}),
+        (Datetime("2020-01-01", "2021-01-01", nullable=True), {object: "datetime64[us]"}),
+    ],
+)
+def test_containers(column, dtypes):
+    ends = np.stack([-np.ones(column.domain.n_features), np.ones(column.domain.n_features)])
+    for given_dtype, expected in dtypes.items():
+        container = None if given_dtype is None else pd.Series([], dtype=given_dtype).dtype
+        decoded = column.decode(ends, dtype=container, name="x", index=[7, 9])
+        assert decoded.dtype == expected
+        assert decoded.dtype == column.decoded_dtype(container)
+        assert column.decoded_dtype(decoded.dtype) == decoded.dtype
+        assert decoded.name == "x"
+        assert decoded.index.tolist() == [7, 9]
+        column.encode(decoded)
+
+
+def test_string_containers_are_kept():
+    column = Categorical(["a", "b"], nullable=True)
+    default = pd.Series(["a"]).dtype
+    for dtype in (pd.StringDtype(), default):
+        decoded = column.decode(np.eye(3), dtype=dtype)
+        assert decoded.dtype == dtype
+        assert decoded.isna().tolist() == [False, False, True]
+    assert column.decoded_dtype() == default
+    # A chunk of nulls alone is read as floats.
+    nulls = pd.Series([np.nan, np.nan], name="x")
+    np.testing.assert_array_equal(column.encode(nulls), [[0, 0, 1]] * 2)
+    assert column.decoded_dtype(nulls.dtype) == default
+
+
+def test_masked_nan_is_a_null():
+    zero = pd.Series([0.0, 1.0], dtype="Float64")
+    values = pd.Series(zero / zero, name="x")
+    encoded = Numeric(0, 1, nullable=True).encode(values)
+    np.testing.assert_array_equal(encoded, [[0, 0, 1], [1, 1, 0]])
+
+
+def test_declared_categories_replace_those_of_the_container():
+    column = Ordinal(["low", "mid", "high"])
+    container = pd.CategoricalDtype(["high", "low"])
+    dtype = column.decoded_dtype(container)
+    assert list(dtype.categories) == ["low", "mid", "high"]
+    assert dtype.ordered
+    assert not Categorical(["low", "high"]).decoded_dtype(container).ordered
+    decoded = column.decode(np.eye(3), dtype=container)
+    assert decoded.dtype == dtype
+    assert decoded.max() == "high"
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        (Numeric(0, 1), [0.5, None], "'x' has missing values"),
+        (Numeric(0, 1), ["secret"], "'x' is declared Numeric"),
+        (Numeric(0, 1), pd.Series(["secret", 1], dtype=object), "'x' is declared Numeric"),
+        (Numeric(0, 1), [True], "'x' is declared Numeric"),
+        (Numeric(0, 1), [1j], "'x' is declared Numeric"),
+        (Categorical(["a", "b"]), ["a", "secret"], "'x' holds a value outside"),
+        (Categorical(["a", "b"]), ["a", None], "'x' has missing values"),
+        (Categorical(["a", "b"]), [1, 2], "'x' is declared with string labels"),
+        (Categorical([1, 2]), ["secret"], "'x' (is declared with number labels|holds a value)"),
+        (Ordinal([1, 2], nullable=True), [1, 3, None], "'x' holds a value outside"),
+        (Datetime("2020-01-01", "2021-01-01"), ["secret"], "'x' is declared Datetime"),
+        (Datetime("2020-01-01", "2021-01-01"), [1.5], "'x' is declared Datetime"),
+        (
+            Datetime("2020-01-01", "2021-01-01"),
+            pd.Series([datetime.datetime(2020, 1, 1), "secret"], dtype=object),
+            "'x' is declared Datetime",
+        ),
+    ],
+)
+def test_encoding_errors_name_the_column_and_not_the_value(column, values, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        column.encode(pd.Series(values, name="x"))
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Numeric(1, 1), "low must be smaller"),
+        (lambda: Numeric(0, np.inf), "high must be a finite number"),
+        (lambda: Numeric("0", 1), "low must be a finite number"),
+        (lambda: Numeric(True, 2), "low must be a finite number"),
+        (lambda: Numeric(-1e308, 1e308), "finite amount"),
+        (lambda: Numeric(0, 1, step=0), "step must be positive"),
+        (lambda: Numeric(0, 1, step=0.3), "step must divide"),
+        (lambda: Numeric(0, 1, step=2), "step must divide"),
+        (lambda: Numeric(0.5, 2, integer=True), "low must be an integer"),
+        (lambda: Numeric(0, 2, integer=True, step=0.5), "step must be an integer"),
+        (lambda: Numeric(0, 2**60, integer=True), "within 2"),
+        (lambda: Numeric(0, 1, nullable=1), "nullable must be True or False"),
+        (lambda: Categorical("abc"), "categories must be a sequence"),
+        (lambda: Categorical(["a"]), "at least 2 choices"),
+        (lambda: Categorical([], nullable=True), "at least 2 choices"),
+        (lambda: Categorical(["a", "a"]), "must be distinct"),
+        (lambda: Categorical([1, True]), "must be distinct"),
+        (lambda: Categorical(["a", None]), "must be bools, numbers or strings"),
+        (lambda: Categorical([1.0, np.nan]), "must be finite"),
+        (lambda: Ordinal([1, 1]), "values must be distinct"),
+        (lambda: Ordinal([datetime.date(2020, 1, 1), 1]), "values must be bools"),
+        (lambda: Datetime("2021-01-01", "2020-01-01"), "low must be earlier"),
+        (lambda: Datetime("2020-01-01", "01/02/2020"), "high must be a date"),
+        (lambda: Datetime(None, "2020-01-01"), "low must be a date"),
+        (lambda: Datetime(0, "2020-01-01"), "low must be a date"),
+        (lambda: Datetime("2020-01-01T12:00", "2021-01-01", resolution="D"), "low must be a mult"),
+        (lambda: Datetime("2020-01-01", "2021-01-01", resolution="ns"), "resolution must be one"),
+        (lambda: Schema({}), "non-empty mapping"),
+        (lambda: Schema({1: Numeric(0, 1)}), "names must be strings"),
+        (lambda: Schema({"a": (0, 1)}), "Column 'a' must be one of Numeric"),
+        (lambda: Schema.from_dict([1]), "must map column names"),
+        (lambda: Schema.from_dict({"a": 1}), "Column 'a': a declaration must be a mapping"),
+        (lambda: Schema.from_dict({"a": {"type": "num"}}), "Column 'a': type must be one of"),
+        (lambda: Schema.from_dict({"a": {"type": "numeric", "low": 0}}), "Column 'a': missing"),
+        (
+            lambda: Schema.from_dict({"a": {"type": "ordinal", "values": [1, 2], "step": 1}}),
+            "Column 'a': unknown",
+        ),
+        (
+            lambda: Schema.from_dict({"a": {"type": "numeric", "low": 1, "high": 0}}),
+            "Column 'a': low must be smaller",
+        ),
+        (
+            lambda: Schema.from_yaml("a: {type: categorical, categories: [no, off]}"),
+            "Column 'a': categories must be distinct",
+        ),
+    ],
+)
+def test_declaration_errors(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_numpy_scalars_are_accepted_and_stored_plainly():
+    assert repr(Numeric(np.float64(0), np.int64(3))) == repr(Numeric(0.0, 3))
+    assert repr(Categorical(np.array([1, 2]))) == repr(Categorical([1, 2]))
+    assert Datetime(np.datetime64("2020-01-01"), datetime.date(2021, 1, 1)) == Datetime(
+        pd.Timestamp("2020-01-01"), "2021-01-01"
+    )
