@@ -1,0 +1,43 @@
+"""Privacy profiles, composition, calibration, and the report of what was spent."""
+
+from sklearn_dpgen.accounting._calibration import (
+    calibrate_noise_multiplier,
+    epsilon_spent,
+    gaussian_sigma,
+    laplace_scale,
+)
+from sklearn_dpgen.accounting._composition import (
+    compose_delta,
+    compose_epsilon,
+    default_discretization,
+)
+from sklearn_dpgen.accounting._profiles import (
+    ApproximateProfile,
+    GaussianProfile,
+    LaplaceProfile,
+    MixtureProfile,
+    PrivacyProfile,
+    RandomizedResponseProfile,
+    sampled_without_replacement,
+)
+from sklearn_dpgen.accounting._report import PrivacyReport
+from sklearn_dpgen.accounting._shuffling import shuffled_epsilon
+
+__all__ = [
+    "ApproximateProfile",
+    "GaussianProfile",
+    "LaplaceProfile",
+    "MixtureProfile",
+    "PrivacyProfile",
+    "PrivacyReport",
+    "RandomizedResponseProfile",
+    "calibrate_noise_multiplier",
+    "compose_delta",
+    "compose_epsilon",
+    "default_discretization",
+    "epsilon_spent",
+    "gaussian_sigma",
+    "laplace_scale",
+    "sampled_without_replacement",
+    "shuffled_epsilon",
+]

@@ -1,12 +1,16 @@
 """Data frames to arrays inside the domain of a schema, and back."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array
 
-from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.utils._validation import check_is_fitted, fit_context
+from sklearn_dpgen.domains import Product
+from sklearn_dpgen.schema import Datetime, Numeric, Schema
+from sklearn_dpgen.schema._binned import bin_column
+from sklearn_dpgen.utils._validation import Integral, check_is_fitted, fit_context
 
 __all__ = ["TabularEncoder"]
 
@@ -22,9 +26,14 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
     ----------
     schema : Schema
         The public declaration of the columns.
+    bins : None, int or mapping, default=None
+        Public bins for numbers and dates, which then become one-hot blocks too: for each a number
+        of equal bins, or ``{column: number or edges}`` for the columns that it names.
 
     Attributes
     ----------
+    columns_ : dict of str to Column
+        The columns as they are encoded, binned where asked.
     domain_ : Product
         The set that encoded records lie in.
     blocks_ : dict of str to slice
@@ -62,10 +71,11 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
     1  100     no
     """
 
-    _parameter_constraints = {"schema": [Schema]}
+    _parameter_constraints: dict = {"schema": [Schema], "bins": [None, Integral, Mapping]}
 
-    def __init__(self, schema):
+    def __init__(self, schema, *, bins=None):
         self.schema = schema
+        self.bins = bins
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X=None, y=None):
@@ -92,8 +102,9 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         self.dtypes_ = {
             name: schema[name].decoded_dtype(dtypes.get(name), name=name) for name in names
         }
-        self.domain_ = schema.domain
-        self.blocks_ = schema.blocks
+        self.columns_ = self._binned_columns()
+        self.domain_ = Product([column.domain for column in self.columns_.values()])
+        self.blocks_ = dict(zip(schema, self.domain_.slices, strict=True))
         self.n_features_in_ = len(names)
         self.feature_names_in_ = np.array(names, dtype=object)
         return self
@@ -118,15 +129,17 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         frame = self._as_frame(X)
-        return np.hstack([column.encode(frame[name]) for name, column in self.schema.items()])
+        return np.hstack([column.encode(frame[name]) for name, column in self.columns_.items()])
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X, *, rng=None):
         """Decode points into records, clipped and rounded as the schema declares.
 
         Parameters
         ----------
         X : array-like of shape (n, domain_.n_features)
             Need not lie in the domain: of a block of categories, the largest entry wins.
+        rng : numpy.random.Generator, optional
+            Places values uniformly within their bins; by default they are in the middle.
 
         Returns
         -------
@@ -140,8 +153,8 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"The schema encodes {width} features, X has {array.shape[1]}.")
         index = X.index if isinstance(X, pd.DataFrame) else None
         series = {
-            name: self.schema[name].decode(
-                array[:, self.blocks_[name]], dtype=dtype, name=name, index=index
+            name: self.columns_[name].decode(
+                array[:, self.blocks_[name]], dtype=dtype, name=name, index=index, rng=rng
             )
             for name, dtype in self.dtypes_.items()
         }
@@ -162,7 +175,22 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         if input_features is not None and list(input_features) != list(self.feature_names_in_):
             raise ValueError("input_features is not equal to feature_names_in_")
-        return np.array(self.schema.feature_names, dtype=object)
+        return np.array(
+            [f for name, column in self.columns_.items() for f in column.feature_names(name)],
+            dtype=object,
+        )
+
+    def _binned_columns(self):
+        bins = self.bins
+        if isinstance(bins, Mapping):
+            unknown = [name for name in bins if name not in self.schema]
+            if unknown:
+                raise ValueError(f"bins names columns that the schema does not: {unknown}.")
+        elif bins is not None:
+            bins = {n: bins for n, c in self.schema.items() if isinstance(c, Numeric | Datetime)}
+        else:
+            bins = {}
+        return {n: bin_column(n, column, bins.get(n)) for n, column in self.schema.items()}
 
     def _as_frame(self, X):
         """Return records as a frame with the columns of the schema, in its order."""

@@ -48,7 +48,7 @@ class Column(ABC):
         """Encode a series with the mask of its nulls."""
 
     @abstractmethod
-    def _decode(self, array, dtype):
+    def _decode(self, array, dtype, rng):
         """Return decoded values, a series of ``dtype``."""
 
     def encode(self, series):
@@ -78,7 +78,7 @@ class Column(ABC):
             raise ValueError(f"Column {series.name!r} has missing values but is not nullable.")
         return self._encode(series, null)
 
-    def decode(self, array, *, dtype=None, name=None, index=None):
+    def decode(self, array, *, dtype=None, name=None, index=None, rng=None):
         """Decode points into values of the column, clipped and rounded as declared.
 
         Parameters
@@ -89,12 +89,14 @@ class Column(ABC):
             The container, as in `decoded_dtype`.
         name, index : optional
             Of the returned series.
+        rng : numpy.random.Generator, optional
+            Places values uniformly within public bins; by default they are in the middle.
 
         Returns
         -------
         Series of shape (n,)
         """
-        series = self._decode(array, self.decoded_dtype(dtype, name=name))
+        series = self._decode(array, self.decoded_dtype(dtype, name=name), rng)
         series.name = name
         if index is not None:
             series.index = index

@@ -94,7 +94,7 @@ class _Labels(Column):
         codes[null] = len(self.labels)
         return np.eye(self.domain.n_features)[codes]
 
-    def _decode(self, array, dtype):
+    def _decode(self, array, dtype, rng):
         labels = np.array([*self.labels, None], dtype=object)
         return pd.Series(labels[np.argmax(array, axis=1)], dtype=dtype)
 

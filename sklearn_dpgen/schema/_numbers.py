@@ -39,6 +39,11 @@ class _Interval(Column):
         """The bounds on the axis, two numbers of which the difference is exact."""
 
     @property
+    @abstractmethod
+    def n_steps(self):
+        """The number of steps of the declared grid between the bounds; None without a grid."""
+
+    @property
     def domain(self):
         value = Box(-1, 1)
         return Product([value, OneHot(2)]) if self.nullable else value
@@ -124,6 +129,13 @@ class Numeric(_Interval):
     def _bounds(self):
         return float(self.low), float(self.high)
 
+    @property
+    def n_steps(self):
+        """The number of steps of the declared grid between the bounds; None without a grid."""
+        if self.step is None and not self.integer:
+            return None
+        return round((self.high - self.low) / (self.step or 1))
+
     def to_unit(self, values):
         """Map the bounds to [-1, 1], affinely, without clipping.
 
@@ -178,7 +190,7 @@ class Numeric(_Interval):
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
         return self._block(self.to_unit(np.clip(values, low, high)), null)
 
-    def _decode(self, array, dtype):
+    def _decode(self, array, dtype, rng):
         fraction, null = self._split(array)
         low, high = self._bounds
         if self.step is None and not self.integer:
@@ -231,6 +243,12 @@ class Datetime(_Interval):
     @property
     def _bounds(self):
         return _microseconds(self.low), _microseconds(self.high)
+
+    @property
+    def n_steps(self):
+        """The number of steps of the resolution between the bounds."""
+        low, high = self._bounds
+        return (high - low) // _RESOLUTIONS[self.resolution]
 
     def to_unit(self, values):
         """Map the bounds to [-1, 1], affinely, without clipping.
@@ -298,7 +316,7 @@ class Datetime(_Interval):
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
         return self._block(self.to_unit(series.to_numpy()), null)
 
-    def _decode(self, array, dtype):
+    def _decode(self, array, dtype, rng):
         fraction, null = self._split(array)
         (low, high), resolution = self._bounds, _RESOLUTIONS[self.resolution]
         steps = np.rint(fraction * ((high - low) // resolution)).astype(np.int64)

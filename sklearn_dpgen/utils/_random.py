@@ -13,7 +13,8 @@ from sklearn.utils import check_random_state
 
 __all__ = ["NoiseSource", "noise_source", "split_random_state", "torch_generator"]
 
-_SEED_BOUND = 2**63
+# What scikit-learn takes as an int random_state.
+_SEED_BOUND = 2**32
 
 
 def split_random_state(random_state, n_streams):

@@ -1,9 +1,12 @@
 """Devices, dtypes, and the way between arrays and tensors."""
 
+import os
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 
-__all__ = ["as_array", "as_tensor", "resolve_device"]
+__all__ = ["as_array", "as_tensor", "resolve_device", "seeded_initialization"]
 
 
 def resolve_device(device="auto"):
@@ -23,3 +26,16 @@ def as_tensor(X, *, device="cpu", dtype=torch.float32):
 def as_array(X, dtype=np.float64):
     """Return a tensor as a detached NumPy array."""
     return X.detach().cpu().numpy().astype(dtype, copy=False)
+
+
+@contextmanager
+def seeded_initialization(seed):
+    """Draw the initial weights of modules built inside from ``seed``; the global stream is kept.
+
+    None seeds from the operating system's entropy.
+    """
+    if seed is None:
+        seed = int.from_bytes(os.urandom(8), "little") % 2**63
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

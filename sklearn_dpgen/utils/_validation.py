@@ -6,8 +6,8 @@ from numbers import Integral, Real
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import (
     HasMethods,
-    InvalidParameterError,
     Interval,
+    InvalidParameterError,
     StrOptions,
 )
 from sklearn.utils.validation import check_is_fitted, validate_data

@@ -1,0 +1,217 @@
+"""Noise scales from budgets, and budgets from noise scales.
+
+One convention throughout: the sensitivity is that of replacing one record, and a noise multiplier
+is the standard deviation of the noise over that sensitivity. dp_accounting reads the multiplier
+of a Gaussian event under REPLACE_ONE in this way in its Rényi accountant alone; its PLD accountant
+doubles the sensitivity once more.
+"""
+
+import math
+
+from dp_accounting import dp_event
+from dp_accounting.privacy_accountant import NeighboringRelation
+from dp_accounting.rdp import RdpAccountant
+
+from sklearn_dpgen.accounting._checks import (
+    check_choice,
+    check_count,
+    check_rate,
+    smallest_passing,
+)
+from sklearn_dpgen.accounting._composition import compose_delta, compose_epsilon
+from sklearn_dpgen.accounting._profiles import GaussianProfile, sampled_without_replacement
+from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+
+__all__ = [
+    "calibrate_noise_multiplier",
+    "epsilon_spent",
+    "gaussian_sigma",
+    "laplace_scale",
+]
+
+_ACCOUNTANTS = ("profile", "rdp")
+
+
+def laplace_scale(epsilon, sensitivity=1.0):
+    """Return the scale b of the Laplace mechanism.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget in nats; ``inf`` gives 0, no noise.
+    sensitivity : float
+        ℓ₁ diameter over neighbours.
+
+    Returns
+    -------
+    float
+        Sensitivity over epsilon, rounded up.
+    """
+    epsilon = check_epsilon(epsilon)
+    sensitivity = check_positive(sensitivity, "sensitivity")
+    if math.isinf(epsilon):
+        return 0.0
+    scale = sensitivity / epsilon
+    while sensitivity / scale > epsilon:
+        scale = math.nextafter(scale, math.inf)
+    return scale
+
+
+def gaussian_sigma(epsilon, delta, sensitivity=1.0, *, calibration="analytic"):
+    """Return the standard deviation of the Gaussian mechanism.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget in nats; ``inf`` gives 0, no noise.
+    delta : float
+        In (0, 1); below 1/2 for ``"closed_form"``.
+    sensitivity : float
+        ℓ₂ diameter over neighbours.
+    calibration : {"analytic", "closed_form"}
+        ``"analytic"`` is the smallest sufficient σ, by root search on the exact profile, rounded
+        up. ``"closed_form"`` is σ = Δ (c + √(c² + ε)) / (ε√2), c² = ln(2 / (√(16δ + 1) − 1)), which
+        is sufficient for every ε > 0.
+
+    Returns
+    -------
+    float
+        δ recomputed from it is at most ``delta``.
+
+    References
+    ----------
+    Balle and Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018,
+    Theorem 8; Reshetova, Chen and Özgür, "Training generative models from privatized data via
+    entropic optimal transport", eq. (5).
+    """
+    epsilon = check_epsilon(epsilon)
+    delta = check_delta(delta)
+    sensitivity = check_positive(sensitivity, "sensitivity")
+    check_choice(calibration, "calibration", ("analytic", "closed_form"))
+    if math.isinf(epsilon):
+        return 0.0
+
+    def is_private(sigma):
+        return GaussianProfile(sensitivity / sigma).delta(epsilon) <= delta
+
+    if calibration == "analytic":
+        # The large-epsilon and the small-epsilon law of sigma, added.
+        guess = sensitivity * (1 / epsilon + 1 / math.sqrt(2 * epsilon))
+        return smallest_passing(is_private, guess, rtol=1e-12)
+    if delta >= 0.5:
+        raise ValueError(f'delta must be below 1/2 for calibration="closed_form", got {delta}.')
+    squared = math.log(2 / (math.sqrt(16 * delta + 1) - 1))
+    sigma = sensitivity * (math.sqrt(squared) + math.sqrt(squared + epsilon))
+    sigma /= epsilon * math.sqrt(2)
+    if not is_private(sigma):
+        raise ArithmeticError("The closed form missed its target; use the analytic calibration.")
+    return sigma
+
+
+def epsilon_spent(noise_multiplier, delta, *, sampling_rate=1.0, n_steps=1, accountant="profile"):
+    """Return the ε of Gaussian releases on batches drawn without replacement.
+
+    Neighbours differ in one replaced record; the number of records is public and the choice of
+    every batch is secret.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        σ over the ℓ₂ sensitivity of a batch's release to replacing one record. 0 gives ``inf``.
+    delta : float
+        In (0, 1).
+    sampling_rate : float
+        Batch size over number of records, in (0, 1].
+    n_steps : int
+        Number of adaptive releases.
+    accountant : {"profile", "rdp"}
+        ``"profile"`` composes the exact privacy profile and is the tighter one; without sampling
+        it is exact. ``"rdp"`` goes through the Rényi divergence, an independent upper bound.
+
+    Returns
+    -------
+    float
+        An upper bound, in nats.
+
+    References
+    ----------
+    Balle, Barthe and Gaboardi, "Privacy amplification by subsampling", NeurIPS 2018, Theorem 11;
+    Wang, Balle and Kasiviswanathan, "Subsampled Rényi differential privacy and analytical moments
+    accountant", AISTATS 2019, Theorem 27.
+    """
+    delta = check_delta(delta)
+    sampling_rate = check_rate(sampling_rate)
+    n_steps = check_count(n_steps, "n_steps")
+    check_choice(accountant, "accountant", _ACCOUNTANTS)
+    if noise_multiplier == 0 and not isinstance(noise_multiplier, bool):
+        return math.inf
+    noise_multiplier = check_positive(noise_multiplier, "noise_multiplier")
+    if accountant == "rdp":
+        return _renyi_epsilon(noise_multiplier, delta, sampling_rate, n_steps)
+    return compose_epsilon(_gaussian_releases(noise_multiplier, sampling_rate, n_steps), delta)
+
+
+def calibrate_noise_multiplier(
+    epsilon, delta, *, sampling_rate=1.0, n_steps=1, accountant="profile"
+):
+    """Return the noise multiplier of Gaussian releases on batches drawn without replacement.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget in nats of all steps together; ``inf`` gives 0, no noise.
+    delta, sampling_rate, n_steps, accountant
+        As in :func:`epsilon_spent`.
+
+    Returns
+    -------
+    float
+        σ over the ℓ₂ replacement sensitivity, rounded up (by at most 1e-5 relative where batches
+        are sampled): :func:`epsilon_spent` of it is at most ``epsilon``.
+    """
+    epsilon = check_epsilon(epsilon)
+    delta = check_delta(delta)
+    rate = check_rate(sampling_rate)
+    n_steps = check_count(n_steps, "n_steps")
+    check_choice(accountant, "accountant", _ACCOUNTANTS)
+    if math.isinf(epsilon):
+        return 0.0
+    unsampled = gaussian_sigma(epsilon, delta, math.sqrt(n_steps))
+    plan = {"sampling_rate": rate, "n_steps": n_steps, "accountant": accountant}
+
+    def is_spent_within(multiplier):
+        return epsilon_spent(multiplier, delta, **plan) <= epsilon
+
+    if accountant == "rdp":
+        return smallest_passing(is_spent_within, unsampled * rate, rtol=1e-5)
+    multiplier = unsampled
+    if rate < 1:
+        # The central limit of the subsampled Gaussian (Bu, Dong, Long and Su, 2020) is near.
+        guess = 1 / math.sqrt(math.log1p((unsampled * rate) ** -2))
+        multiplier = smallest_passing(
+            lambda m: compose_delta(_gaussian_releases(m, rate, n_steps), epsilon) <= delta,
+            guess,
+            rtol=1e-5,
+        )
+    # The searches over delta and over epsilon round in different places.
+    step = 1e-9
+    while not is_spent_within(multiplier):
+        multiplier *= 1 + step
+        step *= 10
+    return multiplier
+
+
+def _gaussian_releases(noise_multiplier, sampling_rate, n_steps):
+    profile = GaussianProfile(1 / noise_multiplier)
+    return [(sampled_without_replacement(profile, sampling_rate), n_steps)]
+
+
+def _renyi_epsilon(noise_multiplier, delta, sampling_rate, n_steps):
+    event = dp_event.GaussianDpEvent(noise_multiplier)
+    if sampling_rate < 1:
+        # The event takes sizes; of this many records, rounding the batch up is safe and exact.
+        n_records = 10**15
+        batch = math.ceil(sampling_rate * n_records)
+        event = dp_event.SampledWithoutReplacementDpEvent(n_records, batch, event)
+    accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
+    return float(accountant.compose(event, n_steps).get_epsilon(delta))

@@ -1,0 +1,70 @@
+"""Checks and the one-sided search that the calibrations share."""
+
+import math
+
+from sklearn_dpgen.utils._validation import Integral, check_positive
+
+__all__ = ["check_choice", "check_count", "check_rate", "smallest_passing"]
+
+
+def check_rate(rate, name="sampling_rate"):
+    """Return a sampling rate as a float in (0, 1]."""
+    rate = check_positive(rate, name)
+    if rate > 1:
+        raise ValueError(f"{name} must be in (0, 1], got {rate}.")
+    return rate
+
+
+def check_count(count, name):
+    """Return a count as an int of at least 1."""
+    if isinstance(count, bool) or not isinstance(count, Integral):
+        raise TypeError(f"{name} must be an integer, got {type(count).__name__}.")
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1, got {count}.")
+    return int(count)
+
+
+def check_choice(value, name, choices):
+    """Return ``value`` if it is one of ``choices``."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
+    return value
+
+
+def smallest_passing(passes, guess, *, rtol):
+    """Return the smallest x > 0 that passes a monotone test, up to a factor 1 + ``rtol`` above.
+
+    Parameters
+    ----------
+    passes : callable
+        False below some positive value and True above it.
+    guess : float
+        Where to start.
+    rtol : float
+        Relative width of the final bracket.
+
+    Returns
+    -------
+    float
+        A value that passed the test itself, so that rounding and the tolerance are on the safe
+        side.
+    """
+    low = high = float(guess)
+    step = 1.1
+    if passes(high):
+        while (low := low / step) > 0 and passes(low):
+            high, step = low, step * step
+    else:
+        while not passes(high := high * step):
+            low, step = high, step * step
+            if math.isinf(step):
+                raise OverflowError("No finite value reaches the target.")
+    while high > low * (1 + rtol):
+        middle = math.sqrt(low) * math.sqrt(high)
+        if not low < middle < high:
+            break
+        if passes(middle):
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,289 @@
+"""Adaptive composition of releases with known privacy profiles.
+
+A profile becomes a distribution of the privacy loss on a grid, by Connect-the-Dots (Doroshenko,
+Ghazi, Kamath, Kumar and Manurangsi, PETS 2022, Algorithm 1). The profile covers both signs of
+epsilon and is convex in e^epsilon, so it belongs to a dominating pair (Zhu, Dong and Wang,
+AISTATS 2022), and so does its interpolation, which lies above it: the convolution of the grid
+distributions bounds the composition.
+
+The distributions are tilted by exp(theta * loss) before the Fourier transform and untilted after
+it. A plain transform leaves an absolute error of about 1e-16 times the number of releases in
+every tail, which at delta = 1e-12 and 60000 releases gives an epsilon that is too small; a tilted
+one leaves a relative error, which is bounded and added.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting.pld.common import self_convolve
+from scipy.optimize import minimize_scalar
+from scipy.signal import fftconvolve
+
+from sklearn_dpgen.accounting._checks import check_count, smallest_passing
+from sklearn_dpgen.accounting._profiles import GaussianProfile, PrivacyProfile
+from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+
+__all__ = ["compose_delta", "compose_epsilon", "default_discretization"]
+
+_COARSEST_GRID = 1e-3
+_MAX_GRID_POINTS = 2**17
+_VARIANCE_EXCESS = 1e-3
+# The loss beyond the grid counts as infinite; its probability is this, over all releases.
+_TAIL_MASS = 1e-30
+# Probability, under the tilted law, that each of two truncations of a self-convolution drops.
+_WINDOW_MASS = 1e-13
+# Covers the rounding of a profile's values, in the unsafe direction.
+_PROFILE_ROUNDING = 1e-12
+_MACHINE_EPSILON = np.finfo(np.float64).eps
+
+
+def compose_epsilon(releases, delta, *, discretization=None):
+    """Return the ε of an adaptive composition at a given δ.
+
+    Parameters
+    ----------
+    releases : sequence of (PrivacyProfile, int)
+        Each profile with the number of times it is used. The profiles must be for one
+        neighbouring relation, replacement, whose sensitivity is already in their parameters.
+    delta : float
+        In (0, 1).
+    discretization : float or None
+        Grid step of the privacy loss, in nats; :func:`default_discretization` if None. Any step
+        gives a valid answer, a finer one a smaller answer.
+
+    Returns
+    -------
+    float
+        An upper bound of the smallest ε, in nats; ``inf`` where a release fails openly with a
+        larger probability than δ. Un-sampled Gaussian releases alone, or one single release, are
+        solved in closed form.
+    """
+    delta = check_delta(delta)
+    releases = _merge_gaussians(releases)
+    if _is_exact(releases):
+        return releases[0][0].epsilon(delta)
+    return _Composition.of(releases, discretization).epsilon(delta)
+
+
+def compose_delta(releases, epsilon, *, discretization=None):
+    """Return the δ of an adaptive composition at a given ε.
+
+    Parameters
+    ----------
+    releases : sequence of (PrivacyProfile, int)
+        As in :func:`compose_epsilon`.
+    epsilon : float
+        Positive and finite, in nats.
+    discretization : float or None
+        As in :func:`compose_epsilon`.
+
+    Returns
+    -------
+    float
+        An upper bound of the smallest δ.
+    """
+    epsilon = check_epsilon(epsilon, allow_infinite=False)
+    releases = _merge_gaussians(releases)
+    if _is_exact(releases):
+        return releases[0][0].delta(epsilon)
+    return _Composition.of(releases, discretization).delta(epsilon)
+
+
+def default_discretization(releases):
+    """Return the grid step that a composition uses, in nats, or None where it needs no grid.
+
+    The step is at most 1e-3. Rounding a loss to its two neighbours on a grid of step h adds at
+    most min(h E|loss|, h²/4) to its variance; the step is halved until this is below 1e-3 of the
+    variance, so that many releases with tiny losses are not priced at the size of the grid. It
+    is widened where a release would need more than 2**17 points.
+
+    Parameters
+    ----------
+    releases : sequence of (PrivacyProfile, int)
+        As in :func:`compose_epsilon`.
+
+    Returns
+    -------
+    float or None
+    """
+    releases = _merge_gaussians(releases)
+    if _is_exact(releases):
+        return None
+    times = np.array([count for _, count in releases])
+    reaches = [_reach(profile, times.sum()) for profile, _ in releases]
+    variance = np.array(
+        [_variance(profile, reach) for (profile, _), reach in zip(releases, reaches, strict=True)]
+    )
+    magnitude = np.array([2 * profile.delta(0.0) for profile, _ in releases])
+    step = _COARSEST_GRID
+    while times @ np.minimum(step * magnitude, step**2 / 4) > _VARIANCE_EXCESS * times @ variance:
+        step /= 2
+    widest = max(2 * max(reaches), 20 * math.sqrt(times @ variance))
+    return max(step, widest / _MAX_GRID_POINTS)
+
+
+def _merge_gaussians(releases):
+    """Validate, and replace all un-sampled Gaussian releases by one, which is exact."""
+    others, squared_mu = [], 0.0
+    for profile, times in releases:
+        if not isinstance(profile, PrivacyProfile):
+            raise TypeError(
+                f"releases must hold PrivacyProfile objects, got {type(profile).__name__}."
+            )
+        times = check_count(times, "the number of times of a release")
+        if isinstance(profile, GaussianProfile):
+            squared_mu += times * profile.mu**2
+        else:
+            others.append((profile, times))
+    if squared_mu > 0:
+        others.append((GaussianProfile(math.sqrt(squared_mu)), 1))
+    if not others:
+        raise ValueError("releases must hold at least one release.")
+    return others
+
+
+def _is_exact(releases):
+    return len(releases) == 1 and releases[0][1] == 1
+
+
+def _reach(profile, total_times):
+    """Return a loss beyond which hardly any probability lies that a wider grid would recover."""
+    floor = profile.delta(math.inf) + _TAIL_MASS / total_times
+    return smallest_passing(lambda loss: profile.delta(loss) <= floor, 1.0, rtol=1e-2)
+
+
+def _variance(profile, reach):
+    """Approximate the second moment of the loss by twice the Kullback-Leibler divergence.
+
+    KL = ∫ (1 + e^{−ε}) δ(ε) dε over ε > 0.
+    """
+    losses = reach * np.linspace(0, 1, 2001) ** 3
+    excess = profile.delta(losses) - profile.delta(math.inf)
+    return 2 * np.trapezoid((1 + np.exp(-losses)) * excess, losses)
+
+
+def _connect_the_dots(profile, step, total_times):
+    """Return log-probabilities at the losses (−n..n)·step, and the mass of the infinite loss.
+
+    The negative half follows from the positive one, P(−l) = e^{−l} P(l), which is exact for a
+    symmetric profile and its interpolation, where second differences of values near 1 are not.
+    """
+    n_positive = math.ceil(_reach(profile, total_times) / step)
+    losses = np.arange(n_positive + 1) * step
+    delta = np.minimum(profile.delta(losses) * (1 + _PROFILE_ROUNDING), 1.0)
+    drop = -np.diff(np.minimum.accumulate(delta))
+    positive = drop / -math.expm1(-step)
+    positive[:-1] -= drop[1:] / math.expm1(step)
+    positive = np.maximum(positive, 0.0)
+    negative = positive * np.exp(-losses[1:])
+    zero = max(1 - delta[-1] - positive.sum() - negative.sum(), 0.0)
+    with np.errstate(divide="ignore"):
+        log_probabilities = np.log(np.concatenate([negative[::-1], [zero], positive]))
+    return log_probabilities, delta[-1]
+
+
+@dataclass(frozen=True)
+class _Composition:
+    """Distributions of the privacy loss on one grid, each with its number of uses."""
+
+    step: float
+    log_probabilities: tuple[np.ndarray, ...]
+    times: tuple[int, ...]
+    infinity_mass: float
+
+    @classmethod
+    def of(cls, releases, discretization):
+        if discretization is None:
+            step = default_discretization(releases)
+        else:
+            step = check_positive(discretization, "discretization")
+        times = tuple(count for _, count in releases)
+        pairs = [_connect_the_dots(profile, step, sum(times)) for profile, _ in releases]
+        log_finite = sum(
+            count * math.log1p(-infinite) for (_, infinite), count in zip(pairs, times, strict=True)
+        )
+        return cls(step, tuple(logs for logs, _ in pairs), times, -math.expm1(log_finite))
+
+    def delta(self, epsilon):
+        """Return δ(ε), with the tilt that is best for this ε."""
+        tilt = self._best_tilt(lambda tilt: self._log_mgf(tilt) - tilt * epsilon)
+        return self._tilted(tilt)(epsilon)
+
+    def epsilon(self, delta):
+        """Return an ε ≥ 0 with δ(ε) at most ``delta``."""
+        if self.infinity_mass > delta:
+            return math.inf
+        log_delta = math.log(delta)
+        tilt = self._best_tilt(lambda tilt: (self._log_mgf(tilt) - log_delta) / tilt)
+        profile = self._tilted(tilt)
+        if profile(0.0) <= delta:
+            return 0.0
+        chernoff = (self._log_mgf(tilt) - log_delta) / tilt
+        guess = max(chernoff, self.step)
+        return smallest_passing(lambda epsilon: profile(epsilon) <= delta, guess, rtol=1e-9)
+
+    def _losses(self, log_probabilities):
+        n_positive = len(log_probabilities) // 2
+        return self.step * np.arange(-n_positive, n_positive + 1)
+
+    def _log_mgf(self, tilt):
+        return sum(
+            count * _log_sum_exp(logs + tilt * self._losses(logs))
+            for logs, count in zip(self.log_probabilities, self.times, strict=True)
+        )
+
+    def _best_tilt(self, objective):
+        # The scale of the loss sets the range; any tilt is valid, a good one is precise.
+        center = -math.log(max(self._log_mgf(1.0), self.step**2)) / 2
+        found = minimize_scalar(
+            lambda log_tilt: objective(math.exp(log_tilt)),
+            bounds=(center - 7, center + 7),
+            method="bounded",
+            options={"xatol": 0.05},
+        )
+        return math.exp(found.x)
+
+    def _tilted(self, tilt):
+        """Return the function δ(ε), read from the convolution of the tilted distributions."""
+        offset, density, log_mass = 0, np.ones(1), 0.0
+        for logs, count in zip(self.log_probabilities, self.times, strict=True):
+            exponents = logs + tilt * self._losses(logs)
+            log_total = _log_sum_exp(exponents)
+            start, composed = _trim(np.exp(exponents - log_total), _WINDOW_MASS / count)
+            start = count * (start - len(logs) // 2)
+            if count > 1:
+                first, composed = self_convolve(composed, count, _WINDOW_MASS)
+                start += first
+            offset += start
+            log_mass += count * log_total
+            density = np.maximum(fftconvolve(density, composed), 0.0)
+        losses = self.step * (offset + np.arange(len(density)))
+        total_times = sum(self.times)
+        lost = 2 * len(self.times) * _WINDOW_MASS
+        lost += 16 * _MACHINE_EPSILON * (total_times + 64)
+
+        def delta(epsilon):
+            above = losses > epsilon
+            excess = losses[above] - epsilon
+            weights = np.exp(-tilt * excess) * -np.expm1(-excess)
+            exponent = log_mass - tilt * epsilon
+            exponent += 4 * _MACHINE_EPSILON * (total_times + abs(log_mass) + tilt * epsilon)
+            tail = weights @ density[above] + lost
+            if exponent + math.log(tail) >= 0:
+                return 1.0
+            return min(self.infinity_mass + math.exp(exponent) * tail, 1.0)
+
+        return delta
+
+
+def _trim(probabilities, mass):
+    """Return the first kept index and the rest without tails of total probability ``mass``."""
+    first = np.searchsorted(np.cumsum(probabilities), mass / 2)
+    last = len(probabilities) - np.searchsorted(np.cumsum(probabilities[::-1]), mass / 2)
+    return int(first), probabilities[first:last]
+
+
+def _log_sum_exp(exponents):
+    largest = exponents.max()
+    return largest + math.log(np.exp(exponents - largest).sum())

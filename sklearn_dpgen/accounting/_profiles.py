@@ -1,0 +1,272 @@
+"""Privacy profiles: the largest hockey-stick divergence of a mechanism over its neighbours.
+
+Every profile here is for replace-one neighbours, with the sensitivity of that relation already in
+its parameter. Replacement is symmetric, so one function describes both orders of a pair, and the
+values at negative epsilon follow from those at positive epsilon.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erfcx, ndtr
+
+from sklearn_dpgen.accounting._checks import check_count, check_rate, smallest_passing
+from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+
+__all__ = [
+    "ApproximateProfile",
+    "GaussianProfile",
+    "LaplaceProfile",
+    "MixtureProfile",
+    "PrivacyProfile",
+    "RandomizedResponseProfile",
+    "sampled_without_replacement",
+]
+
+
+class PrivacyProfile(ABC):
+    """The privacy profile δ(ε) of a mechanism, as a function of ε of either sign.
+
+    A subclass gives ``_delta`` for ε ≥ 0: an upper bound of the hockey-stick divergence at e^ε
+    over all replace-one neighbours, non-increasing and convex in e^ε, and finite at ε = inf.
+    """
+
+    @abstractmethod
+    def _delta(self, epsilon):
+        """Return δ at an array of ε ≥ 0."""
+
+    def delta(self, epsilon):
+        """Return δ(ε).
+
+        Parameters
+        ----------
+        epsilon : float or array-like
+            In nats, of either sign; ``-inf`` and ``inf`` are allowed. At negative values the
+            profile is its mirror image, δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε).
+
+        Returns
+        -------
+        float or ndarray of the same shape
+        """
+        epsilon = np.asarray(epsilon, dtype=np.float64)
+        if np.isnan(epsilon).any():
+            raise ValueError("epsilon must not be NaN.")
+        delta = np.clip(self._delta(np.abs(epsilon)), 0.0, 1.0)
+        negative = np.minimum(epsilon, 0.0)
+        delta = np.where(epsilon < 0, np.exp(negative) * delta - np.expm1(negative), delta)
+        return float(delta) if delta.ndim == 0 else delta
+
+    def epsilon(self, delta):
+        """Return an ε ≥ 0 with δ(ε) at most ``delta``, the smallest one up to rounding.
+
+        Parameters
+        ----------
+        delta : float
+            In (0, 1).
+
+        Returns
+        -------
+        float
+            ``inf`` where no finite ε has so small a δ.
+        """
+        delta = check_delta(delta)
+        if self.delta(0.0) <= delta:
+            return 0.0
+        if self.delta(math.inf) > delta:
+            return math.inf
+        return smallest_passing(lambda epsilon: self.delta(epsilon) <= delta, 1.0, rtol=1e-12)
+
+
+@dataclass(frozen=True)
+class GaussianProfile(PrivacyProfile):
+    """Gaussian mechanism, δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2).
+
+    Parameters
+    ----------
+    mu : float
+        ℓ₂ sensitivity under replacement over the standard deviation of the noise.
+
+    References
+    ----------
+    Balle and Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018,
+    Theorem 8.
+    """
+
+    mu: float
+
+    def __post_init__(self):
+        object.__setattr__(self, "mu", check_positive(self.mu, "mu"))
+
+    def _delta(self, epsilon):
+        upper = epsilon / self.mu - self.mu / 2
+        lower = epsilon / self.mu + self.mu / 2
+        # e^ε φ(lower) = φ(upper): written with Mills' ratio no term overflows or cancels to zero.
+        density = np.exp(-upper * upper / 2) / math.sqrt(2 * math.pi)
+        tail = np.where(upper > 0, density * _mills_ratio(np.maximum(upper, 0)), ndtr(-upper))
+        return tail - density * _mills_ratio(lower)
+
+
+@dataclass(frozen=True)
+class LaplaceProfile(PrivacyProfile):
+    """Laplace mechanism, δ(ε) = 1 − e^{(ε − ε₀)/2} for 0 ≤ ε ≤ ε₀ and 0 beyond.
+
+    Parameters
+    ----------
+    epsilon0 : float
+        ℓ₁ sensitivity under replacement over the scale of the noise. A shift along one coordinate
+        is the worst, so the dimension does not matter.
+
+    References
+    ----------
+    Balle, Barthe and Gaboardi, "Privacy amplification by subsampling", NeurIPS 2018, Theorem 3.
+    """
+
+    epsilon0: float
+
+    def __post_init__(self):
+        object.__setattr__(self, "epsilon0", _check_finite_epsilon(self.epsilon0))
+
+    def _delta(self, epsilon):
+        return -np.expm1(np.minimum(epsilon - self.epsilon0, 0.0) / 2)
+
+
+@dataclass(frozen=True)
+class RandomizedResponseProfile(PrivacyProfile):
+    """k-ary randomized response, δ(ε) = (e^{ε₀} − e^ε)₊ / (e^{ε₀} + k − 1).
+
+    Parameters
+    ----------
+    epsilon0 : float
+        Logarithm of the probability of the true category over that of any other one.
+    n_categories : int
+        k, at least 2.
+    """
+
+    epsilon0: float
+    n_categories: int = 2
+
+    def __post_init__(self):
+        object.__setattr__(self, "epsilon0", _check_finite_epsilon(self.epsilon0))
+        object.__setattr__(self, "n_categories", check_count(self.n_categories, "n_categories"))
+        if self.n_categories < 2:
+            raise ValueError("n_categories must be at least 2, got 1.")
+
+    def _delta(self, epsilon):
+        gap = -np.expm1(np.minimum(epsilon - self.epsilon0, 0.0))
+        return gap / (1 + (self.n_categories - 1) * math.exp(-self.epsilon0))
+
+
+@dataclass(frozen=True)
+class ApproximateProfile(PrivacyProfile):
+    """Any mechanism of which only (ε₀, δ₀)-differential privacy is known.
+
+    With δ₀ = 0 this is pure differential privacy, e.g. one draw of the exponential mechanism.
+
+    Parameters
+    ----------
+    epsilon0 : float
+        In nats.
+    delta0 : float
+        In [0, 1).
+
+    References
+    ----------
+    Kairouz, Oh and Viswanath, "The composition theorem for differential privacy", ICML 2015:
+    binary randomized response that fails openly with probability δ₀ dominates.
+    """
+
+    epsilon0: float
+    delta0: float = 0.0
+
+    def __post_init__(self):
+        object.__setattr__(self, "epsilon0", _check_finite_epsilon(self.epsilon0))
+        if self.delta0 != 0:
+            check_delta(self.delta0, "delta0")
+        object.__setattr__(self, "delta0", float(self.delta0))
+
+    def _delta(self, epsilon):
+        pure = RandomizedResponseProfile(self.epsilon0)._delta(epsilon)
+        return self.delta0 + (1 - self.delta0) * pure
+
+
+@dataclass(frozen=True)
+class MixtureProfile(PrivacyProfile):
+    """A mechanism chosen at random, with a choice that is published and free of the data.
+
+    δ(ε) is the average of the profiles: the choice is a part of the output with the same law
+    under both neighbours, so the divergence averages over it.
+
+    Parameters
+    ----------
+    profiles : sequence of PrivacyProfile
+    weights : sequence of float
+        Their probabilities, which sum to 1.
+    """
+
+    profiles: tuple[PrivacyProfile, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self):
+        profiles, weights = tuple(self.profiles), tuple(map(float, self.weights))
+        if not profiles or len(profiles) != len(weights):
+            raise ValueError(
+                "profiles and weights must have the same length, at least 1, got "
+                f"{len(profiles)} and {len(weights)}."
+            )
+        total = math.fsum(weights)
+        if not all(weight >= 0 for weight in weights) or not math.isclose(total, 1, rel_tol=1e-9):
+            raise ValueError("weights must be non-negative and sum to 1.")
+        object.__setattr__(self, "profiles", profiles)
+        object.__setattr__(self, "weights", tuple(weight / total for weight in weights))
+
+    def _delta(self, epsilon):
+        pairs = zip(self.weights, self.profiles, strict=True)
+        return sum(weight * profile._delta(epsilon) for weight, profile in pairs)
+
+
+@dataclass(frozen=True)
+class _SampledProfile(PrivacyProfile):
+    """A mechanism on a batch drawn without replacement: γ δ(log(1 + (e^ε − 1)/γ))."""
+
+    profile: PrivacyProfile
+    rate: float
+
+    def _delta(self, epsilon):
+        # Two forms of the same logarithm: the first does not cancel, the second not overflow.
+        small = np.log1p(np.expm1(np.minimum(epsilon, 1.0)) / self.rate)
+        capped = np.maximum(epsilon, 1.0)
+        large = capped - math.log(self.rate) + np.log1p((self.rate - 1) * np.exp(-capped))
+        return self.rate * self.profile._delta(np.where(epsilon < 1, small, large))
+
+
+def sampled_without_replacement(profile, rate):
+    """Return the profile of a mechanism that sees a secret uniform batch of fixed size.
+
+    Parameters
+    ----------
+    profile : PrivacyProfile
+        Profile of the mechanism on a batch, for batches that differ in one replaced record.
+    rate : float
+        Batch size over number of records, in (0, 1]; the number of records is public.
+
+    Returns
+    -------
+    PrivacyProfile
+        For data sets that differ in one replaced record: δ'(ε) = γ δ(log(1 + (e^ε − 1)/γ)).
+
+    References
+    ----------
+    Balle, Barthe and Gaboardi, "Privacy amplification by subsampling", NeurIPS 2018, Theorem 11.
+    """
+    rate = check_rate(rate, "rate")
+    return profile if rate == 1 else _SampledProfile(profile, rate)
+
+
+def _mills_ratio(x):
+    return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
+
+
+def _check_finite_epsilon(epsilon):
+    return check_epsilon(epsilon, "epsilon0", allow_infinite=False)

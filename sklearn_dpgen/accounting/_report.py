@@ -1,0 +1,202 @@
+"""What a fitted estimator or mechanism says about its guarantee."""
+
+import json
+import math
+import textwrap
+from dataclasses import dataclass, field, fields
+from importlib import metadata
+from numbers import Real
+
+from sklearn_dpgen._version import __version__
+
+__all__ = ["PrivacyReport"]
+
+_DISTRIBUTIONS = ("numpy", "scipy", "torch", "dp-accounting")
+_TEXT_WIDTH = 100
+
+
+def _installed_versions():
+    versions = {"sklearn_dpgen": __version__}
+    for name in _DISTRIBUTIONS:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyReport:
+    """The complete, immutable statement of one privacy guarantee.
+
+    It holds public quantities alone, so it may be published with the release it describes.
+
+    Parameters
+    ----------
+    mechanism : str
+        What is released, in words.
+    epsilon : float
+        Privacy budget spent, in nats; ``inf`` where there is no guarantee.
+    delta : float
+        Failure probability of the guarantee, in [0, 1]; 0 for pure differential privacy.
+    neighbouring : str
+        The neighbouring relation in words, with what it holds fixed.
+    public : tuple of str
+        The quantities that the guarantee treats as public, e.g. ``("n_samples", "labels")``.
+    sensitivity : float or None
+        Largest change of the released value over neighbours.
+    sensitivity_source : str
+        The norm of the sensitivity and where each bound in it came from.
+    noise_scale : float, dict of str to float, or None
+        Absolute scale of the noise (σ for Gaussian, b for Laplace), or one per part.
+    noise_multiplier : float or None
+        Noise scale over the replacement sensitivity.
+    sampler : str
+        How the records of one release are chosen.
+    sampling_rate : float
+        Share of the records in one release, in (0, 1].
+    n_releases : int
+        Number of releases composed in ``epsilon``.
+    accountant : str
+        How ``epsilon`` was computed.
+    discretization : float or None
+        Grid step of the privacy loss, in nats, where the accountant is numerical.
+    noise_source : str
+        Where the randomness came from.
+    versions : dict of str to str
+        Versions of the libraries; those installed by default.
+    caveats : tuple of str
+        What the guarantee does not cover.
+    parts : tuple of PrivacyReport
+        The pieces of a composite release, e.g. one per column.
+    """
+
+    mechanism: str
+    epsilon: float
+    delta: float
+    neighbouring: str = "replace one record; the number of records is public"
+    public: tuple[str, ...] = ("n_samples",)
+    sensitivity: float | None = None
+    sensitivity_source: str = ""
+    noise_scale: float | dict[str, float] | None = None
+    noise_multiplier: float | None = None
+    sampler: str = "every record"
+    sampling_rate: float = 1.0
+    n_releases: int = 1
+    accountant: str = "closed form"
+    discretization: float | None = None
+    noise_source: str = "operating system entropy"
+    versions: dict[str, str] = field(default_factory=_installed_versions)
+    caveats: tuple[str, ...] = ()
+    parts: tuple["PrivacyReport", ...] = ()
+
+    def __post_init__(self):
+        for name in ("epsilon", "delta", "sampling_rate"):
+            object.__setattr__(self, name, _number(getattr(self, name), name))
+        for name in ("sensitivity", "noise_multiplier", "discretization"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _number(value, name))
+        if isinstance(self.noise_scale, dict):
+            scales = {key: _number(v, f"noise_scale[{key}]") for key, v in self.noise_scale.items()}
+            object.__setattr__(self, "noise_scale", scales)
+        elif self.noise_scale is not None:
+            object.__setattr__(self, "noise_scale", _number(self.noise_scale, "noise_scale"))
+        if self.delta > 1:
+            raise ValueError(f"delta must be in [0, 1], got {self.delta}.")
+        if not 0 < self.sampling_rate <= 1:
+            raise ValueError(f"sampling_rate must be in (0, 1], got {self.sampling_rate}.")
+        for name in ("public", "caveats", "parts"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise TypeError(f"{name} must be a sequence, got a single str.")
+            object.__setattr__(self, name, tuple(value))
+        object.__setattr__(self, "n_releases", int(self.n_releases))
+        object.__setattr__(self, "versions", dict(self.versions))
+
+    def to_dict(self):
+        """Return plain Python containers; ``inf`` stays a float."""
+        result = {f.name: getattr(self, f.name) for f in fields(self)}
+        if isinstance(self.noise_scale, dict):
+            result["noise_scale"] = dict(self.noise_scale)
+        result["versions"] = dict(self.versions)
+        result["public"] = list(self.public)
+        result["caveats"] = list(self.caveats)
+        result["parts"] = [part.to_dict() for part in self.parts]
+        return result
+
+    @classmethod
+    def from_dict(cls, content):
+        """Build a report from ``to_dict()`` or from the parsed ``to_json()``."""
+        parts = tuple(cls.from_dict(part) for part in content.get("parts", ()))
+        return cls(**{**content, "parts": parts})
+
+    def to_json(self, *, indent=2):
+        """Return strict JSON; an infinite number becomes the string ``"inf"``."""
+        return json.dumps(
+            _finite(self.to_dict()), indent=indent, allow_nan=False, ensure_ascii=False
+        )
+
+    def to_text(self):
+        """Return an aligned text, one line per quantity that applies."""
+        return "\n".join(self._lines())
+
+    def __str__(self):
+        return self.to_text()
+
+    def _lines(self, beside=()):
+        yield f"{self.mechanism}: (epsilon, delta) = ({self.epsilon:.6g}, {self.delta:.3g})"
+        rows = dict(self._rows())
+        shown = {k: v for k, v in rows.items() if k not in beside or beside[k] != v}
+        width = max(map(len, shown), default=0)
+        for label, text in shown.items():
+            yield from textwrap.wrap(
+                text,
+                width=_TEXT_WIDTH,
+                initial_indent=f"  {label:<{width}}  ",
+                subsequent_indent=" " * (width + 4),
+            )
+        for part in self.parts:
+            # What a part shares with the whole is said once.
+            yield from (f"  {line}" for line in part._lines(beside=rows))
+
+    def _rows(self):
+        yield "neighbours", self.neighbouring
+        if self.public:
+            yield "public", ", ".join(self.public)
+        if self.sensitivity is not None:
+            source = f" ({self.sensitivity_source})" if self.sensitivity_source else ""
+            yield "sensitivity", f"{self.sensitivity:.6g}{source}"
+        if isinstance(self.noise_scale, dict):
+            scales = (f"{name}: {scale:.6g}" for name, scale in self.noise_scale.items())
+            yield "noise scale", ", ".join(scales) or "none"
+        elif self.noise_scale is not None:
+            yield "noise scale", f"{self.noise_scale:.6g}"
+        if self.noise_multiplier is not None:
+            yield "noise multiplier", f"{self.noise_multiplier:.6g}"
+        yield "sampler", f"{self.sampler} (rate {self.sampling_rate:.6g})"
+        yield "releases", str(self.n_releases)
+        grid = "" if self.discretization is None else f" (grid {self.discretization:.3g})"
+        yield "accountant", f"{self.accountant}{grid}"
+        yield "noise source", self.noise_source
+        yield "versions", ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        for i, caveat in enumerate(self.caveats, start=1):
+            yield f"caveat {i}", caveat
+
+
+def _number(value, name):
+    """Return a float that is neither NaN nor negative; ``"inf"`` is how JSON spells infinity."""
+    if isinstance(value, bool) or not (isinstance(value, Real) or value == "inf"):
+        raise TypeError(f"{name} must be a real number, got {type(value).__name__}.")
+    value = float(value)
+    if math.isnan(value) or value < 0:
+        raise ValueError(f"{name} must be a non-negative number, got {value}.")
+    return value
+
+
+def _finite(value):
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return "inf" if isinstance(value, float) and math.isinf(value) else value

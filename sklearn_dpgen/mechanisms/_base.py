@@ -1,0 +1,208 @@
+"""The base of every local mechanism: project, randomize, and know the likelihood."""
+
+import math
+from abc import abstractmethod
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.utils._base import PrivateEstimator
+from sklearn_dpgen.utils._random import noise_source, split_random_state
+from sklearn_dpgen.utils._validation import (
+    Interval,
+    Real,
+    check_is_fitted,
+    fit_context,
+    validate_data,
+)
+
+__all__ = ["Mechanism", "local_report_fields"]
+
+
+def local_report_fields(noise_description):
+    """Return the report fields that every local release shares."""
+    return {
+        "neighbouring": "local model: any two values of one person's record",
+        "public": ("domain", "n_samples"),
+        "sampler": "each record is released once",
+        "noise_source": noise_description,
+        "caveats": (
+            "Each call of transform is one more release of the records it is given.",
+            "The noise is drawn in floating point; the guarantee is for real-valued noise.",
+        ),
+    }
+
+
+class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
+    """Base class of local randomizers, as scikit-learn transformers.
+
+    ``fit`` reads no record: it takes the width and the column names only, and calibrates from
+    the public domain. ``transform`` projects every record on the domain and then randomizes it,
+    so the guarantee holds for whatever it is given.
+
+    A new mechanism implements three methods:
+
+    ``_plan_privacy(n_samples)``
+        Calibrate from ``self.domain_`` and return a PrivacyReport.
+    ``_randomize(X, noise)``
+        One draw of the output for each row of an array inside the domain; ``noise`` is the only
+        source of randomness (``uniform``, ``normal``, ``laplace`` and ``integers``).
+    ``_log_likelihood(X, Y)``
+        The (n_x, n_y) matrix of log p(y|x), differentiable in ``X``.
+
+    Attributes
+    ----------
+    domain_ : Domain
+        The public set that records are projected on.
+    privacy_ : PrivacyReport
+        The guarantee of one call of ``transform`` for each record.
+    n_features_in_ : int
+        Width of the domain.
+    """
+
+    _parameter_constraints: dict = {
+        "epsilon": [Interval(Real, 0, np.inf, closed="right")],
+        "domain": [Domain, callable],
+        "random_state": ["random_state"],
+    }
+
+    # l_p norm of the equivalent ground cost; None where the noise is not additive.
+    cost_norm = None
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X=None, y=None):
+        """Calibrate the noise to the domain.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), optional
+            Only its width and column names are used.
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+        """
+        if X is not None:
+            X = validate_data(self, X, dtype=np.float64)
+        self.domain_ = self._resolve_domain(None if X is None else X.shape[1])
+        self.n_features_in_ = self.domain_.n_features
+        self.privacy_ = self._plan_privacy(None if X is None else X.shape[0])
+        return self
+
+    def transform(self, X):
+        """Project every record on the domain and randomize it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Raw records. What lies outside the domain is moved to its nearest point.
+
+        Returns
+        -------
+        Y : ndarray of shape (n_samples, n_features)
+            Privatized records.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = self.domain_.project(X)
+        if math.isinf(self.epsilon):
+            return X
+        return self._randomize(X, self._noise(X))
+
+    def log_likelihood(self, X, Y):
+        """Log-density of privatized records given points of the domain.
+
+        Parameters
+        ----------
+        X : tensor of shape (n_x, n_features)
+            Points of the domain; soft one-hot blocks stand for mixtures of their vertices.
+        Y : tensor of shape (n_y, n_features)
+            Privatized records.
+
+        Returns
+        -------
+        log_likelihood : tensor of shape (n_x, n_y)
+            ``log p(y_j | x_i)``, differentiable in ``X``.
+        """
+        check_is_fitted(self)
+        self.require_noise()
+        for name, Z in (("X", X), ("Y", Y)):
+            width = self.domain_.n_features
+            if Z.ndim != 2 or Z.shape[1] != width:
+                raise ValueError(
+                    f"{name} must have shape (n, {width}), the width of the domain, got "
+                    f"{tuple(Z.shape)}."
+                )
+        return self._log_likelihood(X, Y)
+
+    def encode_release(self, Y, *, reset=False, estimator=None):
+        """Return privatized records as a float array that ``log_likelihood`` takes."""
+        return validate_data(estimator or self, Y, reset=reset, dtype=np.float64)
+
+    def decode(self, X, estimator, rng=None):
+        """Return points of the domain in the form that ``estimator`` was fitted on."""
+        names = getattr(estimator, "feature_names_in_", None)
+        if names is None or X.shape[1] != len(names):
+            return X
+        return pd.DataFrame(X, columns=names)
+
+    def perturb(self, X, noise):
+        """Add fresh noise to points of the domain, differentiably; for additive noise only."""
+        zeros = np.zeros(tuple(X.shape))
+        return X + torch.as_tensor(self._randomize(zeros, noise), dtype=X.dtype, device=X.device)
+
+    def require_noise(self):
+        """Raise a ValueError when the budget is infinite and there is no likelihood."""
+        if math.isinf(self.epsilon):
+            raise ValueError(
+                "epsilon=inf releases the records as they are: there is no noise to deconvolve "
+                "and no likelihood. Choose a finite epsilon."
+            )
+
+    @abstractmethod
+    def _randomize(self, X, noise):
+        """Return one randomized output for each row of ``X``."""
+
+    @abstractmethod
+    def _log_likelihood(self, X, Y):
+        """Return the matrix of log p(y|x)."""
+
+    def _resolve_domain(self, n_features):
+        domain = self.domain
+        if not isinstance(domain, Domain):
+            if n_features is None:
+                raise ValueError("A domain given as a function needs X, to know its width.")
+            domain = domain(n_features=n_features)
+        if n_features not in (None, domain.n_features):
+            raise ValueError(
+                f"domain has {domain.n_features} features, X has {n_features} features."
+            )
+        return domain
+
+    def _noise(self, X):
+        """Return the noise source of one release; see ``noise_source`` for its key."""
+        (seed,) = split_random_state(self.random_state, 1)
+        context = () if seed is None else (*self._identity(), str(X.shape), X.tobytes())
+        return noise_source(seed, context=context)
+
+    def _identity(self):
+        """Return what tells this release from one of another mechanism on the same records."""
+        return type(self).__qualname__, repr(self.domain_), self.privacy_.to_json()
+
+    def _noise_description(self):
+        return noise_source(None if self.random_state is None else 0).description
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        tags.requires_fit = True
+        return tags
+
+
+def as_scale(scale, X):
+    """Return a noise scale, a number or one per feature, as a tensor like ``X``."""
+    return torch.as_tensor(scale, dtype=X.dtype, device=X.device)

@@ -1,0 +1,57 @@
+"""Log-densities of the mechanisms as (n_x, n_y) matrices, differentiable in the first argument."""
+
+import math
+
+import torch
+
+__all__ = ["discrete_log_likelihood", "gaussian_log_likelihood", "laplace_log_likelihood"]
+
+
+def laplace_log_likelihood(X, Y, scale):
+    """Sum over features of log Laplace(y - x; scale).
+
+    Parameters
+    ----------
+    X : tensor of shape (n_x, n_features)
+    Y : tensor of shape (n_y, n_features)
+    scale : tensor, scalar or of shape (n_features,)
+
+    Returns
+    -------
+    tensor of shape (n_x, n_y)
+    """
+    log_constant = torch.log(2 * scale).expand(X.shape[1]).sum()
+    return -torch.cdist(X / scale, Y / scale, p=1) - log_constant
+
+
+def gaussian_log_likelihood(X, Y, scale):
+    """Sum over features of log N(y - x; 0, scale²); the shapes are those of the Laplace one."""
+    log_constant = (torch.log(scale) + 0.5 * math.log(2 * math.pi)).expand(X.shape[1]).sum()
+    # A common shift keeps the expansion of the square accurate in single precision.
+    shift = Y.mean(dim=0, keepdim=True)
+    X, Y = (X - shift) / scale, (Y - shift) / scale
+    # -|x-y|²/2 as one product of augmented vectors: a single pass over the matrix.
+    left = torch.cat([X, -0.5 * X.square().sum(1, keepdim=True), torch.ones_like(X[:, :1])], dim=1)
+    right = torch.cat(
+        [Y, torch.ones_like(Y[:, :1]), -0.5 * Y.square().sum(1, keepdim=True) - log_constant], dim=1
+    )
+    return left @ right.T
+
+
+def discrete_log_likelihood(S, Y, table):
+    """Log-probability of released categories under a mixture of the raw ones.
+
+    Parameters
+    ----------
+    S : tensor of shape (n_x, k)
+        Weights of the raw categories: log p(y|s) = log sum_c s_c p(y|c).
+    Y : tensor of shape (n_y, k)
+        Released categories, one-hot.
+    table : tensor of shape (k, k)
+        ``table[c, y] = p(y|c)``.
+
+    Returns
+    -------
+    tensor of shape (n_x, n_y)
+    """
+    return torch.log(S @ table) @ Y.T

@@ -1,0 +1,88 @@
+"""Randomized response on a public set of categories."""
+
+import math
+
+import numpy as np
+
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.domains import OneHot
+from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, local_report_fields
+from sklearn_dpgen.mechanisms._densities import discrete_log_likelihood
+
+__all__ = ["RandomizedResponse", "draw_response", "response_table"]
+
+
+def response_table(epsilon, n_categories):
+    """Return p(y|c) of k-ary randomized response, an array of shape (k, k)."""
+    # In terms of exp(-ε), so that a large budget does not overflow.
+    other = math.exp(-epsilon) / (1 + (n_categories - 1) * math.exp(-epsilon))
+    table = np.full((n_categories, n_categories), other)
+    np.fill_diagonal(table, 1 - (n_categories - 1) * other)
+    return table
+
+
+def draw_response(X, table, noise):
+    """Draw a released category for each one-hot row, with the probabilities of ``table``."""
+    edges = np.cumsum(table, axis=1)[X.argmax(axis=1)]
+    # The last edge is 1 up to rounding; a draw above it belongs to the last category.
+    released = (noise.uniform((len(X), 1)) > edges[:, :-1]).sum(axis=1)
+    return np.eye(X.shape[1])[released]
+
+
+class RandomizedResponse(Mechanism):
+    """Release a category, or another one at random: pure ε-local differential privacy.
+
+    The true category is kept with probability e^ε / (e^ε + k - 1), and each other one is
+    released with probability 1 / (e^ε + k - 1).
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy budget of one record, in nats. ``np.inf`` releases the category as it is.
+    domain : OneHot or callable
+        The declared categories.
+    random_state : int, RandomState or None, default=None
+        As in LaplaceMechanism.
+
+    Attributes
+    ----------
+    scale_ : float
+        Probability that the released category is not the true one.
+    table_ : ndarray of shape (k, k)
+        ``table_[c, y]`` is p(y|c).
+    domain_, privacy_, n_features_in_
+        See Mechanism.
+
+    Notes
+    -----
+    Neighbours are any two categories. For a soft block s the likelihood is the mixture
+    p(y|s) = Σ_c s_c p(y|c), which is exact at the vertices.
+    """
+
+    def __init__(self, epsilon=1.0, *, domain=None, random_state=None):
+        self.epsilon = epsilon
+        self.domain = domain
+        self.random_state = random_state
+
+    def _plan_privacy(self, n_samples):
+        if not isinstance(self.domain_, OneHot):
+            raise TypeError(
+                f"domain must be a OneHot domain for randomized response, got {self.domain_!r}; "
+                "TabularMechanism takes several columns."
+            )
+        self.table_ = response_table(self.epsilon, self.domain_.n_features)
+        self.scale_ = 1 - self.table_[0, 0]
+        return PrivacyReport(
+            mechanism=f"randomized response on {self.domain_.n_features} categories",
+            epsilon=self.epsilon,
+            delta=0.0,
+            sensitivity_source="any two declared categories; probabilities differ by at most e^ε",
+            noise_scale=self.scale_,
+            **local_report_fields(self._noise_description()),
+        )
+
+    def _randomize(self, X, noise):
+        return draw_response(X, self.table_, noise)
+
+    def _log_likelihood(self, X, Y):
+        return discrete_log_likelihood(X, Y, as_scale(self.table_, X))

@@ -1,0 +1,130 @@
+"""How the budget of a record is divided over its columns, and what each column then gets."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sklearn_dpgen.accounting import gaussian_sigma, laplace_scale
+from sklearn_dpgen.mechanisms._discrete import response_table
+from sklearn_dpgen.schema import Datetime, Numeric
+from sklearn_dpgen.utils._validation import check_positive
+
+__all__ = ["ColumnPlan", "plan_columns", "split_budget"]
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """Where a column stands in the encoded record, and how it is randomized.
+
+    Attributes
+    ----------
+    name : str
+    description : str
+        For a report.
+    scale : float
+        Scale of the noise of the value, on [-1, 1]; the error probability where there is none.
+    value : int or None
+        Position of a value with noise.
+    block : slice or None
+        Categories or bins; the [present, null] flags where there is a value.
+    table : ndarray or None
+        p(released | true) of the block.
+    """
+
+    name: str
+    description: str
+    scale: float
+    value: int | None = None
+    block: slice | None = None
+    table: np.ndarray | None = None
+
+
+def split_budget(epsilon, schema, split):
+    """Divide a record's budget over the columns of a schema.
+
+    Parameters
+    ----------
+    epsilon : float
+        The whole budget, in nats.
+    schema : Schema
+    split : "uniform", mapping of str to float, or callable
+        See TabularMechanism.
+
+    Returns
+    -------
+    dict of str to float
+        Shares whose exact sum is at most ``epsilon``.
+    """
+    weights = split(schema) if callable(split) else split
+    if not isinstance(weights, Mapping):
+        weights = dict.fromkeys(schema, 1.0)
+    if set(weights) != set(schema):
+        missing = [name for name in schema if name not in weights]
+        unknown = [name for name in weights if name not in schema]
+        raise ValueError(
+            f"split must weight every column of the schema: missing {missing}, unknown {unknown}."
+        )
+    weights = {n: check_positive(weights[n], f"split[{n!r}]") for n in schema}
+    total = math.fsum(weights.values())
+    shares = {name: epsilon * (weight / total) for name, weight in weights.items()}
+    if math.isfinite(epsilon):
+        while math.fsum(shares.values()) > epsilon:
+            shares = {name: math.nextafter(share, 0) for name, share in shares.items()}
+    return shares
+
+
+def plan_columns(columns, blocks, shares, noise, delta):
+    """Plan the release of every column.
+
+    Parameters
+    ----------
+    columns : mapping of str to Column
+        As they are encoded.
+    blocks : mapping of str to slice
+        Where they are encoded.
+    shares : mapping of str to float
+        Their budgets.
+    noise : {"laplace", "gaussian"}
+        For the numbers and dates that are not binned.
+    delta : float
+        Spent by Gaussian noise, once for all its columns.
+
+    Returns
+    -------
+    tuple of ColumnPlan
+    """
+    value_shares = {
+        name: shares[name] / (1 + column.nullable)
+        for name, column in columns.items()
+        if isinstance(column, Numeric | Datetime)
+    }
+    scales = _value_scales(value_shares, noise, delta)
+    plans = []
+    for name, column in columns.items():
+        block = blocks[name]
+        if name not in value_shares:
+            table = response_table(shares[name], block.stop - block.start)
+            what = f"randomized response on {len(table)} categories"
+            plans.append(ColumnPlan(name, what, 1 - table[0, 0], None, block, table))
+            continue
+        flags = table = None
+        what = f"{noise.capitalize()} noise"
+        if column.nullable:
+            flags = slice(block.start + 1, block.stop)
+            table = response_table(shares[name] - value_shares[name], 2)
+            what += ", randomized response on the null flag"
+        plans.append(ColumnPlan(name, what, scales[name], block.start, flags, table))
+    return tuple(plans)
+
+
+def _value_scales(shares, noise, delta):
+    """Return the scale of the noise of each value on [-1, 1], whose sensitivity is 2."""
+    if noise == "laplace":
+        return {name: laplace_scale(share, 2.0) for name, share in shares.items()}
+    total = math.fsum(shares.values())
+    if not shares or math.isinf(total):
+        return dict.fromkeys(shares, 0.0)
+    sigma = gaussian_sigma(total, delta, 2.0)
+    return {name: sigma / math.sqrt(share / total) for name, share in shares.items()}

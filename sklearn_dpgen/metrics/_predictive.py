@@ -1,0 +1,88 @@
+"""Usefulness of a synthetic table: train on it, test on real records."""
+
+import warnings
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier
+from sklearn.metrics import check_scoring
+
+__all__ = ["train_synthetic_test_real"]
+
+
+def train_synthetic_test_real(
+    estimator, synthetic, real, *, target, target_transform=None, scoring="roc_auc"
+):
+    """Score on real records a predictor trained on synthetic ones.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A scikit-learn classifier or regressor, or a pipeline, that takes data frames. A clone
+        is fitted.
+    synthetic : DataFrame
+        Training records.
+    real : DataFrame with the same columns, in any order
+        Test records, best held out from what the generator was fitted on.
+    target : column name
+        The column to predict. It is never among the features.
+    target_transform : callable or None, default=None
+        Makes the labels out of the target column of either table, for instance
+        ``lambda visits: visits > 2``.
+    scoring : str, callable, list or dict, default="roc_auc"
+        As in :func:`sklearn.metrics.check_scoring`.
+
+    Returns
+    -------
+    float, or dict of float with several scorers
+
+    Warns
+    -----
+    UserWarning
+        A classifier is asked to learn from a synthetic target of a single class. The score is
+        then the one of the constant prediction (0.5 for "roc_auc"), so that a benchmark with a
+        failed generator still completes.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn_dpgen.metrics import train_synthetic_test_real
+    >>> table = pd.DataFrame({"age": [20, 30, 40, 50], "visits": [0, 1, 4, 6]})
+    >>> train_synthetic_test_real(
+    ...     LogisticRegression(), table, table, target="visits",
+    ...     target_transform=lambda visits: visits > 2,
+    ... )
+    1.0
+    """
+    if target not in synthetic.columns:
+        raise ValueError(f"target must be a column of both tables, got {target!r}.")
+    if set(synthetic.columns) != set(real.columns):
+        odd = sorted(set(synthetic.columns) ^ set(real.columns), key=str)
+        raise ValueError(f"synthetic and real must have the same columns; in one only: {odd}.")
+    real = real[list(synthetic.columns)]
+    X_train, y_train = _split_target(synthetic, target, target_transform)
+    X_test, y_test = _split_target(real, target, target_transform)
+
+    estimator = clone(estimator)
+    scorer = check_scoring(estimator, scoring=scoring)
+    if is_classifier(estimator) and len(np.unique(y_train)) == 1:
+        warnings.warn(
+            f"The synthetic target {target!r} has a single class: scoring the constant prediction.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return scorer(_constant_classifier(y_train, y_test), X_test, y_test)
+    return scorer(estimator.fit(X_train, y_train), X_test, y_test)
+
+
+def _split_target(frame, target, transform):
+    y = frame[target]
+    return frame.drop(columns=target), np.asarray(y if transform is None else transform(y))
+
+
+def _constant_classifier(y_train, y_test):
+    """Predict the one class of ``y_train``, knowing which other classes there are."""
+    classes = np.unique(np.concatenate([y_train, y_test]))
+    dummy = DummyClassifier(strategy="constant", constant=y_train[0])
+    return dummy.fit(np.zeros((len(classes), 1)), classes)

@@ -1,0 +1,71 @@
+"""Generator networks: latents in, points of a domain out."""
+
+import math
+
+from torch import nn
+
+from sklearn_dpgen.nn._heads import DomainHead
+
+__all__ = ["dcgan_generator", "mlp_generator"]
+
+
+def mlp_generator(latent_dim, domain, hidden_layer_sizes=(256, 256)):
+    """Build a multilayer perceptron that ends in a domain.
+
+    Parameters
+    ----------
+    latent_dim : int
+        Width of the latent input.
+    domain : Domain
+        Where the output lies.
+    hidden_layer_sizes : sequence of int, default=(256, 256)
+        Widths of the ReLU layers.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        Takes (n, latent_dim), returns (n, domain.n_features).
+    """
+    widths = [latent_dim, *hidden_layer_sizes]
+    layers = []
+    for n_in, n_out in zip(widths[:-1], widths[1:], strict=True):
+        layers += [nn.Linear(n_in, n_out), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], domain.n_features), DomainHead(domain))
+
+
+def dcgan_generator(latent_dim, domain, n_channels=32):
+    """Build a convolutional generator of square grey images that ends in a domain.
+
+    Parameters
+    ----------
+    latent_dim : int
+        Width of the latent input.
+    domain : Domain
+        Where the flattened image lies; its width is the square of a multiple of 4.
+    n_channels : int, default=32
+        Channels of the last hidden layer; the first has twice as many.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        Takes (n, latent_dim), returns flattened images (n, side * side).
+    """
+    side = math.isqrt(domain.n_features)
+    if side * side != domain.n_features or side % 4:
+        raise ValueError(
+            "generator='dcgan' makes square images whose side is a multiple of 4; the domain has "
+            f"{domain.n_features} features."
+        )
+    start = side // 4
+    return nn.Sequential(
+        nn.Linear(latent_dim, 2 * n_channels * start * start),
+        nn.BatchNorm1d(2 * n_channels * start * start),
+        nn.ReLU(),
+        nn.Unflatten(1, (2 * n_channels, start, start)),
+        nn.ConvTranspose2d(2 * n_channels, n_channels, 4, stride=2, padding=1),
+        nn.BatchNorm2d(n_channels),
+        nn.ReLU(),
+        nn.ConvTranspose2d(n_channels, 1, 4, stride=2, padding=1),
+        nn.Flatten(),
+        DomainHead(domain),
+    )

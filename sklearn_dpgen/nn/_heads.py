@@ -1,0 +1,49 @@
+"""Output layers that end inside a public domain."""
+
+import torch
+from torch import nn
+
+from sklearn_dpgen.domains import Ball, Box, OneHot, Product
+from sklearn_dpgen.utils._torch import as_tensor
+
+__all__ = ["DomainHead"]
+
+
+class DomainHead(nn.Module):
+    """Map unbounded activations smoothly into a domain.
+
+    A box ends in a scaled tanh, a one-hot block in a softmax, a Euclidean ball in a radial tanh,
+    any other domain in its own projection; a product takes its factors side by side.
+
+    Parameters
+    ----------
+    domain : Domain
+        The domain, of known width.
+    """
+
+    def __init__(self, domain):
+        super().__init__()
+        self.domain = domain
+        if isinstance(domain, Box):
+            low, high = as_tensor(domain.low), as_tensor(domain.high)
+            self.register_buffer("center", (low + high) / 2)
+            self.register_buffer("radius", (high - low) / 2)
+        elif isinstance(domain, Ball):
+            self.register_buffer("center", as_tensor(domain.center))
+        elif isinstance(domain, Product):
+            self.heads = nn.ModuleList([DomainHead(factor) for factor in domain.domains])
+
+    def forward(self, A):
+        domain = self.domain
+        if isinstance(domain, Box):
+            return self.center + self.radius * torch.tanh(A)
+        if isinstance(domain, OneHot):
+            return torch.softmax(A, dim=1)
+        if isinstance(domain, Product):
+            widths = [factor.n_features for factor in domain.domains]
+            parts = torch.split(A, widths, dim=1)
+            return torch.cat([head(P) for head, P in zip(self.heads, parts, strict=True)], dim=1)
+        if isinstance(domain, Ball) and domain.p == 2:
+            norm = torch.linalg.vector_norm(A, dim=1, keepdim=True).clamp_min(1e-12)
+            return self.center + domain.radius * torch.tanh(norm) * A / norm
+        return domain.project(A)

@@ -1,0 +1,101 @@
+"""What the dense and the blockwise solver share: the checks, the units and the result."""
+
+import math
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+import torch
+
+from ..utils._validation import check_positive
+
+__all__ = [
+    "DTYPES",
+    "LN2",
+    "DualPotentials",
+    "check_points",
+    "check_solver",
+    "check_weights",
+    "range_error",
+    "softmin",
+]
+
+DTYPES = (torch.float32, torch.float64)
+LN2 = math.log(2)
+
+
+@dataclass(frozen=True, eq=False)
+class DualPotentials:
+    """Dual solution of an entropic optimal transport problem.
+
+    Attributes
+    ----------
+    f : Tensor of shape (n,)
+        Potential of the rows, in units of the cost. Where ``a`` is zero it is the extension
+        ``-reg * log(sum_j b_j exp((g_j - C_ij) / reg))``.
+    g : Tensor of shape (m,)
+        Potential of the columns, likewise.
+    n_iter : int
+        Full iterations done (a row update followed by a column update).
+    marginal_error : float
+        l1 distance between the row sums of the plan and ``a``. The column sums are ``b``, up to
+        rounding. It exceeds the tolerance if and only if the iterations ran out.
+    value : float
+        Dual objective ``<a, f> + <b, g>``: a lower bound of the entropic transport value, and
+        equal to it at convergence.
+    """
+
+    f: torch.Tensor
+    g: torch.Tensor
+    n_iter: int
+    marginal_error: float
+    value: float
+
+
+def check_solver(reg, n_iter, tol):
+    """Return the factor from cost units to bits, 1 / (reg ln 2), of checked solver options."""
+    reg = check_positive(reg, "reg")
+    if isinstance(n_iter, bool) or not isinstance(n_iter, Integral) or n_iter < 1:
+        raise ValueError(f"n_iter must be a positive integer, got {n_iter!r}.")
+    if not isinstance(tol, Real) or not tol >= 0:
+        raise ValueError(f"tol must be a non-negative number, got {tol!r}.")
+    return 1 / (reg * LN2)
+
+
+def check_points(X, Y):
+    """Check that two point clouds can be compared."""
+    for points, name in ((X, "X"), (Y, "Y")):
+        if not isinstance(points, torch.Tensor) or points.dtype not in DTYPES:
+            raise TypeError(f"{name} must be a float32 or float64 tensor.")
+        if points.ndim != 2 or len(points) == 0:
+            raise ValueError(f"{name} must have shape (n, d) with n > 0.")
+    if (X.shape[1], X.dtype, X.device) != (Y.shape[1], Y.dtype, Y.device):
+        raise ValueError("X and Y must agree in dimension, dtype and device.")
+
+
+def check_weights(weights, size, name, like):
+    """Return probability weights of shape (size,), uniform for None, in the dtype of ``like``."""
+    if weights is None:
+        return like.new_full((size,), 1 / size)
+    weights = torch.as_tensor(weights, dtype=like.dtype, device=like.device).detach()
+    if weights.shape != (size,):
+        raise ValueError(f"{name} must have shape ({size},), got {tuple(weights.shape)}.")
+    if not (torch.isfinite(weights) & (weights >= 0)).all():
+        raise ValueError(f"{name} must be finite and non-negative.")
+    total = weights.sum(dtype=torch.float64)
+    if abs(total.item() - 1) > 1e-3:
+        raise ValueError(f"{name} must sum to 1.")
+    return weights / total
+
+
+def range_error(dtype):
+    """Return the error of scalings that no stabilization keeps in the range of ``dtype``."""
+    return RuntimeError(
+        f"Sinkhorn left the range of {dtype}: the weights are too small. Use float64, or set "
+        "negligible weights to zero."
+    )
+
+
+def softmin(cost, weights, potential, scale):
+    """Return the extension ``-reg log sum_j w_j exp((h_j - C_ij) / reg)`` along dimension 1."""
+    unit = scale * LN2
+    return torch.logsumexp(weights.log() + (potential - cost) * unit, 1) / -unit

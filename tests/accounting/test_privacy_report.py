@@ -1,0 +1,111 @@
+"""The privacy report: immutable, complete, readable, and the same after a trip through JSON."""
+
+import dataclasses
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from sklearn_dpgen import __version__
+from sklearn_dpgen.accounting import PrivacyReport
+
+
+@pytest.fixture
+def report():
+    column = PrivacyReport(
+        mechanism="Laplace noise on age",
+        epsilon=1.0,
+        delta=0.0,
+        sensitivity=2.0,
+        sensitivity_source="ℓ₁; bounds of the schema",
+        noise_scale=2.0,
+    )
+    return PrivacyReport(
+        mechanism="Mixed columns",
+        epsilon=math.inf,
+        delta=1e-5,
+        public=("n_samples", "labels"),
+        noise_scale={"age": np.float64(2.0), "income": math.inf},
+        noise_multiplier=1.5,
+        sampler="without replacement",
+        sampling_rate=0.25,
+        n_releases=100,
+        accountant="privacy profile",
+        discretization=1e-3,
+        caveats=["the guarantee is for real-valued noise; " * 4],
+        parts=[column],
+    )
+
+
+def test_round_trips(report):
+    assert PrivacyReport.from_dict(report.to_dict()) == report
+    assert PrivacyReport.from_dict(json.loads(report.to_json())) == report
+    assert pickle.loads(pickle.dumps(report)) == report
+
+
+def test_json_is_strict(report):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    parsed = json.loads(report.to_json(), parse_constant=refuse)
+    assert parsed["epsilon"] == "inf"
+    assert parsed["noise_scale"] == {"age": 2.0, "income": "inf"}
+    assert report.to_dict()["epsilon"] == math.inf
+
+
+def test_text_is_complete_and_aligned(report):
+    text = str(report)
+    assert text == report.to_text()
+    for part in ("Mixed columns", "Laplace noise on age", "rate 0.25", "labels", "grid 0.001"):
+        assert part in text
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 102
+    labels = ("neighbours", "public", "sampler", "accountant", "noise multiplier")
+    top = [line for line in lines if line[2:].startswith(labels)]
+    starts = {len(line) - len(line[2:].split("  ", 1)[1].lstrip()) for line in top}
+    assert len(top) == 5
+    assert len(starts) == 1
+
+
+def test_is_frozen_and_independent_of_what_it_was_given():
+    scales = {"age": 1.0}
+    report = PrivacyReport(mechanism="m", epsilon=1, delta=0, noise_scale=scales)
+    scales["age"] = 0.0
+    report.to_dict()["noise_scale"]["age"] = 0.0
+    report.to_dict()["versions"].clear()
+    assert report.noise_scale == {"age": 1.0}
+    assert report.versions["sklearn_dpgen"] == __version__
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        report.epsilon = 0.5
+
+
+def test_versions_are_filled_in():
+    report = PrivacyReport(mechanism="m", epsilon=1, delta=0)
+    assert {"sklearn_dpgen", "numpy", "scipy", "dp-accounting"} <= set(report.versions)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "name"),
+    [
+        ({"epsilon": math.nan}, ValueError, "epsilon"),
+        ({"epsilon": -1.0}, ValueError, "epsilon"),
+        ({"epsilon": True}, TypeError, "epsilon"),
+        ({"epsilon": "much"}, TypeError, "epsilon"),
+        ({"delta": 1.5}, ValueError, "delta"),
+        ({"sampling_rate": 0.0}, ValueError, "sampling_rate"),
+        ({"public": "labels"}, TypeError, "public"),
+        ({"caveats": "none"}, TypeError, "caveats"),
+        ({"noise_scale": {"age": -1.0}}, ValueError, r"noise_scale\[age\]"),
+        ({"noise_multiplier": math.nan}, ValueError, "noise_multiplier"),
+    ],
+)
+def test_bad_fields(arguments, error, name):
+    with pytest.raises(error, match=name):
+        PrivacyReport(**{"mechanism": "m", "epsilon": 1.0, "delta": 0.0, **arguments})
+
+
+def test_construction_is_by_keyword():
+    with pytest.raises(TypeError):
+        PrivacyReport("m", 1.0, 0.0)

@@ -1,0 +1,91 @@
+"""Numbers and dates seen through public bins."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Schema
+
+SCHEMA = Schema(
+    {
+        "visits": Numeric(0, 24, integer=True),
+        "income": Numeric(0.0, 10.0, nullable=True),
+        "day": Datetime("2020-01-01", "2020-01-11", resolution="D"),
+        "sex": Categorical(["f", "m"]),
+    }
+)
+BINS = {"visits": [0, 1, 3, 6, 24], "income": 4}
+
+
+def records():
+    return pd.DataFrame(
+        {
+            "visits": [0, 2, 3, 24],
+            "income": [0.0, 2.5, np.nan, 10.0],
+            "day": pd.to_datetime(["2020-01-01", "2020-01-05", "2020-01-11", "2020-01-02"]),
+            "sex": ["f", "m", "m", "f"],
+        }
+    )
+
+
+def test_bins_hold_their_lower_edge_and_nulls_come_last():
+    encoder = TabularEncoder(SCHEMA, bins=BINS).fit()
+    encoded = encoder.transform(records())
+    codes = {name: encoded[:, block].argmax(1).tolist() for name, block in encoder.blocks_.items()}
+    assert codes["visits"] == [0, 1, 2, 3]
+    assert codes["income"] == [0, 1, 4, 3]
+    assert encoder.domain_.contains(encoded, tol=0).all()
+    assert encoder.get_feature_names_out()[encoder.blocks_["income"]][-1] == "income=<null>"
+
+
+@pytest.mark.parametrize("rng", [None, np.random.default_rng(0)])
+def test_decoded_values_stay_in_their_bin_and_on_their_grid(rng):
+    encoder = TabularEncoder(SCHEMA, bins=12).fit(records())
+    encoded = np.repeat(encoder.transform(records()), 200, axis=0)
+    decoded = encoder.inverse_transform(encoded, rng=rng)
+    np.testing.assert_array_equal(encoder.transform(decoded), encoded)
+    assert decoded.dtypes.to_dict() == encoder.dtypes_
+    assert decoded["visits"].dtype == np.int64
+
+
+def test_random_placement_is_uniform_on_the_grid_of_a_bin():
+    encoder = TabularEncoder(SCHEMA, bins=BINS).fit()
+    encoded = np.repeat(encoder.transform(records()), 5000, axis=0)
+    decoded = encoder.inverse_transform(encoded, rng=np.random.default_rng(0))
+    last = decoded["visits"][-5000:].value_counts()
+    assert sorted(last.index) == list(range(6, 25))
+    expected = 5000 / 19
+    assert (abs(last - expected) < 5 * np.sqrt(expected)).all()
+    first = decoded["income"][:5000]
+    assert abs(first.mean() - 1.25) < 5 * 2.5 / np.sqrt(12 * 5000)
+
+
+@given(st.integers(2, 40), st.integers(1, 30))
+def test_equal_bins_of_a_grid_are_never_empty(n_bins, high):
+    schema = Schema({"k": Numeric(0, high, integer=True)})
+    encoder = TabularEncoder(schema, bins=n_bins).fit()
+    encoded = encoder.transform(pd.DataFrame({"k": np.arange(high + 1)}))
+    counts = encoded.sum(axis=0)
+    assert encoded.shape[1] == min(n_bins, high + 1)
+    assert counts.min() >= 1
+    assert counts.max() - counts.min() <= 1
+
+
+@pytest.mark.parametrize(
+    ("bins", "message"),
+    [
+        ({"unknown": 3}, "does not.*unknown"),
+        ({"sex": 3}, "'sex' has categories"),
+        ({"visits": 1}, "'visits': bins must be"),
+        ({"visits": [0, 3]}, "at least three"),
+        ({"visits": [0, 3, 3, 24]}, "ascend"),
+        ({"visits": [1, 3, 24]}, "declared bounds"),
+        ({"visits": [0, 3.2, 3.8, 24]}, "declared grid"),
+    ],
+)
+def test_bad_bins_name_the_column_and_the_rule(bins, message):
+    with pytest.raises(ValueError, match=message):
+        TabularEncoder(SCHEMA, bins=bins).fit()
