@@ -7,11 +7,11 @@ READY = $(VENV)/.ready
 .PHONY: demo test lint doc clean
 
 demo: $(READY)
-	$(BIN)/python examples/plot_rand_health.py --output demo_out
+	MPLBACKEND=agg OMP_NUM_THREADS=1 $(BIN)/python examples/plot_rand_health.py --output demo_out
 
 test: $(READY)
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 doc: $(VENV)/.doc-ready
 	$(BIN)/python -m sphinx -W -b html doc doc/_build/html

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
 from sklearn_dpgen.deconvolution._sampling import draw_categories
-from sklearn_dpgen.nn import dcgan_generator, fit_module, mlp_generator
+from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, fit_module, mlp_generator
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (
@@ -32,6 +32,7 @@ __all__ = ["EntropicDeconvGAN"]
 
 _CHUNK = 1024
 _N_SCORE_LATENTS = 4096
+_N_SCORED_RECORDS = 50_000
 _AVERAGED_SHARE = 0.2
 
 
@@ -53,7 +54,9 @@ class EntropicDeconvGAN(PrivateEstimator):
     generator : {"mlp", "dcgan"} or callable, default="mlp"
         A network, or ``generator(latent_dim, domain)`` that returns a module.
     hidden_layer_sizes : tuple of int, default=(256, 256)
-        For the multilayer perceptron.
+        Of the multilayer perceptron.
+    activation : {"relu", "silu", "tanh"}, default="relu"
+        Of the multilayer perceptron. "relu" finds sharp supports, "silu" does better on tables.
     latent_dim : int, default=2
         Width of the latent, uniform on [-1, 1].
     output_domain : Domain or None, default=None
@@ -70,10 +73,15 @@ class EntropicDeconvGAN(PrivateEstimator):
         optimum, less work a step; balanced transport makes use of every generated point.
     reg_scale : float, default=1.0
         Regularization in units of the matched one; 1 deconvolves.
-    batch_size : int, default=1000
-        Privatized records, and generated points, a step.
+    batch_size : int, default=2000
+        Privatized records a step.
+    n_generated : int, default=500
+        Generated points a step. Fewer than records: noise makes records the scarce side.
     max_iter : int, default=1500
         Number of steps.
+    n_init : int, default=1
+        How many times to train, from other initial weights; the run under which the privatized
+        records are likeliest is kept. Worth it when the noise is large.
     n_sinkhorn : int, default=100
         Most Sinkhorn iterations a step.
     tol : float, default=1e-2
@@ -133,6 +141,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         "privatize": ["boolean"],
         "generator": [StrOptions({"mlp", "dcgan"}), callable],
         "hidden_layer_sizes": ["array-like"],
+        "activation": [StrOptions(set(ACTIVATIONS))],
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
         "output_domain": "no_validation",
         "output_transform": "no_validation",
@@ -140,7 +149,9 @@ class EntropicDeconvGAN(PrivateEstimator):
         "objective": [StrOptions({"balanced", "likelihood"})],
         "reg_scale": [Interval(Real, 0, None, closed="neither")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "n_generated": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
         "n_sinkhorn": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -156,14 +167,17 @@ class EntropicDeconvGAN(PrivateEstimator):
         privatize=False,
         generator="mlp",
         hidden_layer_sizes=(256, 256),
+        activation="relu",
         latent_dim=2,
         output_domain=None,
         output_transform=None,
         loss="entropic",
         objective="balanced",
         reg_scale=1.0,
-        batch_size=1000,
+        batch_size=2000,
+        n_generated=500,
         max_iter=1500,
+        n_init=1,
         n_sinkhorn=100,
         tol=1e-2,
         learning_rate=2e-3,
@@ -175,6 +189,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         self.privatize = privatize
         self.generator = generator
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
         self.latent_dim = latent_dim
         self.output_domain = output_domain
         self.output_transform = output_transform
@@ -182,7 +197,9 @@ class EntropicDeconvGAN(PrivateEstimator):
         self.objective = objective
         self.reg_scale = reg_scale
         self.batch_size = batch_size
+        self.n_generated = n_generated
         self.max_iter = max_iter
+        self.n_init = n_init
         self.n_sinkhorn = n_sinkhorn
         self.tol = tol
         self.learning_rate = learning_rate
@@ -211,16 +228,25 @@ class EntropicDeconvGAN(PrivateEstimator):
             When a loss is not finite; the estimator is then not fitted.
         """
         vars(self).pop("generator_", None)
-        noise_seed, init_seed, batch_seed, perturb_seed = split_random_state(self.random_state, 4)
+        noise_seed, train_seed = split_random_state(self.random_state, 2)
         self.mechanism_ = self._fit_mechanism(X, noise_seed)
         self.privacy_ = self._plan_privacy(len(X))
         if self.privatize:
             X = self.mechanism_.transform(X)
         Y = self.mechanism_.encode_release(X, reset=True, estimator=self)
+        Y = as_tensor(Y, device=resolve_device(self.device))
+        runs = [self._train(Y, seed) for seed in split_random_state(train_seed, self.n_init)]
+        module, result = runs[0] if len(runs) == 1 else self._likeliest(runs, Y)
+        self.loss_curve_ = result.loss_curve
+        self.n_iter_ = result.n_iter
+        self.generator_ = module
+        return self
 
-        device = resolve_device(self.device)
+    def _train(self, Y, seed):
+        """Train one generator on encoded privatized records; return it with its losses."""
+        init_seed, batch_seed, perturb_seed = split_random_state(seed, 3)
         with seeded_initialization(init_seed):
-            module = self._build_generator().to(device)
+            module = self._build_generator().to(Y.device)
         loss = make_loss(
             self.loss,
             self.mechanism_,
@@ -230,14 +256,18 @@ class EntropicDeconvGAN(PrivateEstimator):
             tol=self.tol,
             noise=noise_source(perturb_seed),
         )
-        Y = as_tensor(Y, device=device)
-        batches = torch_generator(batch_seed, device)
+        batches = torch_generator(batch_seed, Y.device)
         batch_size = min(self.batch_size, len(Y))
+        shape = (self.n_generated, self.latent_dim)
 
         def step_loss(step):
-            rows = torch.randint(len(Y), (batch_size,), generator=batches, device=device)
-            Z = torch.rand(batch_size, self.latent_dim, generator=batches, device=device)
-            return loss(self._to_domain(module(2 * Z - 1)), Y[rows])
+            rows = torch.randint(len(Y), (batch_size,), generator=batches, device=Y.device)
+            Z = 2 * torch.rand(shape, generator=batches, device=Y.device) - 1
+            G = module(Z)
+            if not G.isfinite().all():
+                # To the training loop a diverged run; the solvers would call it bad input.
+                return G.sum()
+            return loss(self._to_domain(G), Y[rows])
 
         result = fit_module(
             module,
@@ -248,10 +278,7 @@ class EntropicDeconvGAN(PrivateEstimator):
             verbose=self.verbose,
             name=type(self).__name__,
         )
-        self.loss_curve_ = result.loss_curve
-        self.n_iter_ = result.n_iter
-        self.generator_ = module
-        return self
+        return module, result
 
     def sample(self, n_samples=1, *, random_state=None):
         """Draw synthetic raw records.
@@ -274,10 +301,10 @@ class EntropicDeconvGAN(PrivateEstimator):
         latent_seed, category_seed = split_random_state(random_state, 2)
         generator = torch_generator(latent_seed)
         Z = 2 * torch.rand(int(n_samples), self.latent_dim, generator=generator) - 1
-        X = as_array(self._generate(Z))
+        X = as_array(self._generate(self.generator_, Z))
         rng = np.random.default_rng(category_seed)
         X = draw_categories(self._generator_domain(), X, rng)
-        return self.mechanism_.decode(X, self, rng)
+        return self.mechanism_.decode(X, self.mechanism_, rng)
 
     def score_samples(self, X):
         """Log-likelihood of each privatized record under the generator, in nats.
@@ -296,14 +323,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         if self.privatize:
             X = self.mechanism_.transform(X)
         Y = self.mechanism_.encode_release(X, estimator=self)
-        latents = qmc.Sobol(self.latent_dim, rng=0).random(_N_SCORE_LATENTS)
-        points = self._to_domain(self._generate(as_tensor(2 * latents - 1)))
-        chunks = as_tensor(Y, device=points.device).split(_CHUNK)
-        log_mean = [
-            torch.logsumexp(self.mechanism_.log_likelihood(points, chunk), dim=0)
-            for chunk in chunks
-        ]
-        return as_array(torch.cat(log_mean)) - math.log(_N_SCORE_LATENTS)
+        return as_array(self._log_likelihood(self.generator_, as_tensor(Y)))
 
     def score(self, X, y=None):
         """Mean of ``score_samples(X)``: larger is better.
@@ -312,6 +332,9 @@ class EntropicDeconvGAN(PrivateEstimator):
         likelihoods of different data and do not compare.
         """
         return float(np.mean(self.score_samples(X)))
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "generator_")
 
     def _plan_privacy(self, n_samples):
         report = self.mechanism_.privacy_
@@ -344,7 +367,8 @@ class EntropicDeconvGAN(PrivateEstimator):
             return self.generator(self.latent_dim, domain)
         if self.generator == "dcgan":
             return dcgan_generator(self.latent_dim, domain)
-        return mlp_generator(self.latent_dim, domain, tuple(self.hidden_layer_sizes))
+        widths = tuple(self.hidden_layer_sizes)
+        return mlp_generator(self.latent_dim, domain, widths, self.activation)
 
     def _to_domain(self, G):
         """Map what the generator makes into the domain of the mechanism, differentiably."""
@@ -352,8 +376,22 @@ class EntropicDeconvGAN(PrivateEstimator):
             return G
         return self.mechanism_.domain_.project(self.output_transform.transform(G))
 
+    def _likeliest(self, runs, Y):
+        return max(runs, key=lambda run: self._log_likelihood(run[0], Y[:_N_SCORED_RECORDS]).mean())
+
     @torch.no_grad()
-    def _generate(self, Z):
-        """Return the generator's output for latents, in chunks, on the generator's device."""
-        device = next(self.generator_.parameters()).device
-        return torch.cat([self.generator_(chunk.to(device)) for chunk in Z.split(_CHUNK)])
+    def _generate(self, module, Z):
+        """Return what a generator makes of latents, in chunks, on its device."""
+        device = next(module.parameters()).device
+        return torch.cat([module(chunk.to(device)) for chunk in Z.split(_CHUNK)])
+
+    @torch.no_grad()
+    def _log_likelihood(self, module, Y):
+        """Return log mean_i p(y | G(z_i)) over a fixed set of latents, for encoded records."""
+        latents = as_tensor(2 * qmc.Sobol(self.latent_dim, rng=0).random(_N_SCORE_LATENTS) - 1)
+        points = self._to_domain(self._generate(module, latents))
+        log_mean = [
+            torch.logsumexp(self.mechanism_.log_likelihood(points, chunk), dim=0)
+            for chunk in Y.to(points.device).split(_CHUNK)
+        ]
+        return torch.cat(log_mean) - math.log(_N_SCORE_LATENTS)

@@ -1,7 +1,7 @@
 """Laplace and Gaussian noise, calibrated to the diameter of a public domain."""
 
 from sklearn_dpgen.accounting import PrivacyReport, gaussian_sigma, laplace_scale
-from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, local_report_fields
+from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, on_grid
 from sklearn_dpgen.mechanisms._densities import gaussian_log_likelihood, laplace_log_likelihood
 from sklearn_dpgen.utils._validation import Interval, Real, StrOptions, check_delta
 
@@ -21,7 +21,7 @@ class LaplaceMechanism(Mechanism):
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the noise for the
         same records and gives independent noise for any others; the guarantee is then void for
-        whoever knows it.
+        whoever knows or guesses it.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class LaplaceMechanism(Mechanism):
     Notes
     -----
     Neighbours are any two values of one record. The noise has density proportional to
-    exp(-‖y - x‖₁ / b) [1]_.
+    exp(-‖y - x‖₁ / b) [1]_; values are released on a grid finer than b / 1000.
 
     References
     ----------
@@ -70,11 +70,10 @@ class LaplaceMechanism(Mechanism):
             sensitivity_source=f"l1 diameter of the declared domain {self.domain_!r}",
             noise_scale=self.scale_,
             noise_multiplier=self.scale_ / sensitivity,
-            **local_report_fields(self._noise_description()),
         )
 
     def _randomize(self, X, noise):
-        return X + self.scale_ * noise.laplace(X.shape)
+        return on_grid(X + self.scale_ * noise.laplace(X.shape), self.scale_)
 
     def _log_likelihood(self, X, Y):
         return laplace_log_likelihood(X, Y, as_scale(self.scale_, X))
@@ -107,7 +106,7 @@ class GaussianMechanism(Mechanism):
 
     Notes
     -----
-    Neighbours are any two values of one record.
+    Neighbours are any two values of one record. Values are released on a grid finer than σ / 1000.
 
     References
     ----------
@@ -145,11 +144,10 @@ class GaussianMechanism(Mechanism):
             noise_scale=self.scale_,
             noise_multiplier=self.scale_ / sensitivity,
             accountant=f"{self.calibration.replace('_', ' ')} Gaussian calibration",
-            **local_report_fields(self._noise_description()),
         )
 
     def _randomize(self, X, noise):
-        return X + self.scale_ * noise.normal(X.shape)
+        return on_grid(X + self.scale_ * noise.normal(X.shape), self.scale_)
 
     def _log_likelihood(self, X, Y):
         return gaussian_log_likelihood(X, Y, as_scale(self.scale_, X))

@@ -2,6 +2,7 @@
 
 import math
 from abc import abstractmethod
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -19,21 +20,17 @@ from sklearn_dpgen.utils._validation import (
     validate_data,
 )
 
-__all__ = ["Mechanism", "local_report_fields"]
+__all__ = ["Mechanism", "as_scale", "as_table", "on_grid"]
 
-
-def local_report_fields(noise_description):
-    """Return the report fields that every local release shares."""
-    return {
-        "neighbouring": "local model: any two values of one person's record",
-        "public": ("domain", "n_samples"),
-        "sampler": "each record is released once",
-        "noise_source": noise_description,
-        "caveats": (
-            "Each call of transform is one more release of the records it is given.",
-            "The noise is drawn in floating point; the guarantee is for real-valued noise.",
-        ),
-    }
+_LOCAL_FIELDS = {
+    "neighbouring": "local model: any two values of one person's record",
+    "public": ("domain", "n_samples", "order and index of the records"),
+    "sampler": "each record is released once",
+}
+_LOCAL_CAVEATS = (
+    "Each call of transform is one more release of the records it is given.",
+    "The noise is drawn in floating point; the guarantee is for real-valued noise.",
+)
 
 
 class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
@@ -46,10 +43,12 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
     A new mechanism implements three methods:
 
     ``_plan_privacy(n_samples)``
-        Calibrate from ``self.domain_`` and return a PrivacyReport.
+        Calibrate from ``self.domain_`` and return a PrivacyReport; what every local release
+        shares, such as the neighbouring relation and the noise source, is filled in.
     ``_randomize(X, noise)``
         One draw of the output for each row of an array inside the domain; ``noise`` is the only
-        source of randomness (``uniform``, ``normal``, ``laplace`` and ``integers``).
+        source of randomness (``uniform``, ``normal``, ``laplace`` and ``integers``). A sum of a
+        record and noise goes through ``on_grid``.
     ``_log_likelihood(X, Y)``
         The (n_x, n_y) matrix of log p(y|x), differentiable in ``X``.
 
@@ -90,7 +89,7 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
             X = validate_data(self, X, dtype=np.float64)
         self.domain_ = self._resolve_domain(None if X is None else X.shape[1])
         self.n_features_in_ = self.domain_.n_features
-        self.privacy_ = self._plan_privacy(None if X is None else X.shape[0])
+        self._set_privacy(None if X is None else X.shape[0])
         return self
 
     def transform(self, X):
@@ -109,9 +108,7 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         X = self.domain_.project(X)
-        if math.isinf(self.epsilon):
-            return X
-        return self._randomize(X, self._noise(X))
+        return self._randomize(X, self._noise(X)) if self._has_noise else X
 
     def log_likelihood(self, X, Y):
         """Log-density of privatized records given points of the domain.
@@ -157,7 +154,7 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
 
     def require_noise(self):
         """Raise a ValueError when the budget is infinite and there is no likelihood."""
-        if math.isinf(self.epsilon):
+        if not self._has_noise:
             raise ValueError(
                 "epsilon=inf releases the records as they are: there is no noise to deconvolve "
                 "and no likelihood. Choose a finite epsilon."
@@ -177,24 +174,46 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
             if n_features is None:
                 raise ValueError("A domain given as a function needs X, to know its width.")
             domain = domain(n_features=n_features)
+            if not isinstance(domain, Domain):
+                raise TypeError(f"domain must return a Domain, got {type(domain).__name__}.")
         if n_features not in (None, domain.n_features):
             raise ValueError(
                 f"domain has {domain.n_features} features, X has {n_features} features."
             )
         return domain
 
+    def _set_privacy(self, n_samples):
+        """Plan, and fix all that ``privacy_`` states: parameters set later change nothing."""
+        (self._seed,) = split_random_state(self.random_state, 1)
+        source = noise_source(self._seed).description
+
+        def complete(report):
+            return replace(
+                report,
+                **_LOCAL_FIELDS,
+                noise_source=source,
+                caveats=(*_LOCAL_CAVEATS, *report.caveats),
+                parts=tuple(complete(part) for part in report.parts),
+            )
+
+        self.privacy_ = complete(self._plan_privacy(n_samples))
+
+    @property
+    def _has_noise(self):
+        return not math.isinf(self.privacy_.epsilon)
+
     def _noise(self, X):
         """Return the noise source of one release; see ``noise_source`` for its key."""
-        (seed,) = split_random_state(self.random_state, 1)
-        context = () if seed is None else (*self._identity(), str(X.shape), X.tobytes())
-        return noise_source(seed, context=context)
+        if self._seed is None:
+            return noise_source()
+        content = str(X.shape), np.ascontiguousarray(X)
+        return noise_source(self._seed, context=(*self._identity(), *content))
 
     def _identity(self):
         """Return what tells this release from one of another mechanism on the same records."""
-        return type(self).__qualname__, repr(self.domain_), self.privacy_.to_json()
-
-    def _noise_description(self):
-        return noise_source(None if self.random_state is None else 0).description
+        kind, report = type(self), self.privacy_
+        stated = ((p.mechanism, p.epsilon, p.delta, p.noise_scale) for p in (report, *report.parts))
+        return f"{kind.__module__}.{kind.__qualname__}", repr(self.domain_), *map(repr, stated)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -203,6 +222,38 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         return tags
 
 
+def on_grid(values, scale):
+    """Round released values to a multiple of a power of two, at most a 1024th of the noise scale.
+
+    The low bits of a sum of floats tell which record the noise was added to [1]_. Rounding is
+    post-processing of the real-valued release, and on so coarse a grid the floating-point one is
+    within about 1e-11 of it in total variation, a value.
+
+    Parameters
+    ----------
+    values : ndarray
+        Sums of records and noise.
+    scale : float
+        Scale of the noise.
+
+    Returns
+    -------
+    ndarray
+
+    References
+    ----------
+    .. [1] I. Mironov, "On significance of the least significant bits for differential privacy",
+       CCS 2012.
+    """
+    step = math.ldexp(1.0, math.frexp(scale)[1] - 11)
+    return np.rint(values / step) * step
+
+
 def as_scale(scale, X):
     """Return a noise scale, a number or one per feature, as a tensor like ``X``."""
     return torch.as_tensor(scale, dtype=X.dtype, device=X.device)
+
+
+def as_table(table, X):
+    """Return probabilities as a tensor like ``X``, positive: -log 0 times 0 would be NaN."""
+    return as_scale(table, X).clamp_min(torch.finfo(X.dtype).tiny)

@@ -4,7 +4,12 @@ import math
 
 import torch
 
-__all__ = ["discrete_log_likelihood", "gaussian_log_likelihood", "laplace_log_likelihood"]
+__all__ = [
+    "discrete_log_likelihood",
+    "gaussian_log_likelihood",
+    "laplace_log_likelihood",
+    "log_weight",
+]
 
 
 def laplace_log_likelihood(X, Y, scale):
@@ -21,21 +26,25 @@ def laplace_log_likelihood(X, Y, scale):
     tensor of shape (n_x, n_y)
     """
     log_constant = torch.log(2 * scale).expand(X.shape[1]).sum()
-    return -torch.cdist(X / scale, Y / scale, p=1) - log_constant
+    return -torch.cdist(*_standardized(X, Y, scale), p=1) - log_constant
 
 
 def gaussian_log_likelihood(X, Y, scale):
     """Sum over features of log N(y - x; 0, scale²); the shapes are those of the Laplace one."""
     log_constant = (torch.log(scale) + 0.5 * math.log(2 * math.pi)).expand(X.shape[1]).sum()
-    # A common shift keeps the expansion of the square accurate in single precision.
-    shift = Y.mean(dim=0, keepdim=True)
-    X, Y = (X - shift) / scale, (Y - shift) / scale
+    X, Y = _standardized(X, Y, scale)
     # -|x-y|²/2 as one product of augmented vectors: a single pass over the matrix.
     left = torch.cat([X, -0.5 * X.square().sum(1, keepdim=True), torch.ones_like(X[:, :1])], dim=1)
     right = torch.cat(
         [Y, torch.ones_like(Y[:, :1]), -0.5 * Y.square().sum(1, keepdim=True) - log_constant], dim=1
     )
     return left @ right.T
+
+
+def _standardized(X, Y, scale):
+    """Return both in units of the noise, shifted alike to stay accurate in single precision."""
+    shift = Y.mean(dim=0, keepdim=True)
+    return (X - shift) / scale, (Y - shift) / scale
 
 
 def discrete_log_likelihood(S, Y, table):
@@ -48,10 +57,16 @@ def discrete_log_likelihood(S, Y, table):
     Y : tensor of shape (n_y, k)
         Released categories, one-hot.
     table : tensor of shape (k, k)
-        ``table[c, y] = p(y|c)``.
+        ``table[c, y] = p(y|c)``, positive.
 
     Returns
     -------
     tensor of shape (n_x, n_y)
     """
     return torch.log(S @ table) @ Y.T
+
+
+def log_weight(weight):
+    """Logarithm that is -inf with no gradient, not NaN, where a weight is zero."""
+    positive = weight > 0
+    return torch.where(positive, weight, 1.0).log().masked_fill(~positive, -math.inf)

@@ -6,7 +6,7 @@ import numpy as np
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.domains import OneHot
-from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, local_report_fields
+from sklearn_dpgen.mechanisms._base import Mechanism, as_table
 from sklearn_dpgen.mechanisms._densities import discrete_log_likelihood
 
 __all__ = ["RandomizedResponse", "draw_response", "response_table"]
@@ -71,18 +71,17 @@ class RandomizedResponse(Mechanism):
                 "TabularMechanism takes several columns."
             )
         self.table_ = response_table(self.epsilon, self.domain_.n_features)
-        self.scale_ = 1 - self.table_[0, 0]
+        self.scale_ = self.table_[0, 1:].sum()
         return PrivacyReport(
             mechanism=f"randomized response on {self.domain_.n_features} categories",
             epsilon=self.epsilon,
             delta=0.0,
             sensitivity_source="any two declared categories; probabilities differ by at most e^ε",
             noise_scale=self.scale_,
-            **local_report_fields(self._noise_description()),
         )
 
     def _randomize(self, X, noise):
         return draw_response(X, self.table_, noise)
 
     def _log_likelihood(self, X, Y):
-        return discrete_log_likelihood(X, Y, as_scale(self.table_, X))
+        return discrete_log_likelihood(X, Y, as_table(self.table_, X))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -25,6 +26,8 @@ class ColumnPlan:
         For a report.
     scale : float
         Scale of the noise of the value, on [-1, 1]; the error probability where there is none.
+    noise : {"laplace", "gaussian"} or None
+        Distribution of the noise of the value.
     value : int or None
         Position of a value with noise.
     block : slice or None
@@ -36,6 +39,7 @@ class ColumnPlan:
     name: str
     description: str
     scale: float
+    noise: str | None = None
     value: int | None = None
     block: slice | None = None
     table: np.ndarray | None = None
@@ -70,7 +74,7 @@ def split_budget(epsilon, schema, split):
     total = math.fsum(weights.values())
     shares = {name: epsilon * (weight / total) for name, weight in weights.items()}
     if math.isfinite(epsilon):
-        while math.fsum(shares.values()) > epsilon:
+        while sum(map(Fraction, shares.values())) > Fraction(epsilon):
             shares = {name: math.nextafter(share, 0) for name, share in shares.items()}
     return shares
 
@@ -107,7 +111,7 @@ def plan_columns(columns, blocks, shares, noise, delta):
         if name not in value_shares:
             table = response_table(shares[name], block.stop - block.start)
             what = f"randomized response on {len(table)} categories"
-            plans.append(ColumnPlan(name, what, 1 - table[0, 0], None, block, table))
+            plans.append(ColumnPlan(name, what, table[0, 1:].sum(), None, None, block, table))
             continue
         flags = table = None
         what = f"{noise.capitalize()} noise"
@@ -115,7 +119,7 @@ def plan_columns(columns, blocks, shares, noise, delta):
             flags = slice(block.start + 1, block.stop)
             table = response_table(shares[name] - value_shares[name], 2)
             what += ", randomized response on the null flag"
-        plans.append(ColumnPlan(name, what, scales[name], block.start, flags, table))
+        plans.append(ColumnPlan(name, what, scales[name], noise, block.start, flags, table))
     return tuple(plans)
 
 

@@ -1,19 +1,23 @@
 """A local mechanism for tables of mixed columns."""
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 import torch
 
-from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, local_report_fields
-from sklearn_dpgen.mechanisms._densities import gaussian_log_likelihood, laplace_log_likelihood
+from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport
+from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, as_table, on_grid
+from sklearn_dpgen.mechanisms._densities import (
+    gaussian_log_likelihood,
+    laplace_log_likelihood,
+    log_weight,
+)
 from sklearn_dpgen.mechanisms._discrete import draw_response
 from sklearn_dpgen.mechanisms._split import plan_columns, split_budget
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Numeric, Schema
+from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -143,7 +147,7 @@ class TabularMechanism(Mechanism):
         self.domain_ = self.encoder_.domain_
         self.n_features_in_ = len(self.schema)
         self.feature_names_in_ = self.encoder_.feature_names_in_
-        self.privacy_ = self._plan_privacy(None if X is None else len(X))
+        self._set_privacy(None if X is None else len(X))
         return self
 
     def transform(self, X):
@@ -157,54 +161,61 @@ class TabularMechanism(Mechanism):
         Returns
         -------
         Y : data frame of shape (n_samples, n_columns)
-            Privatized records, in the same columns. Numbers with noise are floats and may lie
-            outside the declared bounds; binned ones are the middle of the released bin.
+            Privatized records, in the fitted columns, with the index of ``X``. Numbers with noise
+            are floats and may lie outside the declared bounds; binned ones are drawn uniformly
+            from the released bin. Dates have no time zone.
         """
         check_is_fitted(self)
         encoded = self.domain_.project(self.encoder_.transform(X))
-        if not math.isinf(self.epsilon):
-            encoded = self._randomize(encoded, self._noise(encoded))
-        Y = self._release(encoded)
+        noise = self._noise(encoded)
+        if self._has_noise:
+            encoded = self._randomize(encoded, noise)
+        Y = self._release(encoded, noise)
         return Y.set_axis(X.index) if isinstance(X, pd.DataFrame) else Y
 
     def encode_release(self, Y, *, reset=False, estimator=None):
         """Return a privatized table as an array in the encoder's layout, values not clipped."""
         validate_data(estimator or self, Y, reset=reset, skip_check_array=True)
-        missing = [name for name in self.schema if name not in getattr(Y, "columns", ())]
+        missing = [part.name for part in self._parts if part.name not in getattr(Y, "columns", ())]
         if missing:
             raise ValueError(f"The privatized table lacks the columns {missing}.")
+        if len(Y) == 0:
+            raise ValueError("The privatized table has 0 records while a minimum of 1 is required.")
         encoded = np.empty((len(Y), self.domain_.n_features))
         for part in self._parts:
+            series, column = Y[part.name], self.encoder_.columns_[part.name]
             if part.value is None:
-                encoded[:, part.block] = self.encoder_.columns_[part.name].encode(Y[part.name])
+                encoded[:, part.block] = column.encode(series)
                 continue
-            series, column = Y[part.name], self.schema[part.name]
             null = series.isna().to_numpy(dtype=bool)
             if null.any() and part.block is None:
                 raise ValueError(f"Column {part.name!r} has missing values but is not nullable.")
             if isinstance(column, Numeric):
                 series = series.to_numpy(dtype=np.float64, na_value=np.nan)
-            encoded[:, part.value] = np.where(null, 0.0, column.to_unit(series))
+            values = np.where(null, 0.0, column.to_unit(series))
+            if not np.isfinite(values).all():
+                raise ValueError(f"Column {part.name!r} of a privatized table must be finite.")
+            encoded[:, part.value] = values
             if part.block is not None:
                 encoded[:, part.block] = np.column_stack([~null, null])
-        if not np.isfinite(encoded).all():
-            raise ValueError("A privatized table must be finite.")
         return encoded
 
     def decode(self, X, estimator, rng=None):
         """Return points of the domain as a table of raw records."""
         return self.encoder_.inverse_transform(X, rng=rng)
 
-    def _release(self, encoded):
-        """Return released values as a table; the inverse of ``encode_release``."""
+    def _release(self, encoded, noise):
+        """Return released values as a table; ``encode_release`` inverts it."""
         columns = {}
         for part in self._parts:
-            name = part.name
+            name, column = part.name, self.encoder_.columns_[part.name]
             if part.value is None:
-                column, dtype = self.encoder_.columns_[name], self.encoder_.dtypes_[name]
-                columns[name] = column.decode(encoded[:, part.block], dtype=dtype, name=name)
+                # A value of a released bin may not fit the container of the records.
+                dtype = None if isinstance(column, Binned) else self.encoder_.dtypes_[name]
+                block = encoded[:, part.block]
+                columns[name] = column.decode(block, dtype=dtype, name=name, rng=noise)
                 continue
-            values = pd.Series(self.schema[name].from_unit(encoded[:, part.value]))
+            values = pd.Series(column.from_unit(encoded[:, part.value]))
             if part.block is not None:
                 values = values.mask(encoded[:, part.block][:, 1] == 1)
             columns[name] = values
@@ -216,8 +227,7 @@ class TabularMechanism(Mechanism):
             self.encoder_.columns_, self.encoder_.blocks_, self.epsilon_, self.noise, self.delta
         )
         self.scale_ = {part.name: part.scale for part in self._parts}
-        joint = self.noise == "gaussian" and any(part.value is not None for part in self._parts)
-        common = local_report_fields(self._noise_description())
+        joint = any(part.noise == "gaussian" for part in self._parts)
         accountant = "sum of the columns' budgets"
         if joint:
             accountant += "; the Gaussian columns are one release at the sum of their shares"
@@ -228,17 +238,22 @@ class TabularMechanism(Mechanism):
             sensitivity_source="bounds and categories declared in the schema",
             noise_scale=self.scale_,
             accountant=accountant,
-            parts=[
-                PrivacyReport(
-                    mechanism=f"{part.name}: {part.description}",
-                    epsilon=self.epsilon_[part.name],
-                    delta=self.delta if joint and part.value is not None else 0.0,
-                    noise_scale=part.scale,
-                    **common,
-                )
-                for part in self._parts
-            ],
-            **common,
+            parts=[self._column_report(part) for part in self._parts],
+        )
+
+    def _column_report(self, part):
+        epsilon, delta = self.epsilon_[part.name], 0.0
+        if part.noise == "gaussian" and part.scale > 0:
+            # One column of a joint Gaussian release reveals more than its share of the budget.
+            delta = self.delta
+            epsilon = GaussianProfile(2 / part.scale).epsilon(delta)
+            if part.block is not None:
+                epsilon += self.epsilon_[part.name] / 2
+        return PrivacyReport(
+            mechanism=f"{part.name}: {part.description}",
+            epsilon=epsilon,
+            delta=delta,
+            noise_scale=part.scale,
         )
 
     def _randomize(self, X, noise):
@@ -247,8 +262,9 @@ class TabularMechanism(Mechanism):
             if part.block is not None:
                 Y[:, part.block] = draw_response(X[:, part.block], part.table, noise)
             if part.value is not None:
-                draw = noise.laplace if self.noise == "laplace" else noise.normal
-                Y[:, part.value] += part.scale * draw(len(X))
+                draw = noise.laplace if part.noise == "laplace" else noise.normal
+                values = X[:, part.value] + part.scale * draw(len(X))
+                Y[:, part.value] = on_grid(values, part.scale)
                 if part.block is not None:
                     # A value is released only where the released flag says that there is one.
                     Y[:, part.value] *= Y[:, part.block.start]
@@ -260,13 +276,14 @@ class TabularMechanism(Mechanism):
         values = [part for part in self._parts if part.value is not None and part.block is None]
         total = X.new_zeros(())
         if blocks:
-            log_p = [torch.log(X[:, part.block] @ as_scale(part.table, X)) for part in blocks]
+            log_p = [torch.log(X[:, part.block] @ as_table(part.table, X)) for part in blocks]
             released = torch.cat([Y[:, part.block] for part in blocks], dim=1)
             total = total + torch.cat(log_p, dim=1) @ released.T
         if values:
             position = [part.value for part in values]
             scale = as_scale([part.scale for part in values], X)
-            total = total + _DENSITIES[self.noise](X[:, position], Y[:, position], scale)
+            density = _DENSITIES[values[0].noise]
+            total = total + density(X[:, position], Y[:, position], scale)
         for part in self._parts:
             if part.value is not None and part.block is not None:
                 total = total + self._nullable_log_likelihood(part, X, Y)
@@ -274,12 +291,12 @@ class TabularMechanism(Mechanism):
 
     def _nullable_log_likelihood(self, part, X, Y):
         """Mix over the true flag: a null that is released as present carries noise around 0."""
-        density, scale = _DENSITIES[self.noise], as_scale(part.scale, X)
+        density, scale = _DENSITIES[part.noise], as_scale(part.scale, X)
         value, y = X[:, [part.value]], Y[:, [part.value]]
-        table = as_scale(part.table, X)
-        flags = X[:, part.block]
-        log_present = torch.log(flags[:, :1] * table[0, 0]) + density(value, y, scale)
-        log_null = torch.log(flags[:, 1:] * table[1, 0]) + density(value.new_zeros(1, 1), y, scale)
-        log_flag_null = torch.log(flags @ table[:, 1:])
+        flags, table = X[:, part.block], as_table(part.table, X)
+        log_flags = log_weight(flags) + torch.log(table[:, 0])
+        log_present = log_flags[:, :1] + density(value, y, scale)
+        log_null = log_flags[:, 1:] + density(value.new_zeros(1, 1), y, scale)
         present = torch.logaddexp(log_present, log_null)
+        log_flag_null = torch.log(flags @ table[:, 1:])
         return torch.where(Y[:, part.block.start] > 0.5, present, log_flag_null)

@@ -2,14 +2,21 @@
 
 import math
 
+import torch
 from torch import nn
 
 from sklearn_dpgen.nn._heads import DomainHead
 
-__all__ = ["dcgan_generator", "mlp_generator"]
+__all__ = ["ACTIVATIONS", "dcgan_generator", "mlp_generator"]
+
+ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
+
+# An untrained network should already spread over the domain: from a point in its middle, training
+# is slow to break the symmetry between the categories of a record.
+_OUTPUT_GAIN = 5.0
 
 
-def mlp_generator(latent_dim, domain, hidden_layer_sizes=(256, 256)):
+def mlp_generator(latent_dim, domain, hidden_layer_sizes=(256, 256), activation="relu"):
     """Build a multilayer perceptron that ends in a domain.
 
     Parameters
@@ -19,7 +26,9 @@ def mlp_generator(latent_dim, domain, hidden_layer_sizes=(256, 256)):
     domain : Domain
         Where the output lies.
     hidden_layer_sizes : sequence of int, default=(256, 256)
-        Widths of the ReLU layers.
+        Widths of the hidden layers.
+    activation : {"relu", "silu", "tanh"}, default="relu"
+        Of the hidden layers.
 
     Returns
     -------
@@ -29,8 +38,11 @@ def mlp_generator(latent_dim, domain, hidden_layer_sizes=(256, 256)):
     widths = [latent_dim, *hidden_layer_sizes]
     layers = []
     for n_in, n_out in zip(widths[:-1], widths[1:], strict=True):
-        layers += [nn.Linear(n_in, n_out), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(widths[-1], domain.n_features), DomainHead(domain))
+        layers += [nn.Linear(n_in, n_out), ACTIVATIONS[activation]()]
+    output = nn.Linear(widths[-1], domain.n_features)
+    with torch.no_grad():
+        output.weight.mul_(_OUTPUT_GAIN)
+    return nn.Sequential(*layers, output, DomainHead(domain))
 
 
 def dcgan_generator(latent_dim, domain, n_channels=32):

@@ -12,8 +12,9 @@ __all__ = ["DomainHead"]
 class DomainHead(nn.Module):
     """Map unbounded activations smoothly into a domain.
 
-    A box ends in a scaled tanh, a one-hot block in a softmax, a Euclidean ball in a radial tanh,
-    any other domain in its own projection; a product takes its factors side by side.
+    A box ends in a scaled tanh, a one-hot block in a softmax, a Euclidean ball in a radial tanh, an
+    l1 ball in its projection, in units of the radius around the center; a product takes its factors
+    side by side. Any other domain ends in its own projection.
 
     Parameters
     ----------
@@ -43,7 +44,11 @@ class DomainHead(nn.Module):
             widths = [factor.n_features for factor in domain.domains]
             parts = torch.split(A, widths, dim=1)
             return torch.cat([head(P) for head, P in zip(self.heads, parts, strict=True)], dim=1)
-        if isinstance(domain, Ball) and domain.p == 2:
-            norm = torch.linalg.vector_norm(A, dim=1, keepdim=True).clamp_min(1e-12)
-            return self.center + domain.radius * torch.tanh(norm) * A / norm
+        if isinstance(domain, Ball):
+            if domain.p == 1:
+                return domain.project(self.center + domain.radius * A)
+            if domain.p == 2:
+                norm = torch.linalg.vector_norm(A, dim=1, keepdim=True).clamp_min(1e-12)
+                return self.center + domain.radius * torch.tanh(norm) * A / norm
+            return self.center + domain.radius * torch.tanh(A)
         return domain.project(A)

@@ -50,7 +50,7 @@ def fit_module(
     Raises
     ------
     TrainingDivergedError
-        As soon as a loss is not finite.
+        As soon as a loss, or a parameter after a step, is not finite.
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(parameters, lr=learning_rate)
@@ -65,14 +65,12 @@ def fit_module(
                 group["lr"] = learning_rate * rate
             loss = loss_fn(step)
             losses.append(loss.item())
-            if not math.isfinite(losses[-1]):
-                raise TrainingDivergedError(
-                    f"The loss was not finite at step {step + 1} of {max_iter}; try a smaller "
-                    "learning_rate."
-                )
+            _check_finite("loss", math.isfinite(losses[-1]), step, max_iter)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
+            total = sum(parameter.detach().sum() for parameter in parameters)
+            _check_finite("parameters", math.isfinite(total), step, max_iter)
             if step >= first_averaged:
                 n_averaged += 1
                 average = _update_average(average, parameters, n_averaged)
@@ -85,6 +83,14 @@ def fit_module(
                 parameter.copy_(mean)
     module.eval()
     return TrainingResult(losses, len(losses))
+
+
+def _check_finite(what, finite, step, max_iter):
+    if not finite:
+        raise TrainingDivergedError(
+            f"The {what} became infinite or NaN at step {step + 1} of {max_iter}; try a smaller "
+            "learning_rate."
+        )
 
 
 def _cosine_rate(step, max_iter, warmup):

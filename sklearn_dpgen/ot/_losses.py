@@ -5,6 +5,7 @@ import math
 import torch
 from torch.autograd.function import once_differentiable
 
+from ._problem import LN2
 from ._sinkhorn import sinkhorn
 
 __all__ = ["entropic_loss", "likelihood_loss"]
@@ -76,4 +77,24 @@ def likelihood_loss(log_likelihood):
     """
     if log_likelihood.ndim != 2 or log_likelihood.numel() == 0:
         raise ValueError("log_likelihood must have shape (n, m) with n, m > 0.")
-    return math.log(len(log_likelihood)) - torch.logsumexp(log_likelihood, 0).mean()
+    return _LikelihoodLoss.apply(log_likelihood)
+
+
+class _LikelihoodLoss(torch.autograd.Function):
+    """One exponential, kept for the gradient: the posterior weights of the components."""
+
+    @staticmethod
+    def forward(ctx, log_likelihood):
+        n, m = log_likelihood.shape
+        # exp2 is the cheaper exponential. A record impossible everywhere has an infinite loss.
+        top = log_likelihood.amax(0).clamp_min(torch.finfo(log_likelihood.dtype).min)
+        weights = log_likelihood.sub(top).mul_(1 / LN2).exp2_()
+        total = weights.sum(0)
+        ctx.save_for_backward(weights, total)
+        return math.log(n) - (top + total.log()).mean()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        weights, total = ctx.saved_tensors
+        return weights * (-grad_output / (total * weights.shape[1]))

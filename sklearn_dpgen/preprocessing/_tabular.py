@@ -138,7 +138,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         ----------
         X : array-like of shape (n, domain_.n_features)
             Need not lie in the domain: of a block of categories, the largest entry wins.
-        rng : numpy.random.Generator, optional
+        rng : numpy.random.Generator or NoiseSource, optional
             Places values uniformly within their bins; by default they are in the middle.
 
         Returns

@@ -89,7 +89,7 @@ class Column(ABC):
             The container, as in `decoded_dtype`.
         name, index : optional
             Of the returned series.
-        rng : numpy.random.Generator, optional
+        rng : numpy.random.Generator or NoiseSource, optional
             Places values uniformly within public bins; by default they are in the middle.
 
         Returns

@@ -1,7 +1,8 @@
 """Random streams: noise apart from initialization, and never a reused draw.
 
 ``random_state=None`` draws noise from the operating system's entropy. Any other value makes a
-fit reproducible, and then a guarantee is void for whoever knows the seed.
+fit reproducible, and then a guarantee is void for whoever knows the seed, or finds it by trying
+all of its 2**32 values.
 """
 
 import hashlib
@@ -40,11 +41,15 @@ def split_random_state(random_state, n_streams):
 
 
 def torch_generator(seed, device="cpu"):
-    """Return a ``torch.Generator`` on ``device``, seeded from the system's entropy if None."""
+    """Return a ``torch.Generator`` on ``device``, seeded from the system's entropy if None.
+
+    For latents and initial weights. Of any seed the generator of the CPU takes in 32 bits, few
+    enough to try them all: privacy noise and secret batches come from a NoiseSource.
+    """
     import torch
 
     if seed is None:
-        seed = int.from_bytes(os.urandom(8), "little") % _SEED_BOUND
+        seed = int.from_bytes(os.urandom(8), "little")
     return torch.Generator(device=device).manual_seed(seed)
 
 
@@ -65,17 +70,18 @@ class NoiseSource:
         """One phrase for a privacy report."""
         if self._generator is None:
             return "operating system entropy"
-        return "seeded generator: the guarantee is void for whoever knows the seed"
+        return "seeded generator: the guarantee is void for whoever knows or guesses the seed"
 
     def uniform(self, size):
-        """Draw uniforms in the open interval (0, 1), on a grid of 53 bits."""
+        """Draw uniforms in the open interval (0, 1), on a symmetric grid of 52 bits."""
         count = int(np.prod(size, dtype=np.int64))
         if self._generator is None:
             words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
         else:
             words = self._generator.integers(2**64, size=count, dtype=np.uint64, endpoint=False)
-        # The half step keeps the logarithm and the normal quantile finite.
-        return (((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53).reshape(size)
+        # The half step keeps the logarithm and the normal quantile finite; with 53 bits it would
+        # be rounded, up to 1.
+        return (((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52).reshape(size)
 
     def normal(self, size):
         """Draw standard normals by inversion."""
@@ -86,7 +92,7 @@ class NoiseSource:
         return np.log(self.uniform(size)) - np.log(self.uniform(size))
 
     def integers(self, high, size):
-        """Draw integers uniform on ``range(high)``, up to a bias of ``high`` / 2**53."""
+        """Draw integers uniform on ``range(high)``, up to a bias of ``high`` / 2**52."""
         return np.floor(self.uniform(size) * high).astype(np.int64)
 
 
@@ -97,7 +103,7 @@ def noise_source(seed=None, *, context=()):
     ----------
     seed : None or int
         None for the operating system's entropy.
-    context : sequence of bytes or str
+    context : sequence of str, bytes or contiguous arrays
         What the noise is for: the mechanism, its parameters and its input. A seeded source is
         keyed by it, so the same call repeats its draws while any other call, with other records
         or another budget, gets independent ones. Reusing a draw on other records would publish
@@ -107,8 +113,8 @@ def noise_source(seed=None, *, context=()):
         return NoiseSource()
     digest = hashlib.blake2b(key=int(seed).to_bytes(16, "little"))
     for part in context:
-        part = part.encode() if isinstance(part, str) else bytes(part)
-        digest.update(len(part).to_bytes(8, "little"))
+        part = memoryview(part.encode() if isinstance(part, str) else part)
+        digest.update(part.nbytes.to_bytes(8, "little"))
         digest.update(part)
     entropy = int.from_bytes(digest.digest(), "little")
     return NoiseSource(np.random.Generator(np.random.PCG64DXSM(entropy)))

@@ -1,8 +1,11 @@
 """The one place that touches scikit-learn's private helpers."""
 
+import functools
 import math
+import re
 from numbers import Integral, Real
 
+import sklearn.utils.validation
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import (
     HasMethods,
@@ -10,7 +13,7 @@ from sklearn.utils._param_validation import (
     InvalidParameterError,
     StrOptions,
 )
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 __all__ = [
     "HasMethods",
@@ -19,6 +22,7 @@ __all__ = [
     "InvalidParameterError",
     "Real",
     "StrOptions",
+    "check_array",
     "check_delta",
     "check_epsilon",
     "check_is_fitted",
@@ -26,6 +30,32 @@ __all__ = [
     "fit_context",
     "validate_data",
 ]
+
+# How the errors begin of which the rest would show values of an array.
+_REVEALING = re.compile(
+    "could not convert string to float|Complex data not supported|Expected 2D array, got .* instead"
+)
+
+
+def _without_values(function):
+    """Return a function of scikit-learn whose errors show no value of its arrays."""
+
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except ValueError as error:
+            message = _REVEALING.match(str(error))
+            if message is None:
+                raise
+        # Outside of the handler, or the context of the error would show them.
+        raise ValueError(f"{message[0]}: X must hold real numbers in two dimensions.")
+
+    return wrapped
+
+
+check_array = _without_values(sklearn.utils.validation.check_array)
+validate_data = _without_values(sklearn.utils.validation.validate_data)
 
 
 def check_positive(value, name, *, allow_infinite=False):

@@ -1,0 +1,88 @@
+r"""
+A half circle, learned from noise
+=================================
+
+Every person has a point on a half circle and sends it once, with Laplace noise that makes it
+locally private. Whoever collects the points sees a cloud. Two generators learn from the cloud: one
+by plain optimal transport, the other by entropic optimal transport with the cost
+:math:`-\log p(y|x)` of the noise. The first learns the cloud, the second the half circle.
+"""
+
+# %%
+# Raw points, and the noise that each of them gets
+# ------------------------------------------------
+# The curve lies in the unit disc. That is all that is declared, and all that the noise depends on:
+# its scale is the :math:`\ell_1` diameter of the disc over :math:`\varepsilon`. The report says
+# what one call of ``transform`` guarantees to each person. The seeds are here for a page that looks
+# the same each time it is built; leave them out where records are real.
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from sklearn_dpgen.datasets import make_half_circle
+from sklearn_dpgen.deconvolution import EntropicDeconvGAN
+from sklearn_dpgen.domains import Ball, Box
+from sklearn_dpgen.mechanisms import LaplaceMechanism
+from sklearn_dpgen.metrics import wasserstein_distance
+
+raw = make_half_circle(20_000, random_state=0)
+mechanism = LaplaceMechanism(epsilon=5.0, domain=Ball(1.0, n_features=2), random_state=0)
+privatized = mechanism.fit_transform(raw)
+print(mechanism.privacy_)
+
+# %%
+# Two generators
+# --------------
+# Both are trained on the privatized points alone. Both may put points anywhere in a square that is
+# far larger than the disc, so that it is the loss that removes the noise, and not a bound on the
+# output. (By default a generator does end in the declared domain, which helps.)
+
+settings = {
+    "mechanism": mechanism,
+    "output_domain": Box(-4, 4, n_features=2),
+    "n_generated": 500,
+    "random_state": 0,
+}
+plain = EntropicDeconvGAN(loss="wasserstein", batch_size=500, max_iter=300, **settings)
+plain.fit(privatized)
+entropic = EntropicDeconvGAN(loss="entropic", batch_size=2000, max_iter=1000, **settings)
+entropic.fit(privatized)
+
+# %%
+# What they learned
+# -----------------
+# The dashed line is the half circle. The distance above each cloud is the Wasserstein distance
+# :math:`W_2` to fresh raw points; two raw samples are not at zero. Only an experiment can compute
+# it: it reads raw points, and is not private.
+
+clouds = {
+    "raw": (raw[:2000], "0.2"),
+    "privatized (ε = 5)": (privatized[:2000], "#c0504d"),
+    "learned, no regularization": (plain.sample(2000, random_state=0), "#dd8a2e"),
+    "learned, entropic": (entropic.sample(2000, random_state=0), "#1f7a9c"),
+}
+fresh = make_half_circle(2000, random_state=1)
+angles = np.linspace(0, np.pi, 200)
+
+figure, axes = plt.subplots(1, 4, figsize=(11, 3.3), sharex=True, sharey=True)
+for axis, (title, (points, color)) in zip(axes, clouds.items(), strict=True):
+    axis.scatter(*points.T, s=6, color=color, alpha=0.4, linewidths=0)
+    axis.plot(np.cos(angles), np.sin(angles), color="black", linewidth=1, linestyle=(0, (4, 3)))
+    distance = wasserstein_distance(points, fresh)
+    axis.set_title(f"{title}\n$W_2$ to raw points {distance:.2f}", fontsize=10)
+    axis.set(xlim=(-2.2, 2.2), ylim=(-1.6, 2.4), xticks=[-1, 0, 1], yticks=[0, 1], aspect="equal")
+    axis.tick_params(length=0, labelsize=8, labelcolor="0.4")
+    axis.spines[:].set_color("0.85")
+figure.tight_layout()
+plt.show()
+
+# %%
+# Choosing between them without raw points
+# ----------------------------------------
+# ``score`` is the mean log-likelihood of *privatized* points that were not used in training: how
+# well the generator's output plus noise explains what people sent. It reads nothing raw, so it
+# costs no privacy, and it prefers the same generator as the distances above.
+
+held_out = mechanism.transform(make_half_circle(5000, random_state=2))
+for name, model in {"no regularization": plain, "entropic": entropic}.items():
+    print(f"{name:>17}: {model.score(held_out):.3f} nats a point")

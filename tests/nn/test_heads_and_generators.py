@@ -1,0 +1,145 @@
+"""Generators end inside their domain, whatever they are fed, and gradients reach the activations."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sklearn_dpgen.domains import Ball, Box, OneHot, Product
+from sklearn_dpgen.nn import ACTIVATIONS, DomainHead, dcgan_generator, mlp_generator
+
+sizes = st.sampled_from([1e-30, 1e-3, 1.0, 30.0, 1e4, 1e30])
+scales = st.sampled_from([1e-3, 1.0, 1e4])
+
+
+@st.composite
+def boxes(draw):
+    d = draw(st.integers(1, 4))
+    low = np.array(draw(st.lists(st.floats(-100, 100), min_size=d, max_size=d)))
+    return Box(low, low + np.array(draw(st.lists(st.floats(0.01, 50), min_size=d, max_size=d))))
+
+
+@st.composite
+def balls(draw):
+    center = draw(st.lists(st.floats(-3, 3), min_size=1, max_size=4))
+    return Ball(draw(scales), p=draw(st.sampled_from([1, 2, np.inf])), center=center)
+
+
+factors = boxes() | balls() | st.builds(OneHot, st.integers(2, 5))
+domains = factors | st.builds(Product, st.lists(factors, min_size=1, max_size=3))
+
+
+def violation(domain, P):
+    """Return how far points are from a domain, soft one-hot blocks being allowed."""
+    if isinstance(domain, Product):
+        parts = zip(domain.domains, domain.slices, strict=True)
+        return max(violation(factor, P[:, part]) for factor, part in parts)
+    if isinstance(domain, OneHot):
+        return max(-P.min().item(), (P.sum(1) - 1).abs().max().item())
+    scale = 1 + P.abs().max().item()
+    return (P - domain.project(P)).abs().max().item() / scale
+
+
+@settings(max_examples=100, deadline=None)
+@given(domains, st.integers(1, 6), sizes, st.integers(0, 2**16))
+def test_head_ends_inside_the_domain_with_finite_gradients(domain, n, size, seed):
+    rng = np.random.default_rng(seed)
+    A = torch.tensor(size * rng.standard_normal((n, domain.n_features)), dtype=torch.float32)
+    A[0] = 0
+    A.requires_grad_()
+    P = DomainHead(domain)(A)
+    assert P.shape == (n, domain.n_features)
+    assert violation(domain, P.detach()) < 1e-5
+    P.square().sum().backward()
+    assert A.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [Box([-1, 2], [1, 5]), Ball(2.0, n_features=3), Ball(2.0, p=np.inf, n_features=3), OneHot(3)],
+)
+def test_outside_points_are_seen(domain):
+    P = DomainHead(domain)(torch.zeros(4, domain.n_features))
+    assert violation(domain, P) < 1e-6
+    assert violation(domain, 3 * P + 8) > 0.1
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        Box([-1, 2], [1, 5]),
+        Ball(2.0, center=[1.0, -1.0]),
+        Ball(2.0, p=np.inf, center=[1.0, -1.0]),
+        OneHot(3),
+        Product([Box(0, 1), OneHot(2), Ball(1.0, n_features=2)]),
+    ],
+)
+def test_heads_are_smooth(domain):
+    A = torch.tensor(np.random.default_rng(0).normal(size=(3, domain.n_features)))
+    A.requires_grad_()
+    head = DomainHead(domain).double()
+    assert torch.autograd.gradcheck(head, (A,))
+    # A nudge inside the domain moves the output: no activation is dead.
+    gradient = torch.autograd.functional.jacobian(lambda B: head(B).sum(0), A)
+    assert (gradient.abs().amax(dim=(0, 1)) > 0).all()
+
+
+@pytest.mark.parametrize("p", [1, 2, np.inf])
+@pytest.mark.parametrize("radius", [1e-3, 1.0, 1e3])
+def test_ball_head_is_in_units_of_the_radius_around_the_center(p, radius):
+    domain = Ball(radius, p=p, center=[100.0, -100.0])
+    normal = np.random.default_rng(0).standard_normal((1000, 2))
+    A = torch.tensor(normal, requires_grad=True)
+    P = DomainHead(domain).double()(A)
+    norm = np.linalg.norm(P.detach().numpy() - domain.center, p, axis=1) / radius
+    assert np.quantile(norm, 0.05) < 0.5 < 0.9 < np.quantile(norm, 0.95)
+    # From a center far away, too, nearly every activation still moves the output.
+    P.sum().backward()
+    assert (A.grad.abs() > 0.01 * radius).any(dim=1).double().mean() > (0.4 if p == 1 else 0.9)
+
+
+def test_product_keeps_the_order_of_its_factors():
+    domain = Product([Box(10, 11), OneHot(2), Box([20, 30], [21, 31])])
+    P = DomainHead(domain)(torch.zeros(1, 5))
+    torch.testing.assert_close(P, torch.tensor([[10.5, 0.5, 0.5, 20.5, 30.5]]))
+
+
+def test_head_follows_its_module():
+    head = DomainHead(Product([Box(0, 1), Ball(1.0, n_features=2)])).double()
+    assert head(torch.zeros(1, 3, dtype=torch.float64)).dtype == torch.float64
+    state = head.state_dict()
+    DomainHead(Product([Box(4, 6), Ball(1.0, n_features=2)])).load_state_dict(state)
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+@pytest.mark.parametrize("hidden", [(), (5,), [4, 3], (6, 6, 6)])
+def test_mlp_has_the_declared_layers(hidden, activation):
+    domain = Product([Box(-1, 1), OneHot(3)])
+    module = mlp_generator(2, domain, hidden, activation)
+    linear = [m for m in module.modules() if isinstance(m, torch.nn.Linear)]
+    widths = [2, *hidden, 4]
+    shapes = list(zip(widths[:-1], widths[1:], strict=True))
+    assert [(m.in_features, m.out_features) for m in linear] == shapes
+    assert sum(isinstance(m, ACTIVATIONS[activation]) for m in module.modules()) == len(hidden)
+    assert violation(domain, module(torch.randn(7, 2)).detach()) < 1e-6
+
+
+@pytest.mark.parametrize("side", [4, 8, 28])
+def test_dcgan_makes_images(side):
+    domain = Box(-1, 1, n_features=side * side)
+    module = dcgan_generator(5, domain, n_channels=4)
+    P = module(torch.randn(3, 5))
+    assert P.shape == (3, side * side)
+    assert P.abs().max() <= 1
+    P.square().sum().backward()
+    assert all(p.grad.isfinite().all() for p in module.parameters())
+    # Neighbouring pixels come from neighbouring features of a row-major image.
+    image = module.eval()(torch.randn(200, 5)).detach().reshape(-1, side, side)
+    assert image.std() > 0
+
+
+@pytest.mark.parametrize("width", [2, 9, 36, 100, 784 + 1])
+def test_dcgan_names_the_rule(width):
+    with pytest.raises(ValueError, match=f"multiple of 4; the domain has {width} features"):
+        dcgan_generator(2, Box(-1, 1, n_features=width))

@@ -1,0 +1,237 @@
+"""The layers of the package: who may import whom, and what an import may not touch."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sklearn_dpgen
+
+ROOT = Path(sklearn_dpgen.__file__).parent
+
+LEVELS = {
+    "_version": 0,
+    "exceptions": 0,
+    "utils": 0,
+    "domains": 1,
+    "schema": 1,
+    "accounting": 1,
+    "ot": 1,
+    "nn": 1,
+    "mechanisms": 2,
+    "preprocessing": 2,
+    "deconvolution": 3,
+    "sliced": 3,
+    "smoothed": 3,
+    "evolution": 3,
+    "metrics": 4,
+    "datasets": 4,
+    "model_selection": 4,
+    "inspection": 4,
+}
+
+# Within a level, first importer then imported. Nothing between the papers of level 3.
+SAME_LEVEL = {
+    ("schema", "domains"),
+    ("nn", "domains"),
+    ("mechanisms", "preprocessing"),
+}
+
+# Mathematics on arrays and tensors knows nothing of estimators; the accountant needs no network.
+FOREIGN = {
+    "ot": {"sklearn"},
+    "nn": {"sklearn"},
+    "accounting": {"sklearn", "torch"},
+}
+
+# The public subpackages, and the single public modules.
+PUBLIC = sorted(
+    f"sklearn_dpgen.{path.stem}"
+    for path in ROOT.iterdir()
+    if not path.name.startswith("_") and (path.suffix == ".py" or (path / "__init__.py").exists())
+)
+
+
+def imported_modules(source, module, *, is_package=False):
+    """Return the dotted names of all that a module's source imports, wherever in its text."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = module.split(".")
+                stem = parts[: len(parts) - node.level + is_package]
+                base = ".".join([*stem, base] if base else stem)
+            # `from package import name` imports a module where name is one.
+            names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def violations(source, module, *, is_package=False):
+    """Return one line for each import of a module that its place does not allow."""
+    parts = module.split(".")
+    own = parts[1] if len(parts) > 1 else None
+    faults = []
+    for name in sorted(imported_modules(source, module, is_package=is_package)):
+        top, *rest = name.split(".")
+        if top in FOREIGN.get(own, ()):
+            faults.append(f"{module} imports {name}: {own} does without {top}")
+        other = rest[0] if rest else None
+        if top != "sklearn_dpgen" or other is None or other == own:
+            continue
+        if own is None:
+            if other != "_version":
+                faults.append(f"{module} imports {name}: the root holds the version, nothing else")
+        elif other not in LEVELS:
+            # What `from sklearn_dpgen import name` names is no module, or has no level yet.
+            if (ROOT / other).exists() or (ROOT / f"{other}.py").exists():
+                faults.append(f"{module} imports {name}, which has no level")
+        elif LEVELS[other] > LEVELS[own]:
+            faults.append(f"{module} imports {name} from a higher level")
+        elif LEVELS[other] == LEVELS[own] and (own, other) not in SAME_LEVEL:
+            # The version and the errors are leaves: whatever is beside them may use them.
+            if LEVELS[own] > 0 or other == "utils":
+                faults.append(f"{module} imports {name} sideways")
+    return faults
+
+
+def module_files():
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = ("sklearn_dpgen", *path.relative_to(ROOT).with_suffix("").parts)
+        is_package = parts[-1] == "__init__"
+        yield ".".join(parts[:-1] if is_package else parts), path, is_package
+
+
+def test_every_module_keeps_to_its_level():
+    faults = []
+    for module, path, is_package in module_files():
+        faults += violations(path.read_text(encoding="utf-8"), module, is_package=is_package)
+    assert not faults, "\n".join(faults)
+
+
+def test_every_module_has_a_level():
+    tops = {module.split(".")[1] for module, _, _ in module_files() if "." in module}
+    assert tops <= set(LEVELS)
+    assert all(LEVELS[a] == LEVELS[b] < 3 for a, b in SAME_LEVEL)
+    assert not {(b, a) for a, b in SAME_LEVEL} & SAME_LEVEL
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("deconvolution._gan", "from sklearn_dpgen.sliced import anything"),
+        ("evolution._sampler", "def f():\n    import sklearn_dpgen.smoothed._core"),
+        ("sliced._loss", "from ..deconvolution._losses import make_loss"),
+        ("sliced._loss", "from .. import deconvolution"),
+        ("smoothed._loss", "from sklearn_dpgen import evolution"),
+        ("preprocessing._tabular", "from sklearn_dpgen.mechanisms import LaplaceMechanism"),
+        ("domains", "from sklearn_dpgen.schema import Schema"),
+        ("ot._costs", "from sklearn_dpgen.accounting import gaussian_sigma"),
+        ("ot._costs", "if True:\n    from sklearn.utils import check_array"),
+        ("nn._heads", "import sklearn.base"),
+        ("accounting._report", "import torch"),
+        ("utils._torch", "from sklearn_dpgen.domains import Box"),
+        ("exceptions", "from sklearn_dpgen.utils import _random"),
+        ("mechanisms._base", "import sklearn_dpgen.metrics as metrics"),
+        ("metrics._marginals", "from sklearn_dpgen.datasets import fetch_adult"),
+        ("", "from sklearn_dpgen.deconvolution import EntropicDeconvGAN"),
+    ],
+)
+def test_a_forbidden_import_is_caught(module, line):
+    name = f"sklearn_dpgen.{module}".rstrip(".")
+    assert violations(line, name, is_package=not module)
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("deconvolution._gan", "from sklearn_dpgen.mechanisms import LaplaceMechanism"),
+        ("deconvolution._gan", "from ._losses import make_loss\nfrom .. import exceptions"),
+        ("mechanisms._tabular", "from sklearn_dpgen.preprocessing import TabularEncoder"),
+        ("utils._random", "from sklearn_dpgen.exceptions import PrivacyLeakWarning"),
+        ("metrics._transport", "import ot\nfrom sklearn.utils import check_array"),
+        ("accounting._report", "from sklearn_dpgen import __version__"),
+        ("", "from sklearn_dpgen._version import __version__"),
+    ],
+)
+def test_an_allowed_import_passes(module, line):
+    name = f"sklearn_dpgen.{module}".rstrip(".")
+    assert not violations(line, name, is_package=not module)
+
+
+# The first import brings in every dependency: what changes at the next is the package's own doing.
+# The state in between is one that nobody would set, so that setting even a default shows.
+_IMPORT_ALL = """
+import json, random, sys, warnings
+from importlib import import_module
+
+def import_all():
+    for name in list(sys.modules):
+        if name.split(".")[0] == "sklearn_dpgen":
+            del sys.modules[name]
+    for name in NAMES:
+        import_module(name)
+
+import_all()
+heavy = sorted(set(sys.modules) & {"matplotlib", "dask", "statsmodels"})
+import numpy, sklearn, torch
+
+def careless():
+    random.seed(0)
+    numpy.random.seed(0)
+    torch.manual_seed(0)
+    warnings.simplefilter("ignore")
+    sklearn.set_config(assume_finite=False)
+    torch.set_default_dtype(torch.float32)
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(True)
+    numpy.seterr(all="warn")
+
+def state():
+    return {
+        "python": repr(random.getstate()),
+        "numpy": repr(numpy.random.get_state()[1].tolist()),
+        "torch": repr(torch.get_rng_state().tolist()),
+        "warnings": repr(warnings.filters),
+        "sklearn": repr(sklearn.get_config()),
+        "dtype": repr(torch.get_default_dtype()),
+        "threads": repr(torch.get_num_threads()),
+        "gradients": repr(torch.is_grad_enabled()),
+        "errors": repr(numpy.geterr()),
+    }
+
+def changed(action):
+    random.seed(7)
+    numpy.random.seed(7)
+    torch.manual_seed(7)
+    warnings.resetwarnings()
+    sklearn.set_config(assume_finite=True)
+    torch.set_default_dtype(torch.float16)
+    torch.set_num_threads(3)
+    torch.set_grad_enabled(False)
+    numpy.seterr(all="ignore")
+    before = state()
+    action()
+    after = state()
+    return sorted(key for key in before if before[key] != after[key])
+
+print(json.dumps({
+    "heavy": heavy, "package": changed(import_all), "careless": changed(careless),
+    "all": sorted(state()),
+}))
+"""
+
+
+def test_import_is_light_and_touches_no_global_state():
+    code = _IMPORT_ALL.replace("NAMES", repr(PUBLIC))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout)
+    assert result["heavy"] == []
+    assert result["package"] == []
+    # What a careless module would do is seen.
+    assert result["careless"] == result["all"]

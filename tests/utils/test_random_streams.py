@@ -1,0 +1,191 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import ndtri
+
+from sklearn_dpgen.utils._random import (
+    NoiseSource,
+    noise_source,
+    split_random_state,
+    torch_generator,
+)
+
+N_DRAWS = 40_000
+reproducibly = settings(deadline=None, max_examples=40, derandomize=True)
+
+
+class ConstantBits:
+    """Stands for a generator that returns one word for ever."""
+
+    def __init__(self, word):
+        self.word = word
+
+    def integers(self, high, size, dtype, endpoint):
+        return np.full(size, self.word, dtype=dtype)
+
+
+class NaiveSource(NoiseSource):
+    """All 53 bits and a half step, which float64 cannot hold."""
+
+    def uniform(self, size):
+        words = self._generator.integers(2**64, size=size, dtype=np.uint64, endpoint=False)
+        return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+
+
+def in_open_interval(kind):
+    lowest, highest = (kind(ConstantBits(word)).uniform(1)[0] for word in (0, 2**64 - 1))
+    return 0 < lowest < highest < 1 and lowest == 1 - highest
+
+
+def test_uniforms_stay_inside_the_open_interval():
+    assert in_open_interval(NoiseSource)
+    assert not in_open_interval(NaiveSource)
+    for word in (0, 2**64 - 1):
+        source = NoiseSource(ConstantBits(word))
+        assert np.isfinite(source.normal(3)).all()
+        assert np.isfinite(source.laplace(3)).all()
+        for high in (1, 3, 7, 10**6, 2**31):
+            assert source.integers(high, 1)[0] == (high - 1 if word else 0)
+
+
+def test_normal_and_uniform_are_symmetric():
+    words = np.random.default_rng(0).integers(2**64, size=50, dtype=np.uint64)
+    for word in words:
+        low, high = (NoiseSource(ConstantBits(w)).uniform(1)[0] for w in (word, ~word))
+        assert low == 1 - high
+        assert ndtri(low) == pytest.approx(-ndtri(high), rel=1e-9)
+
+
+def quantile_z_scores(draws, law):
+    """Deviations of the empirical distribution at deciles and tails, in standard deviations."""
+    p = np.array([1e-3, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1 - 1e-3])
+    shares = (draws[:, None] <= law.ppf(p)).mean(axis=0)
+    return (shares - p) / np.sqrt(p * (1 - p) / len(draws))
+
+
+@pytest.mark.parametrize(
+    ("draw", "law"),
+    [
+        (NoiseSource.uniform, stats.uniform),
+        (NoiseSource.normal, stats.norm),
+        (NoiseSource.laplace, stats.laplace),
+    ],
+)
+def test_draws_follow_their_law(draw, law):
+    draws = draw(noise_source(0, context=("law",)), N_DRAWS)
+    assert abs(quantile_z_scores(draws, law)).max() < 5
+    # Negative twin: a tenth more spread, or a tenth of a standard deviation aside.
+    center, spread = law.mean(), law.std()
+    assert abs(quantile_z_scores(center + 1.1 * (draws - center), law)).max() > 5
+    assert abs(quantile_z_scores(draws + 0.1 * spread, law)).max() > 5
+    for k in (1, 2):
+        moments = np.array([law.moment(k), law.moment(2 * k)])
+        error = np.mean(draws**k) - moments[0]
+        assert abs(error) < 5 * math.sqrt((moments[1] - moments[0] ** 2) / N_DRAWS)
+
+
+def test_successive_draws_are_independent():
+    source = noise_source(1)
+    draws = np.array([source.normal(N_DRAWS) for _ in range(4)] + [source.laplace(N_DRAWS)])
+    correlations = np.corrcoef(np.concatenate([draws, abs(draws)]))
+    correlations -= np.eye(len(correlations))
+    # A symmetric variable and its size are uncorrelated, so no entry is exempt.
+    assert abs(correlations).max() < 5 / math.sqrt(N_DRAWS)
+
+
+def test_integers_are_uniform():
+    counts = np.bincount(noise_source(2).integers(5, N_DRAWS), minlength=5)
+    assert len(counts) == 5
+    assert abs(counts / N_DRAWS - 0.2).max() < 5 * math.sqrt(0.16 / N_DRAWS)
+
+
+@reproducibly
+@given(st.one_of(st.integers(0, 20), st.lists(st.integers(0, 4), max_size=3).map(tuple)))
+def test_shapes(size):
+    expected = np.empty(size).shape
+    for generator in (None, np.random.default_rng(0)):
+        source = NoiseSource(generator)
+        for draws in (source.uniform(size), source.normal(size), source.laplace(size)):
+            assert draws.shape == expected
+            assert draws.dtype == np.float64
+        integers = source.integers(3, size)
+        assert integers.shape == expected
+        assert integers.dtype == np.int64
+
+
+def test_system_entropy_never_repeats():
+    assert not np.intersect1d(noise_source().uniform(100), noise_source().uniform(100)).size
+    assert "operating system entropy" in noise_source().description
+    assert "void" in noise_source(0).description
+
+
+def test_a_seeded_source_is_keyed_by_its_context():
+    records = np.arange(6.0)
+    contexts = [
+        (),
+        ("a",),
+        ("b",),
+        ("a", "b"),
+        ("ab",),
+        ("", "ab"),
+        (b"a", ""),
+        (records,),
+        (records[::-1].copy(),),
+        (records.astype(np.float32),),
+    ]
+    draws = [noise_source(0, context=context).uniform(8) for context in contexts]
+    draws += [noise_source(1).uniform(8), noise_source(2**32 - 1).uniform(8)]
+    assert len(np.unique(np.concatenate(draws))) == 8 * len(draws)
+    for context, expected in zip(contexts, draws, strict=False):
+        np.testing.assert_array_equal(noise_source(0, context=context).uniform(8), expected)
+    # An array stands for its bytes.
+    np.testing.assert_array_equal(
+        noise_source(0, context=(records.tobytes(),)).uniform(8), draws[7]
+    )
+
+
+def test_no_global_state_is_read_or_written():
+    numpy_stream = np.random.mtrand._rand
+
+    def state():
+        _, keys, position, *_ = numpy_stream.get_state()
+        return keys.tolist(), position, torch.get_rng_state().tolist()
+
+    before = state()
+    first = noise_source(3).normal(4)
+    noise_source().laplace(4)
+    split_random_state(5, 3)
+    torch_generator(7)
+    assert state() == before
+    numpy_stream.random_sample(3)
+    torch.rand(3)
+    assert state() != before
+    np.testing.assert_array_equal(noise_source(3).normal(4), first)
+
+
+def test_split_random_state():
+    assert split_random_state(None, 3) == [None] * 3
+    seeds = split_random_state(0, 4)
+    assert seeds == split_random_state(0, 4)
+    assert seeds == split_random_state(np.int64(0), 4)
+    assert len({*seeds, *split_random_state(1, 4)}) == 8
+    assert all(0 <= seed < 2**32 for seed in seeds)
+    # The prefix does not depend on how many streams are asked for.
+    assert split_random_state(0, 2) == seeds[:2]
+    rng = np.random.RandomState(0)
+    assert split_random_state(rng, 2) != split_random_state(rng, 2)
+    with pytest.raises(ValueError, match="seed"):
+        split_random_state("seed", 1)
+
+
+def test_torch_generator():
+    def draws(seed):
+        return torch.rand(4, generator=torch_generator(seed)).tolist()
+
+    assert draws(3) == draws(3) != draws(4)
+    assert draws(None) != draws(None)
