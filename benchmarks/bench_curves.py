@@ -24,10 +24,12 @@ from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism
 from sklearn_dpgen.metrics import wasserstein_distance
+from sklearn_dpgen.nn import mlp_generator
 
 CURVES = {"half circle": make_half_circle, "rectangle": make_rectangle, "ellipse": make_ellipse}
 N_RECORDS, N_COMPARED = 400_000, 4_000
 DISC = Ball(1.0, n_features=2)
+SQUARE = Box(-1.5, 1.5, n_features=2)
 MECHANISMS = {
     "Laplace, eps 5": LaplaceMechanism(5.0, domain=DISC, random_state=1),
     "Gaussian, eps 5, delta 1e-4": GaussianMechanism(5.0, 1e-4, domain=DISC, random_state=1),
@@ -37,7 +39,7 @@ MODELS = {
     "entropic, square output": {
         "max_iter": 1000,
         "n_init": 3,
-        "output_domain": Box(-1.5, 1.5, n_features=2),
+        "generator": lambda latent_dim, domain: mlp_generator(latent_dim, SQUARE),
     },
     "unregularized": {"loss": "wasserstein", "max_iter": 300, "batch_size": 500},
 }
@@ -74,7 +76,9 @@ def plot(points, rows, path):
     for line, (curve, mechanism) in zip(axes, settings, strict=True):
         raw, privatized, entropic = points[curve, mechanism, "entropic"]
         unregularized = points[curve, mechanism, "unregularized"][2]
-        w2 = {r["model"]: r["W2"] for r in rows if (r["curve"], r["mechanism"]) == (curve, mechanism)}
+        w2 = {
+            r["model"]: r["W2"] for r in rows if (r["curve"], r["mechanism"]) == (curve, mechanism)
+        }
         titles = [
             f"{curve}, raw",
             mechanism,
@@ -108,7 +112,7 @@ def main():
                         print(row, flush=True)
                         rows.append(row)
                         points.setdefault((curve, mechanism, model), cloud)
-    record("curves", rows, meta={"n_records": N_RECORDS, "models": repr(MODELS), "domain": repr(DISC)})
+    record("curves", rows, meta={"n_records": N_RECORDS, "domain": repr(DISC)})
     plot(points, [r for r in rows if r["seed"] == 0], args.figure)
     print("largest W2:", np.max([r["W2"] for r in rows if "entropic" in r["model"]]))
 

@@ -1,6 +1,8 @@
 """Sphinx configuration: ``python -m sphinx -W -b html doc <output>``; no network is needed."""
 
+import doctest
 import os
+import re
 
 import sklearn_dpgen
 
@@ -23,20 +25,21 @@ extensions = [
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates"]
-default_role = "any"
 
 autosummary_generate = True
 autodoc_typehints = "none"
 # Members are listed by the templates of autosummary.
 numpydoc_show_class_members = False
 
-# Code blocks of the pages are tests: ``python -m sphinx -b doctest -D plot_gallery=0 doc <output>``.
+# The pages are tests too: ``python -m sphinx -b doctest -D plot_gallery=0 doc <output>``.
 doctest_test_doctest_blocks = ""
+doctest_default_flags = doctest.NORMALIZE_WHITESPACE
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "abort_on_example_error": True,
+    "capture_repr": (),
     "download_all_examples": False,
     "image_scrapers": ("matplotlib",),
     "reset_modules": ("matplotlib",),
@@ -56,3 +59,12 @@ html_theme_options = {
     "show_powered_by": False,
 }
 html_sidebars = {"**": ["about.html", "searchfield.html", "navigation.html"]}
+
+
+def escape_fitted_attributes(app, what, name, obj, options, lines):
+    """Keep reST from reading ``domain_.n_features`` in a shape as a link to a target ``domain``."""
+    lines[:] = [re.sub(r"(?<!`)\b(\w+)_\.(?=\w)", r"\1\_.", line) for line in lines]
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", escape_fitted_attributes, priority=400)

@@ -35,6 +35,7 @@ LEVELS = {
 
 # Within a level, first importer then imported. Nothing between the papers of level 3.
 SAME_LEVEL = {
+    ("utils", "exceptions"),
     ("schema", "domains"),
     ("nn", "domains"),
     ("mechanisms", "preprocessing"),
@@ -94,9 +95,7 @@ def violations(source, module, *, is_package=False):
         elif LEVELS[other] > LEVELS[own]:
             faults.append(f"{module} imports {name} from a higher level")
         elif LEVELS[other] == LEVELS[own] and (own, other) not in SAME_LEVEL:
-            # The version and the errors are leaves: whatever is beside them may use them.
-            if LEVELS[own] > 0 or other == "utils":
-                faults.append(f"{module} imports {name} sideways")
+            faults.append(f"{module} imports {name} sideways")
     return faults
 
 

@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
 from sklearn_dpgen.deconvolution._sampling import draw_categories
+from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, fit_module, mlp_generator
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
@@ -20,12 +21,14 @@ from sklearn_dpgen.utils._torch import (
     seeded_initialization,
 )
 from sklearn_dpgen.utils._validation import (
+    HasMethods,
     Integral,
     Interval,
     Real,
     StrOptions,
     check_is_fitted,
     fit_context,
+    num_samples,
 )
 
 __all__ = ["EntropicDeconvGAN"]
@@ -60,14 +63,18 @@ class EntropicDeconvGAN(PrivateEstimator):
     latent_dim : int, default=2
         Width of the latent, uniform on [-1, 1].
     output_domain : Domain or None, default=None
-        Where the generator's output lies; None for the domain of the mechanism.
+        Where the generator's output lies, before it is transformed and projected on the domain of
+        the mechanism as the records were; None for that domain itself. Where it is much wider,
+        projected points get no gradient across the border.
     output_transform : transformer or None, default=None
         A public map from the generator's output to the records that were privatized, such as a
-        fitted DCTTransformer: its ``transform`` takes a tensor and is differentiable.
-        ``sample`` returns the output before it.
+        fitted DCTTransformer: its ``transform`` takes a tensor and is differentiable. It needs an
+        ``output_domain``. ``sample`` returns the output before it.
     loss : {"entropic", "wasserstein", "noisy_wasserstein", "sinkhorn_divergence"}, \
             default="entropic"
-        The others are the baselines of [1]_; only the entropic loss removes the noise.
+        The others are the baselines of [1]_. Transport to the noisy records, plain or debiased,
+        learns the noise too; the noisy one adds fresh noise to generated points first, and has
+        the right minimum but a harder way to it.
     objective : {"balanced", "likelihood"}, default="balanced"
         Entropic transport, or the maximum likelihood that bounds it from below: the same
         optimum, less work a step; balanced transport makes use of every generated point.
@@ -143,8 +150,8 @@ class EntropicDeconvGAN(PrivateEstimator):
         "hidden_layer_sizes": ["array-like"],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
-        "output_domain": "no_validation",
-        "output_transform": "no_validation",
+        "output_domain": [Domain, None],
+        "output_transform": [HasMethods("transform"), None],
         "loss": [StrOptions(set(LOSSES))],
         "objective": [StrOptions({"balanced", "likelihood"})],
         "reg_scale": [Interval(Real, 0, None, closed="neither")],
@@ -230,7 +237,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         vars(self).pop("generator_", None)
         noise_seed, train_seed = split_random_state(self.random_state, 2)
         self.mechanism_ = self._fit_mechanism(X, noise_seed)
-        self.privacy_ = self._plan_privacy(len(X))
+        self.privacy_ = self._plan_privacy(num_samples(X))
         if self.privatize:
             X = self.mechanism_.transform(X)
         Y = self.mechanism_.encode_release(X, reset=True, estimator=self)
@@ -304,7 +311,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         X = as_array(self._generate(self.generator_, Z))
         rng = np.random.default_rng(category_seed)
         X = draw_categories(self._generator_domain(), X, rng)
-        return self.mechanism_.decode(X, self.mechanism_, rng)
+        return self.mechanism_.decode(X, rng)
 
     def score_samples(self, X):
         """Log-likelihood of each privatized record under the generator, in nats.
@@ -354,6 +361,8 @@ class EntropicDeconvGAN(PrivateEstimator):
         mechanism = clone(self.mechanism)
         if self.privatize and mechanism.random_state is None:
             mechanism.set_params(random_state=noise_seed)
+        if self.output_transform is not None and self.output_domain is None:
+            raise ValueError("output_transform needs an output_domain, where its input lies.")
         mechanism.fit(X)
         mechanism.require_noise()
         return mechanism
@@ -371,10 +380,14 @@ class EntropicDeconvGAN(PrivateEstimator):
         return mlp_generator(self.latent_dim, domain, widths, self.activation)
 
     def _to_domain(self, G):
-        """Map what the generator makes into the domain of the mechanism, differentiably."""
-        if self.output_transform is None:
-            return G
-        return self.mechanism_.domain_.project(self.output_transform.transform(G))
+        """Map what the generator makes into the domain of the mechanism, as records were."""
+        if self.output_transform is not None:
+            G = self.output_transform.transform(G)
+        return (
+            G
+            if self._generator_domain() is self.mechanism_.domain_
+            else self.mechanism_.domain_.project(G)
+        )
 
     def _likeliest(self, runs, Y):
         return max(runs, key=lambda run: self._log_likelihood(run[0], Y[:_N_SCORED_RECORDS]).mean())

@@ -140,9 +140,9 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         """Return privatized records as a float array that ``log_likelihood`` takes."""
         return validate_data(estimator or self, Y, reset=reset, dtype=np.float64)
 
-    def decode(self, X, estimator, rng=None):
-        """Return points of the domain in the form that ``estimator`` was fitted on."""
-        names = getattr(estimator, "feature_names_in_", None)
+    def decode(self, X, rng=None):
+        """Return points of the domain in the form of the records that this was fitted on."""
+        names = getattr(self, "feature_names_in_", None)
         if names is None or X.shape[1] != len(names):
             return X
         return pd.DataFrame(X, columns=names)

@@ -99,16 +99,18 @@ def plan_columns(columns, blocks, shares, noise, delta):
     -------
     tuple of ColumnPlan
     """
-    value_shares = {
-        name: shares[name] / (1 + column.nullable)
-        for name, column in columns.items()
-        if isinstance(column, Numeric | Datetime)
-    }
+    intervals = {n: c for n, c in columns.items() if isinstance(c, Numeric | Datetime)}
+    # A null flag spends half of its column's share. Two values of a record then cost either the
+    # noise alone, 2 / b = share, or, one of them null and encoded in the middle of the range, the
+    # flag and half as much noise, share / 2 + 1 / b = share: Laplace noise need not be split. Many
+    # Gaussian columns are calibrated jointly, and leave the other half to the flag.
+    gaussian = noise == "gaussian"
+    value_shares = {n: shares[n] / (1 + (c.nullable and gaussian)) for n, c in intervals.items()}
     scales = _value_scales(value_shares, noise, delta)
     plans = []
     for name, column in columns.items():
         block = blocks[name]
-        if name not in value_shares:
+        if name not in intervals:
             table = response_table(shares[name], block.stop - block.start)
             what = f"randomized response on {len(table)} categories"
             plans.append(ColumnPlan(name, what, table[0, 1:].sum(), None, None, block, table))
@@ -117,7 +119,7 @@ def plan_columns(columns, blocks, shares, noise, delta):
         what = f"{noise.capitalize()} noise"
         if column.nullable:
             flags = slice(block.start + 1, block.stop)
-            table = response_table(shares[name] - value_shares[name], 2)
+            table = response_table(shares[name] / 2, 2)
             what += ", randomized response on the null flag"
         plans.append(ColumnPlan(name, what, scales[name], noise, block.start, flags, table))
     return tuple(plans)

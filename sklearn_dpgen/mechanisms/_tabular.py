@@ -25,6 +25,7 @@ from sklearn_dpgen.utils._validation import (
     StrOptions,
     check_is_fitted,
     fit_context,
+    num_samples,
     validate_data,
 )
 
@@ -54,8 +55,8 @@ class TabularMechanism(Mechanism):
         of a column is about one nat or less.
     split : "uniform", mapping or callable, default="uniform"
         How the budget is divided: equally, or by positive weights ``{column: weight}`` for every
-        column, or by a function of the schema that returns them. A nullable number with noise
-        spends half of its share on the null flag.
+        column, or by a function of the schema that returns them. The null flag of a number with
+        noise gets half of the column's share.
     noise : {"laplace", "gaussian"}, default="laplace"
         For the numbers and dates that are not binned.
     delta : float, default=1e-5
@@ -147,7 +148,7 @@ class TabularMechanism(Mechanism):
         self.domain_ = self.encoder_.domain_
         self.n_features_in_ = len(self.schema)
         self.feature_names_in_ = self.encoder_.feature_names_in_
-        self._set_privacy(None if X is None else len(X))
+        self._set_privacy(None if X is None else num_samples(X))
         return self
 
     def transform(self, X):
@@ -200,9 +201,17 @@ class TabularMechanism(Mechanism):
                 encoded[:, part.block] = np.column_stack([~null, null])
         return encoded
 
-    def decode(self, X, estimator, rng=None):
+    def decode(self, X, rng=None):
         """Return points of the domain as a table of raw records."""
         return self.encoder_.inverse_transform(X, rng=rng)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
 
     def _release(self, encoded, noise):
         """Return released values as a table; ``encode_release`` inverts it."""

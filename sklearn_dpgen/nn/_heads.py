@@ -1,5 +1,7 @@
 """Output layers that end inside a public domain."""
 
+import math
+
 import torch
 from torch import nn
 
@@ -12,9 +14,8 @@ __all__ = ["DomainHead"]
 class DomainHead(nn.Module):
     """Map unbounded activations smoothly into a domain.
 
-    A box ends in a scaled tanh, a one-hot block in a softmax, a Euclidean ball in a radial tanh, an
-    l1 ball in its projection, in units of the radius around the center; a product takes its factors
-    side by side. Any other domain ends in its own projection.
+    A box ends in a scaled tanh, a one-hot block in a softmax, a ball in a radial tanh, any other
+    domain in its own projection; a product takes its factors side by side.
 
     Parameters
     ----------
@@ -45,10 +46,10 @@ class DomainHead(nn.Module):
             parts = torch.split(A, widths, dim=1)
             return torch.cat([head(P) for head, P in zip(self.heads, parts, strict=True)], dim=1)
         if isinstance(domain, Ball):
-            if domain.p == 1:
-                return domain.project(self.center + domain.radius * A)
-            if domain.p == 2:
-                norm = torch.linalg.vector_norm(A, dim=1, keepdim=True).clamp_min(1e-12)
-                return self.center + domain.radius * torch.tanh(norm) * A / norm
-            return self.center + domain.radius * torch.tanh(A)
+            if domain.p == math.inf:
+                return self.center + domain.radius * torch.tanh(A)
+            # In units of the norm of a vector of ones, or the radius is saturated in many dimensions.
+            spread = domain.n_features ** (1 / domain.p)
+            norm = torch.linalg.vector_norm(A, ord=domain.p, dim=1, keepdim=True).clamp_min(1e-12)
+            return self.center + domain.radius * torch.tanh(norm / spread) * A / norm
         return domain.project(A)

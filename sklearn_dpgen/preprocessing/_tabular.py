@@ -5,12 +5,11 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_array
 
 from sklearn_dpgen.domains import Product
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import bin_column
-from sklearn_dpgen.utils._validation import Integral, check_is_fitted, fit_context
+from sklearn_dpgen.utils._validation import Integral, check_array, check_is_fitted, fit_context
 
 __all__ = ["TabularEncoder"]
 

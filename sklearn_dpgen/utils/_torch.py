@@ -20,7 +20,7 @@ def as_tensor(X, *, device="cpu", dtype=torch.float32):
     """Return an array or tensor as a tensor on ``device``."""
     if isinstance(X, torch.Tensor):
         return X.to(device=device, dtype=dtype)
-    return torch.tensor(np.asarray(X), dtype=dtype, device=device)
+    return torch.tensor(np.ascontiguousarray(X), dtype=dtype, device=device)
 
 
 def as_array(X, dtype=np.float64):

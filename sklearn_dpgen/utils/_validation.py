@@ -28,6 +28,7 @@ __all__ = [
     "check_is_fitted",
     "check_positive",
     "fit_context",
+    "num_samples",
     "validate_data",
 ]
 
@@ -49,11 +50,15 @@ def _without_values(function):
             if message is None:
                 raise
         # Outside of the handler, or the context of the error would show them.
-        raise ValueError(f"{message[0]}: X must hold real numbers in two dimensions.")
+        raise ValueError(
+            f"{message[0]}. X must hold real numbers in two dimensions. "
+            "Reshape your data with reshape(-1, 1) if it has a single feature."
+        )
 
     return wrapped
 
 
+num_samples = sklearn.utils.validation._num_samples
 check_array = _without_values(sklearn.utils.validation.check_array)
 validate_data = _without_values(sklearn.utils.validation.validate_data)
 

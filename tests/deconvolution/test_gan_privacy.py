@@ -128,6 +128,30 @@ def test_seed_of_the_estimator_does_not_replace_that_of_the_mechanism(tiny):
     np.testing.assert_array_equal(releases[0], releases[1])
 
 
+@pytest.mark.parametrize(
+    "records",
+    [
+        [12.3456, 0.0],
+        [[12.3456, np.nan]],
+        [[12.3456, np.inf]],
+        [[12.3456, 0.0, 0.0]],
+        [[[12.3456, 0.0]]],
+        [["x12.3456", "0"]],
+        12.3456,
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["fit", "score"])
+def test_errors_show_no_raw_value(tiny, records, method):
+    gan = tiny(LaplaceMechanism(5.0, domain=BOX), privatize=True).fit(X)
+    with pytest.raises(ValueError, match=".") as caught:
+        getattr(gan, method)(records)
+    error = caught.value
+    while error is not None:
+        assert "12.3456" not in str(error)
+        error = error.__context__
+
+
 # The report.
 
 

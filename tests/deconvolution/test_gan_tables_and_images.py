@@ -109,7 +109,7 @@ def test_learns_nulls_bins_and_categories(tiny):
             "region": rng.choice(["north", "south", "west"], 3000, p=[0.1, 0.2, 0.7]),
         }
     )
-    mechanism = TabularMechanism(9.0, schema=schema, bins={"visits": 4}, random_state=0)
+    mechanism = TabularMechanism(6.0, schema=schema, bins={"visits": 4}, random_state=0)
     gan = tiny(
         mechanism,
         privatize=True,
@@ -121,16 +121,21 @@ def test_learns_nulls_bins_and_categories(tiny):
         learning_rate=1e-2,
         objective="likelihood",
     ).fit(raw)
-    samples = gan.sample(2000, random_state=0)
-    assert samples["income"].isna().mean() == pytest.approx(0.3, abs=0.1)
-    assert samples["income"].median() == pytest.approx(7.5, abs=0.5)
-    assert (samples["visits"] <= 2).mean() > 0.8
-    shares = samples["region"].value_counts(normalize=True)
-    assert shares["west"] == pytest.approx(0.7, abs=0.1)
-    # What is released is far from it: the generator did not learn that.
-    released = mechanism.fit(raw).transform(raw)
-    assert (released["visits"] <= 2).mean() < 0.8
-    assert released["region"].eq("west").mean() < 0.6
+
+    def distances(table):
+        return [
+            abs(table["income"].isna().mean() - 0.3),
+            abs(table["income"].between(5, 10).mean() - 0.7),
+            1 - table["visits"].between(0, 2).mean(),
+            abs(table["region"].eq("west").mean() - 0.7),
+        ]
+
+    learned = distances(gan.sample(2000, random_state=0))
+    # The generator did not learn what it was shown.
+    shown = distances(mechanism.fit(raw).transform(raw))
+    assert max(learned) < 0.1
+    assert max(shown) > 0.2
+    assert sum(learned) < sum(shown) / 2
 
 
 def test_categories_alone(tiny):

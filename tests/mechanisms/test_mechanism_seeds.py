@@ -49,7 +49,6 @@ def variants(laplace, gaussian):
     """One release, and what differs from it in one thing each."""
     X, seed = records(), {"random_state": 0}
     base = noise_of(laplace(1.0, domain=BOX, **seed).fit(), X)
-    square = Box(-1, 1, n_features=2)
     X_changed = X.copy()
     X_changed[7] += 1e-9
     others = {

@@ -1,4 +1,4 @@
-"""Generators end inside their domain, whatever they are fed, and gradients reach the activations."""
+"""Generators end inside their domain whatever they are fed, and let gradients through."""
 
 import numpy as np
 import pytest
@@ -70,6 +70,7 @@ def test_outside_points_are_seen(domain):
     [
         Box([-1, 2], [1, 5]),
         Ball(2.0, center=[1.0, -1.0]),
+        Ball(2.0, p=1, center=[1.0, -1.0]),
         Ball(2.0, p=np.inf, center=[1.0, -1.0]),
         OneHot(3),
         Product([Box(0, 1), OneHot(2), Ball(1.0, n_features=2)]),
@@ -95,8 +96,8 @@ def test_ball_head_is_in_units_of_the_radius_around_the_center(p, radius):
     norm = np.linalg.norm(P.detach().numpy() - domain.center, p, axis=1) / radius
     assert np.quantile(norm, 0.05) < 0.5 < 0.9 < np.quantile(norm, 0.95)
     # From a center far away, too, nearly every activation still moves the output.
-    P.sum().backward()
-    assert (A.grad.abs() > 0.01 * radius).any(dim=1).double().mean() > (0.4 if p == 1 else 0.9)
+    P[:, 0].sum().backward()
+    assert (A.grad.abs() > 0.01 * radius).any(dim=1).double().mean() > 0.9
 
 
 def test_product_keeps_the_order_of_its_factors():
