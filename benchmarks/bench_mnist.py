@@ -2,10 +2,10 @@
 
 Two local mechanisms on MNIST in [-1, 1], after paper 1: Laplace noise of scale 3 on the discrete
 cosine coefficients that are large in public digits, projected on the l1 ball of radius 140;
-Gaussian noise on the pixels, projected on the l2 ball of radius 20. Generated images go through the same
-public map before the loss, and those of the first setting keep the released coefficients alone.
-The distance is taken in the last hidden layer of a small convolutional classifier that is trained
-on raw MNIST for this purpose.
+Gaussian noise on the pixels, projected on the l2 ball of radius 20. Generated images go through
+the same public map before the loss, and those of the first setting keep the released coefficients
+alone. The distance is taken in the last hidden layer of a small convolutional classifier that is
+trained on raw MNIST for this purpose.
 """
 
 import argparse

@@ -48,7 +48,7 @@ class DomainHead(nn.Module):
         if isinstance(domain, Ball):
             if domain.p == math.inf:
                 return self.center + domain.radius * torch.tanh(A)
-            # In units of the norm of a vector of ones, or the radius is saturated in many dimensions.
+            # In units of the norm of a vector of ones: else the radius saturates in high dimension.
             spread = domain.n_features ** (1 / domain.p)
             norm = torch.linalg.vector_norm(A, ord=domain.p, dim=1, keepdim=True).clamp_min(1e-12)
             return self.center + domain.radius * torch.tanh(norm / spread) * A / norm
