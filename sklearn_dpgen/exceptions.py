@@ -1,14 +1,6 @@
-"""Warnings and errors of the package."""
+"""Errors of the package."""
 
-__all__ = ["BudgetExceededError", "PrivacyLeakWarning", "TrainingDivergedError"]
-
-
-class PrivacyLeakWarning(UserWarning):
-    """Something the caller did would reveal more than the stated guarantee covers."""
-
-
-class BudgetExceededError(ValueError):
-    """A planned release costs more than the declared budget; nothing was read."""
+__all__ = ["TrainingDivergedError"]
 
 
 class TrainingDivergedError(RuntimeError):

@@ -152,7 +152,7 @@ def test_a_forbidden_import_is_caught(module, line):
         ("deconvolution._gan", "from sklearn_dpgen.mechanisms import LaplaceMechanism"),
         ("deconvolution._gan", "from ._losses import make_loss\nfrom .. import exceptions"),
         ("mechanisms._tabular", "from sklearn_dpgen.preprocessing import TabularEncoder"),
-        ("utils._random", "from sklearn_dpgen.exceptions import PrivacyLeakWarning"),
+        ("utils._random", "from sklearn_dpgen.exceptions import TrainingDivergedError"),
         ("metrics._transport", "import ot\nfrom sklearn.utils import check_array"),
         ("accounting._report", "from sklearn_dpgen import __version__"),
         ("", "from sklearn_dpgen._version import __version__"),

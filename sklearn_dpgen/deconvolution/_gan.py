@@ -1,14 +1,13 @@
 """EntropicDeconvGAN: a generator of raw data learned from privatized records."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import torch
-from scipy.stats import qmc
 from sklearn.base import clone
 
 from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
+from sklearn_dpgen.deconvolution._model import generate, mixture_log_likelihood, score_latents
 from sklearn_dpgen.deconvolution._sampling import draw_categories
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, fit_module, mlp_generator
@@ -33,8 +32,6 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["EntropicDeconvGAN"]
 
-_CHUNK = 1024
-_N_SCORE_LATENTS = 4096
 _N_SCORED_RECORDS = 50_000
 _AVERAGED_SHARE = 0.2
 
@@ -243,7 +240,9 @@ class EntropicDeconvGAN(PrivateEstimator):
         Y = self.mechanism_.encode_release(X, reset=True, estimator=self)
         Y = as_tensor(Y, device=resolve_device(self.device))
         runs = [self._train(Y, seed) for seed in split_random_state(train_seed, self.n_init)]
-        module, result = runs[0] if len(runs) == 1 else self._likeliest(runs, Y)
+        if len(runs) > 1:
+            runs.sort(key=lambda run: self._log_likelihood(run[0], Y[:_N_SCORED_RECORDS]).mean())
+        module, result = runs[-1]
         self.loss_curve_ = result.loss_curve
         self.n_iter_ = result.n_iter
         self.generator_ = module
@@ -308,7 +307,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         latent_seed, category_seed = split_random_state(random_state, 2)
         generator = torch_generator(latent_seed)
         Z = 2 * torch.rand(int(n_samples), self.latent_dim, generator=generator) - 1
-        X = as_array(self._generate(self.generator_, Z))
+        X = as_array(generate(self.generator_, Z))
         rng = np.random.default_rng(category_seed)
         X = draw_categories(self._generator_domain(), X, rng)
         return self.mechanism_.decode(X, rng)
@@ -383,28 +382,10 @@ class EntropicDeconvGAN(PrivateEstimator):
         """Map what the generator makes into the domain of the mechanism, as records were."""
         if self.output_transform is not None:
             G = self.output_transform.transform(G)
-        return (
-            G
-            if self._generator_domain() is self.mechanism_.domain_
-            else self.mechanism_.domain_.project(G)
-        )
+        if self.output_domain is None:
+            return G
+        return self.mechanism_.domain_.project(G)
 
-    def _likeliest(self, runs, Y):
-        return max(runs, key=lambda run: self._log_likelihood(run[0], Y[:_N_SCORED_RECORDS]).mean())
-
-    @torch.no_grad()
-    def _generate(self, module, Z):
-        """Return what a generator makes of latents, in chunks, on its device."""
-        device = next(module.parameters()).device
-        return torch.cat([module(chunk.to(device)) for chunk in Z.split(_CHUNK)])
-
-    @torch.no_grad()
     def _log_likelihood(self, module, Y):
-        """Return log mean_i p(y | G(z_i)) over a fixed set of latents, for encoded records."""
-        latents = as_tensor(2 * qmc.Sobol(self.latent_dim, rng=0).random(_N_SCORE_LATENTS) - 1)
-        points = self._to_domain(self._generate(module, latents))
-        log_mean = [
-            torch.logsumexp(self.mechanism_.log_likelihood(points, chunk), dim=0)
-            for chunk in Y.to(points.device).split(_CHUNK)
-        ]
-        return torch.cat(log_mean) - math.log(_N_SCORE_LATENTS)
+        points = self._to_domain(generate(module, score_latents(self.latent_dim)))
+        return mixture_log_likelihood(self.mechanism_, points, Y)

@@ -1,11 +1,11 @@
 """Optimal transport on tensors: solvers, losses with envelope gradients, baselines."""
 
-from ._baselines import sinkhorn_divergence, wasserstein_loss
-from ._blockwise import entropic_loss_blockwise, sinkhorn_blockwise
-from ._costs import pairwise_cost
-from ._losses import entropic_loss, likelihood_loss
-from ._problem import DualPotentials
-from ._sinkhorn import SinkhornResult, sinkhorn
+from sklearn_dpgen.ot._baselines import sinkhorn_divergence, wasserstein_loss
+from sklearn_dpgen.ot._blockwise import entropic_loss_blockwise, sinkhorn_blockwise
+from sklearn_dpgen.ot._costs import pairwise_cost
+from sklearn_dpgen.ot._losses import entropic_loss, likelihood_loss
+from sklearn_dpgen.ot._problem import DualPotentials
+from sklearn_dpgen.ot._sinkhorn import SinkhornResult, sinkhorn
 
 __all__ = [
     "DualPotentials",

@@ -3,9 +3,10 @@
 import numpy as np
 import torch
 
+from sklearn_dpgen.ot._costs import check_exponent, pairwise_cost
+from sklearn_dpgen.ot._problem import check_points
+
 from ..utils._validation import check_positive
-from ._costs import check_exponent, pairwise_cost
-from ._problem import check_points
 
 __all__ = ["sinkhorn_divergence", "wasserstein_loss"]
 

@@ -6,7 +6,7 @@ from numbers import Integral
 import torch
 from torch.autograd.function import once_differentiable
 
-from ._problem import (
+from sklearn_dpgen.ot._problem import (
     DualPotentials,
     check_points,
     check_solver,

@@ -2,7 +2,7 @@
 
 import torch
 
-from ._problem import check_points
+from sklearn_dpgen.ot._problem import check_points
 
 __all__ = ["pairwise_cost"]
 

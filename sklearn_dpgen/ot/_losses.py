@@ -5,8 +5,8 @@ import math
 import torch
 from torch.autograd.function import once_differentiable
 
-from ._problem import LN2
-from ._sinkhorn import sinkhorn
+from sklearn_dpgen.ot._problem import LN2
+from sklearn_dpgen.ot._sinkhorn import sinkhorn
 
 __all__ = ["entropic_loss", "likelihood_loss"]
 

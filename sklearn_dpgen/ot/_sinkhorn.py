@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ._problem import (
+from sklearn_dpgen.ot._problem import (
     DTYPES,
     LN2,
     DualPotentials,
