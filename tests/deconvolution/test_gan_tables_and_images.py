@@ -263,3 +263,16 @@ def test_a_generator_of_ones_own(tiny):
     assert calls == [(3, box)]
     assert gan.sample(4).shape == (4, 2)
     assert isinstance(gan.generator_[1], torch.nn.Tanh)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("objective", ["balanced", "likelihood"])
+def test_a_gpu_trains_and_scores_like_the_cpu(tiny, objective):
+    mechanism = LaplaceMechanism(5.0, domain=Box(-1, 1, n_features=2), random_state=0)
+    Y = mechanism.fit_transform(np.random.default_rng(0).uniform(-1, 1, (200, 2)))
+    gan = tiny(mechanism, objective=objective, device="cuda").fit(Y)
+    score = gan.score(Y)
+    assert next(gan.generator_.parameters()).is_cuda
+    gan.generator_.cpu()
+    assert gan.score(Y) == pytest.approx(score, rel=1e-4)
+    assert gan.sample(5).shape == (5, 2)
