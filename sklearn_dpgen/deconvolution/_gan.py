@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from sklearn.base import clone
+from torch.optim.swa_utils import update_bn
 
 from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
 from sklearn_dpgen.deconvolution._model import generate, mixture_log_likelihood, score_latents
@@ -284,6 +285,8 @@ class EntropicDeconvGAN(PrivateEstimator):
             verbose=self.verbose,
             name=type(self).__name__,
         )
+        # Statistics of a batch normalization belong to the weights before they were averaged.
+        update_bn(score_latents(self.latent_dim).to(Y.device).split(self.n_generated), module)
         return module, result
 
     def sample(self, n_samples=1, *, random_state=None):
