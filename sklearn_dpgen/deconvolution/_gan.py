@@ -94,7 +94,9 @@ class EntropicDeconvGAN(PrivateEstimator):
     learning_rate : float, default=2e-3
         Peak learning rate of Adam, with cosine decay.
     random_state : int, RandomState or None, default=None
-        None privatizes with the operating system's entropy. An int makes the fit reproducible.
+        None privatizes with the operating system's entropy. An int makes the fit reproducible;
+        with ``privatize=True`` a seeded estimator holds the seed of its noise, so publish its
+        ``generator_`` and not the estimator.
     device : str or torch.device, default="auto"
         "auto" trains on a GPU where there is one.
     verbose : int, default=0
@@ -350,7 +352,12 @@ class EntropicDeconvGAN(PrivateEstimator):
         if self.privatize:
             caveat = "Every fit and score with privatize=True is one more release of its records."
             return replace(report, caveats=(*report.caveats, caveat))
-        return replace(report, noise_source="drawn where the records were privatized")
+        caveat = "fit takes its records to be the output of the mechanism and privatizes nothing."
+        return replace(
+            report,
+            noise_source="drawn where the records were privatized",
+            caveats=(*report.caveats, caveat),
+        )
 
     def _fit_mechanism(self, X, noise_seed):
         required = ("fit", "transform", "log_likelihood", "encode_release", "get_params")

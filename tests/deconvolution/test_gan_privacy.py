@@ -67,6 +67,38 @@ def test_training_reads_privatized_records_only(tiny, objective, n_init):
     assert not reads_raw_records(gan)
 
 
+class SelectsOnRaw(EntropicDeconvGAN):
+    def fit(self, X, y=None):
+        self.raw = torch.tensor(X, dtype=torch.float32)
+        return super().fit(X)
+
+    def _log_likelihood(self, module, Y):
+        return super()._log_likelihood(module, self.raw)
+
+
+def scored_records(gan, monkeypatch):
+    """Return the records by whose likelihood the best of the starts was chosen."""
+    scored = []
+
+    def likelihood(mechanism, points, Y):
+        scored.append(Y.numpy())
+        return torch.zeros(len(Y))
+
+    monkeypatch.setattr("sklearn_dpgen.deconvolution._gan.mixture_log_likelihood", likelihood)
+    gan.fit(X)
+    return scored
+
+
+def test_the_best_start_is_chosen_on_privatized_records(tiny, monkeypatch):
+    released = FixedRelease(5.0, domain=BOX).fit_transform(X).astype(np.float32)
+    gan = tiny(FixedRelease(5.0, domain=BOX), privatize=True, n_init=3)
+    scored = scored_records(gan, monkeypatch)
+    assert len(scored) == 3
+    assert all(np.array_equal(records, released) for records in scored)
+    broken = SelectsOnRaw(**gan.get_params(deep=False))
+    assert not any(np.array_equal(r, released) for r in scored_records(broken, monkeypatch))
+
+
 def test_a_variant_that_trains_on_raw_records_is_caught(tiny):
     gan = tiny(FixedRelease(5.0, domain=BOX), privatize=True)
     assert reads_raw_records(TrainsOnRaw(**gan.get_params(deep=False)))
