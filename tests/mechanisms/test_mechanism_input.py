@@ -162,6 +162,11 @@ def test_the_report(kind):
     assert report.noise_multiplier == pytest.approx(mechanism.scale_ / report.sensitivity)
     assert f"l{p} diameter" in report.sensitivity_source
     assert "local model" in report.neighbouring
-    assert {"domain", "n_samples", "order and index of the records"} == set(report.public)
+    assert set(report.public) == {
+        "domain",
+        "n_samples",
+        "names and types of the columns",
+        "order and index of the records",
+    }
     assert any("one more release" in caveat for caveat in report.caveats)
     assert any("floating point" in caveat for caveat in report.caveats)
