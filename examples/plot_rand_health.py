@@ -129,7 +129,7 @@ tables = {"raw": raw, "privatized": privatized, "synthetic": synthetic}
 def binned(table, name):
     """Return the public bins that a column's values fall in, as labels in order."""
     edges = bins[name]
-    labels = [f"{low:.3g} to {high:.3g}" for low, high in itertools.pairwise(edges)]
+    labels = [f"{low:.2g} to {high:.2g}" for low, high in itertools.pairwise(edges)]
     codes = np.minimum(np.searchsorted(edges, table[name], side="right"), len(labels)) - 1
     return pd.Categorical.from_codes(codes, labels, ordered=True)
 
@@ -144,7 +144,7 @@ def draw_marginal(ax, name, title):
         ax=ax, color=COLOURS, width=0.8, legend=False, rot=0, xlabel=""
     )
     ax.set_title(title, loc="left", fontsize=10)
-    ax.tick_params(axis="x", labelsize=8)
+    ax.tick_params(axis="x", labelsize=7)
 
 
 def draw_pair(ax):
