@@ -9,6 +9,7 @@ trained on raw MNIST for this purpose.
 """
 
 import argparse
+import ast
 import time
 
 import matplotlib.pyplot as plt
@@ -129,7 +130,7 @@ def main():
                 loss=loss,
                 random_state=0,
                 verbose=1,
-                **options | eval(args.options),
+                **options | ast.literal_eval(args.options),
             )
             start = time.perf_counter()
             gan.fit(Y)
