@@ -3,9 +3,15 @@
 from sklearn_dpgen.ot._baselines import sinkhorn_divergence, wasserstein_loss
 from sklearn_dpgen.ot._blockwise import entropic_loss_blockwise, sinkhorn_blockwise
 from sklearn_dpgen.ot._costs import pairwise_cost
+from sklearn_dpgen.ot._directions import random_directions
 from sklearn_dpgen.ot._losses import entropic_loss, likelihood_loss
 from sklearn_dpgen.ot._problem import DualPotentials
 from sklearn_dpgen.ot._sinkhorn import SinkhornResult, sinkhorn
+from sklearn_dpgen.ot._sliced import (
+    sliced_wasserstein,
+    sliced_wasserstein2_gradient,
+    wasserstein2_gradient,
+)
 
 __all__ = [
     "DualPotentials",
@@ -14,8 +20,12 @@ __all__ = [
     "entropic_loss_blockwise",
     "likelihood_loss",
     "pairwise_cost",
+    "random_directions",
     "sinkhorn",
     "sinkhorn_blockwise",
     "sinkhorn_divergence",
+    "sliced_wasserstein",
+    "sliced_wasserstein2_gradient",
+    "wasserstein2_gradient",
     "wasserstein_loss",
 ]
