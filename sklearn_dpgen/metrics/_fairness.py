@@ -1,0 +1,303 @@
+"""How alike predictions treat the groups of a sensitive attribute.
+
+These functions read true records and add no noise: what they return is not private.
+"""
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import check_random_state, check_scalar
+
+from sklearn_dpgen.metrics._transport import sliced_wasserstein_distance
+from sklearn_dpgen.utils._groups import check_sensitive_features, encode_rows
+from sklearn_dpgen.utils._validation import Integral, Real
+
+__all__ = [
+    "disparate_impact",
+    "equalized_odds_ratios",
+    "group_wasserstein_distance",
+    "over_diagonal_rates",
+]
+
+
+def disparate_impact(y_pred, *, sensitive_features, pos_label=1):
+    """Ratio of the groups' rates of positive predictions.
+
+    Statistical parity is a ratio of 1.
+
+    Parameters
+    ----------
+    y_pred : array-like of shape (n_samples,)
+        Predicted labels.
+    sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, n_features)
+        Samples with the same values in all columns form a group; at least two groups.
+    pos_label : bool, int, float or str, default=1
+        The positive label.
+
+    Returns
+    -------
+    float
+        With two groups, the rate of the first in sorted order over the rate of the second: below
+        1 if the second is favoured, above 1 if the first is, and ``inf`` if only the first has
+        positive predictions. With more groups, the lowest rate over the highest, in [0, 1]. NaN
+        if no group has positive predictions.
+
+    Raises
+    ------
+    ValueError
+        Lengths differ, a value is missing, there is a single group, or the predictions have
+        several labels without ``pos_label`` among them.
+
+    See Also
+    --------
+    equalized_odds_ratios : The same given the true label.
+
+    Notes
+    -----
+    For every number of groups, min(DI, 1/DI) is fairlearn's ``demographic_parity_ratio``.
+
+    References
+    ----------
+    Rodríguez-Vítores, Lalanne, Loubes (2025). Learning with differentially private (sliced)
+    Wasserstein gradients, equation 17.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.metrics import disparate_impact
+    >>> disparate_impact([1, 0, 0, 0, 1, 1, 0, 0], sensitive_features=[0, 0, 0, 0, 1, 1, 1, 1])
+    0.5
+    """
+    codes, labels = _check_labels(y_pred, "y_pred")
+    group_codes, groups = check_sensitive_features(sensitive_features, len(codes))
+    positive = _is_positive(codes, labels, labels, pos_label)
+    return float(_ratios(_rates(positive, group_codes, (len(groups),))))
+
+
+def equalized_odds_ratios(y_true, y_pred, *, sensitive_features, pos_label=1):
+    """Ratios of the groups' rates of positive predictions, given the true label.
+
+    With 0/1 labels, those of the false positive rates (label 0) and of the true positive rates
+    (label 1). Equality of odds is a ratio of 1 for every label.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n_samples,)
+        True and predicted labels.
+    sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, n_features)
+        Samples with the same values in all columns form a group; at least two groups.
+    pos_label : bool, int, float or str, default=1
+        The positive label. The event is "predicted ``pos_label``" for every true label, also when
+        there are more than two: then equality of odds asks for ratios of 1 with each label as
+        ``pos_label``.
+
+    Returns
+    -------
+    Series of float
+        Indexed by true label. With two groups, the rate of the first in sorted order over the
+        rate of the second; with more, the lowest over the highest. NaN if no group has positive
+        predictions for the label, or if a group lacks the label, so that its rate is undefined.
+
+    Raises
+    ------
+    ValueError
+        Lengths differ, a value is missing, there is a single group, or there are several labels
+        without ``pos_label`` among them.
+
+    See Also
+    --------
+    disparate_impact : The same whatever the true label.
+
+    Notes
+    -----
+    With 0/1 labels the smallest of min(r, 1/r) over the ratios r is fairlearn's
+    ``equalized_odds_ratio``, except that fairlearn sets an undefined rate to 0.
+
+    References
+    ----------
+    Rodríguez-Vítores, Lalanne, Loubes (2025). Learning with differentially private (sliced)
+    Wasserstein gradients, equations 19 and 20.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.metrics import equalized_odds_ratios
+    >>> equalized_odds_ratios(
+    ...     [0, 0, 1, 1, 0, 0, 1, 1],
+    ...     [0, 1, 0, 1, 0, 1, 1, 1],
+    ...     sensitive_features=["a", "a", "a", "a", "b", "b", "b", "b"],
+    ... )
+    label
+    0    1.0
+    1    0.5
+    Name: equalized_odds_ratio, dtype: float64
+    """
+    codes, labels = _check_labels(y_pred, "y_pred")
+    true_codes, true_labels = _check_labels(y_true, "y_true")
+    if len(true_codes) != len(codes):
+        raise ValueError(
+            "y_true and y_pred must have as many samples as each other, "
+            f"got {len(true_codes)} and {len(codes)}."
+        )
+    group_codes, groups = check_sensitive_features(sensitive_features, len(codes))
+    positive = _is_positive(codes, labels, {*labels, *true_labels}, pos_label)
+    cells = true_codes * len(groups) + group_codes
+    ratios = _ratios(_rates(positive, cells, (len(true_labels), len(groups))))
+    index = pd.Index(true_labels, name="label")
+    return pd.Series(ratios, index=index, name="equalized_odds_ratio")
+
+
+def over_diagonal_rates(y_pred, *, sensitive_features, offset=0.0):
+    """Share of each group above the antidiagonal y2 = offset - y1.
+
+    Parameters
+    ----------
+    y_pred : array-like of shape (n_samples, 2)
+        Predictions of a regression with two outputs.
+    sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, n_features)
+        Samples with the same values in all columns form a group; at least two groups.
+    offset : float, default=0.0
+        In the units of the outputs: 0 for targets centred on [-1/2, 1/2]^2, 1 on [0, 1]^2.
+
+    Returns
+    -------
+    Series of float
+        Indexed by group, in sorted order.
+
+    Raises
+    ------
+    ValueError
+        Lengths differ, a value is missing or not finite, ``y_pred`` does not have two columns, or
+        there is a single group.
+
+    References
+    ----------
+    Rodríguez-Vítores, Lalanne, Loubes (2025). Learning with differentially private (sliced)
+    Wasserstein gradients, appendix B.2, OD_0 and OD_1.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.metrics import over_diagonal_rates
+    >>> over_diagonal_rates([[0.1, 0.2], [0.3, -0.4], [0.5, 0.0]], sensitive_features=[0, 0, 1])
+    0    0.5
+    1    1.0
+    Name: over_diagonal_rate, dtype: float64
+    """
+    check_scalar(offset, "offset", Real)
+    y_pred = _check_outputs(y_pred, "y_pred")
+    if y_pred.shape[1] != 2:
+        raise ValueError(f"y_pred must have two columns, got {y_pred.shape[1]}.")
+    codes, groups = check_sensitive_features(sensitive_features, len(y_pred))
+    above = y_pred[:, 1] > offset - y_pred[:, 0]
+    rates = _rates(above, codes, (len(groups),))
+    return pd.Series(rates, index=pd.Index(groups), name="over_diagonal_rate")
+
+
+def group_wasserstein_distance(
+    scores, *, sensitive_features, p=2, n_projections=200, random_state=None
+):
+    """Wasserstein distance between the groups' distributions of scores.
+
+    One output is compared exactly, several by sliced Wasserstein with the same directions for
+    every pair of groups. More than two groups give the p-th root of the mean over the pairs of
+    the p-th powers. The square with p=2 is the fairness penalty of the package, the mean over the
+    pairs of the (sliced) W_2^2. Two samples of one distribution are not at 0.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Predicted probabilities, regression outputs or codes.
+    sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, n_features)
+        Samples with the same values in all columns form a group; at least two groups.
+    p : float, default=2
+        Order, at least 1.
+    n_projections : int, default=200
+        Number of directions. Not used with one output.
+    random_state : None, int or RandomState, default=None
+        Draws the directions. With two groups, an int gives the value of
+        :func:`sliced_wasserstein_distance` for the same int.
+
+    Returns
+    -------
+    float
+        In the units of the scores.
+
+    Raises
+    ------
+    ValueError
+        Lengths differ, a value is missing or not finite, or there is a single group.
+
+    References
+    ----------
+    Rodríguez-Vítores, Lalanne, Loubes (2025). Learning with differentially private (sliced)
+    Wasserstein gradients, equations 18 and 22.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.metrics import group_wasserstein_distance
+    >>> group_wasserstein_distance([0.25, 0.5, 0.5, 0.75], sensitive_features=[0, 0, 1, 1])
+    0.25
+    """
+    check_scalar(n_projections, "n_projections", Integral, min_val=1)
+    scores = _check_outputs(scores, "scores")
+    codes, groups = check_sensitive_features(sensitive_features, len(scores))
+    one_seed = isinstance(random_state, Integral)
+    seed = random_state if one_seed else check_random_state(random_state).randint(2**31 - 1)
+    distances = [
+        sliced_wasserstein_distance(
+            scores[codes == first],
+            scores[codes == second],
+            p=p,
+            # The directions of a line are its two orientations, and one is enough.
+            n_projections=n_projections if scores.shape[1] > 1 else 1,
+            random_state=seed,
+        )
+        for first, second in combinations(range(len(groups)), 2)
+    ]
+    # Scaled, because p-th powers leave the range of floats.
+    largest = max(distances)
+    if largest == 0:
+        return 0.0
+    return float(largest * np.mean((np.array(distances) / largest) ** p) ** (1 / p))
+
+
+def _check_labels(y, name):
+    codes, labels = encode_rows(y, name)
+    if labels and isinstance(labels[0], tuple):
+        raise ValueError(f"{name} must have one column, got {len(labels[0])}.")
+    return codes, labels
+
+
+def _check_outputs(values, name):
+    """Return finite float64 numbers of shape (n, d)."""
+    try:
+        values = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.ndim not in (1, 2) or values.size == 0 or not np.all(np.isfinite(values)):
+        raise ValueError(f"{name} must hold finite real numbers in one or two dimensions.")
+    return values.reshape(len(values), -1)
+
+
+def _is_positive(codes, labels, known, pos_label):
+    """Whether each code is that of ``pos_label``, a label that may well never be predicted."""
+    if len(known) > 1 and pos_label not in known:
+        raise ValueError(f"pos_label must be among the labels, and {pos_label!r} is not.")
+    position = labels.index(pos_label) if pos_label in labels else -1
+    return codes == position
+
+
+def _rates(event, cells, shape):
+    """Share of the samples of each cell that have the event, NaN for a cell without samples."""
+    size = np.prod(shape)
+    with np.errstate(invalid="ignore"):
+        rates = np.bincount(cells, event, minlength=size) / np.bincount(cells, minlength=size)
+    return rates.reshape(shape)
+
+
+def _ratios(rates):
+    """Compare the groups on the last axis: first over second for two, min over max for more."""
+    first, second = rates[..., 0], rates[..., 1]
+    if rates.shape[-1] > 2:
+        first, second = rates.min(axis=-1), rates.max(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return first / second

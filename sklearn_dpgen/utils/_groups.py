@@ -1,0 +1,106 @@
+"""Groups of records: by the values of a sensitive attribute, or of several together."""
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["check_sensitive_features", "encode_rows"]
+
+
+def encode_rows(values, name):
+    """Number the distinct rows of a table in sorted order.
+
+    Parameters
+    ----------
+    values : array-like or DataFrame of shape (n,) or (n, n_columns)
+        Booleans, numbers, strings or categories; an index is ignored. Categories are taken at
+        their values, whatever their declared order.
+    name : str
+        What errors call ``values``.
+
+    Returns
+    -------
+    codes : ndarray of int64, shape (n,)
+        Positions in ``labels``.
+    labels : list
+        The distinct rows that occur, sorted: plain values for one column, tuples for several.
+
+    Raises
+    ------
+    TypeError
+        A column has values without a common order, for instance numbers and strings.
+    ValueError
+        Not one or two dimensions, or a value is missing. No message shows a value.
+    """
+    frame = _as_frame(values, name)
+    missing = [column for column, series in frame.items() if series.isna().any()]
+    if missing:
+        raise ValueError(f"{name} must have no missing values, got some in columns {missing}.")
+
+    codes, labels = np.zeros(len(frame), dtype=np.int64), [()]
+    for column, series in frame.items():
+        numbers, ordered = _encode_column(series, f"{name}, column {column!r},")
+        cells, codes = np.unique(codes * len(ordered) + numbers, return_inverse=True)
+        cells = [divmod(cell, len(ordered)) for cell in cells.tolist()]
+        labels = [(*labels[row], ordered[position]) for row, position in cells]
+    if frame.shape[1] == 1:
+        labels = [label for (label,) in labels]
+    return codes, labels
+
+
+def check_sensitive_features(sensitive_features, n_samples):
+    """Return the group of each sample, and the groups.
+
+    Parameters
+    ----------
+    sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, n_features)
+        Samples with the same values in all columns form a group. An index is ignored.
+    n_samples : int
+
+    Returns
+    -------
+    codes : ndarray of int64, shape (n_samples,)
+        Positions in ``groups``.
+    groups : list
+        The groups that occur, at least two, sorted: plain values for one column, tuples for
+        several.
+
+    Raises
+    ------
+    TypeError
+        A column has values without a common order, for instance numbers and strings.
+    ValueError
+        Not one or two dimensions, another length, a missing value, or fewer than two groups.
+        No message shows a value.
+    """
+    codes, groups = encode_rows(sensitive_features, "sensitive_features")
+    if len(codes) != n_samples:
+        raise ValueError(f"sensitive_features has {len(codes)} rows for {n_samples} samples.")
+    if len(groups) < 2:
+        raise ValueError(f"sensitive_features must have at least two groups, got {len(groups)}.")
+    return codes, groups
+
+
+def _as_frame(values, name):
+    """Return a data frame with columns 0, 1, ... or those that ``values`` names."""
+    # Lists stay with pandas: as one array, numbers and missing values would turn into strings.
+    if hasattr(values, "__array__") and not isinstance(values, pd.DataFrame | pd.Series):
+        values = np.asanyarray(values)
+    try:
+        frame = pd.DataFrame(values)
+    except (TypeError, ValueError):
+        frame = None
+    if frame is None or values is None or frame.shape[1] == 0:
+        raise ValueError(f"{name} must be an array or a data frame of one or two dimensions.")
+    return frame
+
+
+def _encode_column(series, name):
+    try:
+        codes, uniques = pd.factorize(series)
+        labels = uniques.tolist()
+        order = sorted(range(len(labels)), key=labels.__getitem__)
+    except TypeError:
+        order = None
+    if order is None:
+        raise TypeError(f"{name} must hold values of one type that has an order.")
+    return np.argsort(order)[codes], [labels[i] for i in order]
