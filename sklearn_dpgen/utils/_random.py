@@ -54,7 +54,7 @@ def torch_generator(seed, device="cpu"):
 
 
 class NoiseSource:
-    """Uniform, normal, Laplace and integer draws from one stream.
+    """Uniform, normal, Laplace and integer draws, and random subsets, from one stream.
 
     Parameters
     ----------
@@ -94,6 +94,26 @@ class NoiseSource:
     def integers(self, high, size):
         """Draw integers uniform on ``range(high)``, up to a bias of ``high`` / 2**52."""
         return np.floor(self.uniform(size) * high).astype(np.int64)
+
+    def choice(self, n, size):
+        """Draw a uniform set of ``size`` distinct indices out of ``range(n)``.
+
+        Returns
+        -------
+        ndarray of int64 of shape (size,)
+            In increasing order. No index is likelier than another, up to a relative n / 2**52.
+        """
+        if not 0 <= size <= n:
+            raise ValueError(f"size must be between 0 and n = {n}, got {size}.")
+        if size == n:
+            return np.arange(n)
+        if size > n // 8:
+            return np.sort(np.argpartition(self.uniform(n), size)[:size])
+        # For small shares of n: the first distinct values of a sequence of independent draws.
+        drawn = np.unique(self.integers(n, size))
+        while len(drawn) < size:
+            drawn = np.union1d(drawn, self.integers(n, size - len(drawn)))
+        return drawn
 
 
 def noise_source(seed=None, *, context=()):

@@ -104,6 +104,79 @@ def test_integers_are_uniform():
     assert abs(counts / N_DRAWS - 0.2).max() < 5 * math.sqrt(0.16 / N_DRAWS)
 
 
+class Uneven(NoiseSource):
+    """Distinct indices, the first of them likelier than the last."""
+
+    def choice(self, n, size):
+        return np.sort(np.argsort(self.uniform(n) + np.arange(n) / n)[:size])
+
+
+class Chunked(NoiseSource):
+    """Every index is as likely as any other, but neighbours come together."""
+
+    def choice(self, n, size):
+        return np.sort((self.integers(n, 1) + np.arange(size)) % n)
+
+
+def inclusion_z_scores(source, n, size, n_draws):
+    """How often each index, and each pair, is drawn, in standard deviations."""
+    drawn = np.zeros((n_draws, n))
+    for row in drawn:
+        picks = source.choice(n, size)
+        assert len(picks) == size
+        row[picks] = 1
+    counts = drawn.T @ drawn
+    rate = np.full((n, n), size / n * (size - 1) / (n - 1))
+    np.fill_diagonal(rate, size / n)
+    return (counts - n_draws * rate) / np.sqrt(n_draws * rate * (1 - rate))
+
+
+# Keys for a large share of few records, rejection for a small share of many.
+@pytest.mark.parametrize(("n", "size"), [(2, 1), (7, 3), (12, 11), (40, 4), (60, 7)])
+def test_every_index_and_every_pair_is_equally_likely(n, size):
+    n_draws = 6000
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = inclusion_z_scores(noise_source(5), n, size, n_draws)
+        assert abs(z[np.isfinite(z)]).max() < 5
+        generator = np.random.default_rng(0)
+        z = inclusion_z_scores(Chunked(generator), n, size, n_draws)
+        assert abs(np.diag(z)).max() < 5
+        if 1 < size < n - 1:
+            assert abs(z).max() > 5
+        z = inclusion_z_scores(Uneven(generator), n, size, n_draws)
+        assert abs(z[np.isfinite(z)]).max() > 5
+
+
+@reproducibly
+@given(st.data(), st.integers(0, 300))
+def test_a_choice_is_a_set_in_order(data, n):
+    size = data.draw(st.integers(0, n))
+    for generator in (None, np.random.default_rng(0)):
+        picks = NoiseSource(generator).choice(n, size)
+        assert picks.dtype == np.int64
+        assert len(picks) == size
+        assert (np.diff(picks) > 0).all()
+        assert set(picks) <= set(range(n))
+
+
+def test_a_choice_takes_few_draws_of_many_records():
+    class Counting(NoiseSource):
+        drawn = 0
+
+        def uniform(self, size):
+            self.drawn += size
+            return super().uniform(size)
+
+    source = Counting(np.random.default_rng(0))
+    assert len(source.choice(10**6, 1000)) == 1000
+    assert source.drawn < 1100
+    source.choice(10, 10)
+    assert source.drawn < 1100
+    for size in (-1, 11):
+        with pytest.raises(ValueError, match="between 0 and n = 10"):
+            source.choice(10, size)
+
+
 @reproducibly
 @given(st.one_of(st.integers(0, 20), st.lists(st.integers(0, 4), max_size=3).map(tuple)))
 def test_shapes(size):

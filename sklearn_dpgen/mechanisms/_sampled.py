@@ -1,0 +1,284 @@
+"""The Gaussian mechanism on secret batches: it draws them, noises what they give, and prices it."""
+
+import functools
+import math
+from dataclasses import KW_ONLY, dataclass, field
+
+import numpy as np
+
+from sklearn_dpgen.accounting import (
+    GaussianProfile,
+    calibrate_noise_multiplier,
+    default_discretization,
+    sampled_without_replacement,
+)
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.mechanisms._base import on_grid
+from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+
+__all__ = ["StratifiedGaussianMechanism", "StratifiedGaussianRun", "Stratum"]
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """A group of records of public size, and what one of them can change in a release.
+
+    Parameters
+    ----------
+    size : int
+        Number of records.
+    batch_size : int
+        Number of them in each batch, from 1 to ``size``.
+    sensitivity : float
+        Largest l2 change of the released vector when one record of this stratum in the batch is
+        replaced by any other, with all other records of the batch fixed.
+    """
+
+    size: int
+    batch_size: int
+    sensitivity: float
+
+    def __post_init__(self):
+        size = check_count(self.size, "size")
+        batch_size = check_count(self.batch_size, "batch_size")
+        if batch_size > size:
+            raise ValueError(f"batch_size must be at most size = {size}, got {batch_size}.")
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "batch_size", batch_size)
+        object.__setattr__(self, "sensitivity", check_positive(self.sensitivity, "sensitivity"))
+
+    @property
+    def rate(self):
+        """Share of the stratum's records in a batch."""
+        return self.batch_size / self.size
+
+
+@dataclass(frozen=True)
+class StratifiedGaussianMechanism:
+    """Vectors computed on stratified secret batches, released with Gaussian noise.
+
+    Each of ``n_releases`` times, adaptively: from every stratum ``batch_size`` records are drawn
+    uniformly without replacement, independently of everything else; a vector is computed from
+    the batch and from earlier releases; it is released with independent noise N(0, σ²) on each
+    entry. Batches are never released.
+
+    Parameters
+    ----------
+    strata : sequence of Stratum
+        A partition of the records.
+    epsilon : float
+        Privacy budget of all releases together, in nats; ``inf`` adds no noise.
+    delta : float
+        In (0, 1).
+    n_releases : int
+        How often.
+
+    Attributes
+    ----------
+    noise_scale : float
+        σ, the same for every stratum: the smallest that is enough for each of them, rounded up.
+    worst : Stratum
+        The stratum that needs it; the others are protected at least as well.
+
+    Notes
+    -----
+    Neighbours: one record is replaced by another of the same stratum; the sizes of the strata are
+    public. The batches of the other strata have the same law under both neighbours, so given them
+    a release is plain sampling without replacement of the one stratum, at its own rate and its
+    own sensitivity (Balle, Barthe and Gaboardi, NeurIPS 2018, Theorem 11), and releases compose
+    by their privacy profiles. A single rate and a single sensitivity, each the largest over the
+    strata, would be valid too, but may ask for more noise.
+    """
+
+    strata: tuple[Stratum, ...]
+    _: KW_ONLY
+    epsilon: float
+    delta: float
+    n_releases: int
+    noise_scale: float = field(init=False)
+    worst: Stratum = field(init=False, repr=False)
+
+    def __post_init__(self):
+        if not self.strata:
+            raise ValueError("strata must hold at least one Stratum.")
+        strata = tuple(self.strata)
+        epsilon = check_epsilon(self.epsilon)
+        delta = check_delta(self.delta)
+        n_releases = check_count(self.n_releases, "n_releases")
+        needs = [
+            (_noise_scale(s.sensitivity, s.rate, epsilon, delta, n_releases), s)
+            for s in _undominated(strata)
+        ]
+        noise_scale, worst = max(needs, key=lambda need: need[0])
+        for name, value in (
+            ("strata", strata),
+            ("epsilon", epsilon),
+            ("delta", delta),
+            ("n_releases", n_releases),
+            ("noise_scale", noise_scale),
+            ("worst", worst),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def sensitivity(self):
+        """Sensitivity of the worst stratum."""
+        return self.worst.sensitivity
+
+    @property
+    def noise_multiplier(self):
+        """Noise scale over the sensitivity of the worst stratum."""
+        return self.noise_scale / self.sensitivity
+
+    def report_fields(self):
+        """Return the fields of a PrivacyReport that this mechanism answers for.
+
+        Returns
+        -------
+        dict
+            All but the budget, the noise source and words: what is released, the neighbouring
+            relation, what is public, where the sensitivity comes from, caveats.
+        """
+        accountant, grid = "none: there is no noise", None
+        if self.noise_scale > 0:
+            accountant = "privacy profile of the Gaussian mechanism, in closed form"
+            profile = GaussianProfile(1 / self.noise_multiplier)
+            if self.worst.rate < 1:
+                accountant = (
+                    "privacy profile of the Gaussian mechanism under sampling without "
+                    "replacement, composed numerically"
+                )
+                profile = sampled_without_replacement(profile, self.worst.rate)
+            grid = default_discretization([(profile, self.n_releases)])
+        return {
+            "sensitivity": self.sensitivity,
+            "noise_scale": self.noise_scale,
+            "noise_multiplier": self.noise_multiplier,
+            "sampler": self._sampler(),
+            "sampling_rate": self.worst.rate,
+            "n_releases": self.n_releases,
+            "accountant": accountant,
+            "discretization": grid,
+        }
+
+    def run(self, noise):
+        """Return the releases of this mechanism, to be used once.
+
+        Parameters
+        ----------
+        noise : NoiseSource
+            Draws the batches and the noise: whoever can predict it voids the guarantee.
+
+        Returns
+        -------
+        StratifiedGaussianRun
+        """
+        return StratifiedGaussianRun(self, noise)
+
+    def _sampler(self):
+        if all(stratum.rate == 1 for stratum in self.strata):
+            return "every record, in every release"
+        if len(self.strata) == 1:
+            return (
+                f"a secret batch of {self.worst.batch_size} of {self.worst.size} records, drawn "
+                "without replacement anew for every release"
+            )
+        batches = ", ".join(f"{s.batch_size} of {s.size}" for s in self.strata)
+        return (
+            "secret batches, drawn without replacement anew for every release from each stratum "
+            f"({batches}); rate and sensitivity are those of the worst stratum"
+        )
+
+
+class StratifiedGaussianRun:
+    """The releases of one StratifiedGaussianMechanism: ``draw`` a batch, ``release`` its vector.
+
+    Parameters
+    ----------
+    mechanism : StratifiedGaussianMechanism
+    noise : NoiseSource
+    """
+
+    def __init__(self, mechanism, noise):
+        self._mechanism = mechanism
+        self._noise = noise
+        self._n_drawn = 0
+        self._is_drawn = False
+
+    def draw(self):
+        """Draw the batch of the next release.
+
+        Returns
+        -------
+        list of ndarray of int
+            For every stratum the increasing indices of a batch within it. They are secret.
+
+        Raises
+        ------
+        RuntimeError
+            All releases that were paid for are used up, or the last batch's vector is not yet
+            released.
+        """
+        if self._is_drawn:
+            raise RuntimeError("draw() needs the release of the batch drawn before.")
+        n_releases = self._mechanism.n_releases
+        if self._n_drawn == n_releases:
+            raise RuntimeError(
+                f"The privacy budget paid for {n_releases} release(s), and all are used up."
+            )
+        self._n_drawn += 1
+        self._is_drawn = True
+        return [self._noise.choice(s.size, s.batch_size) for s in self._mechanism.strata]
+
+    def release(self, value):
+        """Return the vector of the last batch with its noise.
+
+        Parameters
+        ----------
+        value : ndarray of float64, of one dimension
+            What the batch gives. The caller vouches for the sensitivities of the strata, and
+            for finite entries: an error here could tell of a record.
+
+        Returns
+        -------
+        ndarray
+            On a grid finer than σ / 1000; as given if there is no noise.
+
+        Raises
+        ------
+        RuntimeError
+            No batch was drawn since the last release.
+        """
+        if not self._is_drawn:
+            raise RuntimeError("release() needs a batch of its own: call draw() before it.")
+        if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != 1:
+            raise TypeError("value must be a NumPy array of float64 with one dimension.")
+        self._is_drawn = False
+        scale = self._mechanism.noise_scale
+        if scale == 0:
+            return value.copy()
+        return on_grid(value + scale * self._noise.normal(value.shape), scale)
+
+
+def _undominated(strata):
+    """Return one stratum for each maximal pair of rate and sensitivity.
+
+    More noise is needed for a larger rate, and for a larger sensitivity.
+    """
+    front = []
+    for stratum in sorted(strata, key=lambda s: (s.rate, s.sensitivity), reverse=True):
+        if not front or stratum.sensitivity > front[-1].sensitivity:
+            front.append(stratum)
+    return front
+
+
+def _noise_scale(sensitivity, rate, epsilon, delta, n_releases):
+    multiplier = _noise_multiplier(epsilon, delta, rate, n_releases)
+    # One step up: over the sensitivity again, this is not below the multiplier.
+    return math.nextafter(multiplier * sensitivity, math.inf) if multiplier else 0.0
+
+
+@functools.lru_cache(maxsize=128)
+def _noise_multiplier(epsilon, delta, rate, n_releases):
+    """Calibrate once for fits with the same plan: this takes up to a second."""
+    return calibrate_noise_multiplier(epsilon, delta, sampling_rate=rate, n_steps=n_releases)
