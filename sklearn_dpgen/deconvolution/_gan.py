@@ -9,9 +9,9 @@ from torch.optim.swa_utils import update_bn
 
 from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
 from sklearn_dpgen.deconvolution._model import generate, mixture_log_likelihood, score_latents
-from sklearn_dpgen.deconvolution._sampling import draw_categories
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, fit_module, mlp_generator
+from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (

@@ -1,14 +1,29 @@
-"""Networks and the training loop."""
+"""Networks, clipped per-sample Jacobians, and the training loop."""
 
+from sklearn_dpgen.nn._clipping import (
+    ClippedJacobianSum,
+    clip_weights,
+    norm_clip_factors,
+    spectral_clip_factors,
+)
 from sklearn_dpgen.nn._generators import ACTIVATIONS, dcgan_generator, mlp_generator
 from sklearn_dpgen.nn._heads import DomainHead
-from sklearn_dpgen.nn._training import TrainingResult, fit_module
+from sklearn_dpgen.nn._jacobian import Linearization, linearize
+from sklearn_dpgen.nn._training import OPTIMIZERS, TrainingResult, descend, fit_module
 
 __all__ = [
     "ACTIVATIONS",
+    "OPTIMIZERS",
+    "ClippedJacobianSum",
     "DomainHead",
+    "Linearization",
     "TrainingResult",
+    "clip_weights",
     "dcgan_generator",
+    "descend",
     "fit_module",
+    "linearize",
     "mlp_generator",
+    "norm_clip_factors",
+    "spectral_clip_factors",
 ]

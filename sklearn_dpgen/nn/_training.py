@@ -8,21 +8,21 @@ from tqdm import tqdm
 
 from sklearn_dpgen.exceptions import TrainingDivergedError
 
-__all__ = ["TrainingResult", "fit_module"]
+__all__ = ["OPTIMIZERS", "TrainingResult", "descend", "fit_module"]
+
+OPTIMIZERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a training run leaves: its losses, one a step, and the number of steps."""
+    """What a training run leaves: the losses it was told, one a step, and the number of steps."""
 
     loss_curve: list[float]
     n_iter: int
 
 
-def fit_module(
-    module, loss_fn, *, max_iter, learning_rate, averaging=0.0, warmup=50, verbose=0, name="fit"
-):
-    """Minimize a stochastic loss by Adam with warm-up and cosine decay.
+def fit_module(module, loss_fn, **options):
+    """Minimize a stochastic loss by its own gradient.
 
     Parameters
     ----------
@@ -30,18 +30,8 @@ def fit_module(
         Its parameters are trained in place; at the end it is in evaluation mode.
     loss_fn : callable
         ``loss_fn(step)`` returns a scalar tensor on a fresh batch.
-    max_iter : int
-        Number of steps.
-    learning_rate : float
-        Peak learning rate.
-    averaging : float, default=0.0
-        Share of the steps, from the end, over which the parameters are averaged.
-    warmup : int, default=50
-        Steps over which the rate rises linearly.
-    verbose : int, default=0
-        1 shows a progress bar.
-    name : str
-        Label of the progress bar.
+    **options
+        Of :func:`descend`.
 
     Returns
     -------
@@ -50,10 +40,69 @@ def fit_module(
     Raises
     ------
     TrainingDivergedError
-        As soon as a loss, or a parameter after a step, is not finite.
+        As :func:`descend`.
     """
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    optimizer = torch.optim.Adam(parameters, lr=learning_rate)
+    parameters = _trainable(module)
+
+    def gradient_fn(step):
+        loss = loss_fn(step)
+        return loss.item(), torch.autograd.grad(loss, parameters, allow_unused=True)
+
+    return descend(module, gradient_fn, **options)
+
+
+def descend(
+    module,
+    gradient_fn,
+    *,
+    max_iter,
+    learning_rate,
+    averaging=0.0,
+    warmup=50,
+    optimizer="adam",
+    verbose=0,
+    name="fit",
+    callback=None,
+):
+    """Follow given gradients with warm-up and cosine decay of the rate.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Its parameters are trained in place; at the end it is in evaluation mode.
+    gradient_fn : callable
+        ``gradient_fn(step)`` returns ``(loss, gradients)``: the loss as a float, or None where
+        nobody paid for its release, which then is neither recorded nor shown; and one tensor for
+        each parameter that requires grad, in the order of ``module.parameters()``, or None for a
+        parameter to leave alone.
+    max_iter : int
+        Number of steps.
+    learning_rate : float
+        Peak learning rate.
+    averaging : float, default=0.0
+        Share of the steps, from the end, over which the parameters are averaged.
+    warmup : int, default=50
+        Steps over which the rate rises linearly.
+    optimizer : {"adam", "sgd"}, default="adam"
+        How a gradient becomes a step.
+    verbose : int, default=0
+        1 shows a progress bar.
+    name : str
+        Label of the progress bar.
+    callback : callable, default=None
+        ``callback(step)`` is called after each update, to watch the iterates.
+
+    Returns
+    -------
+    TrainingResult
+
+    Raises
+    ------
+    TrainingDivergedError
+        As soon as a loss, a gradient, or a parameter after a step, is not finite.
+    """
+    parameters = _trainable(module)
+    optimizer = OPTIMIZERS[optimizer](parameters, lr=learning_rate)
     first_averaged = max_iter - int(averaging * max_iter)
     average, n_averaged = None, 0
     losses = []
@@ -63,30 +112,42 @@ def fit_module(
             rate = _cosine_rate(step, max_iter, warmup)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * rate
-            loss = loss_fn(step)
-            losses.append(loss.item())
-            _check_finite("loss", math.isfinite(losses[-1]), step, max_iter)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            loss, gradients = gradient_fn(step)
+            if loss is not None:
+                _check_finite("loss", loss, step, max_iter)
+                losses.append(loss)
+            given = [gradient for gradient in gradients if gradient is not None]
+            _check_finite("gradient", _total(given), step, max_iter)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient
             optimizer.step()
-            total = sum(parameter.detach().sum() for parameter in parameters)
-            _check_finite("parameters", math.isfinite(total), step, max_iter)
+            _check_finite("parameters", _total(parameters), step, max_iter)
             if step >= first_averaged:
                 n_averaged += 1
                 average = _update_average(average, parameters, n_averaged)
+            if callback is not None:
+                callback(step)
             bar.update()
-            if verbose and step % 50 == 0:
-                bar.set_postfix(loss=f"{losses[-1]:.4g}")
+            if verbose and loss is not None and step % 50 == 0:
+                bar.set_postfix(loss=f"{loss:.4g}")
     if average is not None:
         with torch.no_grad():
             for parameter, mean in zip(parameters, average, strict=True):
                 parameter.copy_(mean)
     module.eval()
-    return TrainingResult(losses, len(losses))
+    return TrainingResult(losses, max_iter)
 
 
-def _check_finite(what, finite, step, max_iter):
-    if not finite:
+def _trainable(module):
+    return [p for p in module.parameters() if p.requires_grad]
+
+
+def _total(tensors):
+    return sum(tensor.detach().sum() for tensor in tensors)
+
+
+def _check_finite(what, value, step, max_iter):
+    if not math.isfinite(value):
         raise TrainingDivergedError(
             f"The {what} became infinite or NaN at step {step + 1} of {max_iter}; try a smaller "
             "learning_rate."

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from sklearn_dpgen.deconvolution._sampling import draw_categories
+from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,

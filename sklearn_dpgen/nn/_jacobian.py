@@ -1,0 +1,350 @@
+"""Per-sample Jacobians of a module, used without being stored."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import nn
+from torch.func import functional_call, vjp, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+from sklearn_dpgen.nn._heads import DomainHead
+from sklearn_dpgen.utils._validation import Integral
+
+__all__ = ["Linearization", "linearize"]
+
+_ELEMENTWISE = {
+    nn.ELU,
+    nn.GELU,
+    nn.Identity,
+    nn.LeakyReLU,
+    nn.ReLU,
+    nn.SiLU,
+    nn.Sigmoid,
+    nn.Softplus,
+    nn.Tanh,
+}
+
+
+def linearize(module, X, *, chunk_size=256):
+    r"""Linearize a module in its parameters, at each sample of a batch.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Maps a batch to outputs of shape (n, d), each sample by itself. Stacks (``nn.Sequential``)
+        of ``nn.Linear``, of elementwise activations, and of flattening, softmax and
+        :class:`DomainHead` layers are fast; any other module goes through ``torch.func``.
+    X : Tensor of shape (n, ...)
+        The batch.
+    chunk_size : int, default=256
+        Samples whose Jacobians are held together where ``torch.func`` is needed.
+
+    Returns
+    -------
+    Linearization
+        Refers to the module's parameters, so it holds until they change.
+
+    Raises
+    ------
+    ValueError
+        If the batch is empty, or the module has nothing to train, has no per-sample Jacobian
+        (batch normalization, dropout in training mode), or returns another shape than (n, d).
+
+    Notes
+    -----
+    A linear layer with input :math:`a` and back-propagated rows :math:`B` (outputs by width) has
+    the Jacobian :math:`B \otimes (a, 1)`. So the Gram matrix is the sum over the layers of
+    :math:`(\|a\|^2 + 1) B B^\top`, and a weighted sum is one matrix product a layer.
+    """
+    if not isinstance(chunk_size, Integral) or chunk_size < 1:
+        raise ValueError(f"chunk_size must be an integer of at least 1, got {chunk_size!r}.")
+    if len(X) == 0:
+        raise ValueError("X must hold at least one sample.")
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise ValueError("module has no parameter that requires grad.")
+    _check_sample_wise(module)
+    X = X.detach()
+    leaves = _leaves(module)
+    if _is_stack(leaves, X):
+        return _StackLinearization(leaves, X)
+    return _FunctionalLinearization(module, X, chunk_size)
+
+
+class Linearization(ABC):
+    """Jacobians J_i, d outputs by p trainable parameters, of a module at n samples.
+
+    Norms and Gram matrices are in float64, where squares of float32 neither overflow nor
+    underflow. They are infinite for a sample with a feature that is not finite or beyond the
+    square root of the largest number of the module's dtype.
+
+    Attributes
+    ----------
+    outputs : Tensor of shape (n, d)
+        The module's outputs, detached.
+    """
+
+    def __init__(self, X, outputs):
+        if outputs.ndim != 2:
+            raise ValueError(f"module must return shape (n, d), got {tuple(outputs.shape)}.")
+        self.outputs = outputs
+        limit = torch.finfo(outputs.dtype).max ** 0.5
+        self._in_range = (X[:, None].flatten(1).abs() <= limit).all(1)
+
+    def gram(self):
+        """Return J_i J_i^T of each sample: float64, of shape (n, d, d)."""
+        return torch.where(self._in_range[:, None, None], self._gram(), torch.inf)
+
+    def squared_norms(self, W):
+        """Return ||J_i^T w_i||^2 of each sample, w_i being row i of W.
+
+        Parameters
+        ----------
+        W : Tensor of shape (n, d)
+            Weights; a row of zeros has the norm zero, whatever the sample.
+
+        Returns
+        -------
+        Tensor of shape (n,)
+            In float64.
+        """
+        W, used = self._check_weights(W)
+        norms = torch.where(self._in_range, self._squared_norms(W), torch.inf)
+        return torch.where(used, norms, 0)
+
+    def weighted_sum(self, W):
+        """Return the sum of J_i^T w_i over the samples, w_i being row i of W.
+
+        Parameters
+        ----------
+        W : Tensor of shape (n, d)
+            Weights; a row of zeros contributes exactly zero, whatever the sample.
+
+        Returns
+        -------
+        list of Tensor
+            One for each parameter that requires grad, in the order of ``module.parameters()``.
+        """
+        return self._weighted_sum(*self._check_weights(W))
+
+    def _check_weights(self, W):
+        """Return weights in the dtype of the outputs, and which samples they use."""
+        if W.shape != self.outputs.shape:
+            raise ValueError(
+                f"The weights must have the shape {tuple(self.outputs.shape)} of the module's "
+                f"outputs, got {tuple(W.shape)}."
+            )
+        W = W.detach().to(self.outputs)
+        return W, (W != 0).any(1)
+
+    @abstractmethod
+    def _gram(self):
+        """Return the Gram matrices."""
+
+    @abstractmethod
+    def _squared_norms(self, W):
+        """Return the squared norms of the weighted rows."""
+
+    @abstractmethod
+    def _weighted_sum(self, W, used):
+        """Return the weighted sum over the samples that are used."""
+
+
+class _StackLinearization(Linearization):
+    """The fast path: a stack of linear layers and sample-wise functions.
+
+    Back-propagated rows have the shape (n, q, width), or (1, q, width) where they are the same for
+    all samples.
+    """
+
+    def __init__(self, leaves, X):
+        # From the first trained layer on: each trained layer, its input, and how to pull rows back.
+        self._tape = []
+        A = X
+        for leaf in leaves:
+            output, pull = _forward(leaf, A)
+            trained = any(parameter.requires_grad for parameter in leaf.parameters())
+            if trained:
+                self._tape.append((leaf, A, pull))
+            elif self._tape:
+                self._tape.append((None, None, pull))
+            A = output
+        self._basis_rows = None
+        super().__init__(X, A)
+
+    def _rows(self, V):
+        """Return trained layers, their inputs and the rows V (n, q, d) pulled back to them."""
+        rows = []
+        for k, (layer, A, pull) in reversed(list(enumerate(self._tape))):
+            if layer is not None:
+                rows.insert(0, (layer, A, V))
+            if k > 0:
+                V = pull(V)
+        return rows
+
+    def _gram(self):
+        if self._basis_rows is None:
+            self._basis_rows = self._rows(_basis(self.outputs))
+        return _gram_of_rows(self._basis_rows)
+
+    def _squared_norms(self, W):
+        return _gram_of_rows(self._rows(W[:, None]))[:, 0, 0]
+
+    def _weighted_sum(self, W, used):
+        if self._basis_rows is None:
+            rows = [(layer, A, B[:, 0]) for layer, A, B in self._rows(W[:, None])]
+        else:
+            # The very rows whose norms were measured, so that rounding cannot exceed a clip.
+            rows = [(layer, A, _combine(W, B)) for layer, A, B in self._basis_rows]
+        gradients = []
+        for layer, A, R in rows:
+            if not used.all():
+                A, R = (torch.where(used[:, None], T, 0) for T in (A, R))
+            if layer.weight.requires_grad:
+                gradients.append(R.mT @ A)
+            if _trains_bias(layer):
+                gradients.append(R.sum(0))
+        return gradients
+
+
+class _FunctionalLinearization(Linearization):
+    """Any module under ``torch.func``: Jacobians of one chunk at a time."""
+
+    def __init__(self, module, X, chunk_size):
+        named = dict(module.named_parameters())
+        self._parameters = {k: p.detach() for k, p in named.items() if p.requires_grad}
+        self._fixed = {k: p for k, p in named.items() if not p.requires_grad}
+        self._fixed |= dict(module.named_buffers())
+        self._module, self._X, self._chunk_size = module, X, chunk_size
+        forward = vmap(self._forward, in_dims=(None, 0))
+        with torch.no_grad():
+            outputs = [forward(self._parameters, chunk) for chunk in X.split(chunk_size)]
+        super().__init__(X, torch.cat(outputs))
+
+    def _forward(self, parameters, x):
+        return functional_call(self._module, self._fixed | parameters, (x[None],)).squeeze(0)
+
+    def _rows(self, V):
+        """Yield, chunk by chunk, the rows V (n, q, d) pulled back to each parameter."""
+
+        def pull(x, v):
+            _, pullback = vjp(lambda parameters: self._forward(parameters, x), self._parameters)
+            return vmap(pullback)(v)[0]
+
+        for chunk in zip(self._X.split(self._chunk_size), V.split(self._chunk_size), strict=True):
+            yield list(vmap(pull)(*chunk).values())
+
+    def _gram_of(self, V):
+        chunks = []
+        for rows in self._rows(V):
+            flat = (row.flatten(2).double() for row in rows)
+            chunks.append(sum(J @ J.mT for J in flat))
+        return torch.cat(chunks)
+
+    def _gram(self):
+        return self._gram_of(_basis(self.outputs).expand(len(self.outputs), -1, -1))
+
+    def _squared_norms(self, W):
+        return self._gram_of(W[:, None])[:, 0, 0]
+
+    def _weighted_sum(self, W, used):
+        total = [torch.zeros_like(parameter) for parameter in self._parameters.values()]
+        for rows, use in zip(self._rows(W[:, None]), used.split(self._chunk_size), strict=True):
+            for gradient, row in zip(total, rows, strict=True):
+                row = row[:, 0]
+                mask = use.reshape(-1, *[1] * (row.ndim - 1))
+                gradient += torch.where(mask, row, 0).sum(0)
+        return total
+
+
+def _check_sample_wise(module):
+    for name, part in module.named_modules():
+        label = f"{type(part).__name__} (module {name!r})"
+        if isinstance(part, _BatchNorm):
+            raise ValueError(
+                f"{label} mixes the samples of a batch, so that a per-sample Jacobian does not "
+                "exist; use GroupNorm or LayerNorm."
+            )
+        if isinstance(part, _DropoutNd) and part.training and part.p > 0:
+            raise ValueError(
+                f"{label} draws at random in training mode, so that no Jacobian belongs to the "
+                "outputs; use p=0 or evaluation mode."
+            )
+
+
+def _leaves(module):
+    if type(module) is not nn.Sequential or _has_hooks(module):
+        return [module]
+    return [leaf for child in module for leaf in _leaves(child)]
+
+
+def _has_hooks(module):
+    forward = (module._forward_pre_hooks, module._forward_hooks)
+    backward = (module._backward_pre_hooks, module._backward_hooks)
+    return any(forward + backward)
+
+
+def _is_stack(leaves, X):
+    """Return whether leaves are known to act on the rows of a matrix, sharing no parameter."""
+    flat = X.ndim == 2 or (X.ndim > 2 and type(leaves[0]) is nn.Flatten)
+    parameters = [parameter for leaf in leaves for parameter in leaf.parameters()]
+    unshared = len({id(parameter) for parameter in parameters}) == len(parameters)
+    return flat and unshared and all(map(_is_known, leaves))
+
+
+def _is_known(leaf):
+    kind = type(leaf)
+    if _has_hooks(leaf):
+        return False
+    if kind is nn.Flatten:
+        return (leaf.start_dim, leaf.end_dim) == (1, -1)
+    if kind is nn.Softmax:
+        return leaf.dim in (1, -1)
+    return kind is nn.Linear or kind is DomainHead or kind in _ELEMENTWISE
+
+
+def _forward(leaf, A):
+    """Return the output of a leaf, and the function from rows at the output to rows at A."""
+    if type(leaf) is nn.Linear:
+        weight = leaf.weight.detach()
+        with torch.no_grad():
+            return leaf(A), lambda V: V @ weight
+    A = A.detach().requires_grad_()
+    with torch.enable_grad():
+        output = leaf(A.clone() if getattr(leaf, "inplace", False) else A)
+    if type(leaf) in _ELEMENTWISE:
+        (slope,) = torch.autograd.grad(output, A, torch.ones_like(output))
+        return output.detach(), lambda V: V * slope[:, None]
+
+    def pull(V):
+        V = V.expand(len(A), -1, -1).unbind(1)
+        rows = [torch.autograd.grad(output, A, v, retain_graph=True)[0] for v in V]
+        return torch.stack(rows, 1)
+
+    return output.detach(), pull
+
+
+def _basis(outputs):
+    d = outputs.shape[1]
+    return torch.eye(d, dtype=outputs.dtype, device=outputs.device)[None]
+
+
+def _combine(W, B):
+    """Return the rows of each sample (n, d, width) weighted and summed: (n, width)."""
+    R = W[:, :1] * B[:, 0]
+    for k in range(1, W.shape[1]):
+        R.addcmul_(W[:, k, None], B[:, k])
+    return R
+
+
+def _trains_bias(layer):
+    return layer.bias is not None and layer.bias.requires_grad
+
+
+def _gram_of_rows(rows):
+    total = 0
+    for layer, A, B in rows:
+        scale = A.double().square().sum(1) * layer.weight.requires_grad + _trains_bias(layer)
+        B = B.double()
+        total = total + scale[:, None, None] * (B @ B.mT)
+    return total

@@ -1,0 +1,21 @@
+"""Learning with private (sliced) Wasserstein gradients: fair predictors, codes and generators."""
+
+from sklearn_dpgen.sliced._classifier import DPSlicedWassersteinFairClassifier
+from sklearn_dpgen.sliced._encoder import DPSlicedWassersteinFairEncoder
+from sklearn_dpgen.sliced._generator import DPSlicedWassersteinGenerator
+from sklearn_dpgen.sliced._regressor import DPSlicedWassersteinFairRegressor
+from sklearn_dpgen.sliced._sensitivity import (
+    parity_penalty_sensitivity,
+    projection_spread,
+    transport_gradient_sensitivity,
+)
+
+__all__ = [
+    "DPSlicedWassersteinFairClassifier",
+    "DPSlicedWassersteinFairEncoder",
+    "DPSlicedWassersteinFairRegressor",
+    "DPSlicedWassersteinGenerator",
+    "parity_penalty_sensitivity",
+    "projection_spread",
+    "transport_gradient_sensitivity",
+]

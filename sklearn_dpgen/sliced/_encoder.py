@@ -1,0 +1,306 @@
+"""DPSlicedWassersteinFairEncoder: a private representation that is alike between groups."""
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from torch import nn
+
+from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.nn import DomainHead, linearize
+from sklearn_dpgen.sliced._base import DTYPE, FairEstimator, linear_stack
+from sklearn_dpgen.sliced._objective import FairObjective, finite_rows
+from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device, seeded_initialization
+from sklearn_dpgen.utils._validation import (
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    check_array,
+    check_is_fitted,
+    fit_context,
+    validate_data,
+)
+
+__all__ = ["DPSlicedWassersteinFairEncoder"]
+
+
+class DPSlicedWassersteinFairEncoder(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, FairEstimator
+):
+    """A low-dimensional code with a private fit and a law that is alike between groups.
+
+    An autoencoder minimizes (1 - alpha) times the mean squared reconstruction error plus alpha
+    times a squared sliced Wasserstein distance that makes the laws of the codes alike in the
+    groups of a sensitive feature, by descent of clipped and noisy gradients. What is learned from
+    the codes later can use little of the sensitive feature.
+
+    Parameters
+    ----------
+    alpha : float, default=0.5
+        Weight of the penalty, in [0, 1].
+    n_components : int, default=2
+        Width of the code.
+    code_law : {"uniform", "free"}, default="uniform"
+        "uniform" pulls the law of the codes of each group to the uniform law of a ball. "free"
+        pulls those of the groups together wherever they are (eq. 23 of [1]_): then small codes are
+        close codes, and an autoencoder may shrink its codes instead of mixing them. "uniform"
+        keeps the scale, and halves the sensitivity.
+    epsilon : float, default=1.0
+        Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
+    delta : float or "auto", default="auto"
+        Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
+    hidden_layer_sizes : tuple of int, default=(64,)
+        Of the encoder, and in reverse of the decoder.
+    activation : {"relu", "silu", "tanh"}, default="relu"
+        Of the hidden layers.
+    task_clip : float, default=1.0
+        C, the l2 norm to which the gradient of each record's reconstruction error is clipped. The
+        sensitivity of a step grows with (1 - alpha) 2 C / n'.
+    output_bound : float, default=2.0
+        M, the radius of the ball in which codes lie.
+    jacobian_clip : float, default=1.0
+        L, the spectral norm to which the Jacobian of each record's code in the parameters is
+        clipped. The sensitivity of a step grows with alpha 4 M L / n'_j for two groups, and twice
+        that for "free" codes; n'_j is the smallest group's share of a batch of n'.
+    jacobian_clipping : {"spectral", "componentwise"}, default="spectral"
+        Exact clipping, or that of Remark A.2 of [1]_: each output's gradient to L / sqrt(d).
+    n_projections : int, default=50
+        Random directions a step, for more than one component.
+    batch_fraction : float, default=0.2
+        Share of each group in a batch, drawn without replacement.
+    max_iter : int, default=500
+        Number of steps; all of them are paid for by ``epsilon``.
+    solver : {"adam", "sgd"}, default="adam"
+        "sgd" is the paper's.
+    learning_rate : float, default=0.01
+        Peak learning rate, with cosine decay.
+    averaging : float, default=0.2
+        Share of the steps, from the end, over which the parameters are averaged.
+    callback : callable or None, default=None
+        Called as ``callback(step, module)`` after each step, to watch the iterates on *public*
+        data.
+    random_state : int, RandomState or None, default=None
+        None draws noise and batches from the operating system's entropy. An int repeats the fit,
+        and voids the guarantee for whoever knows or guesses it.
+    device : str or torch.device, default="auto"
+        "auto" trains on a GPU where there is one.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    module_ : torch.nn.Module
+        The autoencoder: ``module_[0]`` makes codes, ``module_[1]`` records of codes; in double
+        precision.
+    privacy_ : PrivacyReport
+        The guarantee of the fit.
+    noise_multiplier_ : float
+        Standard deviation of the noise over the sensitivity.
+    groups_ : list or None
+        The values of the sensitive feature, in order.
+    n_iter_ : int
+        Number of steps.
+    n_features_in_ : int
+        Number of features.
+
+    Notes
+    -----
+    The guarantee is for the encoder and the decoder. The codes of private records are private
+    records still: a predictor trained on them has to pay for itself.
+
+    Neighbouring tables differ in one record, replaced by another of the same group; the sizes of
+    the groups are public. Scale features by public bounds, with ``TabularEncoder(schema)`` in a
+    pipeline: a scaler fitted on the private records is an unpaid release of them.
+
+    References
+    ----------
+    .. [1] D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private
+       (sliced) Wasserstein gradients", 2025, appendix B.3. There codes are unbounded and cut to
+       the ball when compared; here a smooth map puts them inside, so that nothing is cut.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.datasets import make_biased_labels
+    >>> from sklearn_dpgen.sliced import DPSlicedWassersteinFairEncoder
+    >>> data = make_biased_labels(2000, random_state=0)
+    >>> encoder = DPSlicedWassersteinFairEncoder(alpha=0.75, max_iter=20, random_state=0)
+    >>> codes = encoder.fit_transform(data.X, sensitive_features=data.sensitive)
+    >>> codes.shape, encoder.inverse_transform(codes).shape
+    ((2000, 2), (2000, 16))
+    """
+
+    _parameter_constraints: dict = {
+        **FairEstimator._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "code_law": [StrOptions({"uniform", "free"})],
+        "output_bound": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        alpha=0.5,
+        *,
+        n_components=2,
+        code_law="uniform",
+        epsilon=1.0,
+        delta="auto",
+        hidden_layer_sizes=(64,),
+        activation="relu",
+        task_clip=1.0,
+        output_bound=2.0,
+        jacobian_clip=1.0,
+        jacobian_clipping="spectral",
+        n_projections=50,
+        batch_fraction=0.2,
+        max_iter=500,
+        solver="adam",
+        learning_rate=0.01,
+        averaging=0.2,
+        callback=None,
+        random_state=None,
+        device="auto",
+        verbose=0,
+    ):
+        self.alpha = alpha
+        self.n_components = n_components
+        self.code_law = code_law
+        self.epsilon = epsilon
+        self.delta = delta
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.task_clip = task_clip
+        self.output_bound = output_bound
+        self.jacobian_clip = jacobian_clip
+        self.jacobian_clipping = jacobian_clipping
+        self.n_projections = n_projections
+        self.batch_fraction = batch_fraction
+        self.max_iter = max_iter
+        self.solver = solver
+        self.learning_rate = learning_rate
+        self.averaging = averaging
+        self.callback = callback
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, *, sensitive_features=None):
+        """Train the autoencoder.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+        y : Ignored
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), or None
+            What codes are to be independent of; of several columns, each combination that occurs
+            is a group. None fits without the penalty, and warns unless ``alpha`` is 0.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        TrainingDivergedError
+            When a noisy gradient or a parameter is not finite.
+        """
+        vars(self).pop("module_", None)
+        X = validate_data(self, X, dtype=np.float64)
+        strata = self._make_strata(sensitive_features, len(X))
+        noise_seed, init_seed, public_seed = self._seeds()
+        direction_seed, reference_seed = split_random_state(public_seed, 2)
+        rng = np.random.default_rng(reference_seed)
+        ball = Ball(self.output_bound, n_features=self.n_components)
+        objective = FairObjective(
+            alpha=self.alpha if strata.pairs else 0.0,
+            strata=strata,
+            task_clip=self.task_clip,
+            jacobian_clip=self.jacobian_clip,
+            ball=ball,
+            n_projections=self.n_projections,
+            clipping=self.jacobian_clipping,
+            reference=(lambda n: ball.sample(n, rng)) if self.code_law == "uniform" else None,
+        )
+        device = resolve_device(self.device)
+        widths = [X.shape[1], *self.hidden_layer_sizes, self.n_components]
+        with seeded_initialization(init_seed):
+            encoder = nn.Sequential(linear_stack(widths, self.activation), DomainHead(ball))
+            module = nn.Sequential(encoder, linear_stack(widths[::-1], self.activation))
+        module = module.to(device, DTYPE)
+        records = as_tensor(X, device=device, dtype=DTYPE)
+        draw_directions = self._directions(
+            direction_seed, objective.n_directions, self.n_components
+        )
+
+        def gradient(rows, batch):
+            return _autoencoder_gradient(
+                objective, module, records[rows.to(device)], batch, draw_directions()
+            )
+
+        self._fit_module(module, gradient, objective, [X], noise_seed=noise_seed)
+        return self
+
+    @torch.no_grad()
+    def transform(self, X):
+        """Return the codes of records.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            In the ball of radius ``output_bound``.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return self._apply(self.module_[0], X)
+
+    @torch.no_grad()
+    def inverse_transform(self, X):
+        """Return the records that codes stand for.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Codes.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        X = check_array(X, dtype=np.float64)
+        if X.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"X has {X.shape[1]} columns where codes have {self._n_features_out} components."
+            )
+        return self._apply(self.module_[1], X)
+
+    @property
+    def _n_features_out(self):
+        return self.module_[1][0].in_features
+
+    def _apply(self, part, X):
+        device = next(part.parameters()).device
+        return as_array(part(as_tensor(X, device=device, dtype=DTYPE)))
+
+
+def _autoencoder_gradient(objective, module, X, batch, directions):
+    """Return the clipped gradient of an autoencoder whose codes are compared between strata."""
+    gradients = [torch.zeros_like(parameter) for parameter in module.parameters()]
+    if objective.alpha < 1:
+        jacobian = linearize(module, X)
+        R = 2 * (jacobian.outputs - X)
+        weights = finite_rows(objective.task_weights(jacobian.squared_norms(R), R))
+        gradients = jacobian.weighted_sum(weights)
+    if objective.alpha > 0:
+        jacobian = linearize(module[0], X)
+        weights = objective.penalty_weights(jacobian.gram(), jacobian.outputs, batch, directions)
+        # The code does not depend on the decoder, whose parameters come last.
+        for gradient, part in zip(gradients, jacobian.weighted_sum(weights), strict=False):
+            gradient += part
+    return gradients
