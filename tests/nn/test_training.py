@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sklearn_dpgen.exceptions import TrainingDivergedError
-from sklearn_dpgen.nn import TrainingResult, fit_module
+from sklearn_dpgen.nn import TrainingResult, descend, fit_module
 
 
 class Point(torch.nn.Module):
@@ -82,15 +82,83 @@ def test_a_loss_that_is_not_finite_is_a_divergence(bad):
         fit_module(point, loss, max_iter=9, learning_rate=0.1)
 
 
-def test_parameters_that_are_not_finite_are_a_divergence_even_at_the_last_step():
-    point = Point(0.0)
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_gradient_that_is_not_finite_is_a_divergence(bad):
+    def gradient(step):
+        return 0.0, [torch.tensor([bad if step == 3 else 1.0])]
 
-    def loss(step):
-        # Zero with the slope of a square root at zero.
-        return point.value.sqrt().sum() if step == 2 else 0 * point.value.sum()
+    with pytest.raises(TrainingDivergedError, match="gradient became .* at step 4 of 9.*smaller"):
+        descend(Point(1.0), gradient, max_iter=9, learning_rate=0.1)
+
+
+def test_parameters_that_are_not_finite_are_a_divergence_even_at_the_last_step():
+    def gradient(step):
+        return 0.0, [torch.tensor([-1.0 if step == 2 else 0.0])]
 
     with pytest.raises(TrainingDivergedError, match="parameters became .* at step 3 of 3"):
-        fit_module(point, loss, max_iter=3, learning_rate=0.1)
+        descend(Point(3.4e38), gradient, max_iter=3, learning_rate=3e37, warmup=1)
+
+
+def test_losses_and_gradients_are_those_of_adam():
+    points = Point(3.0), Point(3.0)
+    rates = [0.1 * (1 + math.cos(math.pi * t / 20)) / 2 for t in range(20)]
+    optimizer = torch.optim.Adam([points[0].value])
+    losses = []
+    for rate in rates:
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.zero_grad()
+        loss = (points[0].value - 1).square().sum()
+        losses.append(loss.item())
+        loss.backward()
+        optimizer.step()
+
+    def loss(step):
+        return (points[1].value - 1).square().sum()
+
+    result = fit_module(points[1], loss, max_iter=20, learning_rate=0.1, warmup=1)
+    assert result.loss_curve == losses
+    assert torch.equal(points[0].value, points[1].value)
+
+
+@pytest.mark.parametrize("paid", [True, False])
+def test_descends_given_gradients(paid, capfd):
+    point, path = Point(3.0), []
+
+    def gradient(step):
+        slope = 2 * (point.value.detach() - 1)
+        return (step + 0.5 if paid else None), [slope]
+
+    result = descend(
+        point,
+        gradient,
+        max_iter=200,
+        learning_rate=0.1,
+        verbose=1,
+        callback=lambda step: path.append((step, point.value.item(), point.training)),
+    )
+    assert result == TrainingResult([step + 0.5 for step in range(200)] if paid else [], 200)
+    assert point.value.item() == pytest.approx(1.0, abs=1e-2)
+    assert [step for step, _, _ in path] == list(range(200))
+    assert path[0][1] != 3.0
+    assert path[-1][1] == point.value.item()
+    assert all(training for _, _, training in path)
+    assert not point.training
+    shown = capfd.readouterr().err
+    assert "200/200" in shown
+    assert ("loss=" in shown) == paid
+
+
+def test_a_parameter_without_gradient_is_left_alone():
+    module = torch.nn.ModuleDict({"used": Point(3.0), "unused": Point(7.0)})
+    fit_module(module, lambda step: module["used"].value.sum(), max_iter=3, learning_rate=0.1)
+    assert module["used"].value.item() < 3.0
+    assert module["unused"].value.item() == 7.0
+
+
+def test_gradients_and_parameters_correspond_one_to_one():
+    for gradients in ([], [torch.ones(1), torch.ones(1)]):
+        with pytest.raises(ValueError, match="zip"):
+            descend(Point(), lambda step, g=gradients: (0.0, g), max_iter=1, learning_rate=0.1)
 
 
 def test_progress_is_shown_on_request_only(capfd):
