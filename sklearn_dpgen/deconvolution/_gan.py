@@ -27,6 +27,7 @@ from sklearn_dpgen.utils._validation import (
     Real,
     StrOptions,
     check_is_fitted,
+    check_widths,
     fit_context,
     num_samples,
 )
@@ -385,7 +386,7 @@ class EntropicDeconvGAN(PrivateEstimator):
             return self.generator(self.latent_dim, domain)
         if self.generator == "dcgan":
             return dcgan_generator(self.latent_dim, domain)
-        widths = tuple(self.hidden_layer_sizes)
+        widths = check_widths(self.hidden_layer_sizes)
         return mlp_generator(self.latent_dim, domain, widths, self.activation)
 
     def _to_domain(self, G):

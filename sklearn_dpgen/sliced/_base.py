@@ -23,6 +23,7 @@ from sklearn_dpgen.utils._validation import (
     Real,
     StrOptions,
     check_delta,
+    check_widths,
 )
 
 __all__ = ["CAVEATS", "DTYPE", "FairEstimator", "SlicedEstimator", "linear_stack"]
@@ -141,6 +142,9 @@ class SlicedEstimator(PrivateEstimator):
             callback=watch,
         )
         self.n_iter_ = result.n_iter
+
+    def _widths(self):
+        return check_widths(self.hidden_layer_sizes)
 
     def _seeds(self):
         """Return seeds of the noise with the batches, of initial weights, and of directions."""

@@ -62,7 +62,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         Number of steps; all of them are paid for by ``epsilon``.
     solver : {"adam", "sgd"}, default="adam"
         "sgd" is the paper's.
-    learning_rate : float, default=0.01
+    learning_rate : float, default=0.02
         Peak learning rate, with cosine decay.
     averaging : float, default=0.2
         Share of the steps, from the end, over which the parameters are averaged: it costs nothing
@@ -153,7 +153,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         batch_fraction=0.2,
         max_iter=500,
         solver="adam",
-        learning_rate=0.01,
+        learning_rate=0.02,
         averaging=0.2,
         callback=None,
         random_state=None,

@@ -224,7 +224,7 @@ class DPSlicedWassersteinFairEncoder(
             reference=(lambda n: ball.sample(n, rng)) if self.code_law == "uniform" else None,
         )
         device = resolve_device(self.device)
-        widths = [X.shape[1], *self.hidden_layer_sizes, self.n_components]
+        widths = [X.shape[1], *self._widths(), self.n_components]
         with seeded_initialization(init_seed):
             encoder = nn.Sequential(linear_stack(widths, self.activation), DomainHead(ball))
             module = nn.Sequential(encoder, linear_stack(widths[::-1], self.activation))

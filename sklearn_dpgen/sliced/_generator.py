@@ -202,7 +202,7 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         device = resolve_device(self.device)
         with seeded_initialization(init_seed):
             module = mlp_generator(
-                self.latent_dim, self.domain_, tuple(self.hidden_layer_sizes), self.activation
+                self.latent_dim, self.domain_, self._widths(), self.activation
             ).to(device, DTYPE)
         samples = [X] if latents is None else [X, latents]
         strata = Strata(tuple(np.arange(len(sample)) for sample in samples))

@@ -47,7 +47,7 @@ class FairPredictor(FairEstimator):
         )
         device = resolve_device(self.device)
         with seeded_initialization(init_seed):
-            widths = [X.shape[1], *self.hidden_layer_sizes, n_logits]
+            widths = [X.shape[1], *self._widths(), n_logits]
             backbone = linear_stack(widths, self.activation)
         module = nn.Sequential(backbone, head).to(device, DTYPE)
         backbone, head = module

@@ -27,6 +27,7 @@ __all__ = [
     "check_epsilon",
     "check_is_fitted",
     "check_positive",
+    "check_widths",
     "fit_context",
     "num_samples",
     "validate_data",
@@ -85,3 +86,11 @@ def check_delta(delta, name="delta"):
     if delta >= 1:
         raise ValueError(f"{name} must be strictly between 0 and 1, got {delta}.")
     return delta
+
+
+def check_widths(widths, name="hidden_layer_sizes"):
+    """Return the widths of layers as a tuple of positive integers."""
+    widths = tuple(widths)
+    if not all(isinstance(width, Integral) and width > 0 for width in widths):
+        raise ValueError(f"{name} must hold positive integers, got {widths}.")
+    return tuple(int(width) for width in widths)

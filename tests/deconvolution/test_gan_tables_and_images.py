@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 import torch
 
-from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,
@@ -15,6 +14,7 @@ from sklearn_dpgen.mechanisms import (
 )
 from sklearn_dpgen.nn import mlp_generator
 from sklearn_dpgen.preprocessing import DCTTransformer
+from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 
 SCHEMA = Schema(

@@ -144,3 +144,17 @@ def test_dcgan_makes_images(side):
 def test_dcgan_names_the_rule(width):
     with pytest.raises(ValueError, match=f"multiple of 4; the domain has {width} features"):
         dcgan_generator(2, Box(-1, 1, n_features=width))
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [Box(1e9 - 3, 1e9 + 3, n_features=2), Ball(3.0, center=[1e9, 1e9])],
+    ids=["box", "ball"],
+)
+def test_a_domain_far_from_zero_keeps_its_width(domain):
+    A = torch.randn(500, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    outputs = DomainHead(domain).to(torch.float64)(5 * A)
+    assert domain.contains(outputs, tol=1e-12).all()
+    assert (outputs.std(dim=0) > 1).all()
+    # The head does not change the precision of what goes through it.
+    assert DomainHead(domain)(A.float()).dtype == torch.float32

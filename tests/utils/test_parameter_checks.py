@@ -12,6 +12,7 @@ from sklearn_dpgen.utils._validation import (
     check_delta,
     check_epsilon,
     check_positive,
+    check_widths,
     validate_data,
 )
 
@@ -103,3 +104,16 @@ def test_a_private_estimator_plans():
 
     with pytest.raises(TypeError, match="_plan_privacy"):
         NoPlan()
+
+
+@pytest.mark.parametrize("widths", [(), (4, 2), [np.int64(5)], np.array([2, 3])])
+def test_widths(widths):
+    checked = check_widths(widths)
+    assert checked == tuple(np.array(widths, dtype=int).tolist())
+    assert all(type(width) is int for width in checked)
+
+
+@pytest.mark.parametrize("widths", [(0,), (-3,), (2.5,), ("a",), (4, None)])
+def test_widths_that_are_none(widths):
+    with pytest.raises(ValueError, match="hidden_layer_sizes must hold positive integers"):
+        check_widths(widths)

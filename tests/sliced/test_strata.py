@@ -1,0 +1,84 @@
+"""Strata: a partition of the records, and the pairs of its parts that are compared."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sklearn_dpgen.sliced._strata import Strata, make_strata
+
+
+def is_partition(strata, n_samples):
+    rows = np.concatenate(strata.members)
+    return len(rows) == n_samples and set(rows.tolist()) == set(range(n_samples))
+
+
+def test_without_groups_there_is_one_stratum():
+    strata = make_strata(5)
+    assert (strata.sizes, strata.pairs, strata.n_groups, strata.n_labels) == ([5], (), 1, 1)
+    np.testing.assert_array_equal(strata.members[0], np.arange(5))
+
+
+@given(
+    st.integers(2, 4),
+    st.integers(1, 3),
+    st.randoms(use_true_random=False),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=30),
+)
+def test_groups_and_labels_partition_the_records(n_groups, n_labels, random, extra):
+    # Two records of each kind, and others.
+    kinds = list(itertools.product(range(n_groups), range(n_labels)))
+    records = 2 * kinds + [kind for kind in extra if kind in kinds]
+    random.shuffle(records)
+    groups, labels = np.array(records).T
+    strata = make_strata(len(records), groups=groups, labels=labels, n_labels=n_labels)
+    assert is_partition(strata, len(records))
+    for rows in strata.members:
+        assert len({records[row] for row in rows}) == 1
+    # Each pair of groups within each label, once.
+    compared = [
+        (records[strata.members[i][0]], records[strata.members[j][0]]) for i, j in strata.pairs
+    ]
+    expected = [
+        {(first, label), (second, label)}
+        for label in range(n_labels)
+        for first, second in itertools.combinations(range(n_groups), 2)
+    ]
+    assert sorted(sorted(pair) for pair in compared) == sorted(map(sorted, expected))
+    assert (strata.n_groups, strata.n_labels) == (n_groups, n_labels)
+
+
+def test_labels_are_ignored_for_statistical_parity():
+    groups = np.array([0, 1, 0, 1, 1])
+    strata = make_strata(5, groups=groups)
+    assert strata.sizes == [2, 3]
+    assert strata.pairs == ((0, 1),)
+    assert not is_partition(Strata(strata.members[:1]), 5)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "sizes"), [(1.0, [2, 40, 101]), (0.2, [1, 8, 20]), (1e-6, [1, 1, 1])]
+)
+def test_batches_take_a_share_of_every_stratum(fraction, sizes):
+    strata = Strata(tuple(np.arange(n) for n in (2, 40, 101)))
+    assert strata.batch_sizes(fraction) == sizes
+
+
+@pytest.mark.parametrize(
+    ("groups", "labels", "message"),
+    [
+        ([0, 0, 1], None, "at least two records; the smallest has 1. Merge groups."),
+        ([0, 0, 1, 1], [0, 1, 0, 0], "within every label; the smallest has 0. Merge groups, or"),
+        (
+            [0, 0, 0, 0, 1, 1, 1],
+            [0, 0, 1, 1, 0, 0, 1],
+            "within every label; the smallest has 1. Merge groups, or",
+        ),
+    ],
+)
+def test_small_groups_are_refused(groups, labels, message):
+    labels = None if labels is None else np.array(labels)
+    with pytest.raises(ValueError, match=message):
+        make_strata(len(groups), groups=np.array(groups), labels=labels, n_labels=2)
