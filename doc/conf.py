@@ -51,7 +51,7 @@ html_theme = "alabaster"
 html_static_path = ["_static"]
 html_show_sourcelink = False
 html_theme_options = {
-    "description": "Generators of raw records, learned from private data by optimal transport",
+    "description": "Generators and fair predictors learned from private data by optimal transport",
     "fixed_sidebar": True,
     "page_width": "1060px",
     "sidebar_width": "220px",
