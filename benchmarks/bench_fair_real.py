@@ -158,7 +158,7 @@ def plot(adult_rows, rand_rows):
             axis.plot(part["gap"], part["R2"], style, ms=4, label=named(epsilon))
         size = round(rows["smallest group"].mean())
         axis.set(
-            title=f"{table.replace('rand, ', 'RAND health, ')} health: {size} in the group",
+            title=f"{table.replace('rand,', 'RAND,')} health ({size} records)",
             xlabel="Wasserstein gap between groups, visits",
             ylabel="R²",
         )
