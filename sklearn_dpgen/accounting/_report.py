@@ -1,6 +1,5 @@
 """What a fitted estimator or mechanism says about its guarantee."""
 
-import functools
 import json
 import math
 import textwrap
@@ -16,7 +15,6 @@ _DISTRIBUTIONS = ("numpy", "scipy", "torch", "dp-accounting")
 _TEXT_WIDTH = 100
 
 
-@functools.cache
 def _installed_versions():
     versions = {"sklearn_dpgen": __version__}
     for name in _DISTRIBUTIONS:
