@@ -1,6 +1,7 @@
 """Privacy profiles, composition, calibration, and the report of what was spent."""
 
 from sklearn_dpgen.accounting._calibration import (
+    accountant_description,
     calibrate_noise_multiplier,
     epsilon_spent,
     gaussian_sigma,
@@ -20,6 +21,11 @@ from sklearn_dpgen.accounting._profiles import (
     RandomizedResponseProfile,
     sampled_without_replacement,
 )
+from sklearn_dpgen.accounting._projection import (
+    ProjectionLaw,
+    projection_bound,
+    renyi_epsilon,
+)
 from sklearn_dpgen.accounting._report import PrivacyReport
 from sklearn_dpgen.accounting._shuffling import shuffled_epsilon
 
@@ -30,7 +36,9 @@ __all__ = [
     "MixtureProfile",
     "PrivacyProfile",
     "PrivacyReport",
+    "ProjectionLaw",
     "RandomizedResponseProfile",
+    "accountant_description",
     "calibrate_noise_multiplier",
     "compose_delta",
     "compose_epsilon",
@@ -38,6 +46,8 @@ __all__ = [
     "epsilon_spent",
     "gaussian_sigma",
     "laplace_scale",
+    "projection_bound",
+    "renyi_epsilon",
     "sampled_without_replacement",
     "shuffled_epsilon",
 ]

@@ -3,7 +3,8 @@
 One convention throughout: the sensitivity is that of replacing one record, and a noise multiplier
 is the standard deviation of the noise over that sensitivity. dp_accounting reads the multiplier
 of a Gaussian event under REPLACE_ONE in this way in its Rényi accountant alone; its PLD accountant
-doubles the sensitivity once more.
+doubles the sensitivity once more. Where records are projected on random directions, the sensitivity
+is that of the records, and the law of the projections is accounted for here.
 """
 
 import math
@@ -20,16 +21,48 @@ from sklearn_dpgen.accounting._checks import (
 )
 from sklearn_dpgen.accounting._composition import compose_delta, compose_epsilon
 from sklearn_dpgen.accounting._profiles import GaussianProfile, sampled_without_replacement
+from sklearn_dpgen.accounting._projection import ProjectionLaw, projection_bound, renyi_epsilon
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = [
+    "accountant_description",
     "calibrate_noise_multiplier",
     "epsilon_spent",
     "gaussian_sigma",
     "laplace_scale",
 ]
 
-_ACCOUNTANTS = ("profile", "rdp")
+_ACCOUNTANTS = {
+    "profile": "privacy profile, composed numerically",
+    "rdp": "Rényi divergence",
+}
+_PAPER_ACCOUNTANTS = {
+    "bernstein": (
+        "Rényi divergence under Bernstein's bound on the projections, paid once with delta/2: for "
+        "comparison, a guarantee for a single release only"
+    ),
+    "clt": (
+        "Rényi divergence under a normal approximation of the projections, paid once with delta/2: "
+        "for comparison, not a guarantee"
+    ),
+}
+
+
+def accountant_description(accountant):
+    """Return what an accountant does, in the words of a report.
+
+    Parameters
+    ----------
+    accountant : {"profile", "rdp", "bernstein", "clt"}
+        As in :func:`epsilon_spent`.
+
+    Returns
+    -------
+    str
+        It says so where the result is not a guarantee.
+    """
+    known = _ACCOUNTANTS | _PAPER_ACCOUNTANTS
+    return known[check_choice(accountant, "accountant", known)]
 
 
 def laplace_scale(epsilon, sensitivity=1.0):
@@ -108,7 +141,15 @@ def gaussian_sigma(epsilon, delta, sensitivity=1.0, *, calibration="analytic"):
     return sigma
 
 
-def epsilon_spent(noise_multiplier, delta, *, sampling_rate=1.0, n_steps=1, accountant="profile"):
+def epsilon_spent(
+    noise_multiplier,
+    delta,
+    *,
+    sampling_rate=1.0,
+    n_steps=1,
+    accountant="profile",
+    projections=None,
+):
     """Return the ε of Gaussian releases on batches drawn without replacement.
 
     Neighbours differ in one replaced record; the number of records is public and the choice of
@@ -117,16 +158,24 @@ def epsilon_spent(noise_multiplier, delta, *, sampling_rate=1.0, n_steps=1, acco
     Parameters
     ----------
     noise_multiplier : float
-        σ over the ℓ₂ sensitivity of a batch's release to replacing one record. 0 gives ``inf``.
+        σ over the ℓ₂ sensitivity of a batch's release to replacing one record; with
+        ``projections``, over the ℓ₂ diameter of the records. 0 gives ``inf``.
     delta : float
         In (0, 1).
     sampling_rate : float
         Batch size over number of records, in (0, 1].
     n_steps : int
         Number of adaptive releases.
-    accountant : {"profile", "rdp"}
+    accountant : {"profile", "rdp", "bernstein", "clt"}
         ``"profile"`` composes the exact privacy profile and is the tighter one; without sampling
-        it is exact. ``"rdp"`` goes through the Rényi divergence, an independent upper bound.
+        and projections it is exact. ``"rdp"`` goes through the Rényi divergence, an independent
+        upper bound. The other two are for independent projections and for comparison with the
+        paper on them: a bound on the law, paid once with half of δ, then the Rényi divergence at
+        the other half. As the directions are new in every release, that is no guarantee for
+        several releases, and ``"clt"``, which takes a normal law for the true one, none at all.
+    projections : ProjectionLaw or None
+        Law of the random directions, drawn afresh for every release and published, on which the
+        records of the batch are projected. None where the value itself is released.
 
     Returns
     -------
@@ -137,22 +186,30 @@ def epsilon_spent(noise_multiplier, delta, *, sampling_rate=1.0, n_steps=1, acco
     ----------
     Balle, Barthe and Gaboardi, "Privacy amplification by subsampling", NeurIPS 2018, Theorem 11;
     Wang, Balle and Kasiviswanathan, "Subsampled Rényi differential privacy and analytical moments
-    accountant", AISTATS 2019, Theorem 27.
+    accountant", AISTATS 2019, Theorem 27; Rakotomamonjy and Ralaivola, "Differentially private
+    sliced Wasserstein distance", ICML 2021, Proposition 2, for the last two accountants.
     """
     delta = check_delta(delta)
-    sampling_rate = check_rate(sampling_rate)
+    rate = check_rate(sampling_rate)
     n_steps = check_count(n_steps, "n_steps")
-    check_choice(accountant, "accountant", _ACCOUNTANTS)
+    _check_accountant(accountant, projections)
     if noise_multiplier == 0 and not isinstance(noise_multiplier, bool):
         return math.inf
-    noise_multiplier = check_positive(noise_multiplier, "noise_multiplier")
-    if accountant == "rdp":
-        return _renyi_epsilon(noise_multiplier, delta, sampling_rate, n_steps)
-    return compose_epsilon(_gaussian_releases(noise_multiplier, sampling_rate, n_steps), delta)
+    multiplier = check_positive(noise_multiplier, "noise_multiplier")
+    if accountant == "profile":
+        return compose_epsilon(_releases(multiplier, rate, n_steps, projections), delta)
+    if projections is None:
+        return _renyi_epsilon(multiplier, delta, rate, n_steps)
+    if accountant in _PAPER_ACCOUNTANTS:
+        delta /= 2
+        multiplier /= math.sqrt(projection_bound(projections, delta, method=accountant))
+        projections = ProjectionLaw(1, 1)  # the bound takes the place of H
+    plan = {"sampling_rate": rate, "n_steps": n_steps}
+    return renyi_epsilon(projections, multiplier, delta, **plan)
 
 
 def calibrate_noise_multiplier(
-    epsilon, delta, *, sampling_rate=1.0, n_steps=1, accountant="profile"
+    epsilon, delta, *, sampling_rate=1.0, n_steps=1, accountant="profile", projections=None
 ):
     """Return the noise multiplier of Gaussian releases on batches drawn without replacement.
 
@@ -160,36 +217,40 @@ def calibrate_noise_multiplier(
     ----------
     epsilon : float
         Budget in nats of all steps together; ``inf`` gives 0, no noise.
-    delta, sampling_rate, n_steps, accountant
+    delta, sampling_rate, n_steps, accountant, projections
         As in :func:`epsilon_spent`.
 
     Returns
     -------
     float
-        σ over the ℓ₂ replacement sensitivity, rounded up (by at most 1e-5 relative where batches
-        are sampled): :func:`epsilon_spent` of it is at most ``epsilon``.
+        σ over the ℓ₂ replacement sensitivity, or over the diameter of the projected records,
+        rounded up (by at most 1e-5 relative where batches are sampled or projections random):
+        :func:`epsilon_spent` of it is at most ``epsilon``.
     """
     epsilon = check_epsilon(epsilon)
     delta = check_delta(delta)
     rate = check_rate(sampling_rate)
     n_steps = check_count(n_steps, "n_steps")
-    check_choice(accountant, "accountant", _ACCOUNTANTS)
+    _check_accountant(accountant, projections)
     if math.isinf(epsilon):
         return 0.0
-    unsampled = gaussian_sigma(epsilon, delta, math.sqrt(n_steps))
+    squared_sensitivity = 1.0 if projections is None else projections.mean
+    unsampled = gaussian_sigma(epsilon, delta, math.sqrt(n_steps * squared_sensitivity))
     plan = {"sampling_rate": rate, "n_steps": n_steps, "accountant": accountant}
 
     def is_spent_within(multiplier):
-        return epsilon_spent(multiplier, delta, **plan) <= epsilon
+        return epsilon_spent(multiplier, delta, projections=projections, **plan) <= epsilon
 
-    if accountant == "rdp":
+    if accountant != "profile":
         return smallest_passing(is_spent_within, unsampled * rate, rtol=1e-5)
     multiplier = unsampled
-    if rate < 1:
+    if rate < 1 or (projections is not None and projections.variance > 0):
         # The central limit of the subsampled Gaussian (Bu, Dong, Long and Su, 2020) is near.
-        guess = 1 / math.sqrt(math.log1p((unsampled * rate) ** -2))
+        guess = math.sqrt(
+            squared_sensitivity / math.log1p(squared_sensitivity / (unsampled * rate) ** 2)
+        )
         multiplier = smallest_passing(
-            lambda m: compose_delta(_gaussian_releases(m, rate, n_steps), epsilon) <= delta,
+            lambda m: compose_delta(_releases(m, rate, n_steps, projections), epsilon) <= delta,
             guess,
             rtol=1e-5,
         )
@@ -201,8 +262,22 @@ def calibrate_noise_multiplier(
     return multiplier
 
 
-def _gaussian_releases(noise_multiplier, sampling_rate, n_steps):
-    profile = GaussianProfile(1 / noise_multiplier)
+def _check_accountant(accountant, projections):
+    if projections is None:
+        check_choice(accountant, "accountant", list(_ACCOUNTANTS))
+        return
+    if not isinstance(projections, ProjectionLaw):
+        raise TypeError(
+            f"projections must be a ProjectionLaw or None, got {type(projections).__name__}."
+        )
+    check_choice(accountant, "accountant", [*_ACCOUNTANTS, *_PAPER_ACCOUNTANTS])
+
+
+def _releases(noise_multiplier, sampling_rate, n_steps, projections):
+    if projections is None:
+        profile = GaussianProfile(1 / noise_multiplier)
+    else:
+        profile = projections.profile(noise_multiplier)
     return [(sampled_without_replacement(profile, sampling_rate), n_steps)]
 
 

@@ -11,7 +11,9 @@ from sklearn_dpgen.ot._sliced import (
     sliced_wasserstein,
     sliced_wasserstein2_gradient,
     wasserstein2_gradient,
+    wasserstein_lines,
 )
+from sklearn_dpgen.ot._smoothed import smoothed_sliced_wasserstein
 
 __all__ = [
     "DualPotentials",
@@ -26,6 +28,8 @@ __all__ = [
     "sinkhorn_divergence",
     "sliced_wasserstein",
     "sliced_wasserstein2_gradient",
+    "smoothed_sliced_wasserstein",
     "wasserstein2_gradient",
+    "wasserstein_lines",
     "wasserstein_loss",
 ]

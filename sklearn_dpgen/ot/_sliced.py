@@ -10,7 +10,13 @@ from sklearn_dpgen.ot._problem import DTYPES, check_points
 
 from ..utils._validation import check_positive
 
-__all__ = ["sliced_wasserstein", "sliced_wasserstein2_gradient", "wasserstein2_gradient"]
+__all__ = [
+    "check_directions",
+    "sliced_wasserstein",
+    "sliced_wasserstein2_gradient",
+    "wasserstein2_gradient",
+    "wasserstein_lines",
+]
 
 # Most projected values held at once, a side, if that leaves enough rows for a matrix product.
 CHUNK_ENTRIES = 2**21
@@ -63,9 +69,7 @@ def sliced_wasserstein(X, Y, *, directions=None, n_projections=50, p=2, generato
     subgradient of a distance of zero is zero.
     """
     check_points(X, Y)
-    p = check_positive(p, "p")
-    if p < 1:
-        raise ValueError(f"p must be at least 1, got {p}.")
+    p = _check_exponent(p)
     if directions is None:
         d = X.shape[1]
         if d == 1:
@@ -74,7 +78,7 @@ def sliced_wasserstein(X, Y, *, directions=None, n_projections=50, p=2, generato
             directions = random_directions(
                 n_projections, d, generator=generator, dtype=X.dtype, device=X.device
             )
-    _check_directions(directions, X)
+    check_directions(directions, X)
     return _SlicedWasserstein.apply(X, Y, directions, p)
 
 
@@ -90,6 +94,56 @@ class _SlicedWasserstein(torch.autograd.Function):
     def backward(ctx, grad_output):
         dX, dY = ctx.saved_tensors
         return dX * grad_output, dY * grad_output, None, None
+
+
+def wasserstein_lines(U, V, *, p=2):
+    r"""Mean over the columns of the Wasserstein distance of uniform samples, to the power p.
+
+    Parameters
+    ----------
+    U : Tensor of shape (n, k)
+        Values, float32 or float64, of weight 1 / n each: k samples of the line, e.g. projections.
+    V : Tensor of shape (m, k)
+        Values of the same dtype and device, of weight 1 / m each.
+    p : float, default=2
+        Exponent, at least 1.
+
+    Returns
+    -------
+    Tensor of shape ()
+        Mean of :math:`W_p^p` between column j of U and column j of V, differentiable once in
+        both. Otherwise as in :func:`sliced_wasserstein`.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a float32 or float64 tensor.
+    ValueError
+        If shapes, dtypes or devices disagree, a sample is empty, or p is below 1.
+    """
+    for values, name in ((U, "U"), (V, "V")):
+        _check_dtype(values, name)
+        if values.ndim != 2 or values.numel() == 0:
+            raise ValueError(f"{name} must have shape (n, k) with n > 0 and k > 0.")
+    if (U.shape[1], U.dtype, U.device) != (V.shape[1], V.dtype, V.device):
+        raise ValueError("U and V must agree in their number of columns, dtype and device.")
+    return _WassersteinLines.apply(U, V, _check_exponent(p))
+
+
+class _WassersteinLines(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, U, V, p):
+        dU, dV = (W.t().clone(memory_format=torch.contiguous_format) for W in (U, V))
+        value = _replace_by_gradients(dU, dV, p)
+        ctx.save_for_backward(dU, dV)
+        return value / U.shape[1]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        dU, dV = ctx.saved_tensors
+        scale = grad_output / len(dU)
+        return dU.t() * scale, dV.t() * scale, None
 
 
 @torch.no_grad()
@@ -122,7 +176,7 @@ def sliced_wasserstein2_gradient(X, Y, directions):
         As in :func:`sliced_wasserstein`.
     """
     check_points(X, Y)
-    _check_directions(directions, X)
+    check_directions(directions, X)
     return _sliced_gradient(X, Y, directions, 2)
 
 
@@ -155,8 +209,7 @@ def wasserstein2_gradient(U, V):
         If a sample is empty, or batch shapes, dtypes or devices disagree.
     """
     for values, name in ((U, "U"), (V, "V")):
-        if not isinstance(values, torch.Tensor) or values.dtype not in DTYPES:
-            raise TypeError(f"{name} must be a float32 or float64 tensor.")
+        _check_dtype(values, name)
         if values.ndim == 0 or values.shape[-1] == 0:
             raise ValueError(f"{name} must have shape (..., n) with n > 0.")
     if (U.shape[:-1], U.dtype, U.device) != (V.shape[:-1], V.dtype, V.device):
@@ -168,7 +221,20 @@ def wasserstein2_gradient(U, V):
     return dU.reshape(U.shape), dV.reshape(V.shape)
 
 
-def _check_directions(directions, X):
+def _check_dtype(values, name):
+    if not isinstance(values, torch.Tensor) or values.dtype not in DTYPES:
+        raise TypeError(f"{name} must be a float32 or float64 tensor.")
+
+
+def _check_exponent(p):
+    p = check_positive(p, "p")
+    if p < 1:
+        raise ValueError(f"p must be at least 1, got {p}.")
+    return p
+
+
+def check_directions(directions, X):
+    """Check that directions are unit rows in the space of X."""
     like = (X.shape[1], X.dtype, X.device)
     if (
         not isinstance(directions, torch.Tensor)
