@@ -211,7 +211,8 @@ class StratifiedGaussianRun:
         Returns
         -------
         list of ndarray of int
-            For every stratum the increasing indices of a batch within it. They are secret.
+            For every stratum the indices of a batch within it, in random order: a batch with
+            another record in the place of one has the same law. They are secret.
 
         Raises
         ------

@@ -1,11 +1,7 @@
 """Networks, clipped per-sample Jacobians, and the training loop."""
 
-from sklearn_dpgen.nn._clipping import (
-    ClippedJacobianSum,
-    clip_weights,
-    norm_clip_factors,
-    spectral_clip_factors,
-)
+from sklearn_dpgen.nn._clipping import ClippedJacobianSum, clip_weights
+from sklearn_dpgen.nn._factors import norm_clip_factors, spectral_clip_factors
 from sklearn_dpgen.nn._generators import ACTIVATIONS, dcgan_generator, mlp_generator
 from sklearn_dpgen.nn._heads import DomainHead
 from sklearn_dpgen.nn._jacobian import Linearization, linearize

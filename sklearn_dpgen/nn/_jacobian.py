@@ -8,6 +8,7 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from sklearn_dpgen.nn._factors import norm_clip_factors
 from sklearn_dpgen.nn._heads import DomainHead
 from sklearn_dpgen.utils._validation import Integral
 
@@ -127,6 +128,28 @@ class Linearization(ABC):
         """
         return self._weighted_sum(*self._check_weights(W))
 
+    def clipped_sum(self, W, bound):
+        """Return the sum of J_i^T w_i, each clipped to an l2 norm.
+
+        The norm is that of the very vector that is added, so that no cancellation in J_i^T w_i can
+        hide a part of it.
+
+        Parameters
+        ----------
+        W : Tensor of shape (n, d)
+            Weights.
+        bound : float
+            Largest l2 norm of a sample's vector. One that is not finite contributes zero.
+
+        Returns
+        -------
+        list of Tensor
+            As :meth:`weighted_sum`.
+        """
+        W, used = self._check_weights(W)
+        usable = used & self._in_range & W.isfinite().all(1)
+        return self._clipped_sum(torch.where(usable[:, None], W, 0), usable, bound)
+
     def _check_weights(self, W):
         """Return weights in the dtype of the outputs, and which samples they use."""
         if W.shape != self.outputs.shape:
@@ -148,6 +171,10 @@ class Linearization(ABC):
     @abstractmethod
     def _weighted_sum(self, W, used):
         """Return the weighted sum over the samples that are used."""
+
+    @abstractmethod
+    def _clipped_sum(self, W, used, bound):
+        """Return the sum of clipped vectors over the samples that are used."""
 
 
 class _StackLinearization(Linearization):
@@ -196,6 +223,18 @@ class _StackLinearization(Linearization):
         else:
             # The very rows whose norms were measured, so that rounding cannot exceed a clip.
             rows = [(layer, A, _combine(W, B)) for layer, A, B in self._basis_rows]
+        return self._sum_of_rows(rows, used)
+
+    def _clipped_sum(self, W, used, bound):
+        rows = self._rows(W[:, None])
+        factors = norm_clip_factors(_gram_of_rows(rows)[:, 0, 0], bound)
+        scale = factors.to(W)[:, None]
+        return self._sum_of_rows(
+            [(layer, A, scale * B[:, 0]) for layer, A, B in rows], used & (factors > 0)
+        )
+
+    @staticmethod
+    def _sum_of_rows(rows, used):
         gradients = []
         for layer, A, R in rows:
             if not used.all():
@@ -252,9 +291,24 @@ class _FunctionalLinearization(Linearization):
         for rows, use in zip(self._rows(W[:, None]), used.split(self._chunk_size), strict=True):
             for gradient, row in zip(total, rows, strict=True):
                 row = row[:, 0]
-                mask = use.reshape(-1, *[1] * (row.ndim - 1))
-                gradient += torch.where(mask, row, 0).sum(0)
+                gradient += torch.where(_column(use, row), row, 0).sum(0)
         return total
+
+    def _clipped_sum(self, W, used, bound):
+        total = [torch.zeros_like(parameter) for parameter in self._parameters.values()]
+        for rows, use in zip(self._rows(W[:, None]), used.split(self._chunk_size), strict=True):
+            rows = [row[:, 0] for row in rows]
+            norms = sum(row.flatten(1).double().square().sum(1) for row in rows)
+            factors = norm_clip_factors(norms, bound)
+            kept = use & (factors > 0)
+            for gradient, row in zip(total, rows, strict=True):
+                scaled = _column(factors.to(row), row) * row
+                gradient += torch.where(_column(kept, row), scaled, 0).sum(0)
+        return total
+
+
+def _column(values, like):
+    return values.reshape(-1, *[1] * (like.ndim - 1))
 
 
 def _check_sample_wise(module):

@@ -1,6 +1,7 @@
 """What the estimators trained on private sliced Wasserstein gradients share."""
 
 import math
+import pickle
 import warnings
 from itertools import accumulate
 
@@ -28,7 +29,7 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["CAVEATS", "DTYPE", "FairEstimator", "SlicedEstimator", "linear_stack"]
 
-# In double precision, rounding is far below what the noise is calibrated for.
+# Sums over a batch are then rounded far below what the noise is calibrated for.
 DTYPE = torch.float64
 
 _GROUPS_CAVEAT = (
@@ -98,15 +99,30 @@ class SlicedEstimator(PrivateEstimator):
             **words,
         )
 
-    def _noise(self, seed, *arrays):
-        """Return the source of noise and of batches; a seeded one is keyed by the records."""
+    def _noise(self, seed, *parts):
+        """Return the source of noise and of batches; a seeded one is keyed by all that is given.
+
+        Parameters
+        ----------
+        seed : int or None
+        *parts : ndarray or Domain
+            Records, strata, and the domain that they were projected on.
+        """
         if seed is None:
             return noise_source()
-        parameters = self.get_params(deep=False) | {"device": resolve_device(self.device)}
+        parameters = self.get_params(deep=False) | {"device": str(resolve_device(self.device))}
         for name in ("callback", "random_state", "verbose"):
             del parameters[name]
-        key = f"{type(self).__qualname__} {sorted(map(str, parameters.items()))}"
-        return noise_source(seed, context=(key, *map(np.ascontiguousarray, arrays)))
+        context = [type(self).__qualname__]
+        for name, value in sorted(parameters.items()):
+            # What a callable returns is among the parts.
+            context += [name, b"" if callable(value) else pickle.dumps(value)]
+        for part in parts:
+            if isinstance(part, np.ndarray):
+                context += [str(part.shape), np.ascontiguousarray(part)]
+            else:
+                context.append(pickle.dumps(part))
+        return noise_source(seed, context=context)
 
     def _descend(self, module, gradient_fn, mechanism, noise):
         """Train ``module`` on what the mechanism releases of its gradients, and on nothing else.
@@ -145,6 +161,10 @@ class SlicedEstimator(PrivateEstimator):
 
     def _widths(self):
         return check_widths(self.hidden_layer_sizes)
+
+    def _n_directions(self, n_features):
+        """Return the directions a step: whole orthonormal blocks, whose spread is smallest."""
+        return 1 if n_features == 1 else n_features * math.ceil(self.n_projections / n_features)
 
     def _seeds(self):
         """Return seeds of the noise with the batches, of initial weights, and of directions."""
@@ -197,7 +217,7 @@ class FairEstimator(SlicedEstimator):
         codes, self.groups_ = check_sensitive_features(sensitive_features, n_samples)
         return make_strata(n_samples, groups=codes, labels=labels, n_labels=n_labels)
 
-    def _fit_module(self, module, gradient_fn, objective, arrays, *, noise_seed, public=()):
+    def _fit_module(self, module, gradient_fn, objective, keys, *, noise_seed, public=()):
         """Plan, then train: the report is complete before a gradient is computed.
 
         Parameters
@@ -208,8 +228,8 @@ class FairEstimator(SlicedEstimator):
             ``gradient_fn(rows, batch)`` with the rows of a batch, stratum after stratum, and a
             slice a stratum.
         objective : FairObjective
-        arrays : list of ndarray
-            The records, the key of seeded noise.
+        keys : list of ndarray or Domain
+            The records and the domain of the targets, the key of seeded noise.
         noise_seed : int or None
         public : tuple of str
             What else is public, beside sizes and groups.
@@ -218,7 +238,7 @@ class FairEstimator(SlicedEstimator):
         n_samples = sum(strata.sizes)
         sensitivities = objective.sensitivities(strata.batch_sizes(self.batch_fraction))
         mechanism = self._plan_mechanism(strata, sensitivities, n_samples)
-        noise = self._noise(noise_seed, *arrays, *strata.members)
+        noise = self._noise(noise_seed, *keys, *strata.members)
         self.privacy_ = self._plan_privacy(
             n_samples, mechanism=mechanism, noise=noise, **self._words(objective, public)
         )
@@ -249,12 +269,16 @@ class FairEstimator(SlicedEstimator):
             }
         shared = "group" if strata.n_labels == 1 else "group and with the same label"
         sizes = "sizes of the groups" if strata.n_labels == 1 else "sizes of the groups by label"
+        bounds = []
+        if objective.alpha < 1:
+            bounds.append(f"gradients of the task clipped to {self.task_clip:g}")
+        if objective.alpha > 0:
+            bounds.append(f"Jacobians ({self.jacobian_clipping}) clipped to {self.jacobian_clip:g}")
+            bounds.append(f"outputs in a ball of radius {objective.ball.radius:g}")
         return {
             "neighbouring": f"replace one record by another of the same {shared}; {sizes} are "
             "public",
             "public": (*public, "values of the sensitive features", sizes),
-            "sensitivity_source": "l2; gradients of the task clipped to "
-            f"{self.task_clip:g}, Jacobians ({self.jacobian_clipping}) to "
-            f"{self.jacobian_clip:g}, outputs in a ball of radius {objective.ball.radius:g}",
+            "sensitivity_source": "l2; " + ", ".join(bounds),
             "caveats": (_GROUPS_CAVEAT, *CAVEATS),
         }

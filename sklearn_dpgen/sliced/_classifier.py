@@ -55,7 +55,8 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
     jacobian_clipping : {"spectral", "componentwise"}, default="spectral"
         Exact clipping, or that of Remark A.2 of [1]_: each output's gradient to L / sqrt(d).
     n_projections : int, default=50
-        Random directions a step, for more than two classes.
+        Random directions a step, for more than two classes: in orthonormal blocks, rounded up
+        to a multiple of their number.
     batch_fraction : float, default=0.2
         Share of each group in a batch, drawn without replacement.
     max_iter : int, default=500

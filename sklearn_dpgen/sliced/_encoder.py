@@ -6,9 +6,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import nn
 
 from sklearn_dpgen.domains import Ball
-from sklearn_dpgen.nn import DomainHead, linearize
+from sklearn_dpgen.nn import DomainHead
 from sklearn_dpgen.sliced._base import DTYPE, FairEstimator, linear_stack
-from sklearn_dpgen.sliced._objective import FairObjective, finite_rows
+from sklearn_dpgen.sliced._objective import FairObjective, fair_gradient
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device, seeded_initialization
 from sklearn_dpgen.utils._validation import (
@@ -66,7 +66,8 @@ class DPSlicedWassersteinFairEncoder(
     jacobian_clipping : {"spectral", "componentwise"}, default="spectral"
         Exact clipping, or that of Remark A.2 of [1]_: each output's gradient to L / sqrt(d).
     n_projections : int, default=50
-        Random directions a step, for more than one component.
+        Random directions a step, for more than one component: in orthonormal blocks, rounded up
+        to a multiple of their number.
     batch_fraction : float, default=0.2
         Share of each group in a batch, drawn without replacement.
     max_iter : int, default=500
@@ -219,7 +220,7 @@ class DPSlicedWassersteinFairEncoder(
             task_clip=self.task_clip,
             jacobian_clip=self.jacobian_clip,
             ball=ball,
-            n_projections=self.n_projections,
+            n_directions=self._n_directions(self.n_components),
             clipping=self.jacobian_clipping,
             reference=(lambda n: ball.sample(n, rng)) if self.code_law == "uniform" else None,
         )
@@ -235,8 +236,15 @@ class DPSlicedWassersteinFairEncoder(
         )
 
         def gradient(rows, batch):
-            return _autoencoder_gradient(
-                objective, module, records[rows.to(device)], batch, draw_directions()
+            chosen = records[rows.to(device)]
+            return fair_gradient(
+                objective,
+                module,
+                module[0],
+                lambda outputs: 2 * (outputs - chosen),
+                chosen,
+                batch,
+                draw_directions(),
             )
 
         self._fit_module(module, gradient, objective, [X], noise_seed=noise_seed)
@@ -287,20 +295,3 @@ class DPSlicedWassersteinFairEncoder(
     def _apply(self, part, X):
         device = next(part.parameters()).device
         return as_array(part(as_tensor(X, device=device, dtype=DTYPE)))
-
-
-def _autoencoder_gradient(objective, module, X, batch, directions):
-    """Return the clipped gradient of an autoencoder whose codes are compared between strata."""
-    gradients = [torch.zeros_like(parameter) for parameter in module.parameters()]
-    if objective.alpha < 1:
-        jacobian = linearize(module, X)
-        R = 2 * (jacobian.outputs - X)
-        weights = finite_rows(objective.task_weights(jacobian.squared_norms(R), R))
-        gradients = jacobian.weighted_sum(weights)
-    if objective.alpha > 0:
-        jacobian = linearize(module[0], X)
-        weights = objective.penalty_weights(jacobian.gram(), jacobian.outputs, batch, directions)
-        # The code does not depend on the decoder, whose parameters come last.
-        for gradient, part in zip(gradients, jacobian.weighted_sum(weights), strict=False):
-            gradient += part
-    return gradients

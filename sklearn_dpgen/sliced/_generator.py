@@ -10,7 +10,7 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.sliced._base import CAVEATS, DTYPE, SlicedEstimator
-from sklearn_dpgen.sliced._objective import enclosing_ball, finite_rows
+from sklearn_dpgen.sliced._objective import enclosing_ball
 from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
@@ -61,7 +61,8 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         L, the spectral norm to which the Jacobian of each generated point in the parameters is
         clipped.
     n_projections : int, default=50
-        Random directions a step, in orthonormal blocks.
+        Random directions a step, in orthonormal blocks: rounded up to a multiple of the width of
+        the domain.
     batch_fraction : float, default=0.1
         Share of the records in a batch, drawn without replacement; as many points are generated.
     max_iter : int, default=500
@@ -103,7 +104,8 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
     Notes
     -----
     Neighbouring tables differ in one replaced record; numbers of records are public. With private
-    ``latents`` in ``fit`` the same holds for each of the two samples.
+    ``latents`` in ``fit`` the same holds for each of the two samples; ``sample`` then suits if they
+    are standard normal, and ``transform_latents`` for any.
 
     References
     ----------
@@ -209,16 +211,15 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         mechanism = self._plan_mechanism(
             strata, self._sensitivities(strata.batch_sizes(self.batch_fraction)), len(X)
         )
-        noise = self._noise(noise_seed, *samples)
+        noise = self._noise(noise_seed, *samples, self.domain_)
         self.privacy_ = self._plan_privacy(
             len(X), mechanism=mechanism, noise=noise, **self._words(latents is not None)
         )
         self.noise_multiplier_ = mechanism.noise_multiplier
 
         tensors = [as_tensor(sample, device=device, dtype=DTYPE) for sample in samples]
-        draw_directions = self._directions(
-            direction_seed, self.n_projections, self.domain_.n_features
-        )
+        width = self.domain_.n_features
+        draw_directions = self._directions(direction_seed, self._n_directions(width), width)
         normal = torch_generator(latent_seed, device)
         ball = None if latents is None else enclosing_ball(self.domain_)
 
@@ -314,7 +315,8 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
 
     def _sensitivities(self, batch_sizes):
         """Return the l2 sensitivity of a step to replacing a record, or a private latent."""
-        spread = projection_spread(self.n_projections, self.domain_.n_features)
+        width = self.domain_.n_features
+        spread = projection_spread(self._n_directions(width), width)
         n_records, *n_latents = batch_sizes
         records = transport_gradient_sensitivity(
             n_records,
@@ -369,7 +371,7 @@ def _generator_gradient(module, Z, records, directions, clip, ball=None):
     totals = None
     for latents, pull in zip(Z.split(_CHUNK), pulls.split(_CHUNK), strict=True):
         jacobian = linearize(module, latents)
-        weights = finite_rows(clip_weights(jacobian.gram(), pull, clip))
+        weights = clip_weights(jacobian.gram(), pull, clip)
         part = jacobian.weighted_sum(weights)
         totals = part if totals is None else [a + b for a, b in zip(totals, part, strict=True)]
     return totals

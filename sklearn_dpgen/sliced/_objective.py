@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
-from sklearn_dpgen.nn import clip_weights, linearize, norm_clip_factors
+from sklearn_dpgen.nn import clip_weights, linearize
 from sklearn_dpgen.ot import sliced_wasserstein2_gradient
 from sklearn_dpgen.sliced._sensitivity import (
     parity_penalty_sensitivity,
@@ -18,7 +18,7 @@ from sklearn_dpgen.sliced._sensitivity import (
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._torch import as_tensor
 
-__all__ = ["FairObjective", "enclosing_ball", "finite_rows", "predictor_gradient"]
+__all__ = ["FairObjective", "enclosing_ball", "fair_gradient", "standardized"]
 
 
 def enclosing_ball(domain):
@@ -41,13 +41,16 @@ def enclosing_ball(domain):
     raise TypeError(f"No enclosing ball is known for a domain of type {type(domain).__name__}.")
 
 
-def finite_rows(W):
-    """Return ``W`` with zeros in place of the rows that are not finite.
-
-    A record that overflows then contributes nothing, which is within its bound; an error would
-    tell that it is there.
-    """
-    return torch.where(W.isfinite().all(dim=1, keepdim=True), W, 0.0)
+def standardized(domain, center, radius):
+    """Return a box, a ball, or a product of them, measured from a center in units of a radius."""
+    if isinstance(domain, Box):
+        return Box((domain.low - center) / radius, (domain.high - center) / radius)
+    if isinstance(domain, Ball):
+        return Ball(domain.radius / radius, p=domain.p, center=(domain.center - center) / radius)
+    if isinstance(domain, Product):
+        parts = zip(domain.domains, domain.slices, strict=True)
+        return Product([standardized(factor, center[part], radius) for factor, part in parts])
+    raise TypeError(f"y_domain must be a Box, a Ball or a Product, got {type(domain).__name__}.")
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,8 @@ class FairObjective:
         L, the bound of the spectral norm of each record's Jacobian of the outputs.
     ball : Ball
         Outputs are projected on it before they are compared; its radius is M.
-    n_projections : int
-        Number of directions a step; one-dimensional outputs take one.
+    n_directions : int
+        Directions a step, in orthonormal blocks.
     clipping : {"spectral", "componentwise"}, default="spectral"
         How Jacobians are clipped.
     reference : callable, optional
@@ -82,15 +85,13 @@ class FairObjective:
     task_clip: float
     jacobian_clip: float
     ball: Ball = field(repr=False)
-    n_projections: int = 50
+    n_directions: int = 1
     clipping: str = "spectral"
     reference: Callable | None = field(default=None, repr=False)
 
-    @property
-    def n_directions(self):
-        """Directions a step: whole orthonormal blocks, whose spread is smallest."""
-        d = self.ball.n_features
-        return 1 if d == 1 else d * math.ceil(self.n_projections / d)
+    def __post_init__(self):
+        for name in ("alpha", "task_clip", "jacobian_clip"):
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     def sensitivities(self, batch_sizes):
         """Return the l2 sensitivity of a step's gradient to replacing a record, by stratum.
@@ -113,23 +114,6 @@ class FairObjective:
             return one / len(self.strata.members)
         n_groups, n_labels = self.strata.n_groups, self.strata.n_labels
         return parity_penalty_sensitivity(batch_size, n_groups, n_labels=n_labels, **bounds)
-
-    def task_weights(self, squared_norms, R):
-        """Return the cotangents of the clipped mean of per-record task gradients.
-
-        Parameters
-        ----------
-        squared_norms : tensor of shape (n,)
-            Squared l2 norms of the records' gradients.
-        R : tensor of shape (n, d)
-            Their cotangents, the gradients of the loss in the outputs.
-
-        Returns
-        -------
-        tensor of shape (n, d)
-        """
-        factors = norm_clip_factors(squared_norms, self.task_clip)
-        return (1 - self.alpha) / len(R) * factors[:, None] * R
 
     def penalty_weights(self, gram, outputs, batch, directions):
         """Return the cotangents of the penalty with clipped outputs and clipped Jacobians.
@@ -167,52 +151,37 @@ class FairObjective:
         return W / len(self.strata.pairs)
 
 
-def predictor_gradient(objective, backbone, head, residuals, X, batch, directions):
-    """Return the clipped gradient for a predictor whose outputs are compared between strata.
-
-    One linearization serves the task and the penalty: both clip factors follow from the Gram
-    matrices of the Jacobians, and both sums are one weighted sum.
+def fair_gradient(objective, model, compared, residuals, X, batch, directions):
+    """Return the clipped gradient of a task and of a penalty on what is compared.
 
     Parameters
     ----------
     objective : FairObjective
-    backbone, head : torch.nn.Module
-        Outputs are ``head(backbone(X))``; the head has no parameters.
+    model, compared : torch.nn.Module
+        The outputs of the task, and those that are compared between strata; the parameters of
+        ``compared`` are the first ones of ``model``.
     residuals : callable
-        From the backbone's outputs (n, d) to the gradients of the records' losses in them.
+        From the model's outputs (n, d) to the gradients of the records' losses in them.
     X : tensor of shape (n, n_features)
         The batch, stratum after stratum.
     batch : list of slice
         The rows of each stratum.
-    directions : tensor of shape (k, n_outputs)
+    directions : tensor of shape (k, n_compared)
 
     Returns
     -------
     list of tensor
-        In the order of the backbone's parameters.
+        In the order of the model's parameters.
     """
-    jacobian = linearize(backbone, X)
-    A = jacobian.outputs
-    weights = torch.zeros_like(A)
-    gram = jacobian.gram()
+    gradients = [torch.zeros_like(parameter) for parameter in model.parameters()]
     if objective.alpha < 1:
-        R = residuals(A)
-        squared_norms = torch.einsum("ni,nij,nj->n", R, gram, R)
-        weights += finite_rows(objective.task_weights(squared_norms, R))
+        jacobian = linearize(model, X)
+        clipped = jacobian.clipped_sum(residuals(jacobian.outputs), objective.task_clip)
+        gradients = [(1 - objective.alpha) / len(X) * gradient for gradient in clipped]
     if objective.alpha > 0 and objective.strata.pairs:
-        outputs, S = _head_jacobian(head, A)
-        W = objective.penalty_weights(S @ gram @ S.mT, outputs, batch, directions)
-        weights += finite_rows((S.mT @ W[:, :, None])[:, :, 0])
-    return jacobian.weighted_sum(weights)
-
-
-def _head_jacobian(head, A):
-    """Return the outputs of the head and their Jacobians in its inputs, (n, n_out, n_in)."""
-    A = A.detach().requires_grad_()
-    with torch.enable_grad():
-        outputs = head(A)
-        rows = [
-            torch.autograd.grad(outputs[:, i].sum(), A, retain_graph=True)[0]
-            for i in range(outputs.shape[1])
-        ]
-    return outputs.detach(), torch.stack(rows, dim=1)
+        jacobian = linearize(compared, X)
+        outputs = jacobian.outputs
+        weights = objective.penalty_weights(jacobian.gram(), outputs, batch, directions)
+        for gradient, part in zip(gradients, jacobian.weighted_sum(weights), strict=False):
+            gradient += part
+    return gradients

@@ -6,7 +6,7 @@ from torch import nn
 
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.sliced._base import DTYPE, FairEstimator, linear_stack
-from sklearn_dpgen.sliced._objective import FairObjective, predictor_gradient
+from sklearn_dpgen.sliced._objective import FairObjective, fair_gradient
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device, seeded_initialization
 from sklearn_dpgen.utils._validation import check_is_fitted, validate_data
 
@@ -16,7 +16,9 @@ __all__ = ["FairPredictor"]
 class FairPredictor(FairEstimator):
     """Base of the predictors: what they return is what the penalty compares."""
 
-    def _fit_predictor(self, X, targets, strata, *, head, n_logits, ball, residuals, public=()):
+    def _fit_predictor(
+        self, X, targets, strata, *, head, n_logits, ball, residuals, keys=(), public=()
+    ):
         """Train a linear stack under a head without parameters.
 
         Parameters
@@ -31,7 +33,10 @@ class FairPredictor(FairEstimator):
             Holds the outputs.
         residuals : callable
             From logits and targets to the gradient of each record's loss in its logits.
+        keys : tuple
+            What a seeded noise is keyed by, beside records, targets and parameters.
         public : tuple of str
+            What is public, beside sizes and groups.
         """
         noise_seed, init_seed, direction_seed = self._seeds()
         if self.output_bound != "auto":
@@ -42,7 +47,7 @@ class FairPredictor(FairEstimator):
             task_clip=self.task_clip,
             jacobian_clip=self.jacobian_clip,
             ball=ball,
-            n_projections=self.n_projections,
+            n_directions=self._n_directions(ball.n_features),
             clipping=self.jacobian_clipping,
         )
         device = resolve_device(self.device)
@@ -50,17 +55,17 @@ class FairPredictor(FairEstimator):
             widths = [X.shape[1], *self._widths(), n_logits]
             backbone = linear_stack(widths, self.activation)
         module = nn.Sequential(backbone, head).to(device, DTYPE)
-        backbone, head = module
+        backbone = module[0]
         records = as_tensor(X, device=device, dtype=DTYPE)
         wanted = torch.from_numpy(np.ascontiguousarray(targets)).to(device)
         draw_directions = self._directions(direction_seed, objective.n_directions, ball.n_features)
 
         def gradient(rows, batch):
             rows = rows.to(device)
-            return predictor_gradient(
+            return fair_gradient(
                 objective,
                 backbone,
-                head,
+                module,
                 lambda logits: residuals(logits, wanted[rows]),
                 records[rows],
                 batch,
@@ -68,7 +73,7 @@ class FairPredictor(FairEstimator):
             )
 
         self._fit_module(
-            module, gradient, objective, [X, targets], noise_seed=noise_seed, public=public
+            module, gradient, objective, [X, targets, *keys], noise_seed=noise_seed, public=public
         )
 
     @torch.no_grad()

@@ -3,15 +3,13 @@
 import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from torch import nn
 
 from sklearn_dpgen.domains import Ball, Domain
 from sklearn_dpgen.nn import DomainHead
 from sklearn_dpgen.sliced._base import FairEstimator
-from sklearn_dpgen.sliced._objective import enclosing_ball
+from sklearn_dpgen.sliced._objective import enclosing_ball, standardized
 from sklearn_dpgen.sliced._predictors import FairPredictor
 from sklearn_dpgen.sliced._strata import PENALTIES
-from sklearn_dpgen.utils._torch import as_tensor
 from sklearn_dpgen.utils._validation import StrOptions, check_array, fit_context, validate_data
 
 __all__ = ["DPSlicedWassersteinFairRegressor"]
@@ -57,7 +55,8 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
     jacobian_clipping : {"spectral", "componentwise"}, default="spectral"
         Exact clipping, or that of Remark A.2 of [1]_: each output's gradient to L / sqrt(d).
     n_projections : int, default=50
-        Random directions a step, for more than one output.
+        Random directions a step, for more than one output: in orthonormal blocks, rounded up
+        to a multiple of their number.
     batch_fraction : float, default=0.2
         Share of each group in a batch, drawn without replacement.
     max_iter : int, default=500
@@ -222,7 +221,7 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         y = y.reshape(len(y), -1)
         self.y_domain_ = domain = self._resolve_domain(y.shape[1])
         ball = enclosing_ball(domain)
-        head = nn.Sequential(DomainHead(domain), _Standardize(ball))
+        head = DomainHead(standardized(domain, ball.center, ball.radius))
         strata = self._make_strata(sensitive_features, len(X))
 
         def residuals(logits, wanted):
@@ -239,6 +238,8 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
             n_logits=domain.n_features,
             ball=Ball(1.0, n_features=domain.n_features),
             residuals=residuals,
+            keys=(domain,),
+            public=("y_domain",),
         )
         return self
 
@@ -274,15 +275,3 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
                 f"y_domain has {domain.n_features} features where y has {n_outputs} outputs."
             )
         return domain
-
-
-class _Standardize(nn.Module):
-    """Measure outputs from the centre of a ball, in units of its radius."""
-
-    def __init__(self, ball):
-        super().__init__()
-        self.radius = ball.radius
-        self.register_buffer("center", as_tensor(ball.center, dtype=torch.float64))
-
-    def forward(self, outputs):
-        return (outputs - self.center) / self.radius

@@ -96,24 +96,30 @@ class NoiseSource:
         return np.floor(self.uniform(size) * high).astype(np.int64)
 
     def choice(self, n, size):
-        """Draw a uniform set of ``size`` distinct indices out of ``range(n)``.
+        """Draw ``size`` distinct indices out of ``range(n)``, in random order.
 
         Returns
         -------
         ndarray of int64 of shape (size,)
-            In increasing order. No index is likelier than another, up to a relative n / 2**52.
+            No sequence is likelier than another, up to a relative n / 2**52; all of them, where
+            ``size`` is ``n``, come in their own order.
         """
         if not 0 <= size <= n:
             raise ValueError(f"size must be between 0 and n = {n}, got {size}.")
         if size == n:
             return np.arange(n)
         if size > n // 8:
-            return np.sort(np.argpartition(self.uniform(n), size)[:size])
+            keys = self.uniform(n)
+            chosen = np.argpartition(keys, size)[:size]
+            return chosen[np.argsort(keys[chosen])]
         # For small shares of n: the first distinct values of a sequence of independent draws.
-        drawn = np.unique(self.integers(n, size))
-        while len(drawn) < size:
-            drawn = np.union1d(drawn, self.integers(n, size - len(drawn)))
-        return drawn
+        drawn = self.integers(n, size)
+        while True:
+            _, first = np.unique(drawn, return_index=True)
+            drawn = drawn[np.sort(first)]
+            if len(drawn) == size:
+                return drawn
+            drawn = np.append(drawn, self.integers(n, size - len(drawn)))
 
 
 def noise_source(seed=None, *, context=()):

@@ -2,6 +2,7 @@
 
 import pickle
 import types
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.exceptions import TrainingDivergedError
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
+from sklearn_dpgen.nn import Linearization
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier, _predictors
 from sklearn_dpgen.sliced._objective import FairObjective
 from sklearn_dpgen.sliced._sensitivity import parity_penalty_sensitivity
@@ -160,7 +162,7 @@ def without_jacobian_clip(monkeypatch):
 
 def without_task_clip(monkeypatch):
     monkeypatch.setattr(
-        f"{OBJECTIVE}.norm_clip_factors", lambda norms, bound: torch.ones_like(norms)
+        "sklearn_dpgen.nn._jacobian.norm_clip_factors", lambda norms, _: (norms < 1e300).double()
     )
 
 
@@ -294,7 +296,13 @@ def test_a_record_that_overflows_harms_nothing(tiny, table, parameters_of, kind,
 
 
 def test_without_the_guards_a_record_that_overflows_is_seen(tiny, table, monkeypatch):
-    monkeypatch.setattr(f"{OBJECTIVE}.finite_rows", lambda W: W)
+    def unguarded(self, W, bound):
+        return self._clipped_sum(W, torch.ones(len(W), dtype=torch.bool), bound)
+
+    monkeypatch.setattr(Linearization, "clipped_sum", unguarded)
+    monkeypatch.setattr(
+        "sklearn_dpgen.nn._jacobian.norm_clip_factors", lambda norms, _: torch.ones_like(norms)
+    )
     options = {"alpha": 0.0, "epsilon": 10.0, "hidden_layer_sizes": (16, 16)}
     with pytest.raises(TrainingDivergedError):
         poisoned(table, 1.7e308).train(tiny("regressor", **options))
@@ -439,16 +447,25 @@ def test_a_seed_gives_other_records_other_noise(tiny, table, releases, kind):
     for change in others:
         other = noise_of(table.train(tiny(kind, **{**options, **change})), releases)
         assert correlation(noise, other) < 1
-    table.X[3, 1] += 1e-9
-    assert correlation(noise, noise_of(table.train(tiny(kind, **options)), releases)) < 1
+    kept = deepcopy(table)
+
+    def changed(**columns):
+        other = replace(kept, **columns)
+        return correlation(noise, noise_of(other.train(tiny(kind, **options)), releases))
+
+    moved = kept.X.copy()
+    moved[3, 1] += 1e-9
+    assert changed(X=moved) < 1
     if kind in ("regressor", "classifier"):
-        table.X[3, 1] -= 1e-9
-        table.y[3] += 1e-9
-        table.labels[3] = 1 - table.labels[3]
-        assert correlation(noise, noise_of(table.train(tiny(kind, **options)), releases)) < 1
+        labels = kept.labels.copy()
+        labels[3] = 1 - labels[3]
+        assert changed(y=kept.y + 1e-9, labels=labels) < 1
     if kind != "generator":
-        table.groups[0] = "b" if table.groups[0] == "a" else "a"
-        assert correlation(noise, noise_of(table.train(tiny(kind, **options)), releases)) < 1
+        # Two records change places, so that neither sizes nor shapes tell.
+        groups = kept.groups.copy()
+        first, second = np.flatnonzero(groups == "a")[0], np.flatnonzero(groups == "b")[0]
+        groups[[first, second]] = groups[[second, first]]
+        assert changed(groups=groups) < 1
 
 
 # Batches.
@@ -499,13 +516,13 @@ def test_batches_are_as_declared_and_secret(tiny, table, batches, monkeypatch, k
 
 def test_a_batch_holds_the_rows_that_were_drawn(tiny, table, batches, monkeypatch):
     used = []
-    gradient = _predictors.predictor_gradient
+    gradient = _predictors.fair_gradient
 
     def watch(objective, backbone, head, residuals, X, batch, directions):
         used.append((X.numpy(), batch))
         return gradient(objective, backbone, head, residuals, X, batch, directions)
 
-    monkeypatch.setattr(_predictors, "predictor_gradient", watch)
+    monkeypatch.setattr(_predictors, "fair_gradient", watch)
     table.train(tiny("classifier", batch_fraction=0.3, delta=1e-2))
     for (X, parts), (a, b) in zip(used, batches, strict=True):
         np.testing.assert_array_equal(X[parts[0]], table.X[table.groups == "a"][a])
@@ -532,10 +549,27 @@ def holds_records(estimator, table):
 def test_no_record_is_stored(tiny, table, kind):
     estimator = table.train(tiny(kind, verbose=0))
     assert not holds_records(estimator, table)
-    assert not hasattr(estimator, "loss_curve_")
+    parameters = set(estimator.get_params(deep=False))
+    assert set(vars(estimator)) - parameters <= FITTED
     for kept in (table.X, table.y, torch.from_numpy(table.X).float(), table.groups == "a"):
         estimator.kept_ = kept if kept.dtype != bool else np.flatnonzero(kept)
         assert holds_records(estimator, table)
+
+
+# What a fit may leave. Each is the released network, the report, or public.
+FITTED = {
+    "_single_output",
+    "classes_",
+    "domain_",
+    "encoder_",
+    "groups_",
+    "module_",
+    "n_features_in_",
+    "n_iter_",
+    "noise_multiplier_",
+    "privacy_",
+    "y_domain_",
+}
 
 
 def random_streams(root):
@@ -660,7 +694,7 @@ GROUP_SIZES = "values of the sensitive features", "sizes of the groups"
 @pytest.mark.parametrize(
     ("kind", "options", "neighbours", "public"),
     [
-        ("regressor", {}, "another of the same group; sizes of the groups are", GROUP_SIZES),
+        ("regressor", {}, "another of the same group; sizes", ("y_domain", *GROUP_SIZES)),
         ("encoder", {}, "another of the same group; sizes of the groups are", GROUP_SIZES),
         ("classifier", {"classes": [0, 1]}, "another of the same group; sizes of", GROUP_SIZES),
         ("classifier", {}, "another of the same group; sizes", ("set of the labels", *GROUP_SIZES)),
@@ -698,7 +732,7 @@ def test_the_report_without_a_penalty(tiny, table):
     table.train(regressor, sensitive_features=None)
     report = regressor.privacy_
     assert report.neighbouring == "replace one record; the number of records is public"
-    assert report.public == ("n_samples", "number and names of the features")
+    assert report.public == ("n_samples", "number and names of the features", "y_domain")
     assert report.sensitivity == pytest.approx(2 / 41)
 
 

@@ -149,14 +149,29 @@ def test_every_index_and_every_pair_is_equally_likely(n, size):
 
 @reproducibly
 @given(st.data(), st.integers(0, 300))
-def test_a_choice_is_a_set_in_order(data, n):
+def test_a_choice_is_of_distinct_indices(data, n):
     size = data.draw(st.integers(0, n))
     for generator in (None, np.random.default_rng(0)):
         picks = NoiseSource(generator).choice(n, size)
         assert picks.dtype == np.int64
         assert len(picks) == size
-        assert (np.diff(picks) > 0).all()
+        assert len(set(picks)) == size
         assert set(picks) <= set(range(n))
+
+
+@pytest.mark.parametrize(("n", "size"), [(12, 5), (60, 7)])
+def test_a_choice_comes_in_random_order(n, size):
+    def z_scores(source):
+        picks = np.array([source.choice(n, size) for _ in range(4000)])
+        rises = (picks[:, :-1] < picks[:, 1:]).mean(axis=0)
+        return abs(rises - 0.5) / (0.5 / np.sqrt(len(picks)))
+
+    class Sorted(NoiseSource):
+        def choice(self, n, size):
+            return np.sort(super().choice(n, size))
+
+    assert z_scores(noise_source(3)).max() < 5
+    assert z_scores(Sorted(np.random.default_rng(0))).min() > 5
 
 
 def test_a_choice_takes_few_draws_of_many_records():
