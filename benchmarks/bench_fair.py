@@ -309,10 +309,27 @@ def plot_curves(all_curves, epsilons):
     plt.close(figure)
 
 
+def compare_seeds(seeds):
+    """Return codes at alpha = 0.75 from several initial weights, with and without noise."""
+    rows = []
+    for seed in seeds:
+        row = {"experiment": "representation", "alpha": 0.75, "seed": seed}
+        for epsilon in (np.inf, 1.0):
+            model = representation(alpha=0.75, epsilon=epsilon, random_state=seed)
+            measures = describe_encoder(model.fit(TRAIN.X, sensitive_features=TRAIN.sensitive))[1]
+            row |= {f"{key}, {epsilon:g}": float(measures[key]) for key in ("accuracy", "DI")}
+        rows.append(row)
+        print(row, flush=True)
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("experiments", nargs="*", default=list(EXPERIMENTS))
+    parser.add_argument("experiments", nargs="*", default=[*EXPERIMENTS, "seeds"])
     names = parser.parse_args().experiments
+    if "seeds" in names:
+        names.remove("seeds")
+        record("fair_seeds", compare_seeds(range(1, 6)), {"n": len(TRAIN.X)})
     rows, curves = [], {}
     for name in names:
         new_rows, outputs, curves[name] = run(name, ALPHAS, EPSILONS)
