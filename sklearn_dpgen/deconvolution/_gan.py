@@ -27,6 +27,7 @@ from sklearn_dpgen.utils._validation import (
     Real,
     StrOptions,
     check_is_fitted,
+    check_n_samples,
     check_widths,
     fit_context,
     num_samples,
@@ -308,11 +309,10 @@ class EntropicDeconvGAN(PrivateEstimator):
             A data frame when fitted on one.
         """
         check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or n_samples < 1:
-            raise ValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
+        n_samples = check_n_samples(n_samples)
         latent_seed, category_seed = split_random_state(random_state, 2)
         generator = torch_generator(latent_seed)
-        Z = 2 * torch.rand(int(n_samples), self.latent_dim, generator=generator) - 1
+        Z = 2 * torch.rand(n_samples, self.latent_dim, generator=generator) - 1
         X = as_array(generate(self.generator_, Z))
         rng = np.random.default_rng(category_seed)
         X = draw_categories(self._generator_domain(), X, rng)

@@ -8,6 +8,7 @@ import numpy as np
 
 from sklearn_dpgen.accounting import (
     GaussianProfile,
+    ProjectionLaw,
     calibrate_noise_multiplier,
     default_discretization,
     sampled_without_replacement,
@@ -31,7 +32,8 @@ class Stratum:
         Number of them in each batch, from 1 to ``size``.
     sensitivity : float
         Largest l2 change of the released vector when one record of this stratum in the batch is
-        replaced by any other, with all other records of the batch fixed.
+        replaced by any other, with all other records of the batch fixed. Where records are released
+        as projections, of the batch itself: then it is the l2 diameter of the records.
     """
 
     size: int
@@ -72,6 +74,9 @@ class StratifiedGaussianMechanism:
         In (0, 1).
     n_releases : int
         How often.
+    projections : ProjectionLaw or None, default=None
+        Where every release is that of the batch times directions, which are drawn anew for it by
+        this law, from no record, and published. None where the vector itself is released.
 
     Attributes
     ----------
@@ -95,6 +100,7 @@ class StratifiedGaussianMechanism:
     epsilon: float
     delta: float
     n_releases: int
+    projections: ProjectionLaw | None = None
     noise_scale: float = field(init=False)
     worst: Stratum = field(init=False, repr=False)
 
@@ -106,7 +112,7 @@ class StratifiedGaussianMechanism:
         delta = check_delta(self.delta)
         n_releases = check_count(self.n_releases, "n_releases")
         needs = [
-            (_noise_scale(s.sensitivity, s.rate, epsilon, delta, n_releases), s)
+            (_noise_scale(s, epsilon, delta, n_releases, self.projections), s)
             for s in _undominated(strata)
         ]
         noise_scale, worst = max(needs, key=lambda need: need[0])
@@ -141,13 +147,20 @@ class StratifiedGaussianMechanism:
         """
         accountant, grid = "none: there is no noise", None
         if self.noise_scale > 0:
-            accountant = "privacy profile of the Gaussian mechanism, in closed form"
+            law = self.projections
             profile = GaussianProfile(1 / self.noise_multiplier)
-            if self.worst.rate < 1:
-                accountant = (
-                    "privacy profile of the Gaussian mechanism under sampling without "
-                    "replacement, composed numerically"
+            accountant = "privacy profile of the Gaussian mechanism"
+            if law is not None:
+                profile = law.profile(self.noise_multiplier)
+                accountant += (
+                    f", averaged over the law of {law.n_projections} {law.kind} directions"
                 )
+            if self.worst.rate == 1 and isinstance(profile, GaussianProfile):
+                accountant += ", in closed form"
+            elif self.worst.rate == 1:
+                accountant += ", composed numerically"
+            else:
+                accountant += " under sampling without replacement, composed numerically"
                 profile = sampled_without_replacement(profile, self.worst.rate)
             grid = default_discretization([(profile, self.n_releases)])
         return {
@@ -205,31 +218,41 @@ class StratifiedGaussianRun:
         self._n_drawn = 0
         self._is_drawn = False
 
-    def draw(self):
-        """Draw the batch of the next release.
+    def draw(self, n_releases=None):
+        """Draw the batch of the next release, or of several that do not depend on each other.
+
+        Parameters
+        ----------
+        n_releases : int or None, default=None
+            How many batches to draw, which are then released together as one vector.
 
         Returns
         -------
         list of ndarray of int
             For every stratum the indices of a batch within it, in random order: a batch with
-            another record in the place of one has the same law. They are secret.
+            another record in the place of one has the same law. They are secret. Of shape
+            (batch_size,), or (n_releases, batch_size).
 
         Raises
         ------
         RuntimeError
-            All releases that were paid for are used up, or the last batch's vector is not yet
-            released.
+            More releases than were paid for, or the last batch's vector is not yet released.
         """
         if self._is_drawn:
             raise RuntimeError("draw() needs the release of the batch drawn before.")
-        n_releases = self._mechanism.n_releases
-        if self._n_drawn == n_releases:
+        count = 1 if n_releases is None else check_count(n_releases, "n_releases")
+        paid = self._mechanism.n_releases
+        if self._n_drawn + count > paid:
             raise RuntimeError(
-                f"The privacy budget paid for {n_releases} release(s), and all are used up."
+                f"The privacy budget paid for {paid} release(s): {paid - self._n_drawn} left, "
+                f"{count} wanted."
             )
-        self._n_drawn += 1
+        self._n_drawn += count
         self._is_drawn = True
-        return [self._noise.choice(s.size, s.batch_size) for s in self._mechanism.strata]
+        strata = self._mechanism.strata
+        if n_releases is None:
+            return [self._noise.choice(s.size, s.batch_size) for s in strata]
+        return [self._noise.choices(s.size, s.batch_size, count) for s in strata]
 
     def release(self, value):
         """Return the vector of the last batch with its noise.
@@ -273,13 +296,15 @@ def _undominated(strata):
     return front
 
 
-def _noise_scale(sensitivity, rate, epsilon, delta, n_releases):
-    multiplier = _noise_multiplier(epsilon, delta, rate, n_releases)
+def _noise_scale(stratum, epsilon, delta, n_releases, projections):
+    multiplier = _noise_multiplier(epsilon, delta, stratum.rate, n_releases, projections)
     # One step up: over the sensitivity again, this is not below the multiplier.
-    return math.nextafter(multiplier * sensitivity, math.inf) if multiplier else 0.0
+    return math.nextafter(multiplier * stratum.sensitivity, math.inf) if multiplier else 0.0
 
 
 @functools.lru_cache(maxsize=128)
-def _noise_multiplier(epsilon, delta, rate, n_releases):
-    """Calibrate once for fits with the same plan: this takes up to a second."""
-    return calibrate_noise_multiplier(epsilon, delta, sampling_rate=rate, n_steps=n_releases)
+def _noise_multiplier(epsilon, delta, rate, n_releases, projections):
+    """Calibrate once for fits with the same plan: this takes up to seconds."""
+    return calibrate_noise_multiplier(
+        epsilon, delta, sampling_rate=rate, n_steps=n_releases, projections=projections
+    )

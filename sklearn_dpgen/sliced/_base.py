@@ -1,7 +1,6 @@
 """What the estimators trained on private sliced Wasserstein gradients share."""
 
 import math
-import pickle
 import warnings
 from itertools import accumulate
 
@@ -16,7 +15,7 @@ from sklearn_dpgen.ot import random_directions
 from sklearn_dpgen.sliced._strata import make_strata
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._groups import check_sensitive_features
-from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
+from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import (
     Integral,
@@ -98,31 +97,6 @@ class SlicedEstimator(PrivateEstimator):
             **mechanism.report_fields(),
             **words,
         )
-
-    def _noise(self, seed, *parts):
-        """Return the source of noise and of batches; a seeded one is keyed by all that is given.
-
-        Parameters
-        ----------
-        seed : int or None
-        *parts : ndarray or Domain
-            Records, strata, and the domain that they were projected on.
-        """
-        if seed is None:
-            return noise_source()
-        parameters = self.get_params(deep=False) | {"device": str(resolve_device(self.device))}
-        for name in ("callback", "random_state", "verbose"):
-            del parameters[name]
-        context = [type(self).__qualname__]
-        for name, value in sorted(parameters.items()):
-            # What a callable returns is among the parts.
-            context += [name, b"" if callable(value) else pickle.dumps(value)]
-        for part in parts:
-            if isinstance(part, np.ndarray):
-                context += [str(part.shape), np.ascontiguousarray(part)]
-            else:
-                context.append(pickle.dumps(part))
-        return noise_source(seed, context=context)
 
     def _descend(self, module, gradient_fn, mechanism, noise):
         """Train ``module`` on what the mechanism releases of its gradients, and on nothing else.

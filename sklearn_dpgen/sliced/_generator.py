@@ -6,8 +6,7 @@ import torch
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.nn import clip_weights, linearize, mlp_generator
 from sklearn_dpgen.ot import sliced_wasserstein2_gradient
-from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.preprocessing._categories import draw_categories
+from sklearn_dpgen.preprocessing._records import decode_records, encode_records
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.sliced._base import CAVEATS, DTYPE, SlicedEstimator
 from sklearn_dpgen.sliced._objective import enclosing_ball
@@ -20,8 +19,8 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     check_array,
     check_is_fitted,
+    check_n_samples,
     fit_context,
-    validate_data,
 )
 
 __all__ = ["DPSlicedWassersteinGenerator"]
@@ -196,7 +195,7 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
             When a noisy gradient or a parameter is not finite.
         """
         vars(self).pop("module_", None)
-        X = self._encode(X)
+        X = encode_records(self, X)
         if latents is not None:
             latents = _check_latents(latents, self.latent_dim)
         noise_seed, init_seed, public_seed = self._seeds()
@@ -258,11 +257,10 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
             A data frame with a schema.
         """
         check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or n_samples < 1:
-            raise ValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
+        n_samples = check_n_samples(n_samples)
         latent_seed, category_seed = split_random_state(random_state, 2)
         generator = torch_generator(latent_seed)
-        shape = (int(n_samples), self.module_[0].in_features)
+        shape = (n_samples, self.module_[0].in_features)
         Z = torch.randn(shape, generator=generator, dtype=DTYPE)
         return self._decode(Z, np.random.default_rng(category_seed))
 
@@ -286,32 +284,7 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
     def _decode(self, Z, rng):
         device = next(self.module_.parameters()).device
         X = as_array(torch.cat([self.module_(chunk.to(device)) for chunk in Z.split(_CHUNK)]))
-        if rng is not None:
-            X = draw_categories(self.domain_, X, rng)
-        if hasattr(self, "encoder_"):
-            return self.encoder_.inverse_transform(X, rng=rng)
-        return X
-
-    def _encode(self, X):
-        """Return records inside the domain, and set ``domain_``."""
-        vars(self).pop("encoder_", None)
-        if (self.schema is None) == (self.domain is None):
-            raise ValueError("Declare either schema or domain: the public set of the records.")
-        if self.schema is not None:
-            self.encoder_ = TabularEncoder(self.schema).fit(X)
-            self.n_features_in_ = self.encoder_.n_features_in_
-            self.domain_ = self.encoder_.domain_
-            return self.domain_.project(self.encoder_.transform(X))
-        X = validate_data(self, X, dtype=np.float64)
-        domain = self.domain
-        if not isinstance(domain, Domain):
-            domain = domain(n_features=X.shape[1])
-        if domain.n_features != X.shape[1]:
-            raise ValueError(
-                f"domain has {domain.n_features} features, X has {X.shape[1]} features."
-            )
-        self.domain_ = domain
-        return domain.project(X)
+        return decode_records(self, X, rng)
 
     def _sensitivities(self, batch_sizes):
         """Return the l2 sensitivity of a step to replacing a record, or a private latent."""

@@ -121,6 +121,26 @@ class NoiseSource:
                 return drawn
             drawn = np.append(drawn, self.integers(n, size - len(drawn)))
 
+    def choices(self, n, size, count):
+        """Draw ``count`` independent rows of ``size`` distinct indices, each as by `choice`.
+
+        Returns
+        -------
+        ndarray of int64 of shape (count, size)
+        """
+        if not 0 <= size <= n:
+            raise ValueError(f"size must be between 0 and n = {n}, got {size}.")
+        if size * size > n:
+            return np.array([self.choice(n, size) for _ in range(count)]).reshape(count, size)
+        # Whole rows are redrawn until they hold no index twice: at most every other row.
+        drawn = np.empty((count, size), dtype=np.int64)
+        rows = np.arange(count)
+        while len(rows):
+            drawn[rows] = self.integers(n, (len(rows), size))
+            ordered = np.sort(drawn[rows], axis=1)
+            rows = rows[(np.diff(ordered, axis=1) == 0).any(axis=1)]
+        return drawn
+
 
 def noise_source(seed=None, *, context=()):
     """Return a NoiseSource.

@@ -26,6 +26,7 @@ __all__ = [
     "check_delta",
     "check_epsilon",
     "check_is_fitted",
+    "check_n_samples",
     "check_positive",
     "check_widths",
     "fit_context",
@@ -86,6 +87,13 @@ def check_delta(delta, name="delta"):
     if delta >= 1:
         raise ValueError(f"{name} must be strictly between 0 and 1, got {delta}.")
     return delta
+
+
+def check_n_samples(n_samples):
+    """Return a number of records to sample as an int, if it is one of at least 1."""
+    if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
+        raise ValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
+    return int(n_samples)
 
 
 def check_widths(widths, name="hidden_layer_sizes"):

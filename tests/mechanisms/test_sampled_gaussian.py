@@ -96,7 +96,8 @@ def test_a_plan_is_calibrated_for_the_maximal_strata_alone(monkeypatch):
 
     asked = []
 
-    def stub(epsilon, delta, *, sampling_rate, n_steps):
+    def stub(epsilon, delta, *, sampling_rate, n_steps, projections):
+        assert projections is None
         asked.append(sampling_rate)
         return 1.0
 

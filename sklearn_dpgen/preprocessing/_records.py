@@ -1,0 +1,75 @@
+"""Records of an estimator that takes a schema or a domain: into the public domain and back."""
+
+import numpy as np
+
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.preprocessing._categories import draw_categories
+from sklearn_dpgen.preprocessing._tabular import TabularEncoder
+from sklearn_dpgen.utils._validation import validate_data
+
+__all__ = ["decode_records", "encode_records"]
+
+
+def encode_records(estimator, X):
+    """Return records inside the public domain that an estimator declares.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With parameters ``schema`` and ``domain``, one of them None. ``domain_`` is set, and
+        ``encoder_`` where there is a schema, and the number and names of the features.
+    X : array-like or data frame of shape (n_samples, n_features)
+
+    Returns
+    -------
+    ndarray of float64 of shape (n_samples, domain_.n_features)
+        Records outside of the domain are moved to its nearest point.
+
+    Raises
+    ------
+    ValueError
+        Both or none of schema and domain, or widths that disagree.
+    """
+    vars(estimator).pop("encoder_", None)
+    if (estimator.schema is None) == (estimator.domain is None):
+        raise ValueError("Declare either schema or domain: the public set of the records.")
+    if estimator.schema is not None:
+        encoder = TabularEncoder(estimator.schema).fit(X)
+        estimator.encoder_ = encoder
+        estimator.n_features_in_ = encoder.n_features_in_
+        estimator.domain_ = encoder.domain_
+        return encoder.domain_.project(encoder.transform(X))
+    X = validate_data(estimator, X, dtype=np.float64)
+    domain = estimator.domain
+    if not isinstance(domain, Domain):
+        domain = domain(n_features=X.shape[1])
+    if domain.n_features != X.shape[1]:
+        raise ValueError(f"domain has {domain.n_features} features, X has {X.shape[1]} features.")
+    estimator.domain_ = domain
+    return domain.project(X)
+
+
+def decode_records(estimator, X, rng, *, domain=None):
+    """Return generated points as records.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted, after :func:`encode_records`.
+    X : ndarray of shape (n_samples, n_features)
+        Points of the domain.
+    rng : numpy.random.Generator or None
+        Draws categories from soft blocks; None takes the likeliest.
+    domain : Domain or None, default=None
+        Where the points lie, if not in ``domain_``.
+
+    Returns
+    -------
+    ndarray or data frame
+        A data frame with a schema.
+    """
+    if rng is not None:
+        X = draw_categories(estimator.domain_ if domain is None else domain, X, rng)
+    if hasattr(estimator, "encoder_"):
+        return estimator.encoder_.inverse_transform(X, rng=rng)
+    return X
