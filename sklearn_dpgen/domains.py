@@ -5,6 +5,7 @@ A domain is declared, never estimated. `Domain.project` brings any record into t
 another moves the identity query by at most the diameter.
 """
 
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import numpy as np
 
 from sklearn_dpgen.utils._validation import check_positive
 
-__all__ = ["Ball", "Box", "Domain", "OneHot", "Product"]
+__all__ = ["Ball", "Box", "Domain", "OneHot", "Product", "enclosing_ball"]
 
 
 def array_namespace(X):
@@ -409,3 +410,35 @@ class Product(Domain):
 
     def sample(self, n, rng):
         return np.hstack([domain.sample(n, rng) for domain in self.domains])
+
+
+def enclosing_ball(domain):
+    """Return an l2 ball around a domain.
+
+    Parameters
+    ----------
+    domain : Domain
+        A box, a ball, soft one-hot blocks, or a product of them.
+
+    Returns
+    -------
+    Ball
+        The smallest, but for a ball of another norm than l2.
+
+    Raises
+    ------
+    TypeError
+        For any other domain.
+    """
+    if isinstance(domain, Box):
+        return Ball(domain.diameter(2) / 2, center=(domain.low + domain.high) / 2)
+    if isinstance(domain, Ball):
+        return Ball(domain.diameter(2) / 2, center=domain.center)
+    if isinstance(domain, OneHot):
+        n = domain.n_categories
+        return Ball(math.sqrt(1 - 1 / n), center=np.full(n, 1 / n))
+    if isinstance(domain, Product):
+        balls = [enclosing_ball(factor) for factor in domain.domains]
+        center = np.concatenate([ball.center for ball in balls])
+        return Ball(math.hypot(*(ball.radius for ball in balls)), center=center)
+    raise TypeError(f"No enclosing ball is known for a domain of type {type(domain).__name__}.")

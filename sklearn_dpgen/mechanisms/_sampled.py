@@ -111,6 +111,11 @@ class StratifiedGaussianMechanism:
         epsilon = check_epsilon(self.epsilon)
         delta = check_delta(self.delta)
         n_releases = check_count(self.n_releases, "n_releases")
+        if self.projections is not None and not isinstance(self.projections, ProjectionLaw):
+            raise TypeError(
+                "projections must be a ProjectionLaw or None, got "
+                f"{type(self.projections).__name__}."
+            )
         needs = [
             (_noise_scale(s, epsilon, delta, n_releases, self.projections), s)
             for s in _undominated(strata)
@@ -147,22 +152,20 @@ class StratifiedGaussianMechanism:
         """
         accountant, grid = "none: there is no noise", None
         if self.noise_scale > 0:
-            law = self.projections
-            profile = GaussianProfile(1 / self.noise_multiplier)
             accountant = "privacy profile of the Gaussian mechanism"
+            law, rate = self.projections, self.worst.rate
+            profile = GaussianProfile(1 / self.noise_multiplier)
             if law is not None:
                 profile = law.profile(self.noise_multiplier)
                 accountant += (
-                    f", averaged over the law of {law.n_projections} {law.kind} directions"
+                    f", averaged over the law of {law.n_projections} {law.kind} directions of "
+                    f"{law.n_features} dimensions"
                 )
-            if self.worst.rate == 1 and isinstance(profile, GaussianProfile):
-                accountant += ", in closed form"
-            elif self.worst.rate == 1:
-                accountant += ", composed numerically"
-            else:
-                accountant += " under sampling without replacement, composed numerically"
-                profile = sampled_without_replacement(profile, self.worst.rate)
+            if rate < 1:
+                accountant += " under sampling without replacement"
+                profile = sampled_without_replacement(profile, rate)
             grid = default_discretization([(profile, self.n_releases)])
+            accountant += ", in closed form" if grid is None else ", composed numerically"
         return {
             "sensitivity": self.sensitivity,
             "noise_scale": self.noise_scale,
@@ -224,7 +227,8 @@ class StratifiedGaussianRun:
         Parameters
         ----------
         n_releases : int or None, default=None
-            How many batches to draw, which are then released together as one vector.
+            How many batches to draw, which are then released together as one vector. Where records
+            are projected, each of them on directions of its own.
 
         Returns
         -------

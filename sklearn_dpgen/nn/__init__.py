@@ -2,7 +2,12 @@
 
 from sklearn_dpgen.nn._clipping import ClippedJacobianSum, clip_weights
 from sklearn_dpgen.nn._factors import norm_clip_factors, spectral_clip_factors
-from sklearn_dpgen.nn._generators import ACTIVATIONS, dcgan_generator, mlp_generator
+from sklearn_dpgen.nn._generators import (
+    ACTIVATIONS,
+    dcgan_generator,
+    mlp_generator,
+    upsampling_generator,
+)
 from sklearn_dpgen.nn._heads import DomainHead
 from sklearn_dpgen.nn._jacobian import Linearization, linearize
 from sklearn_dpgen.nn._training import OPTIMIZERS, TrainingResult, descend, fit_module
@@ -22,4 +27,5 @@ __all__ = [
     "mlp_generator",
     "norm_clip_factors",
     "spectral_clip_factors",
+    "upsampling_generator",
 ]

@@ -7,7 +7,7 @@ from torch import nn
 
 from sklearn_dpgen.nn._heads import DomainHead
 
-__all__ = ["ACTIVATIONS", "dcgan_generator", "mlp_generator"]
+__all__ = ["ACTIVATIONS", "dcgan_generator", "mlp_generator", "upsampling_generator"]
 
 ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
@@ -62,13 +62,7 @@ def dcgan_generator(latent_dim, domain, n_channels=32):
     torch.nn.Sequential
         Takes (n, latent_dim), returns flattened images (n, side * side).
     """
-    side = math.isqrt(domain.n_features)
-    if side * side != domain.n_features or side % 4:
-        raise ValueError(
-            "generator='dcgan' makes square images whose side is a multiple of 4; the domain has "
-            f"{domain.n_features} features."
-        )
-    start = side // 4
+    start = _quarter_side(domain, "dcgan")
     return nn.Sequential(
         nn.Linear(latent_dim, 2 * n_channels * start * start),
         nn.BatchNorm1d(2 * n_channels * start * start),
@@ -81,3 +75,58 @@ def dcgan_generator(latent_dim, domain, n_channels=32):
         nn.Flatten(),
         DomainHead(domain),
     )
+
+
+def upsampling_generator(latent_dim, domain, n_hidden=200, n_channels=16):
+    """Build the generator of square grey images of paper 3: dense layers, then two upsamplings.
+
+    Parameters
+    ----------
+    latent_dim : int
+        Width of the latent input, labels included.
+    domain : Domain
+        Where the flattened image lies; its width is the square of a multiple of 4.
+    n_hidden : int, default=200
+        Width of the first layer.
+    n_channels : int, default=16
+        Channels between the convolutions; for images of 28 x 28 the second layer is then as wide
+        as the image, 784.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        Takes (n, latent_dim), returns flattened images (n, side * side).
+
+    References
+    ----------
+    Rakotomamonjy and Ralaivola, "Differentially private sliced Wasserstein distance", ICML 2021,
+    appendix. The number of channels is not given there.
+    """
+    start = _quarter_side(domain, "upsampling")
+    width = n_channels * start * start
+    return nn.Sequential(
+        nn.Linear(latent_dim, n_hidden),
+        nn.BatchNorm1d(n_hidden),
+        nn.ReLU(),
+        nn.Linear(n_hidden, width),
+        nn.BatchNorm1d(width),
+        nn.ReLU(),
+        nn.Unflatten(1, (n_channels, start, start)),
+        nn.Upsample(scale_factor=2),
+        nn.Conv2d(n_channels, n_channels, 5, padding=2),
+        nn.ReLU(),
+        nn.Upsample(scale_factor=2),
+        nn.Conv2d(n_channels, 1, 5, padding=2),
+        nn.Flatten(),
+        DomainHead(domain),
+    )
+
+
+def _quarter_side(domain, name):
+    side = math.isqrt(domain.n_features)
+    if side * side != domain.n_features or side % 4:
+        raise ValueError(
+            f"generator='{name}' makes square images whose side is a multiple of 4; the domain has "
+            f"{domain.n_features} features."
+        )
+    return side // 4

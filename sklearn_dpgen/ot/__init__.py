@@ -4,6 +4,7 @@ from sklearn_dpgen.ot._baselines import sinkhorn_divergence, wasserstein_loss
 from sklearn_dpgen.ot._blockwise import entropic_loss_blockwise, sinkhorn_blockwise
 from sklearn_dpgen.ot._costs import pairwise_cost
 from sklearn_dpgen.ot._directions import random_directions
+from sklearn_dpgen.ot._lines import LineGrid, SmoothedLines
 from sklearn_dpgen.ot._losses import entropic_loss, likelihood_loss
 from sklearn_dpgen.ot._problem import DualPotentials
 from sklearn_dpgen.ot._sinkhorn import SinkhornResult, sinkhorn
@@ -17,7 +18,9 @@ from sklearn_dpgen.ot._smoothed import smoothed_sliced_wasserstein
 
 __all__ = [
     "DualPotentials",
+    "LineGrid",
     "SinkhornResult",
+    "SmoothedLines",
     "entropic_loss",
     "entropic_loss_blockwise",
     "likelihood_loss",

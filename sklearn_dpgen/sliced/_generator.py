@@ -3,13 +3,12 @@
 import numpy as np
 import torch
 
-from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.nn import clip_weights, linearize, mlp_generator
 from sklearn_dpgen.ot import sliced_wasserstein2_gradient
 from sklearn_dpgen.preprocessing._records import decode_records, encode_records
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.sliced._base import CAVEATS, DTYPE, SlicedEstimator
-from sklearn_dpgen.sliced._objective import enclosing_ball
 from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._random import split_random_state, torch_generator

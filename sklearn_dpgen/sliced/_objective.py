@@ -1,13 +1,11 @@
 """The clipped gradient of a task and a transport penalty, and what one record can change in it."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 
-from sklearn_dpgen.domains import Ball, Box, OneHot, Product
+from sklearn_dpgen.domains import Ball, Box, Product
 from sklearn_dpgen.nn import clip_weights, linearize
 from sklearn_dpgen.ot import sliced_wasserstein2_gradient
 from sklearn_dpgen.sliced._sensitivity import (
@@ -18,27 +16,7 @@ from sklearn_dpgen.sliced._sensitivity import (
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._torch import as_tensor
 
-__all__ = ["FairObjective", "enclosing_ball", "fair_gradient", "standardized"]
-
-
-def enclosing_ball(domain):
-    """Return a ball around a box, a ball, soft one-hot blocks, or a product of them.
-
-    The transport gradient depends on differences of outputs only, so its sensitivity is that of
-    the ball's radius, wherever the ball lies.
-    """
-    if isinstance(domain, Box):
-        return Ball(domain.diameter(2) / 2, center=(domain.low + domain.high) / 2)
-    if isinstance(domain, Ball):
-        return Ball(domain.diameter(2) / 2, center=domain.center)
-    if isinstance(domain, OneHot):
-        n = domain.n_categories
-        return Ball(math.sqrt(1 - 1 / n), center=np.full(n, 1 / n))
-    if isinstance(domain, Product):
-        balls = [enclosing_ball(factor) for factor in domain.domains]
-        center = np.concatenate([ball.center for ball in balls])
-        return Ball(math.hypot(*(ball.radius for ball in balls)), center=center)
-    raise TypeError(f"No enclosing ball is known for a domain of type {type(domain).__name__}.")
+__all__ = ["FairObjective", "fair_gradient", "standardized"]
 
 
 def standardized(domain, center, radius):

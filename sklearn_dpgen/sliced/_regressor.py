@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from sklearn_dpgen.domains import Ball, Domain
+from sklearn_dpgen.domains import Ball, Domain, enclosing_ball
 from sklearn_dpgen.nn import DomainHead
 from sklearn_dpgen.sliced._base import FairEstimator
-from sklearn_dpgen.sliced._objective import enclosing_ball, standardized
+from sklearn_dpgen.sliced._objective import standardized
 from sklearn_dpgen.sliced._predictors import FairPredictor
 from sklearn_dpgen.sliced._strata import PENALTIES
 from sklearn_dpgen.utils._validation import StrOptions, check_array, fit_context, validate_data

@@ -131,7 +131,8 @@ class NoiseSource:
         if not 0 <= size <= n:
             raise ValueError(f"size must be between 0 and n = {n}, got {size}.")
         if size * size > n:
-            return np.array([self.choice(n, size) for _ in range(count)]).reshape(count, size)
+            rows = [self.choice(n, size) for _ in range(count)]
+            return np.array(rows, dtype=np.int64).reshape(count, size)
         # Whole rows are redrawn until they hold no index twice: at most every other row.
         drawn = np.empty((count, size), dtype=np.int64)
         rows = np.arange(count)

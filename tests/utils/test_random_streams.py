@@ -192,6 +192,94 @@ def test_a_choice_takes_few_draws_of_many_records():
             source.choice(10, size)
 
 
+def choice_p_value(rows, n):
+    """Return the p-value of the chi-square test that all sequences of distinct indices are equal.
+
+    0 where a row holds an index twice.
+    """
+    size = rows.shape[1]
+    if (np.diff(np.sort(rows, axis=1), axis=1) == 0).any():
+        return 0.0
+    counts = np.unique(rows @ n ** np.arange(size), return_counts=True)[1]
+    counts = np.append(counts, np.zeros(math.perm(n, size) - len(counts)))
+    return stats.chisquare(counts).pvalue
+
+
+def sorted_rows(source, n, size, count):
+    return np.sort(source.choices(n, size, count), axis=1)
+
+
+def with_replacement(source, n, size, count):
+    return source.integers(n, (count, size))
+
+
+def shifted_when_equal(source, n, size, count):
+    """Distinct, but a repeated index is replaced by the next one."""
+    rows = source.integers(n, (count, size))
+    for j in range(1, size):
+        for _ in range(size):
+            taken = (rows[:, :j] == rows[:, j : j + 1]).any(axis=1)
+            rows[taken, j] = (rows[taken, j] + 1) % n
+    return rows
+
+
+# Rejection of rows for the first two, row by row for the others.
+@pytest.mark.parametrize(("n", "size"), [(4, 2), (10, 3), (4, 3), (5, 4)])
+def test_choices_have_the_law_of_a_choice(n, size):
+    count = 20_000
+
+    def one_by_one(source, n, size, count):
+        return np.array([source.choice(n, size) for _ in range(count)])
+
+    for draw in (NoiseSource.choices, one_by_one):
+        assert choice_p_value(draw(noise_source(6), n, size, count), n) > 1e-5
+    for broken in (sorted_rows, with_replacement, shifted_when_equal):
+        assert choice_p_value(broken(noise_source(6), n, size, count), n) < 1e-9
+
+
+@pytest.mark.parametrize(("n", "size"), [(4, 2), (3, 2)])
+def test_rows_of_choices_are_independent(n, size):
+    def p_value(draw):
+        rows = np.concatenate([draw(noise_source(7, context=(str(i),))) for i in range(100)])
+        codes = np.unique(rows @ n ** np.arange(size), return_inverse=True)[1]
+        n_codes = math.perm(n, size)
+        pairs = np.zeros((n_codes, n_codes))
+        # Pairs that do not overlap.
+        np.add.at(pairs, (codes[0::2], codes[1::2]), 1)
+        return stats.chisquare(pairs.ravel()).pvalue
+
+    assert p_value(lambda source: source.choices(n, size, 200)) > 1e-5
+    assert p_value(lambda source: source.choices(n, size, 100).repeat(2, axis=0)) < 1e-9
+
+
+@reproducibly
+@given(st.data(), st.integers(1, 60), st.integers(1, 8))
+def test_choices_are_rows_of_distinct_indices(data, n, count):
+    size = data.draw(st.integers(0, n))
+    for generator in (None, np.random.default_rng(0)):
+        rows = NoiseSource(generator).choices(n, size, count)
+        assert rows.shape == (count, size)
+        assert rows.dtype == np.int64
+        assert all(len(set(row)) == size and set(row) <= set(range(n)) for row in rows.tolist())
+
+
+def test_choices_take_few_draws_and_check_their_size():
+    class Counting(NoiseSource):
+        drawn = 0
+
+        def uniform(self, size):
+            self.drawn += math.prod(size)
+            return super().uniform(size)
+
+    source = Counting(np.random.default_rng(0))
+    assert source.choices(10**4, 100, 500).shape == (500, 100)
+    # At the largest size that is drawn by whole rows, some 0.6 of them hold no index twice.
+    assert source.drawn < 2 * 100 * 500
+    for size in (-1, 11):
+        with pytest.raises(ValueError, match="between 0 and n = 10"):
+            source.choices(10, size, 2)
+
+
 @reproducibly
 @given(st.one_of(st.integers(0, 20), st.lists(st.integers(0, 4), max_size=3).map(tuple)))
 def test_shapes(size):

@@ -1,0 +1,505 @@
+"""SmoothedSlicedWassersteinGenerator: a generator that matches noisy records on many lines."""
+
+import math
+
+import numpy as np
+import torch
+
+from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator, upsampling_generator
+from sklearn_dpgen.ot import LineGrid, SmoothedLines, random_directions
+from sklearn_dpgen.preprocessing._records import decode_records, encode_records
+from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.smoothed._labels import (
+    check_classes,
+    check_labels,
+    check_proportions,
+    released_proportions,
+)
+from sklearn_dpgen.smoothed._plan import plan_releases
+from sklearn_dpgen.smoothed._releases import ClassRecords, count_releases
+from sklearn_dpgen.smoothed._training import one_hot, train_generator
+from sklearn_dpgen.utils._base import PrivateEstimator
+from sklearn_dpgen.utils._random import split_random_state, torch_generator
+from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device, seeded_initialization
+from sklearn_dpgen.utils._validation import (
+    HasMethods,
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    check_delta,
+    check_is_fitted,
+    check_n_samples,
+    check_widths,
+    fit_context,
+)
+
+__all__ = ["SmoothedSlicedWassersteinGenerator"]
+
+_GENERATORS = {"dcgan": dcgan_generator, "upsampling": upsampling_generator}
+# Directions of all steps together where they are chosen here.
+_FEWEST_DIRECTIONS, _MOST_DIRECTIONS = 64, 2000
+# The lines end this many standard deviations of the noise beyond the records.
+_REACH = 5
+_CHUNK = 2048
+
+
+class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
+    """A generator trained to match noisy records in the smoothed sliced Wasserstein distance.
+
+    Secret batches of records are released with Gaussian noise, and nothing else sees a record.
+    A network then learns to make points whose projections, with noise of the same law, have the
+    law of the projected releases: the noise on both sides makes this a distance between smoothed
+    laws, which vanishes where the laws themselves agree. Training is post-processing, so its
+    length costs nothing.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy budget of the whole fit, in nats; ``np.inf`` releases without noise.
+    delta : float or "auto", default="auto"
+        Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
+    schema : Schema or None, default=None
+        The public declaration of the columns of a table. Either this or ``domain``.
+    domain : Domain, callable or None, default=None
+        The public set in which records lie, or a function of ``n_features`` that returns it.
+        Records outside are moved to its nearest point. Noise is in proportion to its diameter:
+        a ball of about the typical norm, about a public center, is better than a wide one.
+    labels : {"public", "private"}, default="public"
+        Of ``fit(X, y)``. "public": neighbours differ in a record of the same class, and class
+        sizes are public. "private": neighbours differ in a record and its label. This needs
+        some ``n_classes`` times the records for the same quality.
+    classes : array-like of shape (n_classes,) or None, default=None
+        The public labels, at least two. None takes those that occur in ``y``, which are then
+        public: ``privacy_`` says so.
+    label_proportions : array-like of shape (n_classes,) or None, default=None
+        Public shares of the classes, in the order of ``classes_``. None takes the public class
+        sizes, or, with private labels, noisy counts for 5 percent of the budget.
+    output_domain : Domain or None, default=None
+        Where the output of the network lies, before it is transformed and projected on the domain
+        as the records were; None for that domain itself.
+    output_transform : transformer or None, default=None
+        A public map from the output of the network to the records, such as a fitted
+        DCTTransformer: its ``transform`` takes a tensor and is differentiable. It needs an
+        ``output_domain``. ``sample`` returns the output before it.
+    n_projections : int or "auto", default="auto"
+        Lines that the releases are compared on. "auto" takes as many as a covariance matrix has
+        entries, from 64 to some 2000. They cost time, not privacy.
+    directions : {"orthogonal", "independent"}, default="orthogonal"
+        How the lines are drawn: in orthonormal blocks, or each by itself.
+    q : {1, 2}, default=2
+        Order of the distance.
+    shape_weight : float or "auto", default="auto"
+        Weight, for q = 2, of the distance of the centered laws beside that of the means. "auto"
+        is 1 + (σ/s)² with σ the noise and s = R/sqrt(d) the radius of the domain a dimension: as
+        much as the smoothing takes from it.
+    batch_size : int or "auto", default="auto"
+        Records of one release, drawn without replacement. "auto" is one, or one of each public
+        class: the smaller, the more a given budget tells. At most n_samples.
+    n_epochs : float, default=20.0
+        Passes over the records, of all releases together. More of them tell more, slowly, and
+        take time in proportion.
+    generator : {"mlp", "upsampling", "dcgan"} or callable, default="mlp"
+        A network, or ``generator(n_inputs, domain)`` that returns a module: inputs are the latent
+        and, with labels, the class as a one-hot vector. "upsampling" is the paper's.
+    hidden_layer_sizes : tuple of int, default=(200, 200)
+        Of the multilayer perceptron.
+    activation : {"relu", "silu", "tanh"}, default="relu"
+        Of the multilayer perceptron.
+    latent_dim : int, default=10
+        Width of the latent, standard normal.
+    n_generated : int, default=64
+        Generated points of each class in a step.
+    max_iter : int, default=3000
+        Number of steps.
+    learning_rate : float, default=0.002
+        Peak learning rate of Adam, with cosine decay.
+    averaging : float, default=0.2
+        Share of the steps, from the end, over which the parameters are averaged.
+    random_state : int, RandomState or None, default=None
+        None draws noise and batches from the operating system's entropy. An int repeats the fit,
+        and voids the guarantee for whoever knows or guesses it.
+    device : str or torch.device, default="auto"
+        "auto" trains on a GPU where there is one.
+    verbose : int, default=0
+        1 shows progress bars.
+
+    Attributes
+    ----------
+    generator_ : torch.nn.Module
+        The network, from (n, latent_dim + n_classes) to its domain, in single precision.
+    domain_ : Domain
+        The set in which records lie.
+    encoder_ : TabularEncoder
+        From the table to the domain and back; with a schema only.
+    classes_ : ndarray of shape (n_classes,)
+        The labels, if fitted with any.
+    label_proportions_ : ndarray of shape (n_classes,)
+        By which ``sample_labels`` draws, if fitted with labels.
+    loss_curve_ : list of float
+        The distance at each step, with the weight of the shapes. It is computed from releases.
+    privacy_ : PrivacyReport
+        The guarantee of the fit.
+    noise_multiplier_ : float
+        Standard deviation of the noise over the sensitivity.
+    n_iter_ : int
+        Number of steps.
+    n_features_in_ : int
+        Number of columns.
+
+    Notes
+    -----
+    In [1]_ a step projects a batch on its own directions, k of d, and releases that. With k = d
+    orthonormal ones the sensitivity is the diameter of the domain whatever they are, and the
+    release is as good as the noisy batch itself: it can be projected again, on any directions, and
+    compared with the generator as often as wanted. For one budget, small batches tell most:
+    the information is T B / σ² for T releases of B records.
+
+    The noise is wide: what comes through is the mean of a class first, then its covariance, and
+    details hardly. Means are the better part of the distance, and of two samples the noisier one
+    pulls towards a law that is too narrow; hence all releases together on the one side, the
+    smoothing in closed form on the other, and a weight for the shape.
+
+    References
+    ----------
+    .. [1] A. Rakotomamonjy, L. Ralaivola, "Differentially private sliced Wasserstein distance",
+       ICML 2021, Algorithm 2 and section 5. The accounting and the order of release and training
+       are ours.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.datasets import make_half_circle
+    >>> from sklearn_dpgen.domains import Ball
+    >>> from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
+    >>> X = make_half_circle(2000, random_state=0)
+    >>> generator = SmoothedSlicedWassersteinGenerator(
+    ...     epsilon=10.0, domain=Ball(1.0, n_features=2), max_iter=20, random_state=0
+    ... )
+    >>> generator.fit(X).sample(3, random_state=0).shape
+    (3, 2)
+    """
+
+    _parameter_constraints: dict = {
+        "epsilon": [Interval(Real, 0, np.inf, closed="right")],
+        "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
+        "schema": [Schema, None],
+        "domain": [Domain, callable, None],
+        "labels": [StrOptions({"public", "private"})],
+        "classes": ["array-like", None],
+        "label_proportions": ["array-like", None],
+        "output_domain": [Domain, None],
+        "output_transform": [HasMethods("transform"), None],
+        "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "directions": [StrOptions({"orthogonal", "independent"})],
+        "q": [Interval(Integral, 1, 2, closed="both")],
+        "shape_weight": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
+        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_epochs": [Interval(Real, 0, None, closed="neither")],
+        "generator": [StrOptions({"mlp", *_GENERATORS}), callable],
+        "hidden_layer_sizes": ["array-like"],
+        "activation": [StrOptions(set(ACTIVATIONS))],
+        "latent_dim": [Interval(Integral, 1, None, closed="left")],
+        "n_generated": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "averaging": [Interval(Real, 0, 1, closed="left")],
+        "random_state": ["random_state"],
+        "device": [str, torch.device],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta="auto",
+        *,
+        schema=None,
+        domain=None,
+        labels="public",
+        classes=None,
+        label_proportions=None,
+        output_domain=None,
+        output_transform=None,
+        n_projections="auto",
+        directions="orthogonal",
+        q=2,
+        shape_weight="auto",
+        batch_size="auto",
+        n_epochs=20.0,
+        generator="mlp",
+        hidden_layer_sizes=(200, 200),
+        activation="relu",
+        latent_dim=10,
+        n_generated=64,
+        max_iter=3000,
+        learning_rate=0.002,
+        averaging=0.2,
+        random_state=None,
+        device="auto",
+        verbose=0,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.schema = schema
+        self.domain = domain
+        self.labels = labels
+        self.classes = classes
+        self.label_proportions = label_proportions
+        self.output_domain = output_domain
+        self.output_transform = output_transform
+        self.n_projections = n_projections
+        self.directions = directions
+        self.q = q
+        self.shape_weight = shape_weight
+        self.batch_size = batch_size
+        self.n_epochs = n_epochs
+        self.generator = generator
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.latent_dim = latent_dim
+        self.n_generated = n_generated
+        self.max_iter = max_iter
+        self.learning_rate = learning_rate
+        self.averaging = averaging
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y=None):
+        """Release noisy records, then train the network on them.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+            Private records.
+        y : array-like of shape (n_samples,) or None, default=None
+            Labels; with them, ``sample`` makes records of a wanted class.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        TrainingDivergedError
+            When a loss or a parameter is not finite.
+        """
+        for name in ("generator_", "classes_", "label_proportions_"):
+            vars(self).pop(name, None)
+        if self.output_transform is not None and self.output_domain is None:
+            raise ValueError("output_transform needs an output_domain: where the network ends.")
+        X = encode_records(self, X)
+        codes = self._encode_labels(y, len(X))
+        noise_seed, train_seed = split_random_state(self.random_state, 2)
+        direction_seed, init_seed, latent_seed = split_random_state(train_seed, 3)
+        n_classes = 0 if y is None else len(self.classes_)
+        ball = enclosing_ball(self.domain_)
+        records = ClassRecords(
+            X - ball.center, codes, max(1, n_classes), n_classes == 0 or self.labels == "public"
+        )
+        plan = self._plan(records, ball)
+        noise = self._noise(noise_seed, X, codes, self.domain_)
+        self.privacy_ = self._plan_privacy(len(X), plan=plan, noise=noise, n_classes=n_classes)
+        self.noise_multiplier_ = plan.records.noise_multiplier
+        if n_classes:
+            self.label_proportions_ = released_proportions(
+                self.label_proportions, codes, n_classes, plan.counts, noise
+            )
+
+        device = resolve_device(self.device)
+        directions = random_directions(
+            self._n_directions(),
+            self.domain_.n_features,
+            kind=self.directions,
+            generator=torch_generator(direction_seed),
+            device=device,
+        )
+        scale = plan.records.noise_scale
+        grid = LineGrid(ball.radius + _REACH * scale)
+        counts = count_releases(
+            plan.records, noise, records, directions, grid, verbose=self.verbose
+        )
+        lines = SmoothedLines(
+            grid,
+            counts,
+            scale,
+            q=self.q,
+            shape_weight=self._shape_weight(scale, ball),
+            shares=None if records.is_public else as_tensor(self.label_proportions_, device=device),
+        )
+        center = as_tensor(ball.center, device=device)
+        with seeded_initialization(init_seed):
+            module = self._build_generator(n_classes).to(device)
+        result = train_generator(
+            module,
+            lines,
+            directions,
+            lambda G: self._to_domain(G) - center,
+            n_classes=n_classes,
+            n_generated=self.n_generated,
+            latent_dim=self.latent_dim,
+            seed=latent_seed,
+            max_iter=self.max_iter,
+            learning_rate=self.learning_rate,
+            averaging=self.averaging,
+            verbose=self.verbose,
+            name=type(self).__name__,
+        )
+        self.loss_curve_ = result.loss_curve
+        self.n_iter_ = result.n_iter
+        self.generator_ = module
+        return self
+
+    def _encode_labels(self, y, n_samples):
+        if y is None:
+            return np.zeros(n_samples, dtype=np.int64)
+        self.classes_ = check_classes(self.classes, y)
+        if self.label_proportions is not None:
+            check_proportions(self.label_proportions, len(self.classes_))
+        return check_labels(y, self.classes_, n_samples)
+
+    def _plan(self, records, ball):
+        n_samples = len(records.records)
+        sizes = [len(rows) for rows in records.members]
+        return plan_releases(
+            sizes,
+            ball,
+            self.domain_.diameter(2),
+            epsilon=self.epsilon,
+            delta=0.1 / n_samples if self.delta == "auto" else check_delta(self.delta),
+            batch_size=len(sizes) if self.batch_size == "auto" else self.batch_size,
+            n_epochs=self.n_epochs,
+            slots=1 if records.is_public else records.n_classes,
+            with_counts=not records.is_public and self.label_proportions is None,
+        )
+
+    def _plan_privacy(self, n_samples, *, plan, noise, n_classes):
+        public = ["n_samples", "domain", "names and types of the columns"]
+        relation = "replace one record; the number of records is public"
+        if n_classes:
+            public.append("set of labels" if self.classes is None else "classes")
+            if self.labels == "public":
+                public.append("class sizes")
+                relation = (
+                    "replace one record by another of the same class; the sizes of the classes "
+                    "are public"
+                )
+            else:
+                relation = "replace one record and its label; the number of records is public"
+            if self.label_proportions is not None:
+                public.append("label_proportions")
+        return plan.report(
+            mechanism=f"{type(self).__name__}: noisy records, all that the network learns from",
+            neighbouring=relation,
+            public=tuple(public),
+            sensitivity_source=f"l2; records in a domain of diameter {self.domain_.diameter(2):g}",
+            noise_source=noise.description,
+        )
+
+    def _n_directions(self):
+        d = self.domain_.n_features
+        if d == 1:
+            return 1
+        if self.n_projections != "auto":
+            return self.n_projections
+        wanted = min(max(d * (d + 1) // 2, _FEWEST_DIRECTIONS), max(_MOST_DIRECTIONS, d))
+        return d * round(wanted / d)
+
+    def _build_generator(self, n_classes):
+        domain = self.domain_ if self.output_domain is None else self.output_domain
+        n_inputs = self.latent_dim + n_classes
+        if callable(self.generator):
+            return self.generator(n_inputs, domain)
+        if self.generator in _GENERATORS:
+            return _GENERATORS[self.generator](n_inputs, domain)
+        widths = check_widths(self.hidden_layer_sizes)
+        return mlp_generator(n_inputs, domain, widths, self.activation)
+
+    def _shape_weight(self, noise_scale, ball):
+        if self.shape_weight != "auto":
+            return float(self.shape_weight)
+        spread = ball.radius / math.sqrt(self.domain_.n_features)
+        return 1 + (noise_scale / spread) ** 2
+
+    def _to_domain(self, G):
+        """Map what the network makes into the domain, as records were."""
+        if self.output_transform is not None:
+            G = self.output_transform.transform(G)
+        return G if self.output_domain is None else self.domain_.project(G)
+
+    def sample_labels(self, n_samples=1, *, random_state=None):
+        """Draw labels by ``label_proportions_``.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, RandomState or None, default=None
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        n_samples = check_n_samples(n_samples)
+        if not hasattr(self, "classes_"):
+            raise ValueError("sample_labels needs a fit with labels: fit(X, y).")
+        (seed,) = split_random_state(random_state, 1)
+        rng = np.random.default_rng(seed)
+        return rng.choice(self.classes_, size=n_samples, p=self.label_proportions_)
+
+    @torch.no_grad()
+    def sample(self, n_samples=1, *, y=None, random_state=None):
+        """Draw synthetic records.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many; as many as wanted, at no cost in privacy.
+        y : label, array-like of shape (n_samples,) or None, default=None
+            The class of all records, or of each. None draws them as ``sample_labels`` does.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        X : ndarray or data frame of shape (n_samples, n_features)
+            A data frame with a schema.
+
+        Raises
+        ------
+        ValueError
+            A label that was not in ``classes_``, or any after a fit without labels.
+        """
+        check_is_fitted(self)
+        n_samples = check_n_samples(n_samples)
+        label_seed, latent_seed, category_seed = split_random_state(random_state, 3)
+        codes, n_classes = np.zeros(n_samples, dtype=np.int64), 0
+        if y is not None and not hasattr(self, "classes_"):
+            raise ValueError("sample takes y after a fit with labels only: fit(X, y).")
+        if hasattr(self, "classes_"):
+            n_classes = len(self.classes_)
+            if y is None:
+                y = self.sample_labels(n_samples, random_state=label_seed)
+            elif np.ndim(y) == 0:
+                y = np.full(n_samples, y)
+            codes = check_labels(y, self.classes_, n_samples)
+        device = next(self.generator_.parameters()).device
+        Z = torch.randn(n_samples, self.latent_dim, generator=torch_generator(latent_seed))
+        inputs = torch.cat([Z.to(device), one_hot(torch.from_numpy(codes), n_classes, device)], 1)
+        X = torch.cat([self.generator_(chunk) for chunk in inputs.split(_CHUNK)])
+        return decode_records(
+            self,
+            as_array(X),
+            np.random.default_rng(category_seed),
+            domain=self.output_domain,
+        )
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "generator_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags
