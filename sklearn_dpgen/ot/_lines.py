@@ -16,6 +16,7 @@ __all__ = ["LineGrid", "SmoothedLines"]
 _STRIDE = 4
 # The narrowest smoothing that the coarse centers resolve, in steps of the grid.
 _NARROWEST = 2 * _STRIDE
+_CHUNK_LINES = 128
 
 
 @dataclass(frozen=True)
@@ -43,23 +44,28 @@ class LineGrid:
         index = torch.arange(self.n_bins, dtype=like.dtype, device=like.device)
         return (index + 0.5) * self.step - self.reach
 
-    def counts(self, values):
-        """Count values by bin.
+    def counts(self, points, directions):
+        """Count the projections of points on lines, by bin.
 
         Parameters
         ----------
-        values : Tensor of shape (n, k)
+        points : Tensor of shape (n, d)
             Finite.
+        directions : Tensor of shape (k, d)
 
         Returns
         -------
         Tensor of float64 of shape (k, n_bins)
         """
-        k = values.shape[1]
-        bins = ((values + self.reach) / self.step).floor_().clamp_(0, self.n_bins - 1).long()
-        bins += self.n_bins * torch.arange(k, device=values.device)
-        counts = torch.bincount(bins.flatten(), minlength=k * self.n_bins)
-        return counts.double().view(k, self.n_bins)
+        points = points.t().contiguous()
+        counts = []
+        for chunk in directions.split(_CHUNK_LINES):
+            # A line a row: its counts stay in the cache.
+            values = (chunk @ points).add_(self.reach).div_(self.step)
+            bins = values.clamp_(0, self.n_bins - 1).long()
+            bins += self.n_bins * torch.arange(len(chunk), device=bins.device)[:, None]
+            counts.append(torch.bincount(bins.view(-1), minlength=len(chunk) * self.n_bins))
+        return torch.cat(counts).double().view(len(directions), self.n_bins)
 
     def locate(self, values):
         """Return the center at or below each value, and the share that goes to the next one."""

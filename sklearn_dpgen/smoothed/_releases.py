@@ -98,7 +98,6 @@ def count_releases(mechanism, noise, records, directions, grid, *, verbose=0):
     run, n_releases = mechanism.run(noise), mechanism.n_releases
     entries = sum(s.batch_size for s in mechanism.strata) * directions.shape[1]
     chunk = max(1, _CHUNK_ENTRIES // (entries * (1 if records.is_public else records.n_classes)))
-    theta = directions.t()
     counts = torch.zeros(
         (records.n_classes, len(directions), grid.n_bins),
         dtype=torch.float64,
@@ -115,7 +114,7 @@ def count_releases(mechanism, noise, records, directions, grid, *, verbose=0):
                 for values, part in zip(np.split(noisy, ends), parts, strict=True)
             ]
             for code, values in enumerate(records.by_class(released)):
-                lines = as_tensor(values, device=directions.device) @ theta
-                counts[code] += grid.counts(lines)
+                points = as_tensor(values, device=directions.device)
+                counts[code] += grid.counts(points, directions)
             bar.update(size)
     return counts
