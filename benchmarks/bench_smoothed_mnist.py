@@ -126,14 +126,15 @@ def main(args):
                 }
             )
             print(rows[-1], f"{time.perf_counter() - start:.0f} s in all", flush=True)
-            if seed == 0 and not args.validate:
+            if args.validate:
+                continue
+            record(f"smoothed_mnist_{labels}", rows[-seed - 1 :], vars(args))
+            if seed == 0:
                 picture(generator, f"smoothed_mnist_{labels}")
     for labels in args.labels:
         chosen = [row for row in rows if row["labels"] == labels]
         means = {key: np.mean([row[key] for row in chosen]) for key in ("LogReg", "MLP", "seconds")}
         print(labels, means)
-    if not args.validate:
-        record("smoothed_mnist", rows, vars(args))
 
 
 if __name__ == "__main__":
@@ -143,8 +144,8 @@ if __name__ == "__main__":
     parser.add_argument("--radius", type=float, default=7.5)
     parser.add_argument("--network", default="cosine")
     parser.add_argument("--epochs", type=float, default=100)
-    parser.add_argument("--projections", type=int, default=1600)
-    parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--projections", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=12000)
     parser.add_argument("--generated", type=int, default=64)
     parser.add_argument("--latent", type=int, default=10)
     parser.add_argument("--rate", type=float, default=2e-3)

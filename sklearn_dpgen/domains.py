@@ -413,7 +413,7 @@ class Product(Domain):
 
 
 def enclosing_ball(domain):
-    """Return an l2 ball around a domain.
+    """Return the smallest l2 ball around a domain.
 
     Parameters
     ----------
@@ -423,7 +423,6 @@ def enclosing_ball(domain):
     Returns
     -------
     Ball
-        The smallest, but for a ball of another norm than l2.
 
     Raises
     ------

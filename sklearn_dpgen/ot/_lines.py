@@ -16,6 +16,8 @@ __all__ = ["LineGrid", "SmoothedLines"]
 _STRIDE = 4
 # The narrowest smoothing that the coarse centers resolve, in steps of the grid.
 _NARROWEST = 2 * _STRIDE
+# Room for the noise beyond the points, in its standard deviations.
+_MARGIN = 5
 _CHUNK_LINES = 128
 
 
@@ -34,10 +36,34 @@ class LineGrid:
     reach: float
     n_bins: int = 256
 
+    @classmethod
+    def around(cls, radius, noise_scale, n_bins=256):
+        """Return the grid for points within a radius, with room for their smoothing.
+
+        Parameters
+        ----------
+        radius : float
+        noise_scale : float
+            0 or more; there is room for what `SmoothedLines` raises it to.
+        n_bins : int, default=256
+            A multiple of 4, more than 80.
+
+        Returns
+        -------
+        LineGrid
+        """
+        widest_step = radius / (n_bins / 2 - _MARGIN * _NARROWEST)
+        return cls(radius + _MARGIN * max(noise_scale, _NARROWEST * widest_step), n_bins)
+
     @property
     def step(self):
         """Width of a bin."""
         return 2 * self.reach / self.n_bins
+
+    @property
+    def narrowest(self):
+        """Standard deviation of the narrowest smoothing that the grid resolves."""
+        return _NARROWEST * self.step
 
     def centers(self, like):
         """Return the centers of the bins, with the dtype and device of a tensor."""
@@ -111,7 +137,7 @@ class SmoothedLines:
         self.grid = grid
         self.q = q
         self.shape_weight = shape_weight
-        self.noise_scale = max(float(noise_scale), _NARROWEST * grid.step)
+        self.noise_scale = max(float(noise_scale), grid.narrowest)
         like = counts.new_empty(0, dtype=torch.float32)
         centers = grid.centers(like)
         laws = counts / counts.sum(-1, keepdim=True)

@@ -1,7 +1,5 @@
 """SmoothedSlicedWassersteinGenerator: a generator that matches noisy records on many lines."""
 
-import math
-
 import numpy as np
 import torch
 
@@ -40,8 +38,6 @@ __all__ = ["SmoothedSlicedWassersteinGenerator"]
 _GENERATORS = {"dcgan": dcgan_generator, "upsampling": upsampling_generator}
 # Directions of all steps together where they are chosen here.
 _FEWEST_DIRECTIONS, _MOST_DIRECTIONS = 64, 2000
-# The lines end this many standard deviations of the noise beyond the records.
-_REACH = 5
 _CHUNK = 2048
 
 
@@ -92,11 +88,12 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         Order of the distance.
     shape_weight : float or "auto", default="auto"
         Weight, for q = 2, of the distance of the centered laws beside that of the means. "auto"
-        is 1 + (σ/s)² with σ the noise and s = R/sqrt(d) the radius of the domain a dimension: as
-        much as the smoothing takes from it.
+        is 1 + (σ/s)² with σ the noise, or R/11 where that is wider, and s = R/(2 sqrt(d)),
+        half the radius of the domain a dimension: as much as the smoothing takes from it.
     batch_size : int or "auto", default="auto"
-        Records of one release, drawn without replacement. "auto" is one, or one of each public
-        class: the smaller, the more a given budget tells. At most n_samples.
+        Records of one release, drawn without replacement: the smaller, the more a given budget
+        tells. Of each public class in proportion, but one at least. "auto" is one, or one of the
+        smallest class. At most n_samples.
     n_epochs : float, default=20.0
         Passes over the records, of all releases together. More of them tell more, slowly, and
         take time in proportion.
@@ -110,7 +107,7 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
     latent_dim : int, default=10
         Width of the latent, standard normal.
     n_generated : int, default=64
-        Generated points of each class in a step.
+        Generated points of each class in a step, at least 2: latents come in pairs.
     max_iter : int, default=3000
         Number of steps.
     learning_rate : float, default=0.002
@@ -138,7 +135,8 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
     label_proportions_ : ndarray of shape (n_classes,)
         By which ``sample_labels`` draws, if fitted with labels.
     loss_curve_ : list of float
-        The distance at each step, with the weight of the shapes. It is computed from releases.
+        The distance at each step, with the weight of the shapes, in units of the radius of the
+        domain to the power q. It is computed from releases.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -200,7 +198,7 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         "hidden_layer_sizes": ["array-like"],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
-        "n_generated": [Interval(Integral, 1, None, closed="left")],
+        "n_generated": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "averaging": [Interval(Real, 0, 1, closed="left")],
@@ -316,8 +314,10 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
             generator=torch_generator(direction_seed),
             device=device,
         )
-        scale = plan.records.noise_scale
-        grid = LineGrid(ball.radius + _REACH * scale)
+        # All lines are in units of the radius: Adam, for one, has a unit of its own.
+        directions = directions / ball.radius
+        scale = plan.records.noise_scale / ball.radius
+        grid = LineGrid.around(1.0, scale)
         counts = count_releases(
             plan.records, noise, records, directions, grid, verbose=self.verbose
         )
@@ -326,7 +326,7 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
             counts,
             scale,
             q=self.q,
-            shape_weight=self._shape_weight(scale, ball),
+            shape_weight=self._shape_weight(max(scale, grid.narrowest)),
             shares=None if records.is_public else as_tensor(self.label_proportions_, device=device),
         )
         center = as_tensor(ball.center, device=device)
@@ -349,6 +349,7 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         )
         self.loss_curve_ = result.loss_curve
         self.n_iter_ = result.n_iter
+        self._latent_dim, self._output_domain = self.latent_dim, self.output_domain
         self.generator_ = module
         return self
 
@@ -369,11 +370,17 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
             self.domain_.diameter(2),
             epsilon=self.epsilon,
             delta=0.1 / n_samples if self.delta == "auto" else check_delta(self.delta),
-            batch_size=len(sizes) if self.batch_size == "auto" else self.batch_size,
+            batch_size=self._batch_size(n_samples, sizes),
             n_epochs=self.n_epochs,
             slots=1 if records.is_public else records.n_classes,
             with_counts=not records.is_public and self.label_proportions is None,
         )
+
+    def _batch_size(self, n_samples, sizes):
+        if self.batch_size != "auto":
+            return self.batch_size
+        # At one rate for all: a higher one of a small class would be paid by every class.
+        return n_samples // max(1, min(sizes))
 
     def _plan_privacy(self, n_samples, *, plan, noise, n_classes):
         public = ["n_samples", "domain", "names and types of the columns"]
@@ -417,11 +424,10 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         widths = check_widths(self.hidden_layer_sizes)
         return mlp_generator(n_inputs, domain, widths, self.activation)
 
-    def _shape_weight(self, noise_scale, ball):
+    def _shape_weight(self, smoothing):
         if self.shape_weight != "auto":
             return float(self.shape_weight)
-        spread = ball.radius / math.sqrt(self.domain_.n_features)
-        return 1 + (noise_scale / spread) ** 2
+        return 1 + 4 * self.domain_.n_features * smoothing**2
 
     def _to_domain(self, G):
         """Map what the network makes into the domain, as records were."""
@@ -486,14 +492,14 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
                 y = np.full(n_samples, y)
             codes = check_labels(y, self.classes_, n_samples)
         device = next(self.generator_.parameters()).device
-        Z = torch.randn(n_samples, self.latent_dim, generator=torch_generator(latent_seed))
+        Z = torch.randn(n_samples, self._latent_dim, generator=torch_generator(latent_seed))
         inputs = torch.cat([Z.to(device), one_hot(torch.from_numpy(codes), n_classes, device)], 1)
         X = torch.cat([self.generator_(chunk) for chunk in inputs.split(_CHUNK)])
         return decode_records(
             self,
             as_array(X),
             np.random.default_rng(category_seed),
-            domain=self.output_domain,
+            domain=self._output_domain,
         )
 
     def __sklearn_is_fitted__(self):

@@ -1,6 +1,7 @@
 """Labels of a class-conditional generator: declared classes, codes, and their proportions."""
 
 import numpy as np
+import pandas as pd
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
@@ -9,14 +10,17 @@ __all__ = ["check_classes", "check_labels", "check_proportions", "released_propo
 
 def check_classes(classes, y):
     """Return the sorted public classes: those declared, or those that occur in ``y``."""
-    if classes is None:
-        y = column_or_1d(y)
-        check_classification_targets(y)
-        found = unique_labels(y)
-    else:
-        found = np.unique(column_or_1d(classes))
-        if len(found) != len(classes):
-            raise ValueError("classes must be distinct.")
+    name, labels = ("y", y) if classes is None else ("classes", classes)
+    labels = column_or_1d(labels)
+    if pd.isna(labels).any():
+        raise ValueError(f"{name} holds labels that are missing.")
+    try:
+        check_classification_targets(labels)
+        found = unique_labels(labels)
+    except TypeError:
+        raise ValueError(f"{name} holds labels that are not of one type.") from None
+    if classes is not None and len(found) != len(labels):
+        raise ValueError("classes must be distinct.")
     if len(found) < 2:
         raise ValueError(
             f"classes must be at least two, got {len(found)} class; fit without y for one."

@@ -86,7 +86,7 @@ def count_releases(mechanism, noise, records, directions, grid, *, verbose=0):
     noise : NoiseSource
     records : ClassRecords
     directions : Tensor of float32 of shape (k, d)
-        Public unit rows. What is counted is post-processing of the releases.
+        Public rows. What is counted is post-processing of the releases.
     grid : LineGrid
     verbose : int, default=0
         1 shows a progress bar.

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
-from sklearn_dpgen.nn import ACTIVATIONS, DomainHead, dcgan_generator, mlp_generator
+from sklearn_dpgen.nn import (
+    ACTIVATIONS,
+    DomainHead,
+    dcgan_generator,
+    mlp_generator,
+    upsampling_generator,
+)
 
 sizes = st.sampled_from([1e-30, 1e-3, 1.0, 30.0, 1e4, 1e30])
 scales = st.sampled_from([1e-3, 1.0, 1e4])
@@ -126,10 +132,11 @@ def test_mlp_has_the_declared_layers(hidden, activation):
     assert violation(domain, module(torch.randn(7, 2)).detach()) < 1e-6
 
 
+@pytest.mark.parametrize("build", [dcgan_generator, upsampling_generator])
 @pytest.mark.parametrize("side", [4, 8, 28])
-def test_dcgan_makes_images(side):
+def test_convolutional_networks_make_images(build, side):
     domain = Box(-1, 1, n_features=side * side)
-    module = dcgan_generator(5, domain, n_channels=4)
+    module = build(5, domain, n_channels=4)
     P = module(torch.randn(3, 5))
     assert P.shape == (3, side * side)
     assert P.abs().max() <= 1
@@ -140,10 +147,40 @@ def test_dcgan_makes_images(side):
     assert image.std() > 0
 
 
+@pytest.mark.parametrize(
+    ("build", "name"), [(dcgan_generator, "dcgan"), (upsampling_generator, "upsampling")]
+)
 @pytest.mark.parametrize("width", [2, 9, 36, 100, 784 + 1])
-def test_dcgan_names_the_rule(width):
-    with pytest.raises(ValueError, match=f"multiple of 4; the domain has {width} features"):
-        dcgan_generator(2, Box(-1, 1, n_features=width))
+def test_convolutional_networks_name_the_rule(build, name, width):
+    rule = f"generator='{name}' .* multiple of 4; the domain has {width} features"
+    with pytest.raises(ValueError, match=rule):
+        build(2, Box(-1, 1, n_features=width))
+
+
+def test_upsampling_is_the_network_of_the_paper():
+    module = upsampling_generator(20, Box(0, 1, n_features=784))
+    linear = [m for m in module.modules() if isinstance(m, torch.nn.Linear)]
+    assert [(m.in_features, m.out_features) for m in linear] == [(20, 200), (200, 784)]
+    convolutions = [m for m in module.modules() if isinstance(m, torch.nn.Conv2d)]
+    assert all(m.kernel_size == (5, 5) for m in convolutions)
+    assert len(convolutions) == 2
+    # About 180 thousand parameters there.
+    assert sum(p.numel() for p in module.parameters()) == pytest.approx(180_000, rel=0.06)
+
+
+def test_upsampling_keeps_the_order_of_pixels():
+    """What changes one cell of the first image changes the pixels about it alone."""
+    module = upsampling_generator(2, Box(-1, 1, n_features=400), n_channels=3).eval()
+    cells = torch.randn(1, 3 * 5 * 5, generator=torch.Generator().manual_seed(0))
+    changed = cells.clone()
+    changed[0, 2] += 5
+    rest = module[6:]
+    moved = (rest(changed) != rest(cells)).view(20, 20)
+    assert moved.any()
+    rows, columns = moved.nonzero().T
+    assert rows.max() <= 9
+    assert columns.min() >= 8 - 6
+    assert columns.max() <= 11 + 6
 
 
 @pytest.mark.parametrize(

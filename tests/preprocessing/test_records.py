@@ -1,0 +1,106 @@
+"""Records of an estimator with a schema or a domain: into the public set and back."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import BaseEstimator
+
+from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.preprocessing._records import decode_records, encode_records
+from sklearn_dpgen.schema import Categorical, Numeric, Schema
+
+SCHEMA = Schema({"age": Numeric(0, 100), "job": Categorical(["baker", "nurse"])})
+
+
+class Holder(BaseEstimator):
+    """An estimator with no more than the two parameters."""
+
+    def __init__(self, schema=None, domain=None):
+        self.schema = schema
+        self.domain = domain
+
+
+@pytest.fixture
+def people():
+    return pd.DataFrame({"age": [50.0, 250.0, 3.0], "job": ["nurse", "baker", "nurse"]})
+
+
+@pytest.mark.parametrize(
+    "domain", [Box(-1, 1, n_features=2), Ball(2.0, n_features=2), OneHot(2)], ids=str
+)
+def test_records_are_projected_on_the_domain(domain, monkeypatch):
+    X = np.array([[0.5, 0.5], [7.0, -3.0]])
+    holder = Holder(domain=domain)
+    encoded = encode_records(holder, X)
+    assert_array_equal(encoded, domain.project(X))
+    assert domain.contains(encoded).all()
+    assert (holder.domain_, holder.n_features_in_) == (domain, 2)
+    assert not hasattr(holder, "encoder_")
+    assert_array_equal(X, [[0.5, 0.5], [7.0, -3.0]])
+    monkeypatch.setattr(Domain, "project", lambda self, X: X)
+    assert not domain.contains(encode_records(Holder(domain=domain), X)).all()
+
+
+def test_a_function_of_the_width(people):
+    holder = Holder(domain=partial(Box, 0, 1))
+    frame = pd.DataFrame(np.full((3, 2), 9.0), columns=["a", "b"])
+    assert_array_equal(encode_records(holder, frame), np.ones((3, 2)))
+    assert holder.domain_ == Box(0, 1, n_features=2)
+    assert holder.feature_names_in_.tolist() == ["a", "b"]
+
+
+def test_a_table_goes_in_and_out(people):
+    holder = Holder(schema=SCHEMA)
+    encoded = encode_records(holder, people)
+    assert holder.n_features_in_ == 2
+    assert encoded.shape == (3, holder.domain_.n_features)
+    assert holder.domain_.contains(encoded).all()
+    assert_array_equal(encoded, TabularEncoder(SCHEMA).fit(people).transform(people))
+    decoded = decode_records(holder, encoded, np.random.default_rng(0))
+    pd.testing.assert_frame_equal(decoded, people.assign(age=[50.0, 100.0, 3.0]))
+
+
+def test_a_fit_without_a_schema_forgets_the_encoder(people):
+    holder = Holder(schema=SCHEMA)
+    encode_records(holder, people)
+    holder.set_params(schema=None, domain=Box(0, 1, n_features=3))
+    encode_records(holder, np.zeros((2, 3)))
+    assert not hasattr(holder, "encoder_")
+    assert holder.n_features_in_ == 3
+    assert isinstance(decode_records(holder, np.zeros((2, 3)), None), np.ndarray)
+
+
+def test_categories_are_drawn_or_the_likeliest():
+    holder = SimpleNamespace(domain_=Product([Box(0, 1), OneHot(2)]))
+    soft = np.tile([0.5, 0.7, 0.3], (2000, 1))
+    drawn = decode_records(holder, soft, np.random.default_rng(0))
+    assert holder.domain_.contains(drawn).all()
+    assert abs(drawn[:, 1].mean() - 0.7) < 5 * np.sqrt(0.21 / 2000)
+    again = decode_records(holder, soft, np.random.default_rng(0))
+    assert_array_equal(drawn, again)
+    assert_array_equal(decode_records(holder, soft, None), soft)
+    # In another domain than that of the records there may be other blocks.
+    other = decode_records(
+        holder, soft, np.random.default_rng(0), domain=Product([Box(0, 1), Box(0, 1), Box(0, 1)])
+    )
+    assert_array_equal(other, soft)
+
+
+def test_errors(people):
+    for schema, domain in ((None, None), (SCHEMA, Box(0, 1))):
+        with pytest.raises(ValueError, match="Declare either schema or domain"):
+            encode_records(Holder(schema, domain), people)
+    with pytest.raises(ValueError, match="domain has 4 features, X has 2 features"):
+        encode_records(Holder(domain=Box(0, 1, n_features=4)), np.zeros((3, 2)))
+    # What a function returns is checked as well.
+    with pytest.raises(ValueError, match="domain has 5 features, X has 2 features"):
+        encode_records(Holder(domain=lambda n_features: OneHot(5)), np.zeros((3, 2)))
+    for wrong in ([[np.nan, 1.0]], [1.0, 2.0], [["secret", 1.0]]):
+        with pytest.raises(ValueError, match="NaN|2D array|numeric|convert") as raised:
+            encode_records(Holder(domain=Box(0, 1, n_features=2)), wrong)
+        assert "secret" not in str(raised.value)

@@ -1,0 +1,277 @@
+"""The adapter as a scikit-learn estimator, and what it learns."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sklearn_dpgen.exceptions import TrainingDivergedError
+from sklearn_dpgen.ot import wasserstein_lines
+from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter
+from sklearn_dpgen.smoothed._domains import (
+    AdaptedNetwork,
+    clip_rows,
+    excess_distance,
+    source_mask,
+)
+
+ABSENT = "ignore:sample_domain is absent:UserWarning"
+
+
+def tiny(**options):
+    """Return an adapter of a few steps: to run through, not to learn."""
+    small = {
+        "hidden_layer_sizes": (4,),
+        "feature_dim": 3,
+        "batch_size": 5,
+        "source_batch_size": 8,
+        "source_iter": 3,
+        "max_iter": 3,
+        "random_state": 0,
+    }
+    return SmoothedSlicedWassersteinAdapter(**{**small, **options})
+
+
+@pytest.fixture
+def table():
+    """Return records, masked labels, and domains: 30 source rows, 25 target rows, interleaved."""
+    rng = np.random.default_rng(0)
+    domain = rng.permutation([1] * 30 + [-2] * 25)
+    y = rng.integers(3, size=55)
+    X = rng.normal(size=(55, 4))
+    X[:, 0] += 3 * y + (domain < 0)
+    return X, np.where(domain > 0, y, -1), domain
+
+
+@pytest.fixture
+def shifted():
+    """Return a source and a target that lies elsewhere."""
+    rng = np.random.default_rng(1)
+    centers = 3 * np.array([[0, 0], [1.0, 0], [0, 1.0]])
+    y = rng.integers(3, size=6000)
+    X = centers[y] + 0.4 * rng.normal(size=(6000, 2))
+    domain = np.repeat([1, -2], [2000, 4000])
+    X[domain < 0] += [1.2, 0.6]
+    return X, y, domain
+
+
+@pytest.mark.filterwarnings(ABSENT)
+@parametrize_with_checks(
+    [tiny(source_iter=80, source_learning_rate=0.03)],
+    expected_failed_checks=lambda estimator: {
+        "check_classifiers_classes": "a label of -1 masks a row of the target, as in skada"
+    },
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def learned(adapter, X, y, domain):
+    adapter.fit(X, np.where(domain < 0, -1, y), sample_domain=domain)
+    return adapter.score(X[domain < 0], y[domain < 0])
+
+
+def test_adapts_to_the_target(shifted):
+    options = {
+        "hidden_layer_sizes": (32,),
+        "feature_dim": 4,
+        "source_batch_size": 96,
+        "max_iter": 500,
+        "learning_rate": 0.01,
+        "source_iter": 200,
+        "random_state": 0,
+    }
+    alone = learned(SmoothedSlicedWassersteinAdapter(adaptation_weight=0.0, **options), *shifted)
+    free = learned(SmoothedSlicedWassersteinAdapter(epsilon=np.inf, **options), *shifted)
+    private = learned(SmoothedSlicedWassersteinAdapter(epsilon=10.0, **options), *shifted)
+    assert alone < 0.85
+    assert free > 0.93
+    assert private > 0.93
+
+
+# Domains and labels.
+
+
+def test_domains_follow_skada():
+    y = np.array([0, 1, -1, 1])
+    assert_array_equal(source_mask(y, None), [True, True, False, True])
+    assert_array_equal(source_mask(np.array([0.0, np.nan, 1.0]), None), [True, False, True])
+    assert_array_equal(source_mask(y, [2, -1, 0, -3]), [True, False, True, False])
+    with pytest.warns(UserWarning, match="sample_domain is absent"):
+        assert source_mask(np.array(["a", "b"]), None).all()
+
+
+@pytest.mark.parametrize(
+    ("domain", "match"),
+    [
+        ([1, 1, 1], "no target sample"),
+        ([-1, -1, -1], "no source sample"),
+        ([1, -1], "3 integers"),
+        ([[1], [-1], [1]], "3 integers"),
+        ([1.5, -1.0, 1.0], "3 integers"),
+        (["s", "t", "s"], "3 integers"),
+        ([1, np.nan, -1], "NaN"),
+    ],
+)
+def test_domains_that_cannot_be(domain, match):
+    with pytest.raises(ValueError, match=match):
+        source_mask(np.array([0, 1, 1]), domain)
+    with pytest.raises(ValueError, match="no source sample"):
+        source_mask(np.array([-1, -1]), None)
+
+
+def parameters_of(adapter):
+    return torch.cat([p.detach().flatten() for p in adapter.module_.parameters()]).numpy()
+
+
+def test_masked_labels_stand_for_domains(table):
+    X, y, domain = table
+    expected = parameters_of(tiny().fit(X, y, sample_domain=domain))
+    assert_array_equal(parameters_of(tiny().fit(X, y)), expected)
+    missing = np.where(domain < 0, np.nan, y)
+    assert_array_equal(parameters_of(tiny().fit(X, missing)), expected)
+
+
+def test_labels_of_the_source(table):
+    X, y, domain = table
+    names = np.array(["x", "y", "z", "masked"], dtype=object)[y]
+    adapter = tiny().fit(X, names, sample_domain=domain)
+    assert list(adapter.classes_) == ["x", "y", "z"]
+    assert set(adapter.predict(X)) <= {"x", "y", "z"}
+    assert_allclose(adapter.predict_proba(X).sum(axis=1), 1)
+    codes = tiny().fit(X, y, sample_domain=domain)
+    assert_array_equal(adapter.classes_[codes.predict(X)], adapter.predict(X))
+    with pytest.raises(ValueError, match="two classes in the source"):
+        tiny().fit(X, np.where(domain < 0, y, 1), sample_domain=domain)
+    with pytest.raises(ValueError, match="NaN"):
+        tiny().fit(
+            X,
+            np.where(np.arange(55) == np.flatnonzero(domain > 0)[2], np.nan, 1.0 * y),
+            sample_domain=domain,
+        )
+
+
+# The estimator.
+
+
+def test_clone_pickle_and_frames(table):
+    X, y, domain = table
+    adapter = tiny(epsilon=3.0)
+    before = repr(adapter.get_params())
+    adapter.fit(X, y, sample_domain=domain)
+    assert repr(adapter.get_params()) == before
+    assert not hasattr(clone(adapter), "module_")
+    copy = pickle.loads(pickle.dumps(adapter))
+    assert_array_equal(copy.predict_proba(X), adapter.predict_proba(X))
+    assert copy.privacy_ == adapter.privacy_
+    frame = pd.DataFrame(X, columns=list("abcd"), index=range(100, 155))
+    other = tiny(epsilon=3.0).fit(frame, pd.Series(y), sample_domain=pd.Series(domain))
+    assert_array_equal(parameters_of(other), parameters_of(adapter))
+    assert list(other.feature_names_in_) == list("abcd")
+    again = tiny(epsilon=3.0).fit(X, y, sample_domain=domain)
+    assert_array_equal(parameters_of(again), parameters_of(adapter))
+
+
+def test_metadata_routing(table):
+    X, y, domain = table
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = tiny().set_fit_request(sample_domain=True)
+        pipe = make_pipeline(FunctionTransformer(), inner).fit(X, y, sample_domain=domain)
+        assert pipe[-1].privacy_.n_releases == 3
+        full = np.abs(y)
+        search = GridSearchCV(inner, {"max_iter": [2]}, cv=2).fit(X, full, sample_domain=domain)
+        assert search.best_estimator_.n_iter_ == 5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"directions": "independent", "n_projections": 5},
+        {"n_projections": 2},
+        {"n_projections": 7},
+        {"feature_dim": 1},
+        {"batch_size": 25},
+        {"batch_size": 1},
+        {"hidden_layer_sizes": ()},
+        {"solver": "sgd"},
+        {"epsilon": np.inf},
+    ],
+    ids=str,
+)
+def test_options(table, options):
+    X, y, domain = table
+    adapter = tiny(**options).fit(X, y, sample_domain=domain)
+    assert len(adapter.loss_curve_) == adapter.n_iter_ - 3 == 3
+    assert adapter.predict_proba(X).shape == (55, 3)
+
+
+def test_callback_and_divergence(table):
+    X, y, domain = table
+    seen = []
+    adapter = tiny(callback=lambda step, module: seen.append((step, module)))
+    adapter.fit(X, y, sample_domain=domain)
+    assert seen == [(step, adapter.module_) for step in range(3)]
+    with pytest.raises(TrainingDivergedError):
+        adapter.set_params(solver="sgd", learning_rate=1e200).fit(X, y, sample_domain=domain)
+    assert not hasattr(adapter, "module_")
+
+
+def test_batches_larger_than_the_target(table):
+    X, y, domain = table
+    with pytest.raises(ValueError, match="batch_size must be at most .* 25, got 26"):
+        tiny(batch_size=26).fit(X, y, sample_domain=domain)
+
+
+# The network.
+
+
+def test_clipped_rows():
+    Z = torch.tensor([[0.3, 0.4], [3.0, 4.0], [0.0, 0.0], [0.1, 0.0]], dtype=torch.float64)
+    expected = [[0.3, 0.4], [0.3, 0.4], [0.0, 0.0], [0.1, 0.0]]
+    assert_allclose(clip_rows(Z), expected, rtol=1e-15)
+    inside = torch.tensor([[0.1, -0.2], [1.0, 3.0], [40.0, 1e-3]], dtype=torch.float64)
+    torch.autograd.gradcheck(clip_rows, inside.requires_grad_())
+    Z = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
+    clip_rows(Z).sum().backward()
+    assert torch.isfinite(Z.grad).all()
+
+
+def test_excess_vanishes_where_the_laws_agree():
+    generator = torch.Generator().manual_seed(0)
+
+    def pull(scale, distance):
+        """Return the derivative of a distance in the scale of the source, and its error."""
+        slopes = []
+        for _ in range(200):
+            P, Q, own = (
+                torch.randn(n, 5, generator=generator, dtype=torch.float64) for n in (40, 8, 40)
+            )
+            factor = torch.tensor(scale, dtype=torch.float64, requires_grad=True)
+            distance(factor * P, Q, scale * own).backward()
+            slopes.append(factor.grad.item())
+        return np.mean(slopes), np.std(slopes) / np.sqrt(200)
+
+    slope, error = pull(1.0, excess_distance)
+    assert abs(slope) < 5 * error
+    # The plain distance draws a source of the right law together, and so would a wrong law.
+    slope, error = pull(1.0, lambda P, Q, own: wasserstein_lines(P, Q))
+    assert slope > 5 * error
+    slope, error = pull(1.3, excess_distance)
+    assert slope > 5 * error
+    slope, error = pull(0.7, excess_distance)
+    assert slope < -5 * error
+
+
+def test_the_map_starts_as_the_identity():
+    network = AdaptedNetwork(4, (5,), 3, 2, "relu").double()
+    Z = network.features(torch.randn(7, 4, dtype=torch.float64))
+    assert_allclose(network.move(Z).detach(), Z.detach(), atol=1e-15)
