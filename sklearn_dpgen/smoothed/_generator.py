@@ -1,9 +1,11 @@
 """SmoothedSlicedWassersteinGenerator: a generator that matches noisy records on many lines."""
 
+import math
+
 import numpy as np
 import torch
 
-from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator, upsampling_generator
 from sklearn_dpgen.ot import LineGrid, SmoothedLines, random_directions
 from sklearn_dpgen.preprocessing._records import decode_records, encode_records
@@ -39,6 +41,14 @@ _GENERATORS = {"dcgan": dcgan_generator, "upsampling": upsampling_generator}
 # Directions of all steps together where they are chosen here.
 _FEWEST_DIRECTIONS, _MOST_DIRECTIONS = 64, 2000
 _CHUNK = 2048
+# Of the covariance of a class, largest eigenvalue to expect, in units of the squared radius.
+_LARGEST_VARIANCE = 0.1
+
+
+def _has_categories(domain):
+    if isinstance(domain, Product):
+        return any(map(_has_categories, domain.domains))
+    return isinstance(domain, OneHot)
 
 
 class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
@@ -88,8 +98,10 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         Order of the distance.
     shape_weight : float or "auto", default="auto"
         Weight, for q = 2, of the distance of the centered laws beside that of the means. "auto"
-        is 1 + (σ/s)² with σ the noise, or R/11 where that is wider, and s = R/(2 sqrt(d)),
-        half the radius of the domain a dimension: as much as the smoothing takes from it.
+        is 1 + (σ/s)² with σ the noise, or R/11 where that is wider, and s = R/(2 sqrt(d)), half
+        the radius of the domain a dimension: as much as the smoothing takes from it. It is less
+        where the releases are too few to show a covariance, and 1 where the domain has one-hot
+        blocks, whose variances follow from their means.
     batch_size : int or "auto", default="auto"
         Records of one release, drawn without replacement: the smaller, the more a given budget
         tells. Of each public class in proportion, but one at least. "auto" is one, or one of the
@@ -321,13 +333,15 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         counts = count_releases(
             plan.records, noise, records, directions, grid, verbose=self.verbose
         )
+        shares = None if records.is_public else self.label_proportions_
+        n_values = float(counts[:, 0].sum(-1).min())
         lines = SmoothedLines(
             grid,
             counts,
             scale,
             q=self.q,
-            shape_weight=self._shape_weight(max(scale, grid.narrowest)),
-            shares=None if records.is_public else as_tensor(self.label_proportions_, device=device),
+            shape_weight=self._shape_weight(max(scale, grid.narrowest), n_values, shares),
+            shares=None if shares is None else as_tensor(shares, device=device),
         )
         center = as_tensor(ball.center, device=device)
         with seeded_initialization(init_seed):
@@ -424,10 +438,17 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         widths = check_widths(self.hidden_layer_sizes)
         return mlp_generator(n_inputs, domain, widths, self.activation)
 
-    def _shape_weight(self, smoothing):
+    def _shape_weight(self, smoothing, n_values, shares):
+        """Return the weight, from the smoothing and the number of values of a class on a line."""
         if self.shape_weight != "auto":
             return float(self.shape_weight)
-        return 1 + 4 * self.domain_.n_features * smoothing**2
+        if _has_categories(self.domain_):
+            return 1.0
+        d = self.domain_.n_features
+        share = 1.0 if shares is None else shares.min()
+        # The noise in the covariance of the values, beside the largest variance to expect.
+        noise = 2 * smoothing**2 * math.sqrt(d / n_values) / (_LARGEST_VARIANCE * share)
+        return 1 + 4 * d * smoothing**2 / (1 + noise**2)
 
     def _to_domain(self, G):
         """Map what the network makes into the domain, as records were."""
