@@ -78,6 +78,7 @@ def make_generator(args, labels, seed):
         n_projections=args.projections,
         max_iter=args.steps,
         n_generated=args.generated,
+        shape_weight=args.shape_weight,
         learning_rate=args.rate,
         latent_dim=args.latent,
         random_state=seed,
@@ -109,7 +110,7 @@ def main(args):
         X_test, y_test = X[:10000], y[:10000]
     rows = []
     for labels in args.labels:
-        for seed in range(args.runs):
+        for seed in range(args.first_seed, args.first_seed + args.runs):
             dct, generator = make_generator(args, labels, seed)
             start = time.perf_counter()
             generator.fit(dct.transform(X), y)
@@ -128,7 +129,8 @@ def main(args):
             print(rows[-1], f"{time.perf_counter() - start:.0f} s in all", flush=True)
             if args.validate:
                 continue
-            record(f"smoothed_mnist_{labels}", rows[-seed - 1 :], vars(args))
+            done = [row for row in rows if row["labels"] == labels]
+            record(f"smoothed_mnist_{labels}{args.suffix}", done, vars(args))
             if seed == 0:
                 picture(generator, f"smoothed_mnist_{labels}")
     for labels in args.labels:
@@ -143,13 +145,16 @@ if __name__ == "__main__":
     parser.add_argument("--side", type=int, default=10)
     parser.add_argument("--radius", type=float, default=7.5)
     parser.add_argument("--network", default="cosine")
-    parser.add_argument("--epochs", type=float, default=100)
+    parser.add_argument("--epochs", type=float, default=150)
     parser.add_argument("--projections", type=int, default=2000)
-    parser.add_argument("--steps", type=int, default=12000)
+    parser.add_argument("--steps", type=int, default=10000)
+    parser.add_argument("--shape-weight", type=float, default=135.0)
     parser.add_argument("--generated", type=int, default=64)
     parser.add_argument("--latent", type=int, default=10)
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--suffix", default="", help="of the name of the record")
     parser.add_argument("--samples", type=int, default=60000)
     parser.add_argument("--mlp-iter", type=int, default=200)
     parser.add_argument("--labels", nargs="+", default=["public", "private"])

@@ -9,19 +9,17 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from torch.nn import functional
 
-from sklearn_dpgen.accounting import PrivacyReport, ProjectionLaw
+from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, fit_module
-from sklearn_dpgen.ot import random_directions
 from sklearn_dpgen.smoothed._domains import (
     RADIUS,
     AdaptedNetwork,
-    add_noise,
-    excess_distance,
+    feature_records,
     random_rows,
-    release_projections,
     source_mask,
 )
+from sklearn_dpgen.smoothed._laws import release_laws
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device, seeded_initialization
@@ -53,11 +51,11 @@ _CAVEATS = (
 class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
     """Classification of a private domain without labels, learned from a public one with labels.
 
-    A network is first trained on the source alone, and its features are then fixed. Projections
-    of the target's features are released with noise, one secret batch a step. A map moves source
-    features until their equally noisy projections are distributed like the released ones, in
-    squared sliced Wasserstein distance, and the classifier is trained on the moved source features
-    with the labels of the source. Only the releases depend on the target.
+    A network is first trained on the source alone, and its features are then fixed. Features of
+    target records are released with noise, in secret batches. A map moves source features until
+    their law, with noise of the same law, is that of the releases in squared sliced Wasserstein
+    distance, and the classifier is trained on the moved source features with the labels of the
+    source. Only the releases depend on the target.
 
     Parameters
     ----------
@@ -72,22 +70,30 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
         Number of features that are compared between the domains.
     activation : {"relu", "silu", "tanh"}, default="relu"
         Of the hidden layers.
-    adaptation_weight : float, default=100.0
+    adaptation_weight : float, default=3.0
         Of the squared distance against the cross-entropy, for the map: the mean over directions,
-        times ``feature_dim``. 0 trains on the source alone, and releases nothing.
+        times ``feature_dim``, in units of the radius of the features. 0 trains on the source
+        alone, and releases nothing.
     n_projections : int or "auto", default="auto"
-        Random directions a step. "auto" is ``feature_dim``: whole orthonormal blocks, whose cost
-        does not vary.
+        Lines that the releases are compared on. "auto" takes as many as a covariance matrix has
+        entries, from 64 to some 2000. They cost time, not privacy.
     directions : {"orthogonal", "independent"}, default="orthogonal"
-        How they are drawn.
-    batch_size : int, default=32
-        Target records a release, drawn without replacement.
-    source_batch_size : int, default=256
-        Source records a step: more of them than of the target make the gradient quieter.
+        How the lines are drawn: in orthonormal blocks, or each by itself.
+    shape_weight : float or "auto", default="auto"
+        Weight of the distance of the centered laws beside that of the means, as in
+        :class:`SmoothedSlicedWassersteinGenerator`.
+    batch_size : int, default=1
+        Target records a release, drawn without replacement: the smaller, the more a given budget
+        tells.
+    n_epochs : float, default=20.0
+        Passes over the target records, of all releases together. More of them tell more, slowly,
+        and take time in proportion.
+    source_batch_size : int, default=512
+        Source records a step.
     source_iter : int, default=3000
         Steps on the source alone. They cost nothing.
-    max_iter : int, default=2000
-        Steps of adaptation, with a release each; all of them are paid for by ``epsilon``.
+    max_iter : int, default=1500
+        Steps of adaptation. They cost nothing.
     solver : {"adam", "sgd"}, default="adam"
         How a gradient becomes a step.
     learning_rate : float, default=0.001
@@ -129,19 +135,16 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
     -----
     Neighbouring tables differ in one target record. Numbers of records, and source records with
     their labels, are public. Features are moved into a ball of radius 1/2, each row by its own
-    norm, so a record moves the released matrix by sqrt(H) at most, H the sum of its squared
-    cosines with the directions: its law is public, and the accountant averages over it. The paper
-    divides by the largest norm of the batch, which is one more, unpaid, release.
+    norm, so a record moves a release by 1 at most. The paper divides by the largest norm of the
+    batch, which is one more, unpaid, release.
 
-    In the paper features change during adaptation. Here the target's stay, for no gradient passes
-    through them: all releases then show one law, and their noise averages out.
+    In the paper features change during adaptation, and every step projects a batch on directions
+    of its own. Here the target's features stay, for no gradient passes through them: all releases
+    show one law, are released as they are, which is projecting on a whole orthonormal basis, and
+    are compared with the source as often as wanted.
 
-    Between a small batch and a larger one the distance is least where the larger is too narrow,
-    and noise makes that worse than what is to be learned. So the distance to a fresh batch of moved
-    source features, of the size of a release and with noise of its own, is subtracted: where the
-    laws agree, the gradient then vanishes in the mean.
-
-    ``predict`` is for records of the target, whose features are not moved.
+    ``predict`` is for records of the target, whose features are not moved. The guarantee covers
+    the fitted network; a published prediction also tells of the record that it is for.
 
     A grid search that tries k candidates on the same target records spends k budgets for each
     fold and each refit.
@@ -149,8 +152,8 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
     References
     ----------
     .. [1] A. Rakotomamonjy, L. Ralaivola, "Differentially private sliced Wasserstein distance",
-       ICML 2021, Section 5 and Algorithm 2; here with features that are fixed, and that are
-       clipped to a constant.
+       ICML 2021, Section 5 and Algorithm 2; here with features that are fixed and clipped to a
+       constant, and released before the map is trained.
 
     Examples
     --------
@@ -176,7 +179,9 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
         "adaptation_weight": [Interval(Real, 0, None, closed="left")],
         "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "directions": [StrOptions({"orthogonal", "independent"})],
+        "shape_weight": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "n_epochs": [Interval(Real, 0, None, closed="neither")],
         "source_batch_size": [Interval(Integral, 1, None, closed="left")],
         "source_iter": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -198,13 +203,15 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
         hidden_layer_sizes=(128,),
         feature_dim=32,
         activation="relu",
-        adaptation_weight=100.0,
+        adaptation_weight=3.0,
         n_projections="auto",
         directions="orthogonal",
-        batch_size=32,
-        source_batch_size=256,
+        shape_weight="auto",
+        batch_size=1,
+        n_epochs=20.0,
+        source_batch_size=512,
         source_iter=3000,
-        max_iter=2000,
+        max_iter=1500,
         solver="adam",
         learning_rate=0.001,
         source_learning_rate=0.002,
@@ -222,7 +229,9 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
         self.adaptation_weight = adaptation_weight
         self.n_projections = n_projections
         self.directions = directions
+        self.shape_weight = shape_weight
         self.batch_size = batch_size
+        self.n_epochs = n_epochs
         self.source_batch_size = source_batch_size
         self.source_iter = source_iter
         self.max_iter = max_iter
@@ -244,7 +253,8 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
         X : array-like of shape (n_samples, n_features)
             Records of both domains.
         y : array-like of shape (n_samples,)
-            Labels. Those of target rows are not read, whatever they are.
+            Labels. Those of target rows are not read, but for the dtype that one array gives to
+            all: mask them.
         sample_domain : array-like of int of shape (n_samples,) or None
             Negative for rows of the target. None takes rows whose label is masked, -1 or NaN; if
             there are none it warns, and fits on the source alone.
@@ -267,8 +277,9 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
         noise_seed, init_seed, public_seed = split_random_state(self.random_state, 3)
 
         mechanism = self._plan_mechanism(n_target)
-        noise = self._noise(noise_seed, X, labels, is_source)
-        self.privacy_ = self._plan_privacy(n_target, mechanism=mechanism, noise=noise)
+        self.privacy_ = self._plan_privacy(
+            n_target, mechanism=mechanism, noise=self._noise(noise_seed)
+        )
         self.noise_multiplier_ = 0.0 if mechanism is None else mechanism.noise_multiplier
 
         device = resolve_device(self.device)
@@ -283,12 +294,12 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
         module = module.to(device, _DTYPE)
         source = as_tensor(X[is_source], device=device, dtype=_DTYPE)
         labels = torch.from_numpy(labels).to(device)
-        generator = torch_generator(public_seed, device)
-        self._train_on_source(module, source, labels, generator)
+        source_seed, *seeds = split_random_state(public_seed, 3)
+        self._train_on_source(module, source, labels, torch_generator(source_seed, device))
         self.loss_curve_, self.n_iter_ = [], self.source_iter
         if mechanism is not None:
             target = as_tensor(X[~is_source], device=device, dtype=_DTYPE)
-            self._adapt(module, source, labels, target, mechanism, noise, generator)
+            self._adapt(module, source, labels, target, mechanism, noise_seed, seeds)
         self.module_ = module
         return self
 
@@ -338,8 +349,7 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
             [Stratum(n_target, self.batch_size, 2 * RADIUS)],
             epsilon=self.epsilon,
             delta=0.1 / n_target if self.delta == "auto" else check_delta(self.delta),
-            n_releases=self.max_iter,
-            projections=ProjectionLaw(self.feature_dim, self._n_directions(), self.directions),
+            n_releases=max(1, round(self.n_epochs * n_target / self.batch_size)),
         )
 
     def _plan_privacy(self, n_samples, *, mechanism, noise):
@@ -367,12 +377,10 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
                 **words,
             )
         return PrivacyReport(
-            mechanism=f"{name}: noisy projections of features of target records, with the "
-            "directions",
+            mechanism=f"{name}: noisy features of target records, all that is learned of them",
             epsilon=mechanism.epsilon,
             delta=mechanism.delta if math.isfinite(mechanism.epsilon) else 0.0,
-            sensitivity_source=f"l2 diameter of the features, clipped to radius {RADIUS:g} row by "
-            "row; the accountant averages over what directions make of it",
+            sensitivity_source=f"l2; features clipped to radius {RADIUS:g}, row by row",
             noise_source=noise.description,
             **mechanism.report_fields(),
             **words,
@@ -392,35 +400,33 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
             learning_rate=self.source_learning_rate,
         )
 
-    def _adapt(self, module, source, labels, target, mechanism, noise, generator):
-        """Train map and classifier on what the mechanism releases of the target's features."""
+    def _adapt(self, module, source, labels, target, mechanism, noise_seed, seeds):
+        """Release the target's features, then train map and classifier on what was released."""
+        line_seed, step_seed = seeds
         with torch.no_grad():
-            source, target = module.features(source), module.features(target)
-        run = mechanism.run(noise)
-
-        scale = mechanism.noise_scale
-        # As many groups of the size of a release as the points that are moved would make.
-        n_groups = max(1, self.source_batch_size // self.batch_size)
+            source = module.features(source)
+        target = feature_records(module, target)
+        # Keyed by what the mechanism is applied to, however the features came about.
+        laws = release_laws(
+            mechanism,
+            self._noise(noise_seed, target.records),
+            target,
+            RADIUS,
+            n_projections=self.n_projections,
+            kind=self.directions,
+            shape_weight=self.shape_weight,
+            seed=line_seed,
+            device=source.device,
+            verbose=self.verbose,
+        )
+        weight = self.adaptation_weight * self.feature_dim
+        generator = torch_generator(step_seed, source.device)
 
         def loss(step):
-            directions = random_directions(
-                self._n_directions(),
-                self.feature_dim,
-                kind=self.directions,
-                generator=generator,
-                dtype=_DTYPE,
-                device=source.device,
-            )
-            released = release_projections(target, directions, run)
             rows = random_rows(source, self.source_batch_size, generator)
-            others = random_rows(source, n_groups * self.batch_size, generator)
             moved = module.move(source[rows])
-            projected = add_noise(moved @ directions.t(), scale, generator)
-            with torch.no_grad():
-                own = add_noise(module.move(source[others]) @ directions.t(), scale, generator)
-            excess = self.feature_dim * excess_distance(projected, released, own)
             task = functional.cross_entropy(module.logits(moved), labels[rows])
-            return task + self.adaptation_weight * excess
+            return task + weight * laws.distance(moved[None].float(), generator)
 
         watch = None if self.callback is None else (lambda step: self.callback(step, module))
         result = self._minimize(
@@ -444,9 +450,6 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
             **options,
         )
 
-    def _n_directions(self):
-        return self.feature_dim if self.n_projections == "auto" else self.n_projections
-
     def _check_domains(self, X, y, sample_domain):
         """Return records, labels with those of the target untouched, and where the source is."""
         X = validate_data(self, X, dtype=np.float64)
@@ -463,7 +466,8 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
         """Return the classes of the source, and the code of each of its labels."""
         check_array(y, ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
+        # The target's masked labels had a part in the dtype of all labels together.
+        classes, codes = np.unique(np.asarray(y.tolist()), return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least two classes in the source, got "

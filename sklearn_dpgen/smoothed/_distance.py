@@ -9,7 +9,7 @@ import torch
 
 from sklearn_dpgen.accounting import PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_choice, check_count
-from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum, on_grid
 from sklearn_dpgen.ot import random_directions, wasserstein_lines
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
@@ -23,6 +23,7 @@ _MOST_DIRECTIONS = 20
 _CAVEATS = (
     "Each call is one more release of the records; distances of one release to further public "
     "samples are free.",
+    "Whatever was fitted on the same records before, such as a scaler, is not paid for here.",
     "The samples that it is compared with are not protected.",
     "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
     "draws.",
@@ -45,9 +46,10 @@ class PrivateDistance:
     directions : ndarray of shape (k, d)
         The unit directions :math:`\\theta_j`, in rows.
     projections : ndarray of shape (n, k)
-        Noisy projections of the records, in the order of the records.
+        Noisy projections of the records less the center of the ball around ``domain``, in the
+        order of the records.
     domain : Domain
-        The public set that records and samples are projected on.
+        The public set that records and samples are moved into.
     p : float
         Exponent of the distance.
     """
@@ -70,7 +72,7 @@ class PrivateDistance:
         Parameters
         ----------
         Y : array-like of shape (m, d)
-            Public records.
+            Public records, as they are: they are centered here, as those of the release were.
         n_repeats, random_state
             As in :func:`smoothed_sliced_wasserstein`; only the noise of Y is drawn here.
 
@@ -88,7 +90,7 @@ class PrivateDistance:
         Parameters
         ----------
         Y : array-like of shape (m, d)
-            Public records.
+            Public records, as in :meth:`distance_to`.
         n_draws : int, default=99
             How many distances to simulate.
         n_repeats, random_state
@@ -145,7 +147,9 @@ def smoothed_sliced_wasserstein(
     .. math:: \Big(\frac1k \sum_j W_p^p(X \theta_j + v_j, Y \theta_j + w_j)\Big)^{1/p}
 
     The private records are projected on random directions and released once with Gaussian noise;
-    the projections of the public ones get fresh noise of the same scale.
+    the projections of the public ones get fresh noise of the same scale. Both are taken from the
+    center of :func:`~sklearn_dpgen.domains.enclosing_ball`, which changes no distance and keeps
+    the rounding errors small where the domain is far from the origin.
 
     Parameters
     ----------
@@ -156,7 +160,8 @@ def smoothed_sliced_wasserstein(
     epsilon : float
         Privacy budget of the release, in nats; ``np.inf`` adds no noise.
     domain : Domain
-        The public set of the records. Its l2 diameter is the sensitivity.
+        The public set of the records, a box, a ball, soft one-hot blocks, or a product of them.
+        Its l2 diameter is the sensitivity.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n.
     n_projections : int or "auto", default="auto"
@@ -172,8 +177,9 @@ def smoothed_sliced_wasserstein(
         p-th power is never above the mean of those of single copies, by convexity.
     random_state : int, RandomState or None, default=None
         None draws the noise from the operating system's entropy. An int repeats the release for
-        the same X, domain, budget and directions, whatever Y is, and gives independent noise for
-        any others; the guarantee is then void for whoever knows or guesses it.
+        the same X, domain, budget and law of the directions, whatever Y is, and gives independent
+        directions and noise for any others, so that releases compose; the guarantee is then void
+        for whoever knows or guesses it.
 
     Returns
     -------
@@ -226,8 +232,8 @@ def smoothed_sliced_wasserstein(
         raise ValueError(f"p must be at least 1, got {p}.")
     law = _projection_law(domain.n_features, n_projections, directions)
     n_repeats = check_count(n_repeats, "n_repeats")
-    X, Y = _inside(X, "X", domain), _inside(Y, "Y", domain)
-    noise_seed, direction_seed, public_seed = split_random_state(random_state, 3)
+    X, Y = _centered(X, "X", domain), _centered(Y, "Y", domain)
+    private_seed, public_seed = split_random_state(random_state, 2)
     mechanism = StratifiedGaussianMechanism(
         [Stratum(len(X), len(X), domain.diameter(2))],
         epsilon=epsilon,
@@ -235,7 +241,7 @@ def smoothed_sliced_wasserstein(
         n_releases=1,
         projections=law,
     )
-    noise = _noise(noise_seed, X, domain, mechanism)
+    noise, direction_seed = _randomness(private_seed, X, domain, mechanism)
     privacy = _report(mechanism, noise, domain)
 
     U = _directions(law, direction_seed)
@@ -274,27 +280,34 @@ def _directions(law, seed):
     )
 
 
-def _inside(Z, name, domain):
-    """Return records projected on the domain."""
+def _centered(Z, name, domain):
+    """Return records moved into the domain, from its center."""
     Z = check_array(Z, dtype=np.float64, input_name=name)
     if Z.shape[1] != domain.n_features:
         raise ValueError(
             f"domain has {domain.n_features} features, {name} has {Z.shape[1]} features."
         )
-    return domain.project(Z)
+    # Projections of long vectors would cancel, and shift by more than the sensitivity.
+    return domain.project(Z) - enclosing_ball(domain).center
 
 
 def _project(Z, name, domain, directions):
-    return _inside(Z, name, domain) @ directions.T
+    return _centered(Z, name, domain) @ directions.T
 
 
-def _noise(seed, X, domain, mechanism):
-    """Return the source of the noise of X; a seeded one is keyed by all that is released."""
+def _randomness(seed, X, domain, mechanism):
+    """Return the source of the noise of X, and the seed of the directions.
+
+    With a seed, both are keyed by all that is released: releases that share directions would not
+    compose by the profiles of each.
+    """
     if seed is None:
-        return noise_source()
+        return noise_source(), None
     plan = (domain, mechanism.epsilon, mechanism.delta, mechanism.projections)
     context = ("smoothed_sliced_wasserstein", pickle.dumps(plan), str(X.shape))
-    return noise_source(seed, context=(*context, np.ascontiguousarray(X)))
+    context = (*context, np.ascontiguousarray(X))
+    keyed = noise_source(seed, context=(*context, "directions"))
+    return noise_source(seed, context=context), keyed.integers(2**32, 1).item()
 
 
 def _with_noise(projected, scale, generator):

@@ -1,4 +1,4 @@
-"""Two domains: their rows in one table, what is released of one, and what moves the other."""
+"""Two domains: their rows in one table, features in a ball, and what moves one to the other."""
 
 import math
 import warnings
@@ -8,18 +8,16 @@ import torch
 from torch import nn
 
 from sklearn_dpgen.nn import ACTIVATIONS
-from sklearn_dpgen.ot import wasserstein_lines
-from sklearn_dpgen.utils._torch import as_array, as_tensor
+from sklearn_dpgen.smoothed._releases import ClassRecords
+from sklearn_dpgen.utils._torch import as_array
 from sklearn_dpgen.utils._validation import check_array
 
 __all__ = [
     "RADIUS",
     "AdaptedNetwork",
-    "add_noise",
     "clip_rows",
-    "excess_distance",
+    "feature_records",
     "random_rows",
-    "release_projections",
     "source_mask",
 ]
 
@@ -150,58 +148,25 @@ class AdaptedNetwork(nn.Module):
         return self.logits(self.features(X))
 
 
-def release_projections(Z, directions, run):
-    """Release noisy projections of a secret batch of points: all that leaves them.
+@torch.no_grad()
+def feature_records(module, X):
+    """Return features of private rows as they are released, clipped to what the price is for.
 
     Parameters
     ----------
-    Z : Tensor of shape (n, d)
-        Private points, which are clipped here to the ball that the mechanism is priced for.
-    directions : Tensor of shape (k, d)
-        Drawn anew, from no record.
-    run : StratifiedGaussianRun
+    module : AdaptedNetwork
+        Trained without these rows.
+    X : Tensor of shape (n, n_inputs)
 
     Returns
     -------
-    Tensor of shape (batch_size, k)
+    ClassRecords
+        One class. Each row is a function of that row alone.
     """
-    (rows,) = run.draw()
-    points = clip_rows(Z.detach()[torch.from_numpy(rows).to(Z.device)])
-    values = as_array(points @ directions.t())
-    released = run.release(values.ravel()).reshape(values.shape)
-    return as_tensor(released, device=Z.device, dtype=Z.dtype)
-
-
-def excess_distance(P, Q, own):
-    """Squared Wasserstein distance of projections, in excess of that to others of their own law.
-
-    Parameters
-    ----------
-    P : Tensor of shape (m, k)
-        The only one to carry a gradient.
-    Q : Tensor of shape (n, k)
-        What P is to be distributed like.
-    own : Tensor of shape (j * n, k)
-        Of the law of P: j groups of the size of Q.
-
-    Returns
-    -------
-    Tensor of shape ()
-        Its gradient in P has mean zero where P and Q have one law. That of the distance has not:
-        it draws P together, since a small sample's sorted values are nearer to each other in the
-        mean than quantiles are.
-    """
-    n_groups, (n, k) = len(own) // len(Q), Q.shape
-    groups = own.detach().view(n_groups, n, k).transpose(0, 1).reshape(n, n_groups * k)
-    return wasserstein_lines(P, Q) - wasserstein_lines(P.repeat(1, n_groups), groups)
+    features = as_array(clip_rows(module.features(X)))
+    return ClassRecords(features, np.zeros(len(features), dtype=np.int64), 1, True)
 
 
 def random_rows(X, count, generator):
     """Draw rows with replacement, uniformly."""
     return torch.randint(len(X), (count,), generator=generator, device=X.device)
-
-
-def add_noise(values, scale, generator):
-    """Add normal noise from a public stream."""
-    draws = torch.randn(values.shape, generator=generator, dtype=values.dtype, device=values.device)
-    return values + scale * draws

@@ -1,13 +1,10 @@
 """SmoothedSlicedWassersteinGenerator: a generator that matches noisy records on many lines."""
 
-import math
-
 import numpy as np
 import torch
 
 from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator, upsampling_generator
-from sklearn_dpgen.ot import LineGrid, SmoothedLines, random_directions
 from sklearn_dpgen.preprocessing._records import decode_records, encode_records
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.smoothed._labels import (
@@ -16,8 +13,9 @@ from sklearn_dpgen.smoothed._labels import (
     check_proportions,
     released_proportions,
 )
+from sklearn_dpgen.smoothed._laws import release_laws
 from sklearn_dpgen.smoothed._plan import plan_releases
-from sklearn_dpgen.smoothed._releases import ClassRecords, count_releases
+from sklearn_dpgen.smoothed._releases import ClassRecords
 from sklearn_dpgen.smoothed._training import one_hot, train_generator
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
@@ -38,11 +36,7 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["SmoothedSlicedWassersteinGenerator"]
 
 _GENERATORS = {"dcgan": dcgan_generator, "upsampling": upsampling_generator}
-# Directions of all steps together where they are chosen here.
-_FEWEST_DIRECTIONS, _MOST_DIRECTIONS = 64, 2000
 _CHUNK = 2048
-# Of the covariance of a class, largest eigenvalue to expect, in units of the squared radius.
-_LARGEST_VARIANCE = 0.1
 
 
 def _has_categories(domain):
@@ -310,7 +304,8 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
             X - ball.center, codes, max(1, n_classes), n_classes == 0 or self.labels == "public"
         )
         plan = self._plan(records, ball)
-        noise = self._noise(noise_seed, X, codes, self.domain_)
+        # The layout of a release is part of what its noise is for.
+        noise = self._noise(noise_seed, X, codes, np.array([n_classes]), self.domain_)
         self.privacy_ = self._plan_privacy(len(X), plan=plan, noise=noise, n_classes=n_classes)
         self.noise_multiplier_ = plan.records.noise_multiplier
         if n_classes:
@@ -319,37 +314,26 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
             )
 
         device = resolve_device(self.device)
-        directions = random_directions(
-            self._n_directions(),
-            self.domain_.n_features,
+        laws = release_laws(
+            plan.records,
+            noise,
+            records,
+            ball.radius,
+            n_projections=self.n_projections,
             kind=self.directions,
-            generator=torch_generator(direction_seed),
-            device=device,
-        )
-        # All lines are in units of the radius: Adam, for one, has a unit of its own.
-        directions = directions / ball.radius
-        scale = plan.records.noise_scale / ball.radius
-        grid = LineGrid.around(1.0, scale)
-        counts = count_releases(
-            plan.records, noise, records, directions, grid, verbose=self.verbose
-        )
-        shares = None if records.is_public else self.label_proportions_
-        n_values = float(counts[:, 0].sum(-1).min())
-        lines = SmoothedLines(
-            grid,
-            counts,
-            scale,
             q=self.q,
-            shape_weight=self._shape_weight(max(scale, grid.narrowest), n_values, shares),
-            shares=None if shares is None else as_tensor(shares, device=device),
+            shape_weight=self._shape_weight(),
+            shares=None if records.is_public else self.label_proportions_,
+            seed=direction_seed,
+            device=device,
+            verbose=self.verbose,
         )
         center = as_tensor(ball.center, device=device)
         with seeded_initialization(init_seed):
             module = self._build_generator(n_classes).to(device)
         result = train_generator(
             module,
-            lines,
-            directions,
+            laws,
             lambda G: self._to_domain(G) - center,
             n_classes=n_classes,
             n_generated=self.n_generated,
@@ -419,15 +403,6 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
             noise_source=noise.description,
         )
 
-    def _n_directions(self):
-        d = self.domain_.n_features
-        if d == 1:
-            return 1
-        if self.n_projections != "auto":
-            return self.n_projections
-        wanted = min(max(d * (d + 1) // 2, _FEWEST_DIRECTIONS), max(_MOST_DIRECTIONS, d))
-        return d * round(wanted / d)
-
     def _build_generator(self, n_classes):
         domain = self.domain_ if self.output_domain is None else self.output_domain
         n_inputs = self.latent_dim + n_classes
@@ -438,17 +413,10 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         widths = check_widths(self.hidden_layer_sizes)
         return mlp_generator(n_inputs, domain, widths, self.activation)
 
-    def _shape_weight(self, smoothing, n_values, shares):
-        """Return the weight, from the smoothing and the number of values of a class on a line."""
-        if self.shape_weight != "auto":
-            return float(self.shape_weight)
-        if _has_categories(self.domain_):
-            return 1.0
-        d = self.domain_.n_features
-        share = 1.0 if shares is None else shares.min()
-        # The noise in the covariance of the values, beside the largest variance to expect.
-        noise = 2 * smoothing**2 * math.sqrt(d / n_values) / (_LARGEST_VARIANCE * share)
-        return 1 + 4 * d * smoothing**2 / (1 + noise**2)
+    def _shape_weight(self):
+        # The variances of a one-hot block follow from its means.
+        is_plain = self.shape_weight != "auto" or not _has_categories(self.domain_)
+        return self.shape_weight if is_plain else 1.0
 
     def _to_domain(self, G):
         """Map what the network makes into the domain, as records were."""

@@ -8,8 +8,6 @@ from sklearn_dpgen.utils._random import torch_generator
 
 __all__ = ["one_hot", "train_generator"]
 
-# Directions of one step, at most, if they are more.
-_STEP_DIRECTIONS = 100
 _N_NORMALIZED = 50
 
 
@@ -20,19 +18,15 @@ def one_hot(codes, n_classes, device):
     return torch.nn.functional.one_hot(codes.to(device), n_classes).float()
 
 
-def train_generator(
-    module, lines, directions, to_ball, *, n_classes, n_generated, latent_dim, seed, **options
-):
+def train_generator(module, laws, to_ball, *, n_classes, n_generated, latent_dim, seed, **options):
     """Descend the distance between the releases and what a network makes.
 
     Parameters
     ----------
     module : torch.nn.Module
         From (n, latent_dim + n_classes). Trained in place.
-    lines : SmoothedLines
-        The releases of each class, or of all where there are none.
-    directions : Tensor of shape (k, d)
-        The lines that they were counted on.
+    laws : ReleasedLaws
+        Of each class, or of all records where there are none.
     to_ball : callable
         From what the network makes to centered records, with their gradient.
     n_classes : int
@@ -49,10 +43,9 @@ def train_generator(
     -------
     TrainingResult
     """
-    device = directions.device
+    device = laws.directions.device
     generator = torch_generator(seed, device)
-    n_groups, k = max(1, n_classes), len(directions)
-    n_blocks = max(1, k // _STEP_DIRECTIONS)
+    n_groups = max(1, n_classes)
     codes = torch.arange(n_groups).repeat_interleave(n_generated)
     labels = one_hot(codes, n_classes, device)
     half = (n_groups, (n_generated + 1) // 2, latent_dim)
@@ -64,14 +57,8 @@ def train_generator(
         return torch.cat([Z, labels], 1)
 
     def step_loss(step):
-        block = int(torch.randint(n_blocks, (), generator=generator, device=device))
-        chosen = slice(block * k // n_blocks, (block + 1) * k // n_blocks)
-        points = to_ball(module(draw())) @ directions[chosen].t()
-        points = points.view(n_groups, n_generated, -1)
-        with torch.no_grad():
-            value, gradient = lines.gradient(points, chosen)
-        pull = (gradient * points).sum()
-        return value + (pull - pull.detach())
+        points = to_ball(module(draw()))
+        return laws.distance(points.view(n_groups, n_generated, -1), generator)
 
     result = fit_module(module, step_loss, **options)
     # Statistics of a batch normalization belong to the weights before they were averaged.

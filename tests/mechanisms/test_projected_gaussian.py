@@ -248,6 +248,42 @@ def test_batches_of_a_chunk_are_drawn_as_priced():
         assert not samples_as_stated(broken(np.random.default_rng(0))), broken
 
 
+class SortedBatches(NoiseSource):
+    def choice(self, n, size):
+        return np.sort(super().choice(n, size))
+
+
+class SortedChunks(NoiseSource):
+    def choices(self, n, size, count):
+        return np.sort(super().choices(n, size, count), axis=1)
+
+
+def comes_in_random_order(noise, portion):
+    """Whether any two places of a batch hold indices that rise as often as they fall."""
+    # Of each way to draw: by sorted keys, by rejection of indices, by rejection of rows.
+    strata = [Stratum(*sizes, 1.0) for sizes in ((60, 5), (12, 6), (40, 2), (2000, 45))]
+    n_rows = 2000
+    budget = {**BUDGET, "epsilon": math.inf, "n_releases": n_rows}
+    run = StratifiedGaussianMechanism(strata, projections=CUT, **budget).run(noise)
+    drawn = [[] for _ in strata]
+    for _ in range(n_rows // (portion or 1)):
+        for rows, batch in zip(drawn, run.draw(portion), strict=True):
+            rows.append(np.atleast_2d(batch))
+        run.release(np.zeros(1))
+    for rows in map(np.vstack, drawn):
+        first, second = np.triu_indices(rows.shape[1], 1)
+        rises = (rows[:, first] < rows[:, second]).mean(axis=0)
+        if abs(rises - 0.5).max() > 5 * 0.5 / math.sqrt(n_rows):
+            return False
+    return True
+
+
+@pytest.mark.parametrize(("portion", "broken"), [(None, SortedBatches), (20, SortedChunks)])
+def test_a_batch_is_in_random_order(portion, broken):
+    assert comes_in_random_order(noise_source(5), portion)
+    assert not comes_in_random_order(broken(np.random.default_rng(0)), portion)
+
+
 def test_the_noise_of_a_chunk_is_fresh_on_every_entry():
     mechanism = planned(SAMPLED, CUT)
     run, n_entries = mechanism.run(noise_source(1)), 20_000

@@ -15,12 +15,10 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.exceptions import TrainingDivergedError
-from sklearn_dpgen.ot import wasserstein_lines
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter
 from sklearn_dpgen.smoothed._domains import (
     AdaptedNetwork,
     clip_rows,
-    excess_distance,
     source_mask,
 )
 
@@ -35,6 +33,8 @@ def tiny(**options):
         "batch_size": 5,
         "source_batch_size": 8,
         "source_iter": 3,
+        "n_epochs": 1,
+        "n_projections": 12,
         "max_iter": 3,
         "random_state": 0,
     }
@@ -84,8 +84,7 @@ def test_adapts_to_the_target(shifted):
     options = {
         "hidden_layer_sizes": (32,),
         "feature_dim": 4,
-        "source_batch_size": 96,
-        "max_iter": 500,
+        "max_iter": 300,
         "learning_rate": 0.01,
         "source_iter": 200,
         "random_state": 0,
@@ -186,7 +185,7 @@ def test_metadata_routing(table):
     with sklearn.config_context(enable_metadata_routing=True):
         inner = tiny().set_fit_request(sample_domain=True)
         pipe = make_pipeline(FunctionTransformer(), inner).fit(X, y, sample_domain=domain)
-        assert pipe[-1].privacy_.n_releases == 3
+        assert pipe[-1].privacy_.n_releases == 5
         full = np.abs(y)
         search = GridSearchCV(inner, {"max_iter": [2]}, cv=2).fit(X, full, sample_domain=domain)
         assert search.best_estimator_.n_iter_ == 5
@@ -201,6 +200,9 @@ def test_metadata_routing(table):
         {"feature_dim": 1},
         {"batch_size": 25},
         {"batch_size": 1},
+        {"n_epochs": 0.01},
+        {"n_projections": "auto"},
+        {"shape_weight": 2.0},
         {"hidden_layer_sizes": ()},
         {"solver": "sgd"},
         {"epsilon": np.inf},
@@ -243,32 +245,6 @@ def test_clipped_rows():
     Z = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
     clip_rows(Z).sum().backward()
     assert torch.isfinite(Z.grad).all()
-
-
-def test_excess_vanishes_where_the_laws_agree():
-    generator = torch.Generator().manual_seed(0)
-
-    def pull(scale, distance):
-        """Return the derivative of a distance in the scale of the source, and its error."""
-        slopes = []
-        for _ in range(200):
-            P, Q, own = (
-                torch.randn(n, 5, generator=generator, dtype=torch.float64) for n in (40, 8, 40)
-            )
-            factor = torch.tensor(scale, dtype=torch.float64, requires_grad=True)
-            distance(factor * P, Q, scale * own).backward()
-            slopes.append(factor.grad.item())
-        return np.mean(slopes), np.std(slopes) / np.sqrt(200)
-
-    slope, error = pull(1.0, excess_distance)
-    assert abs(slope) < 5 * error
-    # The plain distance draws a source of the right law together, and so would a wrong law.
-    slope, error = pull(1.0, lambda P, Q, own: wasserstein_lines(P, Q))
-    assert slope > 5 * error
-    slope, error = pull(1.3, excess_distance)
-    assert slope > 5 * error
-    slope, error = pull(0.7, excess_distance)
-    assert slope < -5 * error
 
 
 def test_the_map_starts_as_the_identity():

@@ -102,9 +102,21 @@ class Unprojected(Ball):
         return X
 
 
+@pytest.fixture
+def fixed_directions(monkeypatch):
+    """Give all releases the same directions, by a seed of the test's choice."""
+    directions = _distance._directions
+
+    def fix(seed):
+        monkeypatch.setattr(_distance, "_directions", lambda law, _: directions(law, seed))
+
+    fix(0)
+    return fix
+
+
 def largest_change(domain, shared):
     """Return how far replacing one record moves a release, over √(max H) times the diameter."""
-    X, far = shared.copy(), np.full(shared.shape[1], 1e6)
+    X, far = shared.copy(), np.full(shared.shape[1], 1e15)
     X[2] = -far
     neighbour = X.copy()
     neighbour[2] = far
@@ -117,11 +129,51 @@ def largest_change(domain, shared):
     return np.linalg.norm(change) / (math.sqrt(ProjectionLaw(4, 8).maximum) * domain.diameter(2))
 
 
+@pytest.mark.usefixtures("fixed_directions")
 def test_a_record_moves_a_release_by_the_diameter_at_most():
     domains = [Ball(1.5, n_features=4), Box([0, -1, 0, 0], [1, 1, 2, 0.1])]
     for domain in domains:
         assert 0.99 < largest_change(domain, sample(6)) <= 1 + 1e-12
     assert largest_change(Unprojected(1.5, n_features=4), sample(6)) > 1e5
+
+
+FAR = 1e12
+
+
+def at_the_origin(domain):
+    return Ball(domain.diameter(2) / 2, n_features=domain.n_features)
+
+
+def test_far_from_the_origin_too(fixed_directions, monkeypatch):
+    domain = Box(FAR, FAR + 1, n_features=4)
+
+    def changes():
+        for seed in range(5):
+            fixed_directions(seed)
+            yield largest_change(domain, FAR + sample(6))
+
+    assert all(0.99 < change <= 1 + 1e-12 for change in changes())
+    monkeypatch.setattr(_distance, "enclosing_ball", at_the_origin)
+    assert max(changes()) > 1 + 1e-6
+
+
+@pytest.mark.usefixtures("fixed_directions")
+def test_every_distance_is_that_of_centered_records(monkeypatch):
+    # On a grid of 2**-12, which survives the shift.
+    X, Y = np.random.default_rng(0).integers(0, 2**12, size=(2, 50, 4)) / 2**12
+
+    def distances(origin):
+        domain = Box(origin, origin + 1, n_features=4)
+        result = private(X + origin, Y + origin, epsilon=math.inf, domain=domain)
+        others = (
+            result.distance_to(Y[:9] + origin),
+            *result.null_distances(Y + origin, n_draws=3, random_state=0),
+        )
+        return np.array([result.distance, *others])
+
+    np.testing.assert_allclose(distances(FAR), distances(0.0), rtol=1e-9)
+    monkeypatch.setattr(_distance, "enclosing_ball", at_the_origin)
+    assert (abs(distances(FAR) / distances(0.0) - 1) > 1e-7).all()
 
 
 def test_public_records_are_brought_into_the_domain_too():
@@ -150,7 +202,8 @@ def test_the_report():
     assert "law of 4 orthogonal directions" in report.accountant
     assert "void" in report.noise_source
     assert "n_samples" in report.public
-    assert any("one more release" in caveat for caveat in report.caveats)
+    for words in ("one more release", "such as a scaler", "not protected"):
+        assert any(words in caveat for caveat in report.caveats)
     assert PrivacyReport.from_dict(report.to_dict()) == report
     unseeded = private(X, Y, random_state=None).privacy
     assert unseeded.noise_source == "operating system entropy"
@@ -194,6 +247,64 @@ def test_seeded_noise_is_keyed_by_what_is_released():
     assert abs(correlations).max() < 5 / math.sqrt(X.size)
     # Twin: the same draw on another budget.
     assert abs(np.corrcoef(draws[0].ravel(), noise_of(again, X).ravel())[0, 1]) > 0.99
+
+
+def largest_correlation_across_domains():
+    """Return that of the noise of releases of the same records, inside each of three balls."""
+    X, Y = BALL.project(sample(500)) / 2, sample(30, seed=1)
+    balls = [Ball(radius, n_features=4) for radius in (1.0, 1.5, 3.0)]
+    draws = [noise_of(private(X, Y, domain=ball), X, ball).ravel() for ball in balls]
+    return abs(np.corrcoef(draws) - np.eye(3)).max()
+
+
+def test_seeded_noise_is_keyed_by_the_domain(monkeypatch):
+    assert largest_correlation_across_domains() < 5 / math.sqrt(2000)
+    randomness = _distance._randomness
+
+    def without_domain(seed, X, domain, mechanism):
+        return randomness(seed, X, BALL, mechanism)
+
+    monkeypatch.setattr(_distance, "_randomness", without_domain)
+    assert largest_correlation_across_domains() > 0.99
+
+
+def directions_are_shared():
+    """Whether any two seeded releases that differ have directions in common."""
+    X, Y = sample(40), sample(30, seed=1)
+    neighbour = X.copy()
+    neighbour[0, 0] += 0.1
+    changes = [
+        {},
+        {"X": neighbour},
+        {"X": X[::-1]},
+        {"epsilon": 4.0},
+        {"delta": 1e-4},
+        {"domain": Ball(1.6, n_features=4)},
+        {"directions": "independent"},
+        {"random_state": 1},
+    ]
+    rows = np.vstack([private(**{"X": X, "Y": Y} | change).directions for change in changes])
+    same = np.isclose(rows[:, None], rows).all(axis=2)
+    return (same.sum(axis=1) > 1).any()
+
+
+def test_seeded_directions_are_keyed_by_what_is_released(monkeypatch):
+    X, Y = sample(40), sample(30, seed=1)
+    first = private(X, Y)
+    for other in (private(X, Y), private(X, Y[:20] + 0.1, p=1, n_repeats=2)):
+        np.testing.assert_array_equal(other.directions, first.directions)
+    assert not directions_are_shared()
+    randomness = _distance._randomness
+
+    def by_seed_alone(seed, *plan):
+        return randomness(seed, *plan)[0], seed % 2**32
+
+    def without_records(seed, X, *plan):
+        return randomness(seed, X, *plan)[0], randomness(seed, 0 * X, *plan)[1]
+
+    for broken in (by_seed_alone, without_records):
+        monkeypatch.setattr(_distance, "_randomness", broken)
+        assert directions_are_shared()
 
 
 def test_without_a_seed_everything_is_fresh():

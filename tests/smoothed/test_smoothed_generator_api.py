@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.preprocessing import DCTTransformer
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _training
+from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _laws, _training
 
 QUICK = {
     "domain": partial(Box, -1000, 1000),
@@ -290,9 +290,9 @@ def test_number_of_lines(tiny_generator, monkeypatch, n_features, wanted, expect
     seen = []
     train = _training.train_generator
 
-    def watch(module, lines, directions, *args, **options):
-        seen.append(directions.shape)
-        return train(module, lines, directions, *args, **options)
+    def watch(module, laws, *args, **options):
+        seen.append(laws.directions.shape)
+        return train(module, laws, *args, **options)
 
     monkeypatch.setattr("sklearn_dpgen.smoothed._generator.train_generator", watch)
     tiny_generator(n_projections=wanted).fit(np.zeros((8, n_features)))
@@ -300,7 +300,7 @@ def test_number_of_lines(tiny_generator, monkeypatch, n_features, wanted, expect
 
 
 def test_steps_take_blocks_of_many_lines(tiny_generator, labelled, monkeypatch):
-    monkeypatch.setattr(_training, "_STEP_DIRECTIONS", 10)
+    monkeypatch.setattr(_laws, "_STEP_DIRECTIONS", 10)
     generator = tiny_generator(n_projections=35, max_iter=9).fit(labelled.X)
     assert np.isfinite(generator.loss_curve_).all()
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn_dpgen.datasets import make_half_circle
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.ot import sliced_wasserstein
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _generator
+from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _laws
 from sklearn_dpgen.smoothed._labels import check_classes, check_labels, check_proportions
 
 LEARNING = {
@@ -109,9 +109,9 @@ def test_private_classes_have_their_means_under_noise():
 def test_without_its_share_a_private_class_is_too_near_the_center(monkeypatch):
     X, y = blobs(2000, 0)
     options = {"labels": "private", "domain": Ball(1.0, n_features=2), "epsilon": np.inf}
-    lines = _generator.SmoothedLines
+    lines = _laws.SmoothedLines
     monkeypatch.setattr(
-        _generator, "SmoothedLines", lambda *args, **given: lines(*args, **given | {"shares": None})
+        _laws, "SmoothedLines", lambda *args, **given: lines(*args, **given | {"shares": None})
     )
     made = learn(X, y, **options).sample(1000, y="low", random_state=0)
     assert abs(made.mean(axis=0) - MEANS["low"]).max() > 0.15

@@ -329,6 +329,26 @@ def test_label_counts_are_noisy_where_labels_are_private(
     assert not standard(count_noise())
 
 
+def test_noise_is_for_one_layout(tiny_generator, labelled, released):
+    """Records without labels, and with one private label for all, share codes but not noise."""
+    options = {
+        "domain": partial(Box, -4, 4),
+        "labels": "private",
+        "classes": ["a", "b"],
+        "label_proportions": [1.0, 0.0],
+        "random_state": 0,
+    }
+
+    def noise(y):
+        released.clear()
+        tiny_generator(**options).fit(labelled.X, y)
+        return np.concatenate([np.ravel(out) - np.ravel(value) for value, out in released])
+
+    plain, slots = noise(None), noise(np.full(len(labelled.X), "a"))
+    n = min(plain.size, slots.size)
+    assert abs(np.corrcoef(plain[:n], slots[:n])[0, 1]) < 5 / math.sqrt(n)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_gives_other_records_other_noise(tiny_generator, labelled, released, kind):
     options = {"domain": partial(Box, -4, 4), "n_epochs": 5.0}
