@@ -3,8 +3,8 @@
 Smoothed sliced Wasserstein generators beside what the same budget buys in counts: independent
 columns, drawn from noisy one-way counts, of each class or of all records. `public` and `private`
 labels are the income, or more than two visits to a physician; with `none` the label is a column
-like the others. All columns are cut into public bins. `drawn` networks draw categories, from
-normal inputs that become Gumbel noise; `mlp` is the estimator's default network and shape weight.
+like the others. All columns are cut into public bins. `drawn` is the estimator with its defaults,
+whose network draws categories; `mlp` has soft blocks of them.
 
 Distances of one-way and two-way marginals to held-out records (total variation, mean over columns
 and pairs), and the AUC on them of classifiers that were trained on as many synthetic records as
@@ -25,7 +25,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from torch import nn
 
 from sklearn_dpgen.accounting import calibrate_noise_multiplier
 from sklearn_dpgen.datasets import fetch_adult, load_rand_health
@@ -36,8 +35,6 @@ from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
 
 DELTA = 1e-5
 EPSILONS = (1.0, 10.0, np.inf)
-LATENT_DIM = 10
-SHAPE_WEIGHTS = {1.0: 1.0, 10.0: 3.0, np.inf: 1.0}
 # Model, labels, budgets.
 CASES = (
     ("drawn", "public", EPSILONS),
@@ -78,44 +75,8 @@ def rand_health():
 TABLES = {"adult": adult, "rand health": rand_health}
 
 
-class DrawnCategories(nn.Module):
-    """A perceptron that draws one-hot blocks: the first inputs become Gumbel noise on the logits.
-
-    Its output is hard; gradients are those of the soft blocks.
-    """
-
-    def __init__(self, n_inputs, domain, width=200, temperature=0.7):
-        super().__init__()
-        self.widths = [block.n_features for block in domain.domains]
-        self.temperature = temperature
-        self.logits = nn.Sequential(
-            nn.Linear(n_inputs - domain.n_features, width),
-            nn.ReLU(),
-            nn.Linear(width, width),
-            nn.ReLU(),
-            nn.Linear(width, domain.n_features),
-        )
-
-    def forward(self, Z):
-        N, Z = Z.split([sum(self.widths), Z.shape[1] - sum(self.widths)], dim=1)
-        A = self.logits(Z) - torch.log(-torch.special.log_ndtr(N) + 1e-12)
-        blocks = []
-        for block in A.split(self.widths, dim=1):
-            soft = torch.softmax(block / self.temperature, dim=1)
-            hard = nn.functional.one_hot(block.argmax(dim=1), block.shape[1])
-            blocks.append(soft + (hard - soft).detach())
-        return torch.cat(blocks, dim=1)
-
-
 def generated(model, labels, epsilon, X, y, domain, seed, args):
     """Return hard one-hot records and labels, as many as were given."""
-    options = {}
-    if model == "drawn":
-        options = {
-            "generator": DrawnCategories,
-            "latent_dim": LATENT_DIM + domain.n_features,
-            "shape_weight": SHAPE_WEIGHTS[epsilon],
-        }
     generator = SmoothedSlicedWassersteinGenerator(
         epsilon,
         DELTA,
@@ -126,8 +87,8 @@ def generated(model, labels, epsilon, X, y, domain, seed, args):
         n_epochs=args.epochs / 2 if labels == "private" else args.epochs,
         n_projections=args.projections,
         max_iter=args.steps,
+        generator="auto" if model == "drawn" else "mlp",
         random_state=seed,
-        **options,
     )
     generator.fit(X, None if labels == "none" else y)
     if labels == "none":

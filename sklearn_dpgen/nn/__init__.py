@@ -4,11 +4,12 @@ from sklearn_dpgen.nn._clipping import ClippedJacobianSum, clip_weights
 from sklearn_dpgen.nn._factors import norm_clip_factors, spectral_clip_factors
 from sklearn_dpgen.nn._generators import (
     ACTIVATIONS,
+    DrawnGenerator,
     dcgan_generator,
     mlp_generator,
     upsampling_generator,
 )
-from sklearn_dpgen.nn._heads import DomainHead
+from sklearn_dpgen.nn._heads import DomainHead, DrawnHead
 from sklearn_dpgen.nn._jacobian import Linearization, linearize
 from sklearn_dpgen.nn._training import OPTIMIZERS, TrainingResult, descend, fit_module
 
@@ -17,6 +18,8 @@ __all__ = [
     "OPTIMIZERS",
     "ClippedJacobianSum",
     "DomainHead",
+    "DrawnGenerator",
+    "DrawnHead",
     "Linearization",
     "TrainingResult",
     "clip_weights",

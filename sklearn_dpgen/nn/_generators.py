@@ -5,9 +5,15 @@ import math
 import torch
 from torch import nn
 
-from sklearn_dpgen.nn._heads import DomainHead
+from sklearn_dpgen.nn._heads import DomainHead, DrawnHead
 
-__all__ = ["ACTIVATIONS", "dcgan_generator", "mlp_generator", "upsampling_generator"]
+__all__ = [
+    "ACTIVATIONS",
+    "DrawnGenerator",
+    "dcgan_generator",
+    "mlp_generator",
+    "upsampling_generator",
+]
 
 ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
@@ -35,14 +41,55 @@ def mlp_generator(latent_dim, domain, hidden_layer_sizes=(256, 256), activation=
     torch.nn.Sequential
         Takes (n, latent_dim), returns (n, domain.n_features).
     """
-    widths = [latent_dim, *hidden_layer_sizes]
+    hidden = _dense(latent_dim, domain.n_features, hidden_layer_sizes, activation)
+    return nn.Sequential(*hidden, DomainHead(domain))
+
+
+class DrawnGenerator(nn.Module):
+    """A multilayer perceptron that ends in a domain, with drawn categories.
+
+    Parameters
+    ----------
+    latent_dim : int
+        Width of the latent input.
+    domain : Domain
+        Where the output lies: its one-hot blocks are vertices.
+    hidden_layer_sizes : sequence of int, default=(256, 256)
+        Widths of the hidden layers.
+    activation : {"relu", "silu", "tanh"}, default="relu"
+        Of the hidden layers.
+
+    Attributes
+    ----------
+    n_noise : int
+        Number of further inputs, before the latent: standard normals that draw the categories.
+
+    Notes
+    -----
+    ``forward`` takes (n, n_noise + latent_dim), and returns (n, domain.n_features).
+    """
+
+    def __init__(self, latent_dim, domain, hidden_layer_sizes=(256, 256), activation="relu"):
+        super().__init__()
+        self.head = DrawnHead(domain)
+        self.n_noise = self.head.n_noise
+        self.hidden = nn.Sequential(
+            *_dense(latent_dim, domain.n_features, hidden_layer_sizes, activation)
+        )
+
+    def forward(self, Z):
+        return self.head(self.hidden(Z[:, self.n_noise :]), Z[:, : self.n_noise])
+
+
+def _dense(n_inputs, n_outputs, hidden_layer_sizes, activation):
+    widths = [n_inputs, *hidden_layer_sizes]
     layers = []
     for n_in, n_out in zip(widths[:-1], widths[1:], strict=True):
         layers += [nn.Linear(n_in, n_out), ACTIVATIONS[activation]()]
-    output = nn.Linear(widths[-1], domain.n_features)
+    output = nn.Linear(widths[-1], n_outputs)
     with torch.no_grad():
         output.weight.mul_(_OUTPUT_GAIN)
-    return nn.Sequential(*layers, output, DomainHead(domain))
+    return [*layers, output]
 
 
 def dcgan_generator(latent_dim, domain, n_channels=32):

@@ -8,7 +8,7 @@ from torch import nn
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.utils._torch import as_tensor
 
-__all__ = ["DomainHead"]
+__all__ = ["DomainHead", "DrawnHead"]
 
 
 class DomainHead(nn.Module):
@@ -53,6 +53,55 @@ class DomainHead(nn.Module):
             norm = torch.linalg.vector_norm(A, ord=domain.p, dim=1, keepdim=True).clamp_min(1e-12)
             return self.center.to(A) + domain.radius * torch.tanh(norm / spread) * A / norm
         return domain.project(A)
+
+
+class DrawnHead(nn.Module):
+    """Map activations into a domain, and draw the categories of its one-hot blocks.
+
+    A soft block must make up the spread of hard ones out of its latents. Here a block is the
+    vertex of the largest activation after Gumbel noise, so a draw by the softmax of its
+    activations, with the gradient of a softmax. All other factors end as in `DomainHead`.
+
+    Parameters
+    ----------
+    domain : Domain
+    temperature : float, default=0.7
+        Of the softmax that the gradient is of.
+    """
+
+    def __init__(self, domain, temperature=0.7):
+        super().__init__()
+        self.domains = domain.domains if isinstance(domain, Product) else (domain,)
+        self.heads = nn.ModuleList([DomainHead(factor) for factor in self.domains])
+        self.temperature = temperature
+
+    @property
+    def n_noise(self):
+        """How many normal inputs become Gumbel noise: one for each category."""
+        return sum(f.n_features for f in self.domains if isinstance(f, OneHot))
+
+    def forward(self, A, N):
+        """Return points of the domain.
+
+        Parameters
+        ----------
+        A : Tensor of shape (n, domain.n_features)
+        N : Tensor of shape (n, n_noise)
+            Standard normal.
+        """
+        parts, used = [], 0
+        blocks = A.split([factor.n_features for factor in self.domains], dim=1)
+        for factor, head, block in zip(self.domains, self.heads, blocks, strict=True):
+            if not isinstance(factor, OneHot):
+                parts.append(head(block))
+                continue
+            normal = N[:, used : used + factor.n_features]
+            used += factor.n_features
+            block = block - torch.log(-torch.special.log_ndtr(normal) + 1e-12)
+            soft = torch.softmax(block / self.temperature, dim=1)
+            hard = nn.functional.one_hot(block.argmax(dim=1), block.shape[1])
+            parts.append(hard + (soft - soft.detach()))
+        return torch.cat(parts, dim=1)
 
 
 def _exact(bounds):

@@ -4,7 +4,13 @@ import numpy as np
 import torch
 
 from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
-from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator, upsampling_generator
+from sklearn_dpgen.nn import (
+    ACTIVATIONS,
+    DrawnGenerator,
+    dcgan_generator,
+    mlp_generator,
+    upsampling_generator,
+)
 from sklearn_dpgen.preprocessing._records import decode_records, encode_records
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.smoothed._labels import (
@@ -103,9 +109,12 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
     n_epochs : float, default=20.0
         Passes over the records, of all releases together. More of them tell more, slowly, and
         take time in proportion.
-    generator : {"mlp", "upsampling", "dcgan"} or callable, default="mlp"
+    generator : {"auto", "mlp", "upsampling", "dcgan"} or callable, default="auto"
         A network, or ``generator(n_inputs, domain)`` that returns a module: inputs are the latent
-        and, with labels, the class as a one-hot vector. "upsampling" is the paper's.
+        and, with labels, the class as a one-hot vector. A module with an attribute ``n_noise``
+        gets that many standard normals before them. "auto" is a multilayer perceptron that draws
+        the categories of one-hot blocks (:class:`~sklearn_dpgen.nn.DrawnGenerator`), "mlp" one with
+        soft blocks; "upsampling" is the paper's.
     hidden_layer_sizes : tuple of int, default=(200, 200)
         Of the multilayer perceptron.
     activation : {"relu", "silu", "tanh"}, default="relu"
@@ -200,7 +209,7 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         "shape_weight": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_epochs": [Interval(Real, 0, None, closed="neither")],
-        "generator": [StrOptions({"mlp", *_GENERATORS}), callable],
+        "generator": [StrOptions({"auto", "mlp", *_GENERATORS}), callable],
         "hidden_layer_sizes": ["array-like"],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
@@ -231,7 +240,7 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         shape_weight="auto",
         batch_size="auto",
         n_epochs=20.0,
-        generator="mlp",
+        generator="auto",
         hidden_layer_sizes=(200, 200),
         activation="relu",
         latent_dim=10,
@@ -331,13 +340,14 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         center = as_tensor(ball.center, device=device)
         with seeded_initialization(init_seed):
             module = self._build_generator(n_classes).to(device)
+        n_latents = getattr(module, "n_noise", 0) + self.latent_dim
         result = train_generator(
             module,
             laws,
             lambda G: self._to_domain(G) - center,
             n_classes=n_classes,
             n_generated=self.n_generated,
-            latent_dim=self.latent_dim,
+            latent_dim=n_latents,
             seed=latent_seed,
             max_iter=self.max_iter,
             learning_rate=self.learning_rate,
@@ -347,7 +357,7 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         )
         self.loss_curve_ = result.loss_curve
         self.n_iter_ = result.n_iter
-        self._latent_dim, self._output_domain = self.latent_dim, self.output_domain
+        self._n_latents, self._output_domain = n_latents, self.output_domain
         self.generator_ = module
         return self
 
@@ -411,7 +421,8 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         if self.generator in _GENERATORS:
             return _GENERATORS[self.generator](n_inputs, domain)
         widths = check_widths(self.hidden_layer_sizes)
-        return mlp_generator(n_inputs, domain, widths, self.activation)
+        build = DrawnGenerator if self.generator == "auto" else mlp_generator
+        return build(n_inputs, domain, widths, self.activation)
 
     def _shape_weight(self):
         # The variances of a one-hot block follow from its means.
@@ -481,7 +492,7 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
                 y = np.full(n_samples, y)
             codes = check_labels(y, self.classes_, n_samples)
         device = next(self.generator_.parameters()).device
-        Z = torch.randn(n_samples, self._latent_dim, generator=torch_generator(latent_seed))
+        Z = torch.randn(n_samples, self._n_latents, generator=torch_generator(latent_seed))
         inputs = torch.cat([Z.to(device), one_hot(torch.from_numpy(codes), n_classes, device)], 1)
         X = torch.cat([self.generator_(chunk) for chunk in inputs.split(_CHUNK)])
         return decode_records(

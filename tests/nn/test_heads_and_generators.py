@@ -10,6 +10,8 @@ from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.nn import (
     ACTIVATIONS,
     DomainHead,
+    DrawnGenerator,
+    DrawnHead,
     dcgan_generator,
     mlp_generator,
     upsampling_generator,
@@ -195,3 +197,35 @@ def test_a_domain_far_from_zero_keeps_its_width(domain):
     assert (outputs.std(dim=0) > 1).all()
     # The head does not change the precision of what goes through it.
     assert DomainHead(domain)(A.float()).dtype == torch.float32
+
+
+def test_drawn_categories_follow_the_softmax():
+    domain = Product([OneHot(3), Box(-1.0, 2.0, n_features=2), OneHot(2)])
+    head = DrawnHead(domain)
+    assert head.n_noise == 5
+    generator = torch.Generator().manual_seed(0)
+    n = 20000
+    A = torch.tensor([[0.5, -1.0, 1.0, 0.3, -0.2, 2.0, 1.0]]).repeat(n, 1).requires_grad_()
+    N = torch.randn(n, 5, generator=generator)
+    points = head(A, N)
+    made = points.detach()
+    assert torch.isin(made[:, [0, 1, 2, 5, 6]].round(decimals=5), torch.tensor([0.0, 1.0])).all()
+    torch.testing.assert_close(made[:, :3].sum(1), torch.ones(n))
+    for block in (slice(0, 3), slice(5, 7)):
+        expected = torch.softmax(A[0, block].detach(), 0)
+        error = (made[:, block].mean(0) - expected).abs() / (expected * (1 - expected) / n).sqrt()
+        assert error.max() < 5
+    # Without the noise it is one vertex for all.
+    assert (
+        head(A, torch.zeros_like(N)).detach()[:, :3].mean(0) - made[:, :3].mean(0)
+    ).abs().max() > 0.1
+    torch.testing.assert_close(made[:, 3:5], DomainHead(domain.domains[1])(A[:, 3:5]).detach())
+    points[:, 0].sum().backward()
+    assert (A.grad[:, 0] > 0).float().mean() > 0.5
+    assert (A.grad[:, 3:] == 0).all()
+
+
+def test_drawn_generator_without_categories_needs_no_noise():
+    network = DrawnGenerator(3, Ball(1.0, n_features=4), (5,))
+    assert network.n_noise == 0
+    assert network(torch.randn(6, 3)).shape == (6, 4)
