@@ -78,6 +78,7 @@ def make_generator(args, labels, seed):
         n_projections=args.projections,
         max_iter=args.steps,
         n_generated=args.generated,
+        n_generators=args.generators,
         shape_weight=args.shape_weight,
         learning_rate=args.rate,
         latent_dim=args.latent,
@@ -147,8 +148,9 @@ if __name__ == "__main__":
     parser.add_argument("--network", default="cosine")
     parser.add_argument("--epochs", type=float, default=150)
     parser.add_argument("--projections", type=int, default=2000)
-    parser.add_argument("--steps", type=int, default=10000)
+    parser.add_argument("--steps", type=int, default=8000)
     parser.add_argument("--shape-weight", type=float, default=135.0)
+    parser.add_argument("--generators", type=int, default=3)
     parser.add_argument("--generated", type=int, default=64)
     parser.add_argument("--latent", type=int, default=10)
     parser.add_argument("--rate", type=float, default=2e-3)

@@ -5,6 +5,7 @@ from sklearn_dpgen.nn._factors import norm_clip_factors, spectral_clip_factors
 from sklearn_dpgen.nn._generators import (
     ACTIVATIONS,
     DrawnGenerator,
+    GeneratorMixture,
     dcgan_generator,
     mlp_generator,
     upsampling_generator,
@@ -20,6 +21,7 @@ __all__ = [
     "DomainHead",
     "DrawnGenerator",
     "DrawnHead",
+    "GeneratorMixture",
     "Linearization",
     "TrainingResult",
     "clip_weights",

@@ -10,6 +10,7 @@ from sklearn_dpgen.nn._heads import DomainHead, DrawnHead
 __all__ = [
     "ACTIVATIONS",
     "DrawnGenerator",
+    "GeneratorMixture",
     "dcgan_generator",
     "mlp_generator",
     "upsampling_generator",
@@ -79,6 +80,32 @@ class DrawnGenerator(nn.Module):
 
     def forward(self, Z):
         return self.head(self.hidden(Z[:, self.n_noise :]), Z[:, : self.n_noise])
+
+
+class GeneratorMixture(nn.Module):
+    """Several generators in equal shares, of which a further input chooses one.
+
+    Parameters
+    ----------
+    members : sequence of torch.nn.Module
+        At least one, with the same inputs and the same ``n_noise``.
+
+    Attributes
+    ----------
+    n_noise : int
+        Number of normal inputs before the latent: one for the choice, then those of a member.
+    """
+
+    def __init__(self, members):
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.n_noise = 1 + getattr(self.members[0], "n_noise", 0)
+
+    def forward(self, Z):
+        shares = torch.special.ndtr(Z[:, 0]) * len(self.members)
+        chosen = shares.long().clamp(max=len(self.members) - 1)
+        points = torch.stack([member(Z[:, 1:]) for member in self.members])
+        return points[chosen, torch.arange(len(Z), device=Z.device)]
 
 
 def _dense(n_inputs, n_outputs, hidden_layer_sizes, activation):

@@ -7,6 +7,7 @@ from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
 from sklearn_dpgen.nn import (
     ACTIVATIONS,
     DrawnGenerator,
+    GeneratorMixture,
     dcgan_generator,
     mlp_generator,
     upsampling_generator,
@@ -121,6 +122,9 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         Of the multilayer perceptron.
     latent_dim : int, default=10
         Width of the latent, standard normal.
+    n_generators : int, default=1
+        Networks, each trained by itself on the same releases; records come from all of them in
+        equal shares. What one gets wrong by chance, another does not.
     n_generated : int, default=64
         Generated points of each class in a step, at least 2: latents come in pairs.
     max_iter : int, default=3000
@@ -150,8 +154,8 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
     label_proportions_ : ndarray of shape (n_classes,)
         By which ``sample_labels`` draws, if fitted with labels.
     loss_curve_ : list of float
-        The distance at each step, with the weight of the shapes, in units of the radius of the
-        domain to the power q. It is computed from releases.
+        The distance at each step, the mean over networks, with the weight of the shapes, in units
+        of the radius of the domain to the power q. It is computed from releases.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -213,6 +217,7 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         "hidden_layer_sizes": ["array-like"],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
+        "n_generators": [Interval(Integral, 1, None, closed="left")],
         "n_generated": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
@@ -244,6 +249,7 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         hidden_layer_sizes=(200, 200),
         activation="relu",
         latent_dim=10,
+        n_generators=1,
         n_generated=64,
         max_iter=3000,
         learning_rate=0.002,
@@ -271,6 +277,7 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.latent_dim = latent_dim
+        self.n_generators = n_generators
         self.n_generated = n_generated
         self.max_iter = max_iter
         self.learning_rate = learning_rate
@@ -306,7 +313,7 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         X = encode_records(self, X)
         codes = self._encode_labels(y, len(X))
         noise_seed, train_seed = split_random_state(self.random_state, 2)
-        direction_seed, init_seed, latent_seed = split_random_state(train_seed, 3)
+        direction_seed, train_seed = split_random_state(train_seed, 2)
         n_classes = 0 if y is None else len(self.classes_)
         ball = enclosing_ball(self.domain_)
         records = ClassRecords(
@@ -338,26 +345,34 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
             verbose=self.verbose,
         )
         center = as_tensor(ball.center, device=device)
-        with seeded_initialization(init_seed):
-            module = self._build_generator(n_classes).to(device)
-        n_latents = getattr(module, "n_noise", 0) + self.latent_dim
-        result = train_generator(
-            module,
-            laws,
-            lambda G: self._to_domain(G) - center,
-            n_classes=n_classes,
-            n_generated=self.n_generated,
-            latent_dim=n_latents,
-            seed=latent_seed,
-            max_iter=self.max_iter,
-            learning_rate=self.learning_rate,
-            averaging=self.averaging,
-            verbose=self.verbose,
-            name=type(self).__name__,
-        )
-        self.loss_curve_ = result.loss_curve
-        self.n_iter_ = result.n_iter
-        self._n_latents, self._output_domain = n_latents, self.output_domain
+        networks, results = [], []
+        for seed in split_random_state(train_seed, self.n_generators):
+            init_seed, latent_seed = split_random_state(seed, 2)
+            with seeded_initialization(init_seed):
+                network = self._build_generator(n_classes).to(device)
+            n_latents = getattr(network, "n_noise", 0) + self.latent_dim
+            results.append(
+                train_generator(
+                    network,
+                    laws,
+                    lambda G: self._to_domain(G) - center,
+                    n_classes=n_classes,
+                    n_generated=self.n_generated,
+                    latent_dim=n_latents,
+                    seed=latent_seed,
+                    max_iter=self.max_iter,
+                    learning_rate=self.learning_rate,
+                    averaging=self.averaging,
+                    verbose=self.verbose,
+                    name=type(self).__name__,
+                )
+            )
+            networks.append(network)
+        module = networks[0] if len(networks) == 1 else GeneratorMixture(networks)
+        self.loss_curve_ = np.mean([result.loss_curve for result in results], axis=0).tolist()
+        self.n_iter_ = self.max_iter
+        self._n_latents = getattr(module, "n_noise", 0) + self.latent_dim
+        self._output_domain = self.output_domain
         self.generator_ = module
         return self
 

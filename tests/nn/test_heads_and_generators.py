@@ -12,6 +12,7 @@ from sklearn_dpgen.nn import (
     DomainHead,
     DrawnGenerator,
     DrawnHead,
+    GeneratorMixture,
     dcgan_generator,
     mlp_generator,
     upsampling_generator,
@@ -229,3 +230,18 @@ def test_drawn_generator_without_categories_needs_no_noise():
     network = DrawnGenerator(3, Ball(1.0, n_features=4), (5,))
     assert network.n_noise == 0
     assert network(torch.randn(6, 3)).shape == (6, 4)
+
+
+def test_a_mixture_takes_its_members_in_equal_shares():
+    members = [DrawnGenerator(3, OneHot(4), (5,)) for _ in range(3)]
+    mixture = GeneratorMixture(members)
+    assert mixture.n_noise == 5
+    n = 9000
+    Z = torch.randn(n, 8, generator=torch.Generator().manual_seed(0))
+    made = mixture(Z)
+    alone = torch.stack([member(Z[:, 1:]) for member in members])
+    assert (made == alone).all(dim=2).any(dim=0).all()
+    third = Z[:, 0] < torch.special.ndtri(torch.tensor(1 / 3))
+    assert (made[third] == alone[0][third]).all()
+    assert abs(third.float().mean() - 1 / 3) < 5 * (2 / 9 / n) ** 0.5
+    assert not (made[~third] == alone[0][~third]).all()

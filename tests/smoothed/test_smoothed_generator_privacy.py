@@ -581,7 +581,7 @@ def bytes_of(values):
 
 # Each is the network, the report, or public.
 FITTED = {
-    "_latent_dim",
+    "_n_latents",
     "_output_domain",
     "classes_",
     "domain_",
