@@ -7,6 +7,7 @@ from torch import nn
 
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.nn import DomainHead, linearize
+from sklearn_dpgen.preprocessing._records import encode_records
 from sklearn_dpgen.sliced import _base
 from sklearn_dpgen.sliced._base import SlicedEstimator
 from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
@@ -128,7 +129,7 @@ def test_directions_are_those_that_are_paid_for(
 
 def test_each_sample_of_a_generator_has_its_own_sensitivity(tiny, table):
     generator = tiny("generator", domain=Box(-3, 3, n_features=3), jacobian_clip=0.5)
-    generator._encode(table.X)
+    encode_records(generator, table.X)
     spread = projection_spread(6, 3)
     radius = np.sqrt(27)
     expected = [
