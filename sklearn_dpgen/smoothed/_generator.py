@@ -14,17 +14,12 @@ from sklearn_dpgen.nn import (
 )
 from sklearn_dpgen.preprocessing._records import decode_records, encode_records
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.smoothed._labels import (
-    check_classes,
-    check_labels,
-    check_proportions,
-    released_proportions,
-)
 from sklearn_dpgen.smoothed._laws import release_laws
 from sklearn_dpgen.smoothed._plan import plan_releases
-from sklearn_dpgen.smoothed._releases import ClassRecords
+from sklearn_dpgen.smoothed._releases import ClassRecords, released_proportions
 from sklearn_dpgen.smoothed._training import one_hot, train_generator
 from sklearn_dpgen.utils._base import PrivateEstimator
+from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device, seeded_initialization
 from sklearn_dpgen.utils._validation import (
@@ -52,7 +47,7 @@ def _has_categories(domain):
     return isinstance(domain, OneHot)
 
 
-class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
+class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, PrivateEstimator):
     """A generator trained to match noisy records in the smoothed sliced Wasserstein distance.
 
     Secret batches of records are released with Gaussian noise, and nothing else sees a record.
@@ -376,14 +371,6 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         self.generator_ = module
         return self
 
-    def _encode_labels(self, y, n_samples):
-        if y is None:
-            return np.zeros(n_samples, dtype=np.int64)
-        self.classes_ = check_classes(self.classes, y)
-        if self.label_proportions is not None:
-            check_proportions(self.label_proportions, len(self.classes_))
-        return check_labels(y, self.classes_, n_samples)
-
     def _plan(self, records, ball):
         n_samples = len(records.records)
         sizes = [len(rows) for rows in records.members]
@@ -450,26 +437,6 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
             G = self.output_transform.transform(G)
         return G if self.output_domain is None else self.domain_.project(G)
 
-    def sample_labels(self, n_samples=1, *, random_state=None):
-        """Draw labels by ``label_proportions_``.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-        random_state : int, RandomState or None, default=None
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        n_samples = check_n_samples(n_samples)
-        if not hasattr(self, "classes_"):
-            raise ValueError("sample_labels needs a fit with labels: fit(X, y).")
-        (seed,) = split_random_state(random_state, 1)
-        rng = np.random.default_rng(seed)
-        return rng.choice(self.classes_, size=n_samples, p=self.label_proportions_)
-
     @torch.no_grad()
     def sample(self, n_samples=1, *, y=None, random_state=None):
         """Draw synthetic records.
@@ -496,16 +463,8 @@ class SmoothedSlicedWassersteinGenerator(PrivateEstimator):
         check_is_fitted(self)
         n_samples = check_n_samples(n_samples)
         label_seed, latent_seed, category_seed = split_random_state(random_state, 3)
-        codes, n_classes = np.zeros(n_samples, dtype=np.int64), 0
-        if y is not None and not hasattr(self, "classes_"):
-            raise ValueError("sample takes y after a fit with labels only: fit(X, y).")
-        if hasattr(self, "classes_"):
-            n_classes = len(self.classes_)
-            if y is None:
-                y = self.sample_labels(n_samples, random_state=label_seed)
-            elif np.ndim(y) == 0:
-                y = np.full(n_samples, y)
-            codes = check_labels(y, self.classes_, n_samples)
+        codes = self._sample_codes(n_samples, y, label_seed)
+        n_classes = len(self.classes_) if hasattr(self, "classes_") else 0
         device = next(self.generator_.parameters()).device
         Z = torch.randn(n_samples, self._n_latents, generator=torch_generator(latent_seed))
         inputs = torch.cat([Z.to(device), one_hot(torch.from_numpy(codes), n_classes, device)], 1)

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from sklearn_dpgen.utils._labels import check_proportions
 from sklearn_dpgen.utils._torch import as_tensor
 
-__all__ = ["ClassRecords", "count_releases"]
+__all__ = ["ClassRecords", "count_releases", "released_proportions"]
 
 # Values released at a time.
 _CHUNK_ENTRIES = 2**21
@@ -118,3 +119,32 @@ def count_releases(mechanism, noise, records, directions, grid, *, verbose=0):
                 counts[code] += grid.counts(points, directions)
             bar.update(size)
     return counts
+
+
+def released_proportions(label_proportions, codes, n_classes, counting, noise):
+    """Return the proportions of the classes.
+
+    Parameters
+    ----------
+    label_proportions : array-like of shape (n_classes,) or None
+        Public ones, taken as they are.
+    codes : ndarray of int of shape (n_samples,)
+    n_classes : int
+    counting : StratifiedGaussianMechanism or None
+        Releases the counts where they are private; None where the counts are public.
+    noise : NoiseSource
+        Of that release.
+
+    Returns
+    -------
+    ndarray of shape (n_classes,)
+    """
+    if label_proportions is not None:
+        return check_proportions(label_proportions, n_classes)
+    counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
+    if counting is not None:
+        run = counting.run(noise)
+        run.draw()
+        # A class that noise takes below half a record is kept at that.
+        counts = run.release(counts).clip(0.5, None)
+    return counts / counts.sum()

@@ -9,7 +9,7 @@ from sklearn_dpgen.datasets import make_half_circle
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.ot import sliced_wasserstein
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _laws
-from sklearn_dpgen.smoothed._labels import check_classes, check_labels, check_proportions
+from sklearn_dpgen.utils._labels import check_classes, check_labels, check_proportions
 
 LEARNING = {
     "hidden_layer_sizes": (32, 32),

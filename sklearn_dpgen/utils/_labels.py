@@ -1,0 +1,108 @@
+"""Labels of a class-conditional sampler: declared classes, codes, proportions, and draws."""
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.validation import check_is_fitted
+
+from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._validation import check_n_samples
+
+__all__ = ["LabelSamplerMixin", "check_classes", "check_labels", "check_proportions"]
+
+
+class LabelSamplerMixin:
+    """Labels of a sampler with parameters ``classes`` and ``label_proportions``.
+
+    A fit with labels leaves ``classes_`` and ``label_proportions_``.
+    """
+
+    def _encode_labels(self, y, n_samples):
+        """Set ``classes_`` and return the position of each label, 0 without labels."""
+        if y is None:
+            return np.zeros(n_samples, dtype=np.int64)
+        self.classes_ = check_classes(self.classes, y)
+        if self.label_proportions is not None:
+            check_proportions(self.label_proportions, len(self.classes_))
+        return check_labels(y, self.classes_, n_samples)
+
+    def sample_labels(self, n_samples=1, *, random_state=None):
+        """Draw labels by ``label_proportions_``.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, RandomState or None, default=None
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        n_samples = check_n_samples(n_samples)
+        if not hasattr(self, "classes_"):
+            raise ValueError("sample_labels needs a fit with labels: fit(X, y).")
+        (seed,) = split_random_state(random_state, 1)
+        rng = np.random.default_rng(seed)
+        return rng.choice(self.classes_, size=n_samples, p=self.label_proportions_)
+
+    def _sample_codes(self, n_samples, y, seed):
+        """Return the position of the wanted class of each record, 0 after a fit without labels."""
+        if not hasattr(self, "classes_"):
+            if y is not None:
+                raise ValueError("sample takes y after a fit with labels only: fit(X, y).")
+            return np.zeros(n_samples, dtype=np.int64)
+        if y is None:
+            y = self.sample_labels(n_samples, random_state=seed)
+        elif np.ndim(y) == 0:
+            y = np.full(n_samples, y)
+        return check_labels(y, self.classes_, n_samples)
+
+
+def check_classes(classes, y):
+    """Return the sorted public classes: those declared, or those that occur in ``y``."""
+    name, labels = ("y", y) if classes is None else ("classes", classes)
+    labels = column_or_1d(labels)
+    if pd.isna(labels).any():
+        raise ValueError(f"{name} holds labels that are missing.")
+    try:
+        check_classification_targets(labels)
+        found = unique_labels(labels)
+    except TypeError:
+        raise ValueError(f"{name} holds labels that are not of one type.") from None
+    if classes is not None and len(found) != len(labels):
+        raise ValueError("classes must be distinct.")
+    if len(found) < 2:
+        raise ValueError(
+            f"classes must be at least two, got {len(found)} class; fit without y for one."
+        )
+    return found
+
+
+def check_labels(y, classes, n_samples):
+    """Return the position of each label among the classes; no error shows a label."""
+    y = column_or_1d(y)
+    if len(y) != n_samples:
+        raise ValueError(f"y must hold {n_samples} labels, one a record, got {len(y)}.")
+    try:
+        codes = np.searchsorted(classes, y).clip(0, len(classes) - 1)
+        known = classes[codes] == y
+    except TypeError:
+        known = np.zeros(1, dtype=bool)
+    if not np.all(known):
+        raise ValueError("y holds labels that are missing or not among the classes.")
+    return codes.astype(np.int64)
+
+
+def check_proportions(label_proportions, n_classes):
+    """Return public proportions, if they are one a class, non-negative and sum to one."""
+    shares = np.asarray(label_proportions, dtype=np.float64)
+    if shares.shape != (n_classes,):
+        raise ValueError(
+            f"label_proportions must hold one share a class, {n_classes}; its shape is "
+            f"{shares.shape}."
+        )
+    if not np.all(shares >= 0) or not np.isclose(shares.sum(), 1):
+        raise ValueError("label_proportions must be non-negative and sum to 1.")
+    return shares / shares.sum()
