@@ -1,7 +1,9 @@
 """Mechanisms that know their cost.
 
 Local randomizers are scikit-learn transformers that know their likelihood too; the stratified
-Gaussian mechanism releases vectors computed on secret batches.
+Gaussian mechanism releases vectors computed on secret batches, the Gaussian sequence vectors of all
+records with shares of one budget, and the thresholded Laplace mechanism counts of which most are
+zero.
 """
 
 from sklearn_dpgen.mechanisms._additive import GaussianMechanism, LaplaceMechanism
@@ -12,10 +14,14 @@ from sklearn_dpgen.mechanisms._sampled import (
     StratifiedGaussianRun,
     Stratum,
 )
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceMechanism, GaussianSequenceRun
 from sklearn_dpgen.mechanisms._tabular import TabularMechanism
+from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceMechanism, ThresholdedLaplaceRun
 
 __all__ = [
     "GaussianMechanism",
+    "GaussianSequenceMechanism",
+    "GaussianSequenceRun",
     "LaplaceMechanism",
     "Mechanism",
     "RandomizedResponse",
@@ -23,5 +29,7 @@ __all__ = [
     "StratifiedGaussianRun",
     "Stratum",
     "TabularMechanism",
+    "ThresholdedLaplaceMechanism",
+    "ThresholdedLaplaceRun",
     "on_grid",
 ]

@@ -61,15 +61,16 @@ def decode_records(estimator, X, rng, *, domain=None):
     rng : numpy.random.Generator or None
         Draws categories from soft blocks; None takes the likeliest.
     domain : Domain or None, default=None
-        Where the points lie, if not in ``domain_``.
+        Where the points lie, if not in ``domain_``, which an estimator may lack.
 
     Returns
     -------
     ndarray or data frame
         A data frame with a schema.
     """
-    if rng is not None:
-        X = draw_categories(estimator.domain_ if domain is None else domain, X, rng)
+    domain = getattr(estimator, "domain_", None) if domain is None else domain
+    if rng is not None and domain is not None:
+        X = draw_categories(domain, X, rng)
     if hasattr(estimator, "encoder_"):
         return estimator.encoder_.inverse_transform(X, rng=rng)
     return X

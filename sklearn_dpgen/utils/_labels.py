@@ -27,6 +27,14 @@ class LabelSamplerMixin:
             check_proportions(self.label_proportions, len(self.classes_))
         return check_labels(y, self.classes_, n_samples)
 
+    def _set_proportions(self, sizes):
+        """Set ``label_proportions_``: those declared, or those of public or released sizes."""
+        if self.label_proportions is not None:
+            self.label_proportions_ = check_proportions(self.label_proportions, len(sizes))
+        else:
+            sizes = np.asarray(sizes, dtype=np.float64)
+            self.label_proportions_ = sizes / sizes.sum()
+
     def sample_labels(self, n_samples=1, *, random_state=None):
         """Draw labels by ``label_proportions_``.
 

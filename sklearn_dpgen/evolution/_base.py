@@ -1,0 +1,252 @@
+"""What the samplers that count votes share: records by class, noisy shares, weighted candidates."""
+
+import pickle
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from sklearn_dpgen.evolution._plan import VotesPlan
+from sklearn_dpgen.evolution._projection import (
+    project_bounded_lipschitz,
+    project_simplex,
+    threshold_weights,
+)
+from sklearn_dpgen.evolution._records import encode_votes
+from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
+from sklearn_dpgen.preprocessing._records import decode_records
+from sklearn_dpgen.utils._base import PrivateEstimator
+from sklearn_dpgen.utils._labels import LabelSamplerMixin
+from sklearn_dpgen.utils._random import noise_source, split_random_state
+from sklearn_dpgen.utils._validation import check_delta, check_is_fitted, check_n_samples
+
+__all__ = ["POSTPROCESSING", "ClassVotes", "VotingSampler"]
+
+POSTPROCESSING = ("simplex", "threshold", "bounded_lipschitz")
+
+
+@dataclass(frozen=True)
+class ClassVotes:
+    """The votes of one class in one release: public, as all of it follows from noisy counts.
+
+    Attributes
+    ----------
+    degrees : tuple of float
+        How far candidates were varied, one a variation; none where they were not.
+    candidates : ndarray of shape (n_candidates, width)
+        As the interface made them.
+    votes : ndarray of shape (n_candidates,)
+        Noisy counts.
+    weights : ndarray of shape (n_candidates,)
+        The probabilities that they were turned into.
+    """
+
+    degrees: tuple[float, ...]
+    candidates: np.ndarray
+    votes: np.ndarray
+    weights: np.ndarray
+
+
+class VotingSampler(LabelSamplerMixin, PrivateEstimator):
+    """Base of samplers that give public candidates weights by private votes."""
+
+    # Tables and embeddings are for evolution.
+    schema = None
+    embedding = None
+    # Parameters that are public where they are not None.
+    _declarations: tuple[str, ...] = ("domain",)
+
+    def _read(self, X, y):
+        """Return the encoded records of each class.
+
+        The sizes of the classes are set: exact ones where they are public, else what is publicly
+        known of them.
+        """
+        for name in ("classes_", "label_proportions_", "candidates_", "weights_"):
+            vars(self).pop(name, None)
+        if self.postprocess == "bounded_lipschitz" and self.metric not in ("l1", "l2"):
+            raise ValueError(
+                f"postprocess='bounded_lipschitz' needs metric 'l1' or 'l2', got {self.metric!r}."
+            )
+        X = encode_votes(self, X)
+        n_samples = X.shape[0]
+        codes = self._encode_labels(y, n_samples)
+        n_classes = 1 if y is None else len(self.classes_)
+        members = [X] if y is None else [X[codes == code] for code in range(n_classes)]
+        self._n_samples = n_samples
+        if n_classes == 1:
+            self._sizes = [n_samples]
+        elif self.labels == "public":
+            self._sizes = [int((codes == code).sum()) for code in range(n_classes)]
+            if min(self._sizes) == 0:
+                raise ValueError("With public labels every class of classes needs a record.")
+        else:
+            shares = self.label_proportions
+            shares = np.ones(n_classes) if shares is None else np.asarray(shares, dtype=float)
+            self._sizes = [max(1, round(n_samples * s)) for s in shares / shares.sum()]
+        return members
+
+    def _plan(self, shares):
+        if self.histogram == "laplace_threshold":
+            shares = [1 / len(shares)] * len(shares)
+        return VotesPlan(
+            epsilon=self.epsilon,
+            delta=0.1 / self._n_samples if self.delta == "auto" else check_delta(self.delta),
+            shares=tuple(shares),
+            histogram=self.histogram,
+        )
+
+    def _plan_privacy(self, n_samples, *, plan, noise_seed):
+        declared = [name for name in self._declarations if getattr(self, name) is not None]
+        public = ["n_samples", "names and types of the columns", *declared]
+        relation = "replace one record; the number of records is public"
+        if hasattr(self, "classes_"):
+            public.append("set of labels" if self.classes is None else "classes")
+            relation = "replace one record and its label; the number of records is public"
+            if self.labels == "public":
+                public.append("class sizes")
+                relation = (
+                    "replace one record by another of the same class; the sizes of the classes "
+                    "are public"
+                )
+            if self.label_proportions is not None:
+                public.append("label_proportions")
+        return plan.report(
+            mechanism=f"{type(self).__name__}: noisy votes of the records for public candidates",
+            neighbouring=relation,
+            public=tuple(public),
+            noise_source=noise_source(noise_seed).description,
+        )
+
+    def _count(self, members, candidates, run, noise_seed):
+        """Return the noisy votes of every class for its own candidates: one release.
+
+        Parameters
+        ----------
+        members : list of arrays
+            Private records of each class.
+        candidates : list of ndarray
+        run : GaussianSequenceRun or ThresholdedLaplaceRun
+        noise_seed : int or None
+        """
+        counts = [
+            nearest_neighbor_votes(
+                records,
+                self._decode(points),
+                metric=self.metric,
+                embedding=self._embedding(),
+                device=self.device,
+            )
+            for records, points in zip(members, candidates, strict=True)
+        ]
+        counts = np.concatenate(counts).astype(np.float64)
+        sizes = [len(points) for points in candidates]
+        # A seeded noise is for these counts of these candidates: any others get another one.
+        context = [type(self).__qualname__, pickle.dumps((run, sizes)), counts]
+        noise = noise_source(noise_seed, context=[*context, np.concatenate(candidates)])
+        return np.split(run.release(counts, noise), np.cumsum(sizes)[:-1])
+
+    def _embedding(self):
+        """Return the public map that records and candidates are compared by, or None."""
+        return self.embedding
+
+    def _decode(self, candidates):
+        """Return candidates as records."""
+        return candidates
+
+    def _class_size(self, code, sums, precisions):
+        """Return the public or the released number of records of a class.
+
+        Parameters
+        ----------
+        code : int
+        sums : list of float
+            Sums of the noisy votes of the class, one a release so far.
+        precisions : list of float
+            Their inverse variances, up to a factor.
+        """
+        if len(self._sizes) == 1 or self.labels == "public":
+            return self._sizes[code]
+        return float(np.clip(np.average(sums, weights=precisions), 1.0, self._n_samples))
+
+    def _weights(self, candidates, shares):
+        """Return probabilities from noisy shares of the votes, or None where none survives."""
+        kept = shares != 0 if self.histogram == "laplace_threshold" else np.full(len(shares), True)
+        if self.postprocess == "threshold" or not kept.any():
+            return threshold_weights(shares, self.threshold)
+        weights = np.zeros(len(shares))
+        if self.postprocess == "simplex":
+            weights[kept] = project_simplex(shares[kept])
+            return weights
+        places = self._decode(candidates[kept])
+        embedding = self._embedding()
+        if embedding is not None:
+            places = getattr(embedding, "transform", embedding)(places)
+        metric = {"l2": "euclidean"}.get(self.metric, self.metric)
+        weights[kept] = project_bounded_lipschitz(places, shares[kept], metric=metric)
+        return weights
+
+    def _finish(self, candidates, weights, sizes):
+        """Store the weighted candidates of every class, and the shares of the classes."""
+        if hasattr(self, "classes_"):
+            self._set_proportions(sizes)
+        self.candidates_ = candidates
+        self.weights_ = weights
+
+    def _warn_nothing_left(self, code):
+        of_class = f" of class {code}" if len(self._sizes) > 1 else ""
+        warnings.warn(
+            f"No candidate{of_class} kept any votes after noise and threshold, so the candidates "
+            "stay as they were. A larger epsilon, fewer candidates, fewer steps or a smaller "
+            "threshold would help.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+    def sample(self, n_samples=1, *, y=None, random_state=None):
+        """Draw synthetic records: candidates by their weights, at no cost in privacy.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many.
+        y : label, array-like of shape (n_samples,) or None, default=None
+            The class of all records, or of each. None draws them as ``sample_labels`` does.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        X : ndarray or data frame of shape (n_samples, n_features)
+            A data frame with a schema.
+
+        Raises
+        ------
+        ValueError
+            A label that was not in ``classes_``, or any after a fit without labels.
+        """
+        check_is_fitted(self)
+        n_samples = check_n_samples(n_samples)
+        label_seed, draw_seed = split_random_state(random_state, 2)
+        codes = self._sample_codes(n_samples, y, label_seed)
+        rng = np.random.default_rng(draw_seed)
+        points = np.empty((n_samples, self.candidates_[0].shape[1]))
+        for code, (candidates, weights) in enumerate(
+            zip(self.candidates_, self.weights_, strict=True)
+        ):
+            rows = np.flatnonzero(codes == code)
+            drawn = candidates[rng.choice(len(weights), size=len(rows), p=weights)]
+            points[rows] = self._smooth(drawn, code, rng)
+        return decode_records(self, self._decode(points), rng)
+
+    def _smooth(self, points, code, rng):
+        """Return drawn candidates of a class, or variations of them."""
+        return points
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "candidates_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags

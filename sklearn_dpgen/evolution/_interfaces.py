@@ -1,0 +1,288 @@
+"""What private evolution asks of a source of candidates, and the interface of a domain."""
+
+import math
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from sklearn_dpgen.domains import Domain, OneHot, Product
+from sklearn_dpgen.utils._validation import Integral, check_positive
+
+__all__ = [
+    "EuclideanVariation",
+    "VariationInterface",
+    "check_candidates",
+    "check_degree",
+    "choose_columns",
+    "flat_factors",
+    "paper_degrees",
+]
+
+
+@runtime_checkable
+class VariationInterface(Protocol):
+    """The two functions that candidates come from. They never see a private record.
+
+    Whatever an interface was made of must be public: a network or a sampler trained on private
+    records has a price of its own, which no later report includes. Draws come from the generator
+    that is passed alone, so that the same generator gives the same candidates.
+
+    Notes
+    -----
+    Two further methods are optional. ``decode(X)``, with the result of shape (n, n_features),
+    turns candidates into points comparable with private records; without it they are such points
+    themselves. ``embed(X)``, with the result of shape (n, n_embedded), maps such points, those of
+    candidates and those of private records alike, to where Euclidean distance decides a vote;
+    without it they stay where they are. An attribute ``n_dimensions`` says how many there are to
+    move in, from which automatic settings follow; without it, the width of a candidate.
+    """
+
+    def random(self, n, rng):
+        """Draw candidates from nothing.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, width)
+        """
+
+    def vary(self, X, rng, degree):
+        """Draw one variation of each candidate.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, width)
+        rng : numpy.random.Generator
+        degree : float
+            How far, in (0, 1]: at 1 about as far as two results of ``random`` are apart.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, width)
+        """
+
+
+class EuclideanVariation:
+    """Uniform candidates of a domain, varied by Gaussian noise.
+
+    Parameters
+    ----------
+    domain : Domain
+        The public set of the records. One-hot blocks may be among the factors of a product.
+
+    Notes
+    -----
+    ``vary`` adds N(0, s² I) with s = degree · D / sqrt(d) and projects on the domain [1]_: the
+    root mean square displacement is ``degree`` times the diameter D, before the projection, which
+    only shortens it. The degree may exceed 1; :func:`paper_degrees` gives the scales of the paper.
+
+    No Gaussian moves a category: each one-hot block is drawn anew with probability
+    min(degree, 1), and d and D are those of the other features. Of tables with a schema
+    :class:`TabularVariation` knows more.
+
+    References
+    ----------
+    .. [1] "Private evolution converges", equation 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpgen.domains import Ball
+    >>> from sklearn_dpgen.evolution._interfaces import EuclideanVariation
+    >>> interface = EuclideanVariation(Ball(1.0, n_features=2))
+    >>> rng = np.random.default_rng(0)
+    >>> interface.vary(interface.random(3, rng), rng, 0.25).shape
+    (3, 2)
+    """
+
+    def __init__(self, domain):
+        if not isinstance(domain, Domain):
+            raise TypeError(f"domain must be a Domain, got {type(domain).__name__}.")
+        self.domain = domain
+        blocks = flat_factors(domain)
+        self._one_hot = [(part, f) for part, f in blocks if isinstance(f, OneHot)]
+        plain = [(part, f) for part, f in blocks if not isinstance(f, OneHot)]
+        self._features = np.concatenate(
+            [np.arange(part.start, part.stop) for part, _ in plain] or [np.empty(0, dtype=int)]
+        )
+        diameter = math.hypot(*(factor.diameter(2) for _, factor in plain))
+        self._scale = diameter / math.sqrt(max(1, len(self._features)))
+
+    def random(self, n, rng):
+        """Draw ``n`` points uniformly from the domain; see :class:`VariationInterface`."""
+        return self.domain.sample(n, rng)
+
+    def vary(self, X, rng, degree):
+        """Draw one variation of each row, by any positive degree; see :class:`VariationInterface`.
+
+        Raises
+        ------
+        ValueError
+            A degree that is not positive and finite, or rows of another width.
+        """
+        degree = check_positive(degree, "degree")
+        moved = np.array(X, dtype=np.float64)
+        noise = rng.normal(size=(len(moved), len(self._features)))
+        moved[:, self._features] += degree * self._scale * noise
+        for part, factor in self._one_hot:
+            anew = rng.uniform(size=len(moved)) < degree
+            moved[anew, part] = factor.sample(anew.sum(), rng)
+        return self.domain.project(moved)
+
+    def __repr__(self):
+        return f"EuclideanVariation({self.domain!r})"
+
+
+def flat_factors(domain, start=0):
+    """Return the features of each factor of nested products, and the factor.
+
+    Parameters
+    ----------
+    domain : Domain
+    start : int, default=0
+        Of the first feature.
+
+    Returns
+    -------
+    list of (slice, Domain)
+    """
+    if not isinstance(domain, Product):
+        return [(slice(start, start + domain.n_features), domain)]
+    return [
+        block
+        for factor, part in zip(domain.domains, domain.slices, strict=True)
+        for block in flat_factors(factor, start + part.start)
+    ]
+
+
+def paper_degrees(n_features, resolution, diameter):
+    """Return the scales of the paper as degrees of :class:`EuclideanVariation`.
+
+    Parameters
+    ----------
+    n_features : int
+        d, the dimension of the domain.
+    resolution : float
+        α, in the units of the records, below the diameter.
+    diameter : float
+        D, the l2 diameter of the domain.
+
+    Returns
+    -------
+    ndarray of shape (n_scales,)
+        σ_l sqrt(d) / D for l = 1..L, ascending by factors of 2, with L = ceil(log2(D/α)) and
+        σ_l = α 2^(l-1) / (sqrt(π) ((sqrt(d) + ln 2)² + ln 2)). All are below 0.18; in [1]_ there
+        are two variations of each scale.
+
+    Raises
+    ------
+    ValueError
+        A resolution that is not below the diameter.
+
+    References
+    ----------
+    .. [1] "Private evolution converges", equation 1 and theorem 4.1.
+    """
+    if isinstance(n_features, bool) or not isinstance(n_features, Integral) or n_features < 1:
+        raise ValueError(f"n_features must be an integer of at least 1, got {n_features!r}.")
+    resolution = check_positive(resolution, "resolution")
+    diameter = check_positive(diameter, "diameter")
+    if resolution >= diameter:
+        raise ValueError("resolution must be smaller than diameter.")
+    # A ratio that should be a power of 2 comes out a rounding above it.
+    n_scales = math.ceil(math.log2(diameter / resolution) - 1e-9)
+    root = math.sqrt(n_features)
+    smallest = resolution / (math.sqrt(math.pi) * ((root + math.log(2)) ** 2 + math.log(2)))
+    return smallest * 2.0 ** np.arange(max(1, n_scales)) * root / diameter
+
+
+def check_degree(degree):
+    """Return ``degree`` as a float, if it is in (0, 1]."""
+    degree = check_positive(degree, "degree")
+    if degree > 1:
+        raise ValueError(f"degree must be in (0, 1], got {degree}.")
+    return degree
+
+
+def choose_columns(eligible, rate, rng):
+    """Choose the columns that change: each by ``rate``, and one at least wherever one can.
+
+    A variation equal to its parent would lose every vote to it by the rule for ties, and only add
+    a noisy count.
+
+    Parameters
+    ----------
+    eligible : boolean ndarray of shape (n, n_columns)
+        Which may be chosen.
+    rate : float
+        Probability of each eligible column, independently. A row left without any gets one of
+        its eligible columns, at random.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    boolean ndarray of shape (n, n_columns)
+    """
+    chosen = eligible & (rng.uniform(size=eligible.shape) < rate)
+    idle = np.flatnonzero(eligible.any(axis=1) & ~chosen.any(axis=1))
+    keys = (1 - rng.uniform(size=(len(idle), eligible.shape[1]))) * eligible[idle]
+    chosen[idle, keys.argmax(axis=1)] = True
+    return chosen
+
+
+def check_candidates(X, n, width, domain, source):
+    """Return what an interface made, if it is ``n`` finite rows inside the domain.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, width)
+    n : int
+        How many were asked for.
+    width : int or None
+        None takes any.
+    domain : Domain or None
+        Where the rows should lie; None asks no question.
+    source : VariationInterface
+        Named, by its class, in errors.
+
+    Returns
+    -------
+    ndarray of float64 of shape (n, width)
+
+    Raises
+    ------
+    ValueError
+        Naming the class of the interface and the rule that is broken, never a value.
+    """
+    name = type(source).__name__
+    if X is None:
+        raise ValueError(f"{name} returned None where {n} candidates were asked for.")
+    try:
+        array = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError, RuntimeError):
+        array = None
+    if array is None:
+        # Outside of the handler, or the context of the error would show values.
+        raise ValueError(f"{name} returned candidates that are not an array of numbers.")
+    if array.ndim != 2:
+        raise ValueError(f"{name} returned {array.ndim} dimensions; candidates are rows, in two.")
+    if len(array) != n:
+        raise ValueError(f"{name} returned {len(array)} candidates where {n} were asked for.")
+    if width is not None and array.shape[1] != width:
+        raise ValueError(f"{name} returned {array.shape[1]} features where {width} are expected.")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} returned candidates that are not finite.")
+    if domain is not None:
+        if array.shape[1] != domain.n_features:
+            raise ValueError(
+                f"{name} returned {array.shape[1]} features where the domain has "
+                f"{domain.n_features}."
+            )
+        outside = int((~domain.contains(array)).sum())
+        if outside:
+            raise ValueError(f"{name} returned {outside} of {n} candidates outside of the domain.")
+    return array

@@ -1,0 +1,320 @@
+"""Candidates from a public generator network, or from any public sampler."""
+
+import copy
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import ndtr
+
+from sklearn_dpgen.domains import Domain, OneHot, Product
+from sklearn_dpgen.evolution._interfaces import (
+    check_candidates,
+    check_degree,
+    choose_columns,
+    flat_factors,
+)
+from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
+from sklearn_dpgen.utils._validation import Integral
+
+__all__ = ["LatentVariation", "SamplerVariation"]
+
+_CHUNK = 1024
+
+
+class LatentVariation:
+    """Candidates that are latents of a generator network.
+
+    The network must have been trained on public data: private evolution pays for its votes alone.
+    The price of a network trained on private records is to be added.
+
+    Parameters
+    ----------
+    generator : torch.nn.Module
+        From (n, latent_dim + n_classes) to n points or images. It is copied, and used in
+        evaluation mode.
+    latent_dim : int
+        Number of its inputs, without those for a class.
+    class_weights : array-like of shape (n_classes,) or None, default=None
+        For a network with a one-hot class after its latents: the public shares by which
+        candidates are of the classes. A single one above 0 is a fixed class.
+    latent_law : {"normal", "uniform"}, default="normal"
+        What the network was trained on: standard normal latents, or uniform ones on [-1, 1].
+    domain : Domain or None, default=None
+        Where decoded points are projected, after a category was drawn in each one-hot block by
+        its soft weights. None leaves points as they are.
+    device : str or torch.device, default="auto"
+        "auto" takes a GPU where there is one.
+
+    Attributes
+    ----------
+    width : int
+        Of a candidate: ``latent_dim``, one more where there are several classes, and one for
+        each one-hot block of the domain.
+
+    Notes
+    -----
+    ``vary`` returns sqrt(1 - degree²) z + degree N(0, I), which keeps the normal law of the
+    latents, so that a variation is as likely under the network as what it comes from. At degree 1
+    it has forgotten it. Candidates are normal in any case: uniform latents, the class, and what
+    draws the categories, are functions of them.
+    """
+
+    def __init__(
+        self,
+        generator,
+        latent_dim,
+        *,
+        class_weights=None,
+        latent_law="normal",
+        domain=None,
+        device="auto",
+    ):
+        if not isinstance(generator, torch.nn.Module):
+            raise TypeError(f"generator must be a torch module, got {type(generator).__name__}.")
+        if isinstance(latent_dim, bool) or not isinstance(latent_dim, Integral) or latent_dim < 1:
+            raise ValueError(f"latent_dim must be an integer of at least 1, got {latent_dim!r}.")
+        if latent_law not in ("normal", "uniform"):
+            raise ValueError(f"latent_law must be 'normal' or 'uniform', got {latent_law!r}.")
+        if domain is not None and not isinstance(domain, Domain):
+            raise TypeError(f"domain must be a Domain or None, got {type(domain).__name__}.")
+        self.latent_dim = int(latent_dim)
+        self.class_weights = _check_class_weights(class_weights)
+        self.latent_law = latent_law
+        self.domain = domain
+        self.device = resolve_device(device)
+        # A copy stays as it is while the original is trained on, or moved.
+        self.generator = copy.deepcopy(generator).to(self.device).eval()
+        parameter = next(self.generator.parameters(), None)
+        self._dtype = torch.float32 if parameter is None else parameter.dtype
+        factors = [] if domain is None else flat_factors(domain)
+        self._blocks = [part for part, factor in factors if isinstance(factor, OneHot)]
+        self._n_inputs = self.latent_dim + (np.count_nonzero(self.class_weights) > 1)
+        self.width = self._n_inputs + len(self._blocks)
+
+    @classmethod
+    def from_sampler(cls, sampler, y=None, *, device="auto"):
+        """Build the interface from a fitted estimator of this package that holds a network.
+
+        Parameters
+        ----------
+        sampler : estimator
+            Fitted, with its network as ``generator_`` or ``module_``, and ``latent_dim``.
+        y : label or None, default=None
+            The class of all candidates. None draws classes by ``label_proportions_`` after a fit
+            with labels.
+        device : str or torch.device, default="auto"
+
+        Returns
+        -------
+        LatentVariation
+            Its decoded points are what ``sample`` makes records of: encoded rows with a schema.
+
+        Raises
+        ------
+        TypeError
+            No network is found.
+        ValueError
+            A label that the sampler was not fitted with.
+        """
+        generator = getattr(sampler, "generator_", getattr(sampler, "module_", None))
+        if generator is None or not hasattr(sampler, "latent_dim"):
+            raise TypeError(
+                f"{type(sampler).__name__} holds no fitted network with latents; "
+                "SamplerVariation takes any fitted sampler."
+            )
+        # Estimators that invert a local mechanism train on uniform latents.
+        mechanism = getattr(sampler, "mechanism_", None)
+        domain = getattr(sampler, "output_domain", None)
+        if domain is None:
+            domain = sampler.domain_ if mechanism is None else mechanism.domain_
+        return cls(
+            generator,
+            getattr(generator, "n_noise", 0) + sampler.latent_dim,
+            class_weights=_sampler_class_weights(sampler, y),
+            latent_law="normal" if mechanism is None else "uniform",
+            domain=domain,
+            device=device,
+        )
+
+    def random(self, n, rng):
+        """Draw ``n`` standard normal latents; see :class:`VariationInterface`."""
+        return rng.normal(size=(n, self.width))
+
+    def vary(self, X, rng, degree):
+        """Draw one variation of each latent, by a degree in (0, 1].
+
+        See :class:`VariationInterface`.
+        """
+        degree = check_degree(degree)
+        X = np.asarray(X, dtype=np.float64)
+        return np.sqrt(1 - degree**2) * X + degree * rng.normal(size=X.shape)
+
+    @torch.no_grad()
+    def decode(self, X):
+        """Return the points that the network makes of latents.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, width)
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, n_features)
+            Images are flattened.
+
+        Raises
+        ------
+        ValueError
+            The network returns something else than one finite point for each latent.
+        """
+        X = check_candidates(X, len(X), self.width, None, self)
+        latents = X[:, : self.latent_dim]
+        latents = latents if self.latent_law == "normal" else 2 * ndtr(latents) - 1
+        if len(self.class_weights):
+            latents = np.hstack([latents, np.eye(len(self.class_weights))[self.classes(X)]])
+        inputs = as_tensor(latents, device=self.device, dtype=self._dtype)
+        outputs = [as_array(self.generator(chunk)) for chunk in inputs.split(_CHUNK)]
+        points = np.concatenate([output.reshape(len(output), -1) for output in outputs])
+        points = check_candidates(points, len(X), None, None, self.generator)
+        if self.domain is None:
+            return points
+        if points.shape[1] != self.domain.n_features:
+            raise ValueError(
+                f"generator makes {points.shape[1]} features where the domain has "
+                f"{self.domain.n_features}."
+            )
+        for part, quantiles in zip(self._blocks, ndtr(X[:, self._n_inputs :]).T, strict=True):
+            edges = np.cumsum(points[:, part], axis=1)
+            codes = (quantiles[:, None] * edges[:, -1:] > edges[:, :-1]).sum(axis=1)
+            points[:, part] = np.eye(edges.shape[1])[codes]
+        return self.domain.project(points)
+
+    def classes(self, X):
+        """Return the class that each latent is decoded to.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, width)
+
+        Returns
+        -------
+        ndarray of int of shape (n,)
+            Positions in ``class_weights``.
+
+        Raises
+        ------
+        ValueError
+            There are no classes.
+        """
+        possible = np.flatnonzero(self.class_weights)
+        if len(possible) == 0:
+            raise ValueError("Without class_weights there are no classes.")
+        if len(possible) == 1:
+            return np.repeat(possible, len(X))
+        edges = np.cumsum(self.class_weights[possible])[:-1]
+        return possible[np.searchsorted(edges, ndtr(X[:, self._n_inputs - 1]), side="right")]
+
+
+class SamplerVariation:
+    """Candidates that are records of a fitted sampler, varied by crossing with fresh ones.
+
+    The sampler must have been trained on public data: private evolution pays for its votes alone.
+    The price of a sampler trained on private records is to be added.
+
+    Parameters
+    ----------
+    sampler : sampler
+        Fitted, with ``sample(n, random_state=int)``. If it returns data frames, it has the fitted
+        ``encoder_`` of their schema; candidates are then encoded rows. Its ``domain_``, where it
+        has one, tells the one-hot blocks of arrays.
+
+    Notes
+    -----
+    ``vary`` replaces each column by that of a fresh sample with probability ``degree``, and one
+    column at least. All columns replaced in a record come from the same fresh sample, so what
+    depends on each other in it still fits. At degree 1 a variation is a fresh sample.
+    """
+
+    def __init__(self, sampler):
+        if not hasattr(sampler, "sample"):
+            raise TypeError(f"sampler must have a method sample; {type(sampler).__name__} has not.")
+        self.sampler = sampler
+
+    def random(self, n, rng):
+        """Draw ``n`` records of the sampler; see :class:`VariationInterface`.
+
+        Raises
+        ------
+        TypeError
+            The sampler returns data frames and has no encoder.
+        """
+        X = self.sampler.sample(n, random_state=int(rng.integers(2**32)))
+        if isinstance(X, pd.DataFrame):
+            if not hasattr(self.sampler, "encoder_"):
+                raise TypeError(
+                    f"{type(self.sampler).__name__} returns data frames and has no encoder_: use "
+                    "TabularVariation(schema, public_sampler=sampler)."
+                )
+            X = self.sampler.encoder_.transform(X)
+        return check_candidates(X, n, None, None, self.sampler)
+
+    def vary(self, X, rng, degree):
+        """Draw one variation of each record, by a degree in (0, 1].
+
+        See :class:`VariationInterface`.
+        """
+        degree = check_degree(degree)
+        X = np.asarray(X, dtype=np.float64)
+        fresh = self.random(len(X), rng)
+        parts = self._parts(fresh.shape[1])
+        owner = np.repeat(np.arange(len(parts)), [part.stop - part.start for part in parts])
+        differs = np.column_stack([(X[:, p] != fresh[:, p]).any(axis=1) for p in parts])
+        varied = np.where(choose_columns(differs, degree, rng)[:, owner], fresh, X)
+        domain = getattr(self.sampler, "domain_", None)
+        return varied if domain is None else domain.project(varied)
+
+    def _parts(self, width):
+        """Return the features of each column, slices that follow each other."""
+        if hasattr(self.sampler, "encoder_"):
+            return list(self.sampler.encoder_.blocks_.values())
+        domain = getattr(self.sampler, "domain_", None)
+        parts = [slice(0, width)]
+        if isinstance(domain, Product):
+            parts = zip(domain.domains, domain.slices, strict=True)
+            single = (OneHot, Product)
+            return [
+                block
+                for factor, part in parts
+                for block in ([part] if isinstance(factor, single) else _single_features(part))
+            ]
+        return parts if isinstance(domain, OneHot) else _single_features(parts[0])
+
+
+def _single_features(part):
+    return [slice(i, i + 1) for i in range(part.start, part.stop)]
+
+
+def _check_class_weights(weights):
+    if weights is None:
+        return np.empty(0)
+    weights = np.array(weights, dtype=np.float64)
+    if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError("class_weights must be a vector of finite numbers of at least 0.")
+    if not weights.sum() > 0:
+        raise ValueError("class_weights must hold a number above 0.")
+    return weights / weights.sum()
+
+
+def _sampler_class_weights(sampler, y):
+    classes = getattr(sampler, "classes_", None)
+    if classes is None:
+        if y is not None:
+            raise ValueError("y needs a sampler that was fitted with labels.")
+        return None
+    if y is None:
+        return sampler.label_proportions_
+    chosen = np.asarray(classes) == y
+    if not np.any(chosen):
+        raise ValueError("y is not a label that the sampler was fitted with.")
+    return chosen

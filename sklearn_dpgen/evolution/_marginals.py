@@ -1,0 +1,201 @@
+"""Tables of categories: mixtures of independent columns, and the noisy counts they come from."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sklearn_dpgen.domains import Product
+from sklearn_dpgen.evolution._projection import project_simplex
+from sklearn_dpgen.preprocessing._categories import draw_categories
+from sklearn_dpgen.schema import Ordinal
+from sklearn_dpgen.schema._binned import Binned
+
+__all__ = [
+    "ProductMixture",
+    "estimate_mixture",
+    "marginal_counts",
+    "marginal_noise",
+    "rank_embedding",
+]
+
+# What every category keeps where a record is assigned, so that none is impossible.
+_FLOOR = 1e-3
+
+
+@dataclass(frozen=True)
+class ProductMixture:
+    """A mixture whose components have independent columns.
+
+    Parameters
+    ----------
+    domain : Product of OneHot
+        Of the encoded records: a block of categories for each column.
+    shares : ndarray of shape (k,)
+        Probabilities of the components.
+    probabilities : ndarray of shape (k, domain.n_features)
+        Of the categories of each column in each component.
+    """
+
+    domain: Product
+    shares: np.ndarray
+    probabilities: np.ndarray
+
+    def sample(self, n, rng):
+        """Draw encoded records.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of shape (n, domain.n_features)
+        """
+        components = rng.choice(len(self.shares), size=n, p=self.shares)
+        return draw_categories(self.domain, self.probabilities[components], rng)
+
+    def log_joint(self, X):
+        """Return the log probability of each component together with each record, (n, k)."""
+        widths = [part.stop - part.start for part in self.domain.slices]
+        uniform = np.repeat(1 / np.array(widths), widths)
+        logs = np.log((1 - _FLOOR) * self.probabilities + _FLOOR * uniform)
+        return np.log(np.maximum(self.shares, _FLOOR)) + X @ logs.T
+
+    def assign(self, X):
+        """Return the likeliest component of each record: one, whatever the record is."""
+        return self.log_joint(X).argmax(axis=1)
+
+
+def marginal_counts(X, cells, n_cells, domain):
+    """Count the categories of every column within every cell, with sensitivity sqrt(2).
+
+    Parameters
+    ----------
+    X : array-like of shape (n, domain.n_features)
+        Encoded records: of a block of categories, the first of the largest entries counts.
+    cells : ndarray of int of shape (n,)
+        Where each record is counted; negative or beyond ``n_cells`` raises.
+    n_cells : int
+    domain : Product of OneHot
+
+    Returns
+    -------
+    ndarray of shape (n_cells * domain.n_features,)
+        Counts over the square root of the number of columns. A record adds a vector of norm 1 with
+        entries that are not negative. So replacing a record and its cell changes the result by at
+        most sqrt(2) in l2, as it does the votes of a histogram.
+    """
+    X = np.asarray(X)
+    parts = domain.slices
+    counts = np.zeros((n_cells, domain.n_features))
+    if cells.shape != (len(X),):
+        raise ValueError("cells must hold one cell a record.")
+    for part in parts:
+        categories = part.start + X[:, part].argmax(axis=1)
+        np.add.at(counts, (_checked(cells, n_cells), categories), 1.0)
+    return counts.ravel() / np.sqrt(len(parts))
+
+
+def marginal_noise(noise_scale, domain):
+    """Return the noise of a count, from that of the vector that :func:`marginal_counts` makes."""
+    return noise_scale * np.sqrt(len(domain.slices))
+
+
+def estimate_mixture(noisy, noise_scale, domain):
+    """Return the sizes and the marginals of cells, from noisy counts: post-processing.
+
+    Parameters
+    ----------
+    noisy : ndarray of shape (n_cells * domain.n_features,)
+        What :func:`marginal_counts` makes, with Gaussian noise; of the cells of one class.
+    noise_scale : float
+        Standard deviation of the noise, in the unit of ``noisy``.
+    domain : Product of OneHot
+
+    Returns
+    -------
+    size : float
+        Number of the records, at least 1.
+    mixture : ProductMixture
+        A component a cell.
+
+    Notes
+    -----
+    Every column counts all records of a cell, with noise that grows with its number S of
+    categories: their mean with weights 1/S has the least variance. The counts x of a column are
+    shrunk to those m that the cell would have, were it like all cells together, by the positive
+    part estimator [1]_, x' = m + (1 - S s²/|x - m|²)₊ (x - m), and projected on the simplex.
+
+    References
+    ----------
+    .. [1] W. James, C. Stein, "Estimation with quadratic loss", 1961.
+    """
+    scale = np.sqrt(len(domain.slices))
+    counts = scale * np.asarray(noisy, dtype=np.float64).reshape(-1, domain.n_features)
+    variance = marginal_noise(noise_scale, domain) ** 2
+    widths = np.array([part.stop - part.start for part in domain.slices])
+    sums = np.stack([counts[:, part].sum(axis=1) for part in domain.slices], axis=1)
+    sizes = np.clip(np.average(sums, axis=1, weights=1 / widths), 1.0, None)
+    probabilities = np.empty_like(counts)
+    for part, width in zip(domain.slices, widths, strict=True):
+        pooled = project_simplex(counts[:, part].sum(axis=0) / sizes.sum())
+        usual = sizes[:, None] * pooled
+        excess = counts[:, part] - usual
+        energy = np.maximum((excess**2).sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        shrunk = usual + np.clip(1 - width * variance / energy, 0, 1) * excess
+        probabilities[:, part] = [
+            project_simplex(row / size) for row, size in zip(shrunk, sizes, strict=True)
+        ]
+    return float(sizes.sum()), ProductMixture(domain, sizes / sizes.sum(), probabilities)
+
+
+def rank_embedding(columns, domain, probabilities):
+    """Return the public map of encoded records to where Euclidean distance compares them.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        Of the blocks: categories, ordinals or bins.
+    domain : Product of OneHot
+    probabilities : ndarray of shape (domain.n_features,)
+        Of the categories of each column, already released.
+
+    Returns
+    -------
+    callable
+        From shape (n, domain.n_features) to (n, n_embedded). Ordinals and bins go to the share of
+        the records below them, with half of their own; null to the middle, with an entry of its
+        own. Unequal categories are at distance 1, as the lowest and the highest rank are.
+
+    Notes
+    -----
+    On the scale of its distribution a skewed column tells records apart as well as any other.
+    """
+    maps = []
+    for column, part in zip(columns, domain.slices, strict=True):
+        width = part.stop - part.start
+        if not isinstance(column, Ordinal | Binned):
+            maps.append(np.eye(width) / np.sqrt(2))
+            continue
+        ranked = probabilities[part][: width - column.nullable]
+        ranked = ranked / max(ranked.sum(), np.finfo(float).tiny)
+        places = np.zeros((width, 1 + column.nullable))
+        places[: len(ranked), 0] = np.cumsum(ranked) - ranked / 2
+        if column.nullable:
+            places[-1] = 0.5, 1.0
+        maps.append(places)
+
+    def embed(X):
+        X = np.asarray(X)
+        return np.hstack(
+            [X[:, part] @ places for part, places in zip(domain.slices, maps, strict=True)]
+        )
+
+    return embed
+
+
+def _checked(cells, n_cells):
+    if len(cells) and not 0 <= cells.min() <= cells.max() < n_cells:
+        raise ValueError(f"cells must be among the {n_cells} declared ones.")
+    return cells

@@ -1,0 +1,75 @@
+"""What the votes of a fit cost, from public quantities alone, and their release."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
+
+__all__ = ["HISTOGRAMS", "VotesPlan"]
+
+HISTOGRAMS = ("gaussian", "laplace_threshold")
+
+_CAVEATS = (
+    "Whatever was fitted on the same records before, such as a scaler or an embedding, is not paid "
+    "for here, nor what the candidates were made from. An embedding or a metric that looks at more "
+    "than one record at a time voids the guarantee.",
+    "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
+    "draws.",
+)
+
+
+@dataclass(frozen=True)
+class VotesPlan:
+    """Noisy histograms of votes, one vote a record in each.
+
+    Neighbouring data sets differ in one record, so a histogram loses one vote in one cell and gains
+    one in another: √2 in l2, whatever the candidates, the metric and the labels are.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The whole budget.
+    shares : sequence of float
+        One a histogram, each of which may depend on those before: its share of the budget. The
+        Laplace histogram takes equal ones.
+    histogram : {"gaussian", "laplace_threshold"}
+    """
+
+    epsilon: float
+    delta: float
+    shares: tuple[float, ...]
+    histogram: str
+
+    @cached_property
+    def mechanism(self):
+        """The mechanism of the histograms, which prices what it runs."""
+        if self.histogram == "laplace_threshold":
+            return ThresholdedLaplaceMechanism(self.epsilon, self.delta, len(self.shares))
+        return GaussianSequenceMechanism(math.sqrt(2), self.shares, self.epsilon, self.delta)
+
+    def report(self, **words):
+        """Return the PrivacyReport.
+
+        Parameters
+        ----------
+        **words
+            Its fields that the mechanism does not answer for.
+        """
+        norm = "l1" if self.histogram == "laplace_threshold" else "l2"
+        source = f"{norm}; a record has one vote, so two counts change by one"
+        return PrivacyReport(
+            epsilon=self.epsilon,
+            delta=self.delta if math.isfinite(self.epsilon) else 0.0,
+            caveats=_CAVEATS,
+            **self.mechanism.report_fields(),
+            **({"sensitivity_source": source} | words),
+        )
+
+    @property
+    def last_noise_scale(self):
+        """Scale of the noise on the counts of the last histogram."""
+        if self.histogram == "laplace_threshold":
+            return self.mechanism.noise_scale
+        return self.mechanism.noise_scales[-1]

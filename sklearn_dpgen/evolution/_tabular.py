@@ -1,0 +1,318 @@
+"""Candidate records of a table with a schema: drawn, varied a few columns at a time, compared."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from sklearn_dpgen.evolution._interfaces import check_candidates, check_degree, choose_columns
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.schema import Categorical, Ordinal, Schema
+from sklearn_dpgen.utils._validation import Integral, Real, check_positive
+
+__all__ = ["TabularVariation"]
+
+
+class TabularVariation:
+    """Candidate records from the schema of a table, as encoded rows.
+
+    Parameters
+    ----------
+    schema : Schema
+        The public declaration of the columns.
+    public_sampler : None, DataFrame, sampler or callable, default=None
+        Public records to start from: a frame, of which rows are drawn with replacement; an object
+        with ``sample(n, random_state=int)``; or ``public_sampler(n, rng)``. The last two return a
+        frame with the columns of the schema. A sampler fitted on private records has a price of
+        its own. None draws every column by itself, uniformly from what is declared.
+    n_columns : "auto", "all" or int, default="auto"
+        How many columns one variation changes, of those that can, on average and at least one.
+        "auto" is ``degree`` times the number of columns.
+    null_probability : float, default=0.1
+        The public share of nulls in a nullable column, in [0, 1), where there is no
+        ``public_sampler``.
+    categorical_weight : float, default=0.5
+        In a comparison, a change of category, or between null and present, costs what a move by
+        this share of the range of a number costs.
+    column_weights : mapping of str to float or None, default=None
+        Public factors, at least 0, of the squared distances in the columns that it names; 1 for
+        the others. A column of weight 0 has no say in a vote.
+
+    Attributes
+    ----------
+    encoder : TabularEncoder
+        Between records and encoded rows.
+    domain : Product
+        The set of the encoded rows.
+    n_dimensions : int
+        The number of columns.
+
+    Notes
+    -----
+    Numbers and dates, encoded on [-1, 1], move by a Gaussian of standard deviation ``degree``
+    times the range, and are projected on it; from a bound they move inwards, and on a declared
+    grid by one step at least. So do ordinal columns, on the grid of their ranks. A category
+    becomes that of a fresh candidate of ``random``, and so do nulls come and go: with every column
+    at rate q, a category changes as if it were drawn anew with probability q.
+
+    Only a few columns change at once. Of d columns of which most are right already, changing all
+    breaks more than it mends: for categories one of d is the best rate, as for the mutations of an
+    evolutionary algorithm on linear functions [1]_. For numbers, the gain of the best step does
+    not depend on how many are moved, but its size does: for a few it is about the error of a
+    column, for d of them that over sqrt(d). Far away, at large degrees, more columns are wrong.
+
+    References
+    ----------
+    .. [1] C. Witt, "Tight bounds on the optimization time of a randomized search heuristic on
+       linear functions", Combinatorics, Probability and Computing 22(2), 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpgen.evolution._tabular import TabularVariation
+    >>> from sklearn_dpgen.schema import Categorical, Numeric, Schema
+    >>> schema = Schema({"age": Numeric(0, 100), "smoker": Categorical(["no", "yes"])})
+    >>> interface = TabularVariation(schema)
+    >>> rng = np.random.default_rng(0)
+    >>> X = interface.vary(interface.random(4, rng), rng, 0.25)
+    >>> interface.embed(X).shape
+    (4, 3)
+    >>> list(interface.encoder.inverse_transform(X).columns)
+    ['age', 'smoker']
+    """
+
+    def __init__(
+        self,
+        schema,
+        *,
+        public_sampler=None,
+        n_columns="auto",
+        null_probability=0.1,
+        categorical_weight=0.5,
+        column_weights=None,
+    ):
+        if not isinstance(schema, Schema):
+            raise TypeError(f"schema must be a Schema, got {type(schema).__name__}.")
+        self.schema = schema
+        self.public_sampler = _check_public_sampler(public_sampler)
+        self.n_columns = _check_n_columns(n_columns)
+        self.null_probability = _check_number(null_probability, "null_probability", below=1)
+        self.categorical_weight = check_positive(categorical_weight, "categorical_weight")
+        self.column_weights = _check_column_weights(column_weights, schema)
+        self.encoder = TabularEncoder(schema).fit()
+        self.domain = self.encoder.domain_
+        self.n_dimensions = len(schema)
+        self._columns = {name: _candidate_column(column) for name, column in schema.items()}
+        self._parts = list(zip(schema.blocks.values(), self._columns.values(), strict=True))
+
+    def random(self, n, rng):
+        """Draw ``n`` encoded records; see :class:`VariationInterface`.
+
+        Raises
+        ------
+        ValueError
+            Public records that are not ``n``, or not of the schema.
+        """
+        if self.public_sampler is None:
+            columns = self._columns.values()
+            return np.hstack([column.random(n, rng, self.null_probability) for column in columns])
+        frame = _public_records(self.public_sampler, n, rng)
+        if not isinstance(frame, pd.DataFrame):
+            raise TypeError(
+                f"public_sampler must give data frames, got {type(frame).__name__} "
+                f"from {type(self.public_sampler).__name__}."
+            )
+        X = self.domain.project(self.encoder.transform(frame))
+        return check_candidates(X, n, self.domain.n_features, None, self.public_sampler)
+
+    def vary(self, X, rng, degree):
+        """Draw one variation of each encoded record; see :class:`VariationInterface`.
+
+        Raises
+        ------
+        ValueError
+            A degree outside of (0, 1], or rows outside of the domain.
+        """
+        degree = check_degree(degree)
+        X = check_candidates(X, len(X), None, self.domain, self)
+        fresh = self.random(len(X), rng)
+        eligible = np.column_stack(
+            [column.differs(X[:, part], fresh[:, part]) for part, column in self._parts]
+        )
+        chosen = choose_columns(eligible, self._rate(degree), rng)
+        varied = X.copy()
+        for (part, column), rows in zip(self._parts, chosen.T, strict=True):
+            varied[rows, part] = column.move(X[rows, part], fresh[rows, part], rng, degree)
+        return varied
+
+    def embed(self, X):
+        """Scale encoded records so that Euclidean distance compares them column by column.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, domain.n_features)
+            Encoded rows, of candidates or of private records.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, n_embedded)
+            Squared distances are sums over the columns, each times its weight: the square of the
+            difference as a share of the range for numbers, dates and ranks;
+            ``categorical_weight`` squared for unequal categories. The same for a null against a
+            value, and the squared distance of the value to the middle of the range.
+        """
+        X = np.asarray(X, dtype=np.float64)
+        weights = [self.column_weights.get(name, 1.0) for name in self.schema]
+        return np.hstack(
+            [
+                np.sqrt(weight) * column.embed(X[:, part], self.categorical_weight)
+                for weight, (part, column) in zip(weights, self._parts, strict=True)
+            ]
+        )
+
+    def _rate(self, degree):
+        if self.n_columns == "all":
+            return 1.0
+        # choose_columns sees to the one column that a small degree still changes.
+        return degree if self.n_columns == "auto" else min(1.0, self.n_columns / len(self.schema))
+
+
+@dataclass(frozen=True)
+class _Label:
+    """A column of categories: a one-hot block, of which a null is the last."""
+
+    n_categories: int
+    nullable: bool
+
+    def random(self, n, rng, null_probability):
+        codes = rng.integers(self.n_categories, size=n)
+        if self.nullable:
+            codes[rng.uniform(size=n) < null_probability] = self.n_categories
+        return np.eye(self.n_categories + self.nullable)[codes]
+
+    def differs(self, block, fresh):
+        """Return in which rows the column can change, given a fresh candidate."""
+        return block.argmax(axis=1) != fresh.argmax(axis=1)
+
+    def move(self, block, fresh, rng, degree):
+        return fresh
+
+    def embed(self, block, share):
+        return block * (share / np.sqrt(2))
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A column on an interval of [-1, 1]: a value, or the one-hot block of an ordinal's rank."""
+
+    n_steps: int | None
+    nullable: bool
+    is_ordinal: bool
+
+    def random(self, n, rng, null_probability):
+        if self.n_steps is None:
+            values = rng.uniform(-1, 1, size=n)
+        else:
+            values = 2 * rng.integers(self.n_steps + 1, size=n) / self.n_steps - 1
+        null = np.zeros(n, dtype=bool)
+        if self.nullable:
+            null = rng.uniform(size=n) < null_probability
+        return self._write(values, null)
+
+    def differs(self, block, fresh):
+        """Return in which rows the column can change, given a fresh candidate."""
+        return ~(self._read(block)[1] & self._read(fresh)[1])
+
+    def move(self, block, fresh, rng, degree):
+        values, null = self._read(block)
+        fresh_values, fresh_null = self._read(fresh)
+        moved = self._step(values, 2 * degree * rng.normal(size=len(values)))
+        return self._write(np.where(null, fresh_values, moved), fresh_null)
+
+    def embed(self, block, share):
+        values, null = self._read(block)
+        return np.column_stack([values / 2, share * null] if self.nullable else [values / 2])
+
+    def _step(self, values, steps):
+        """Move values, within the bounds and to another point of the grid where there is one."""
+        if self.n_steps is None:
+            inward = np.where(abs(values) >= 1, -np.sign(values) * abs(steps), steps)
+            return np.clip(values + inward, -1, 1)
+        old = np.rint((values + 1) / 2 * self.n_steps)
+        steps = np.where(old == 0, abs(steps), np.where(old == self.n_steps, -abs(steps), steps))
+        jumps = np.sign(steps) * np.maximum(1, np.rint(abs(steps) / 2 * self.n_steps))
+        return 2 * np.clip(old + jumps, 0, self.n_steps) / self.n_steps - 1
+
+    def _read(self, block):
+        """Return values and nulls; the value of a null is 0, the middle of the range."""
+        if not self.is_ordinal:
+            null = block[:, 2] > block[:, 1] if self.nullable else np.zeros(len(block), dtype=bool)
+            return np.where(null, 0.0, block[:, 0]), null
+        ranks = block.argmax(axis=1)
+        null = ranks > self.n_steps
+        return np.where(null, 0.0, 2 * ranks / self.n_steps - 1), null
+
+    def _write(self, values, null):
+        if self.is_ordinal:
+            ranks = np.rint((values + 1) / 2 * self.n_steps).astype(np.int64)
+            ranks[null] = self.n_steps + 1
+            return np.eye(self.n_steps + 1 + self.nullable)[ranks]
+        values = np.where(null, 0.0, values)
+        return np.column_stack([values, ~null, null] if self.nullable else [values])
+
+
+def _candidate_column(column):
+    if isinstance(column, Categorical):
+        return _Label(len(column.labels), column.nullable)
+    if isinstance(column, Ordinal):
+        n_steps = len(column.labels) - 1
+        # One value, or null: no order, and no range.
+        return _Number(n_steps, column.nullable, True) if n_steps else _Label(1, column.nullable)
+    return _Number(column.n_steps, column.nullable, False)
+
+
+def _public_records(sampler, n, rng):
+    if isinstance(sampler, pd.DataFrame):
+        return sampler.iloc[rng.integers(len(sampler), size=n)]
+    if hasattr(sampler, "sample"):
+        return sampler.sample(n, random_state=int(rng.integers(2**32)))
+    return sampler(n, rng)
+
+
+def _check_public_sampler(sampler):
+    if isinstance(sampler, pd.DataFrame) and len(sampler) == 0:
+        raise ValueError("public_sampler is a data frame without rows.")
+    if sampler is not None and not hasattr(sampler, "sample") and not callable(sampler):
+        raise TypeError(
+            "public_sampler must be a data frame, have a method sample, or be callable; got "
+            f"{type(sampler).__name__}."
+        )
+    return sampler
+
+
+def _check_n_columns(n_columns):
+    if isinstance(n_columns, str) and n_columns in ("auto", "all"):
+        return n_columns
+    if isinstance(n_columns, bool) or not isinstance(n_columns, Integral) or n_columns < 1:
+        raise ValueError(
+            f"n_columns must be 'auto', 'all' or an integer of at least 1, got {n_columns!r}."
+        )
+    return int(n_columns)
+
+
+def _check_number(value, name, *, below=np.inf):
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < below:
+        raise ValueError(f"{name} must be a number in [0, {below:g}), got {value!r}.")
+    return float(value)
+
+
+def _check_column_weights(weights, schema):
+    if weights is None:
+        return {}
+    if not isinstance(weights, Mapping):
+        raise TypeError("column_weights must be a mapping of column names to numbers.")
+    unknown = [name for name in weights if name not in schema]
+    if unknown:
+        raise ValueError(f"column_weights names columns that the schema does not: {unknown}.")
+    return {n: _check_number(w, f"column_weights[{n!r}]") for n, w in weights.items()}

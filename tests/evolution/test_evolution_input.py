@@ -1,0 +1,427 @@
+"""What the evolution samplers do with bad input: they say which, and what to do."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
+from sklearn.exceptions import NotFittedError
+
+from sklearn_dpgen.domains import Ball, Box
+from sklearn_dpgen.evolution import (
+    EuclideanVariation,
+    PrivateEvolutionSampler,
+)
+from sklearn_dpgen.schema import Categorical, Numeric, Schema
+
+SAMPLERS = ["evolution", "measure"]
+samplers = pytest.mark.parametrize("name", SAMPLERS)
+BOX = Box(-2, 2, n_features=3)
+
+
+# Parameters.
+
+COMMON = [
+    ({"epsilon": 0}, "'epsilon' parameter"),
+    ({"delta": 1.0}, "'delta' parameter"),
+    ({"delta": "small"}, "'delta' parameter"),
+    ({"labels": "secret"}, "'labels' parameter"),
+    ({"histogram": "geometric"}, "'histogram' parameter"),
+    ({"postprocess": "clip"}, "'postprocess' parameter"),
+    ({"threshold": -0.1}, "'threshold' parameter"),
+    ({"metric": "chebyshev"}, "'metric' parameter"),
+    ({"domain": 3}, "'domain' parameter"),
+    ({"domain": Box(0, 1, n_features=4)}, "domain has 4 features, X has 3 features"),
+    ({"classes": ["a"]}, "classes must be at least two, got 1 class"),
+    ({"classes": ["a", "b", "a"]}, "classes must be distinct"),
+    ({"classes": ["a", None]}, "classes holds labels that are missing"),
+    ({"classes": ["a", "c"]}, "y holds labels that are missing or not among the classes"),
+    ({"label_proportions": [1.0]}, "one share a class, 2"),
+    ({"label_proportions": [0.5, 0.6]}, "sum to 1"),
+    ({"label_proportions": [-0.5, 1.5]}, "non-negative"),
+]
+OF_EVOLUTION = [
+    ({"n_samples": 0}, "'n_samples' parameter"),
+    ({"n_iter": 0}, "'n_iter' parameter"),
+    ({"n_iter": 2.5}, "'n_iter' parameter"),
+    ({"variant": "fast"}, "'variant' parameter"),
+    ({"schedule": "linear"}, "'schedule' parameter"),
+    ({"smoothing": 1.5}, "'smoothing' parameter"),
+    ({"embedding": 3}, "'embedding' parameter"),
+    ({"interface": 3}, "'interface' parameter"),
+    ({"domain": None}, "schema or domain"),
+    ({"schema": Schema({"a": Numeric(0, 1)})}, "either schema or domain"),
+    ({"schedule": "theory", "epsilon": np.inf}, "needs a finite epsilon"),
+    (
+        {"schedule": "theory", "domain": None, "interface": EuclideanVariation(BOX)},
+        "needs a domain",
+    ),
+]
+OF_MEASURE = [
+    ({"n_points": 0}, "'n_points' parameter"),
+    ({"support": "tree"}, "'support' parameter"),
+    ({"metric": "cosine"}, "'metric' parameter"),
+    ({"domain": None}, "needs a domain"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [(name, *case) for name in SAMPLERS for case in COMMON]
+    + [("evolution", *case) for case in OF_EVOLUTION]
+    + [("measure", *case) for case in OF_MEASURE],
+    ids=str,
+)
+def test_errors_of_parameters(sampler_of, labelled, name, options, message):
+    with pytest.raises(ValueError, match=message):
+        sampler_of(name, **options).fit(labelled.X, labelled.y)
+
+
+@samplers
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (["a"] * 60, "at least two, got 1 class"),
+        ([None] + ["a", "b"] * 29 + ["a"], "y holds labels that are missing"),
+        ([np.nan] + [0, 1] * 29 + [0], "y holds labels that are missing"),
+        (["a", "b"], "y must hold 60 labels"),
+        (np.linspace(0, 1, 60), "Unknown label type"),
+        (np.zeros((60, 2)), "1d array"),
+    ],
+    ids=["one", "None", "NaN", "short", "continuous", "wide"],
+)
+def test_errors_of_labels(sampler_of, labelled, name, y, message):
+    for kind in ("public", "private"):
+        with pytest.raises(ValueError, match=message):
+            sampler_of(name, labels=kind).fit(labelled.X, y)
+
+
+@samplers
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.zeros(5), "2D array|two dimensions"),
+        (np.zeros((0, 3)), "0 sample"),
+        (np.zeros((5, 0)), "0 feature"),
+        (csr_array(np.eye(3)), "[Ss]parse"),
+        (np.full((4, 3), np.nan), "NaN"),
+        (np.full((4, 3), 1j), "Complex"),
+    ],
+    ids=["1-D", "empty", "flat", "sparse", "NaN", "complex"],
+)
+def test_errors_of_records(sampler_of, name, X, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        sampler_of(name).fit(X)
+
+
+@samplers
+def test_errors_of_dask_arrays(sampler_of, labelled, name):
+    dask_array = pytest.importorskip("dask.array")
+    X = dask_array.from_array(labelled.X, chunks=20)
+    for wrong, message in (
+        (X[:, 0], "two dimensions"),
+        (X[X[:, 0] > 0], "known sizes"),
+        (X[:0], "0 sample"),
+        (X[:, :2], "domain has 3 features, X has 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            sampler_of(name).fit(wrong)
+    if name == "evolution":
+        schema = Schema({name: Numeric(-2, 2) for name in "abc"})
+        with pytest.raises(TypeError, match="schema takes a data frame"):
+            sampler_of(name, schema=schema, domain=None).fit(X)
+
+
+@samplers
+def test_errors_of_samples(sampler_of, labelled, name):
+    sampler = sampler_of(name)
+    with pytest.raises(NotFittedError):
+        sampler.sample()
+    with pytest.raises(NotFittedError):
+        sampler.sample_labels()
+    sampler.fit(labelled.X, labelled.y)
+    for wrong in ("z", ["a", "z"], np.nan, 3, [None, "a"]):
+        with pytest.raises(ValueError, match="not among the classes"):
+            sampler.sample(2, y=wrong)
+    with pytest.raises(ValueError, match="y must hold 2 labels, one a record, got 3"):
+        sampler.sample(2, y=["a", "b", "a"])
+    for wrong in (0, -1, 2.0, True, "3"):
+        with pytest.raises(ValueError, match="n_samples must be an integer of at least 1"):
+            sampler.sample(wrong)
+    sampler.fit(labelled.X)
+    with pytest.raises(ValueError, match="after a fit with labels"):
+        sampler.sample(2, y="a")
+    with pytest.raises(ValueError, match="needs a fit with labels"):
+        sampler.sample_labels(2)
+
+
+# Metrics.
+
+
+def manhattan(X, V):
+    return abs(X[:, None] - V[None]).sum(axis=-1)
+
+
+def test_the_cosine_is_no_distance_to_project_in(sampler_of, labelled, released):
+    """Refused from public quantities alone, before anything is released."""
+    sampler = sampler_of("evolution", metric="cosine", postprocess="bounded_lipschitz")
+    with pytest.raises(ValueError, match="cosine"):
+        sampler.fit(labelled.X)
+    assert not released
+
+
+@samplers
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        (lambda X, V: manhattan(X, V) * np.nan, "finite real distances"),
+        (lambda X, V: manhattan(X, V) + np.inf, "finite real distances"),
+        (lambda X, V: manhattan(X, V)[:, :1], "metric must return shape"),
+        (lambda X, V: manhattan(X, V).astype(str), "finite real distances"),
+    ],
+    ids=["NaN", "inf", "shape", "text"],
+)
+def test_metrics_that_are_no_metrics(sampler_of, labelled, name, metric, message):
+    with pytest.raises(ValueError, match=message):
+        sampler_of(name, metric=metric, postprocess="simplex").fit(labelled.X)
+
+
+def test_embeddings_of_another_shape(sampler_of, labelled):
+    for embedding, message in (
+        (lambda X: X[:, 0], "2D array|two dimensions"),
+        (lambda X: X[1:], "rows for"),
+        (lambda X: X * np.nan, "NaN"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            sampler_of("evolution", embedding=embedding).fit(labelled.X)
+
+
+# Interfaces.
+
+
+class Odd:
+    """An interface that changes what another one returns."""
+
+    def __init__(self, change, *, of="random"):
+        self.inner, self.change, self.of = EuclideanVariation(BOX), change, of
+
+    def random(self, n, rng):
+        X = self.inner.random(n, rng)
+        return self.change(X) if self.of == "random" else X
+
+    def vary(self, X, rng, degree):
+        if self.of == "random":
+            return X
+        X = self.inner.vary(X, rng, degree)
+        return self.change(X) if self.of == "vary" else X
+
+    def decode(self, X):
+        return self.change(X) if self.of == "decode" else X
+
+
+WRONG = [
+    (lambda X: None, "Odd returned None"),
+    (lambda X: X[:, 0], "Odd returned 1 dimensions"),
+    (lambda X: X[:, :2], "features"),
+    (lambda X: np.hstack([X, X]), "features"),
+    (lambda X: np.vstack([X, X]), "candidates where"),
+    (lambda X: X * np.nan, "not finite"),
+    (lambda X: X + 50, "outside of the domain"),
+    (lambda X: X.astype(str) + "z", "not an array of numbers"),
+    (lambda X: [None] * len(X), "not finite|not an array|dimensions"),
+]
+
+
+@pytest.mark.parametrize("of", ["random", "vary", "decode"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    WRONG,
+    ids=["None", "1-D", "narrow", "wide", "many", "NaN", "outside", "text", "Nones"],
+)
+def test_interfaces_that_return_something_else(sampler_of, labelled, change, message, of):
+    with pytest.raises(ValueError, match=message):
+        sampler_of("evolution", interface=Odd(change, of=of)).fit(labelled.X)
+
+
+@pytest.mark.parametrize("of", ["random", "vary", "decode"])
+def test_interfaces_may_return_lists_and_other_dtypes(sampler_of, labelled, same, of):
+    expected, listed = (
+        sampler_of("evolution", interface=Odd(change, of=of)).fit(labelled.X)
+        for change in (np.asarray, np.ndarray.tolist)
+    )
+    assert same(listed, expected)
+    single = Odd(lambda X: X.astype(np.float32), of=of)
+    assert sampler_of("evolution", interface=single).fit(labelled.X).sample(3).dtype == np.float64
+
+
+def test_without_a_domain_widths_are_still_those_of_the_records(sampler_of, labelled):
+    sampler = sampler_of("evolution", domain=None, interface=EuclideanVariation(BOX))
+    sampler.fit(3 * labelled.X)
+    assert not hasattr(sampler, "domain_")
+    assert sampler.sample(4).shape == (4, 3)
+    narrow = Odd(lambda X: X[:, :2], of="decode")
+    with pytest.raises(ValueError, match="Odd returned 2 features where 3 are expected"):
+        sampler_of("evolution", domain=None, interface=narrow).fit(labelled.X)
+
+
+def test_equal_candidates_share_no_noise(sampler_of, labelled):
+    def same_again(X):
+        return np.repeat(X[:1], len(X), axis=0)
+
+    for interface in (Odd(same_again), Odd(np.zeros_like, of="vary")):
+        sampler = sampler_of("evolution", interface=interface).fit(labelled.X)
+        for step in sampler.history_:
+            found = step[0].candidates
+            assert len(np.unique(found, axis=0)) == len(found)
+    single = sampler_of("evolution", interface=Odd(np.zeros_like)).fit(labelled.X)
+    assert len(single.history_[0][0].candidates) <= 25
+
+
+# Few votes.
+
+
+class Watched(EuclideanVariation):
+    """An interface that keeps the populations that it varies."""
+
+    def __init__(self, domain):
+        super().__init__(domain)
+        self.populations = []
+
+    def vary(self, X, rng, degree):
+        self.populations.append(X)
+        return super().vary(X, rng, degree)
+
+
+def rows(X):
+    return sorted(map(tuple, X))
+
+
+def warn_of_nothing_left():
+    return pytest.warns(UserWarning, match="No candidate kept any votes")
+
+
+@pytest.mark.parametrize("schedule", ["annealed", "theory"])
+@pytest.mark.parametrize("variant", ["practical", "theory"])
+def test_where_no_votes_are_left_the_population_stays(sampler_of, labelled, schedule, variant):
+    interface = Watched(BOX)
+    sampler = sampler_of(
+        "evolution",
+        interface=interface,
+        schedule=schedule,
+        variant=variant,
+        postprocess="threshold",
+        threshold=0.99,
+    )
+    with warn_of_nothing_left():
+        sampler.fit(labelled.X)
+    first, *others = interface.populations
+    for population in others:
+        assert rows(population) == rows(first)
+    (candidates,), (weights,) = sampler.candidates_, sampler.weights_
+    assert rows(candidates[weights > 0]) == rows(first)
+    assert_allclose(weights[weights > 0], 1 / len(first))
+    assert BOX.contains(sampler.sample(20)).all()
+
+
+@samplers
+def test_a_table_of_small_counts_leaves_nothing(sampler_of, labelled, name):
+    sampler = sampler_of(name, histogram="laplace_threshold")
+    with warn_of_nothing_left() as caught:
+        sampler.fit(labelled.X)
+    for number in ("epsilon", "threshold"):
+        assert number in str(caught[0].message)
+    assert np.isfinite(sampler.sample(5)).all()
+    # It says of which class.
+    with pytest.warns(UserWarning, match="of class [01]"):
+        sampler.fit(labelled.X, labelled.y)
+
+
+def test_noise_that_drowns_the_votes_is_said_with_the_numbers_to_change():
+    X = Ball(1.0, n_features=2).sample(50, np.random.default_rng(0))
+    domain = {"domain": Ball(1.0, n_features=2), "device": "cpu", "random_state": 0}
+    with pytest.warns(UserWarning, match="of all votes") as caught:
+        PrivateEvolutionSampler(0.05, n_iter=4, n_samples=20, **domain).fit(X)
+    for number in ("epsilon=0.05", "n_iter=4", "n_samples=20", "50 records", "larger epsilon"):
+        assert number in str(caught[0].message)
+    with pytest.warns(UserWarning, match="times the mean share"):
+        PrivateEvolutionSampler(1.0, n_iter=4, n_samples=200, **domain).fit(X)
+    # Where it does not, nothing is said; nor where there is no noise.
+    many = Ball(1.0, n_features=2).sample(5000, np.random.default_rng(0))
+    PrivateEvolutionSampler(1.0, **domain).fit(many)
+    PrivateEvolutionSampler(np.inf, n_iter=4, n_samples=200, **domain).fit(X)
+
+
+def test_noise_on_one_class_is_said():
+    rng = np.random.default_rng(0)
+    X = Ball(1.0, n_features=2).sample(5000, rng)
+    y = np.where(np.arange(5000) < 5, "few", "many")
+    sampler = PrivateEvolutionSampler(
+        1.0, domain=Ball(1.0, n_features=2), device="cpu", random_state=0
+    )
+    with pytest.warns(UserWarning, match="5 records"):
+        sampler.fit(X, y)
+
+
+@samplers
+@pytest.mark.parametrize("epsilon", [1.0, np.inf])
+def test_one_record(sampler_of, name, epsilon):
+    sampler = sampler_of(name, epsilon=epsilon).fit(np.full((1, 3), 0.5))
+    assert sampler.sample(4).shape == (4, 3)
+    # One of each class.
+    sampler.fit(np.zeros((2, 3)), [0, 1])
+    assert_allclose(sampler.label_proportions_, [0.5, 0.5])
+    options = {"n_samples": "auto", "n_iter": "auto"} if name == "evolution" else {}
+    sampler_of(name, epsilon=epsilon, **options).fit(np.zeros((1, 3)))
+
+
+@samplers
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 1e3])
+@pytest.mark.parametrize("histogram", ["gaussian", "laplace_threshold"])
+@pytest.mark.filterwarnings("ignore:No candidate")
+def test_extreme_budgets(sampler_of, labelled, name, epsilon, histogram):
+    sampler = sampler_of(name, epsilon=epsilon, histogram=histogram).fit(labelled.X, labelled.y)
+    assert 0 < sampler.noise_multiplier_ < np.inf
+    assert np.isfinite(sampler.sample(3)).all()
+    assert sampler.label_proportions_.sum() == pytest.approx(1)
+
+
+@samplers
+def test_all_records_outside_of_the_domain_or_equal(sampler_of, name):
+    for X in (np.full((50, 3), 1e300), np.zeros((50, 3))):
+        sampler = sampler_of(name, epsilon=np.inf).fit(X)
+        made = sampler.sample(50, random_state=0)
+        nearest = sampler.candidates_[0][sampler.weights_[0].argmax()]
+        assert_array_equal(made[0], nearest)
+
+
+@samplers
+@pytest.mark.parametrize("scale", [2.0**-60, 2.0**60])
+def test_the_unit_of_the_records_does_not_matter(sampler_of, labelled, name, scale):
+    plain = sampler_of(name, epsilon=np.inf).fit(labelled.X)
+    domain = Box(-2 * scale, 2 * scale, n_features=3)
+    scaled = sampler_of(name, epsilon=np.inf, domain=domain).fit(scale * labelled.X)
+    assert_allclose(scaled.candidates_[0] / scale, plain.candidates_[0], rtol=1e-9, atol=1e-9)
+    assert_allclose(scaled.weights_[0], plain.weights_[0], atol=1e-9)
+
+
+# Tables.
+
+
+def test_tables_that_do_not_fit_the_schema(sampler_of):
+    schema = Schema({"age": Numeric(0, 100), "job": Categorical(["baker", "nurse"])})
+    table = pd.DataFrame({"age": [1.0, 2.0], "job": ["baker", "nurse"]})
+    sampler = sampler_of("evolution", schema=schema, domain=None)
+    for wrong, column in (
+        (table.drop(columns="job"), "job"),
+        (table.assign(job=["baker", "pilot"]), "job"),
+        (table.assign(extra=1.0), "extra"),
+        (table.assign(age=[1.0, np.nan]), "age"),
+    ):
+        with pytest.raises(ValueError, match=column):
+            sampler.fit(wrong)
+    with pytest.raises((TypeError, ValueError), match="Column|schema"):
+        sampler.fit(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="EuclideanVariation returned"):
+        sampler_of("evolution", schema=schema, domain=None, interface=EuclideanVariation(BOX)).fit(
+            table
+        )
