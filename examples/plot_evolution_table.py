@@ -2,8 +2,8 @@ r"""
 A health survey, by private votes
 =================================
 
-A curator holds the rows of the RAND Health Insurance Experiment and may publish nothing about any of
-them. What is published here are noisy votes and counts. Synthetic rows are first drawn from
+A curator holds the rows of the RAND Health Insurance Experiment and may publish nothing about any
+of them. What is published here are noisy votes and counts. Synthetic rows are first drawn from
 independent columns; each private row votes for the synthetic row that is nearest to it, and the
 votes part the rows into cells of alike people; in the end each cell is counted by itself.
 """
@@ -12,9 +12,9 @@ votes part the rows into cells of alike people; in the end each cell is counted 
 # What is public, and what is paid for
 # ------------------------------------
 # The schema and the bins are declared from the design of the study: a cut at three visits, because
-# that is the question, and round sums around the plans' caps. Whether a person saw a doctor more
-# than twice is the label, and is as private as the rest of the row. The seed is here for a page that
-# looks the same each time it is built; leave it out where records are real.
+# that is the question, and the ends of an indicator of which fractions are imputed. Whether a
+# person saw a doctor more than twice is the label, as private as the rest of the row. The seed is
+# here for a page that looks the same each time it is built; leave it out where records are real.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,11 +30,11 @@ health = load_rand_health()
 private, held_out = train_test_split(health.frame, test_size=0.3, random_state=1)
 is_frequent = private["mdvis"] > 2
 bins = {
-    "mdvis": [0, 1, 3, 6, 24],
-    "lpi": [0, *np.log([1.01, 400, 500, 900, 1100]), 7.2],
-    "fmde": [0, *np.log([1.01, 400, 500, 900, 1100]), 8.3],
+    "mdvis": [0, 1, 2, 3, 4, 5, 7, 10, 14, 24],
+    "lpi": 20,
+    "fmde": 20,
     "physlm": [0, 0.05, 0.95, 1],
-    "disea": [0, 5, 10, 15, 60],
+    "disea": [0, 3, 6, 9, 12, 15, 18, 21, 24, 30, 36, 60],
 }
 sampler = PrivateMixtureSampler(
     1.0, 1e-5, schema=health.schema, bins=bins, classes=[False, True], random_state=0
@@ -47,8 +47,9 @@ print(sampler.privacy_)
 # How columns go together
 # -----------------------
 # The share of each cell of visits and diseases, in the real rows and in two synthetic tables of the
-# same guarantee. Evolution of the rows themselves has few rows to spend its votes on, in ten
-# dimensions; the parts that the votes make have all of the noise's benefit for each column.
+# same guarantee. In ten dimensions the rows of a population are few and far between, so evolution
+# of the rows themselves stays coarse. Votes that part the records are enough for how columns go
+# together; the counts within the parts then describe each column well.
 
 rows = PrivateEvolutionSampler(1.0, 1e-5, schema=health.schema, random_state=0).fit(private)
 tables = {
@@ -59,7 +60,7 @@ tables = {
 
 
 def shares(frame):
-    visits = pd.cut(frame["mdvis"].clip(0, 24), bins["mdvis"], include_lowest=True, right=False)
+    visits = pd.cut(frame["mdvis"].clip(0, 24), [-1, 0, 2, 5, 24])
     diseases = pd.cut(frame["disea"].clip(0, 60), [0, 5, 10, 15, 60], include_lowest=True)
     return pd.crosstab(visits, diseases, normalize=True, dropna=False)
 

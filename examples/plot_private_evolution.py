@@ -2,19 +2,19 @@ r"""
 Points that evolve by private votes
 ===================================
 
-Nothing is trained here. A population of public points is scattered over a disc; each private record
-votes for the nearest of them; the votes get noise and are published. Where the votes are, points
-are kept and varied, a little less far at each step. In the end the candidates of the last step, with
-weights from their noisy votes, stand for the private records.
+Nothing is trained here. A population of public points is scattered over a disc; each private
+record votes for the nearest of them; the votes get noise and are published. Where the votes are,
+points are kept and varied, a little less far at each step. In the end the candidates of the last
+step, with weights from their noisy votes, stand for the private records.
 """
 
 # %%
 # Votes
 # -----
-# Private: 5000 points on two arcs. Public: that they lie in the unit disc. One record has one vote a
-# step, wherever it lies and whatever the candidates are, so another record in its place changes two
-# counts by one: that is all the guarantee rests on. The seed is here for a page that looks the same
-# each time it is built; leave it out where records are real.
+# Private: 5000 points on two arcs. Public: that they lie in the unit disc. One record has one vote
+# a step, wherever it lies and whatever the candidates are, so another record in its place changes
+# two counts by one: that is all the guarantee rests on. The seed is here for a page that looks the
+# same each time it is built; leave it out where records are real.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -8,6 +8,7 @@ from sklearn_dpgen.evolution._interfaces import (
     paper_degrees,
 )
 from sklearn_dpgen.evolution._latent import LatentVariation, SamplerVariation
+from sklearn_dpgen.evolution._marginals import ProductMixture
 from sklearn_dpgen.evolution._mixture_sampler import PrivateMixtureSampler
 from sklearn_dpgen.evolution._projection import (
     bounded_lipschitz_distance,
@@ -36,6 +37,7 @@ __all__ = [
     "PrivateEvolutionSampler",
     "PrivateMixtureSampler",
     "PrivateSignedMeasureSampler",
+    "ProductMixture",
     "SamplerVariation",
     "TabularVariation",
     "TheoryParameters",

@@ -33,8 +33,7 @@ class VariationInterface(Protocol):
     turns candidates into points comparable with private records; without it they are such points
     themselves. ``embed(X)``, with the result of shape (n, n_embedded), maps such points, those of
     candidates and those of private records alike, to where Euclidean distance decides a vote;
-    without it they stay where they are. An attribute ``n_dimensions`` says how many there are to
-    move in, from which automatic settings follow; without it, the width of a candidate.
+    without it they stay where they are.
     """
 
     def random(self, n, rng):

@@ -136,18 +136,22 @@ def estimate_mixture(noisy, noise_scale, domain):
     variance = marginal_noise(noise_scale, domain) ** 2
     widths = np.array([part.stop - part.start for part in domain.slices])
     sums = np.stack([counts[:, part].sum(axis=1) for part in domain.slices], axis=1)
-    sizes = np.clip(np.average(sums, axis=1, weights=1 / widths), 1.0, None)
+    sizes = np.average(sums, axis=1, weights=1 / widths)
+    total = max(1.0, sizes.sum())
+    # Cells share the total: to keep each of them above zero would make up records.
+    sizes = total * project_simplex(sizes / total)
     probabilities = np.empty_like(counts)
     for part, width in zip(domain.slices, widths, strict=True):
-        pooled = project_simplex(counts[:, part].sum(axis=0) / sizes.sum())
+        pooled = project_simplex(counts[:, part].sum(axis=0) / total)
         usual = sizes[:, None] * pooled
         excess = counts[:, part] - usual
         energy = np.maximum((excess**2).sum(axis=1, keepdims=True), np.finfo(float).tiny)
         shrunk = usual + np.clip(1 - width * variance / energy, 0, 1) * excess
         probabilities[:, part] = [
-            project_simplex(row / size) for row, size in zip(shrunk, sizes, strict=True)
+            project_simplex(row / size) if size > 0 else pooled
+            for row, size in zip(shrunk, sizes, strict=True)
         ]
-    return float(sizes.sum()), ProductMixture(domain, sizes / sizes.sum(), probabilities)
+    return total, ProductMixture(domain, sizes / total, probabilities)
 
 
 def rank_embedding(columns, domain, probabilities):

@@ -1,6 +1,7 @@
 """PrivateMixtureSampler: tables from votes for candidate records, and counts within cells."""
 
 import pickle
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -117,7 +118,7 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
         "epsilon": [Interval(Real, 0, np.inf, closed="right")],
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
         "schema": [Schema],
-        "bins": [Interval(Integral, 1, None, closed="left"), dict],
+        "bins": [Interval(Integral, 2, None, closed="left"), Mapping],
         "classes": ["array-like", None],
         "label_proportions": ["array-like", None],
         "n_candidates": [Interval(Integral, 1, None, closed="left")],
@@ -174,7 +175,7 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
         ValueError
             Records or labels that do not fit the declarations, or a number without bins.
         """
-        for name in ("classes_", "label_proportions_", "laws_"):
+        for name in ("classes_", "label_proportions_", "laws_", "privacy_", "noise_multiplier_"):
             vars(self).pop(name, None)
         encoder = TabularEncoder(self.schema, bins=self.bins).fit(X)
         for name, column in encoder.columns_.items():
@@ -197,11 +198,14 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
             noise = marginal_noise(plan.last_noise_scale, encoder.domain_)
             n_cells = automatic_cells(len(X), noise, n_classes)
         run = plan.mechanism.run()
+        released = []
 
         def release(value):
-            # A seeded noise is for this vector under this plan: any other one gets another noise.
-            context = [type(self).__qualname__, pickle.dumps((run, n_classes)), value]
-            return run.release(value, noise_source(noise_seed, context=context))
+            # A seeded noise is for this vector, of these columns, after these releases.
+            context = [type(self).__qualname__, pickle.dumps((run, n_classes, encoder.columns_))]
+            noise = noise_source(noise_seed, context=[*context, *released, value])
+            released.append(run.release(value, noise))
+            return released[-1]
 
         sizes, self.laws_ = evolve_mixtures(
             members,
@@ -215,7 +219,7 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
             device=self.device,
         )
         if y is not None:
-            self._set_proportions(sizes)
+            self._set_proportions(np.clip(sizes, None, len(X)))
         return self
 
     def _plan(self, n_samples):

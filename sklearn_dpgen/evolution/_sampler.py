@@ -251,7 +251,7 @@ class PrivateEvolutionSampler(VotingSampler):
         self.interface_ = self._make_interface()
         noise_seed, candidate_seed = split_random_state(self.random_state, 2)
         rng = np.random.default_rng(candidate_seed)
-        settings = self._settings(self._random(1, rng))
+        settings = self._settings(self._random(1, rng).shape[1])
         plan = self._plan(settings[0].shares)
         self.privacy_ = self._plan_privacy(self._n_samples, plan=plan, noise_seed=noise_seed)
         self.noise_multiplier_ = self.privacy_.noise_multiplier
@@ -310,12 +310,11 @@ class PrivateEvolutionSampler(VotingSampler):
         width = self.n_features_in_ if domain is None else domain.n_features
         return check_candidates(places, len(candidates), width, domain, self.interface_)
 
-    def _settings(self, candidate):
+    def _settings(self, dimension):
         """Return the settings of each class."""
         given = {"n_iter": None if self.n_iter == "auto" else self.n_iter}
         given["n_samples"] = None if self.n_samples == "auto" else self.n_samples
         delta = self._plan([1.0]).delta
-        dimension = getattr(self.interface_, "n_dimensions", candidate.shape[1])
         settings = []
         for size in self._sizes:
             if self.schedule == "theory":

@@ -45,8 +45,6 @@ class TabularVariation:
         Between records and encoded rows.
     domain : Product
         The set of the encoded rows.
-    n_dimensions : int
-        The number of columns.
 
     Notes
     -----
@@ -102,7 +100,6 @@ class TabularVariation:
         self.column_weights = _check_column_weights(column_weights, schema)
         self.encoder = TabularEncoder(schema).fit()
         self.domain = self.encoder.domain_
-        self.n_dimensions = len(schema)
         self._columns = {name: _candidate_column(column) for name, column in schema.items()}
         self._parts = list(zip(schema.blocks.values(), self._columns.values(), strict=True))
 
