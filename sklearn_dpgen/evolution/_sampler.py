@@ -51,7 +51,8 @@ class PrivateEvolutionSampler(VotingSampler):
         The public set in which records lie, or a function of ``n_features`` that returns it.
         Records outside are moved to its nearest point.
     interface : VariationInterface or None, default=None
-        Where candidates come from: ``random(n, rng)`` and ``vary(X, rng, degree)``. None takes
+        Where candidates come from: ``random(n, rng)`` and ``vary(X, rng, degree)``. Where the first
+        are far from the records, "auto" takes too few steps: see ``n_iter``. None takes
         :class:`TabularVariation` for a schema and :class:`EuclideanVariation` for a domain.
         Without either, records are compared as they are, and the interface stands for the domain.
     labels : {"public", "private"}, default="public"

@@ -86,8 +86,9 @@ class PrivateSignedMeasureSampler(VotingSampler):
     -----
     Without noise the histogram is the measure on the support that is nearest to the records in
     W1 [1]_ (Proposition 5.1). A finer support is nearer, and shares the votes among more points:
-    "auto" takes as many points as the votes exceed the noise, N = n/(√2 σ(ε, δ)), and N^(2/3) in
-    one dimension, where the noise of neighbours averages out; at most 5000, for the time and memory
+    "auto" follows how far all votes exceed the noise on one count, N = n/(√2 σ(ε, δ)): N points in
+    the plane, 2N beyond, and N^(2/3) on the line, where the noise of neighbours averages out. This
+    was fitted by simulation, for the default ``postprocess``; at most 5000, for the time and memory
     of the projection grow as their square.
 
     The listing in [1]_ has noise of variance ln(1/δ)/ε², too little for (ε, δ): here it is the
@@ -215,5 +216,6 @@ class PrivateSignedMeasureSampler(VotingSampler):
         if self.n_points != "auto":
             return self.n_points
         signal = size / max(1.0, gaussian_sigma(self.epsilon, delta, math.sqrt(2)))
-        n_points = round(signal ** (2 / 3 if self.n_features_in_ == 1 else 1))
-        return max(1, min(n_points, _MAX_POINTS))
+        d = self.n_features_in_
+        n_points = signal ** (2 / 3) if d == 1 else signal * (1 if d == 2 else 2)
+        return max(1, min(round(n_points), _MAX_POINTS))
