@@ -27,10 +27,12 @@ from sklearn_dpgen.accounting._projection import (
     renyi_epsilon,
 )
 from sklearn_dpgen.accounting._report import PrivacyReport
+from sklearn_dpgen.accounting._selection import BoundedRangeProfile, calibrate_releases
 from sklearn_dpgen.accounting._shuffling import shuffled_epsilon
 
 __all__ = [
     "ApproximateProfile",
+    "BoundedRangeProfile",
     "GaussianProfile",
     "LaplaceProfile",
     "MixtureProfile",
@@ -40,6 +42,7 @@ __all__ = [
     "RandomizedResponseProfile",
     "accountant_description",
     "calibrate_noise_multiplier",
+    "calibrate_releases",
     "compose_delta",
     "compose_epsilon",
     "default_discretization",

@@ -2,8 +2,8 @@
 
 Local randomizers are scikit-learn transformers that know their likelihood too; the stratified
 Gaussian mechanism releases vectors computed on secret batches, the Gaussian sequence vectors of all
-records with shares of one budget, and the thresholded Laplace mechanism counts of which most are
-zero.
+records with shares of one budget, the thresholded Laplace mechanism counts of which most are zero,
+and the selection mechanism which scores are the largest.
 """
 
 from sklearn_dpgen.mechanisms._additive import GaussianMechanism, LaplaceMechanism
@@ -14,6 +14,7 @@ from sklearn_dpgen.mechanisms._sampled import (
     StratifiedGaussianRun,
     Stratum,
 )
+from sklearn_dpgen.mechanisms._selection import SelectionMechanism, SelectionRun
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceMechanism, GaussianSequenceRun
 from sklearn_dpgen.mechanisms._tabular import TabularMechanism
 from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceMechanism, ThresholdedLaplaceRun
@@ -25,6 +26,8 @@ __all__ = [
     "LaplaceMechanism",
     "Mechanism",
     "RandomizedResponse",
+    "SelectionMechanism",
+    "SelectionRun",
     "StratifiedGaussianMechanism",
     "StratifiedGaussianRun",
     "Stratum",

@@ -1,0 +1,128 @@
+"""Which scores are the largest, by the exponential mechanism."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sklearn_dpgen.accounting import BoundedRangeProfile
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.utils._validation import check_epsilon, check_positive
+
+__all__ = ["SelectionMechanism", "SelectionRun"]
+
+
+@dataclass(frozen=True)
+class SelectionMechanism:
+    """Indices of large scores, one after another, by Gumbel noise.
+
+    Parameters
+    ----------
+    score_range : float
+        Largest difference, over neighbours, between the changes of two scores, whatever was
+        released before: 2Δ where every score changes by at most Δ in either direction, Δ where all
+        of them change in the same direction.
+    epsilon0 : float
+        Range of the privacy loss of one selection, in nats; ``inf`` adds no noise.
+    n_selections : int
+        How many indices in all.
+
+    Notes
+    -----
+    The index of the largest of u_i + G_i, with Gumbel noise of scale s = score_range / ε₀, is i
+    with probability proportional to exp(u_i / s). The k largest of one draw have the law, order
+    included, of k such selections without replacement, and their price [1]_.
+
+    References
+    ----------
+    .. [1] Durfee and Rogers, "Practical differentially private top-k selection with
+       pay-what-you-get composition", NeurIPS 2019, section 4.
+    """
+
+    score_range: float
+    epsilon0: float
+    n_selections: int
+
+    def __post_init__(self):
+        score_range = check_positive(self.score_range, "score_range")
+        epsilon0 = check_epsilon(self.epsilon0, "epsilon0")
+        n_selections = check_count(self.n_selections, "n_selections")
+        object.__setattr__(self, "score_range", score_range)
+        object.__setattr__(self, "epsilon0", epsilon0)
+        object.__setattr__(self, "n_selections", n_selections)
+
+    @property
+    def noise_scale(self):
+        """Scale of the Gumbel noise, in the unit of the scores; 0 for none."""
+        return self.score_range / self.epsilon0
+
+    @property
+    def cost(self):
+        """The profile of all selections together and 1, for :func:`compose_epsilon`.
+
+        Raises
+        ------
+        ValueError
+            If ``epsilon0`` is infinite.
+        """
+        return BoundedRangeProfile(self.epsilon0, self.n_selections), 1
+
+    def run(self):
+        """Return the selections of this mechanism, to be used once.
+
+        Returns
+        -------
+        SelectionRun
+        """
+        return SelectionRun(self)
+
+
+class SelectionRun:
+    """The selections of one SelectionMechanism.
+
+    Parameters
+    ----------
+    mechanism : SelectionMechanism
+    """
+
+    def __init__(self, mechanism):
+        self._scale = mechanism.noise_scale
+        self._n_left = mechanism.n_selections
+
+    def release(self, scores, noise, *, count=1):
+        """Return indices of large scores.
+
+        Parameters
+        ----------
+        scores : ndarray of float64 of shape (n,)
+            Finite. The caller vouches for their range, and that their number is public.
+        noise : NoiseSource
+            Whoever can predict it voids the guarantee; a seeded one is for these scores alone.
+        count : int
+            How many distinct indices, at most n; each is one of those that were paid for.
+
+        Returns
+        -------
+        ndarray of int64 of shape (count,)
+            By decreasing noisy score; of equal scores without noise the first ones.
+
+        Raises
+        ------
+        RuntimeError
+            More selections than were paid for.
+        """
+        if not isinstance(scores, np.ndarray) or scores.dtype != np.float64 or scores.ndim != 1:
+            raise TypeError("scores must be a NumPy array of float64 with one dimension.")
+        if not np.isfinite(scores).all():
+            raise ValueError("scores must be finite.")
+        count = check_count(count, "count")
+        if count > len(scores):
+            raise ValueError(f"count must be at most the {len(scores)} scores, got {count}.")
+        if count > self._n_left:
+            raise RuntimeError(
+                f"The privacy budget has {self._n_left} selection(s) left, not {count}."
+            )
+        self._n_left -= count
+        noisy = scores
+        if self._scale > 0:
+            noisy = scores - self._scale * np.log(-np.log(noise.uniform(scores.shape)))
+        return np.argsort(-noisy, kind="stable")[:count].astype(np.int64)
