@@ -50,7 +50,7 @@ class PrivacyReport:
     noise_scale : float, dict of str to float, or None
         Absolute scale of the noise (σ for Gaussian, b for Laplace), or one per part.
     noise_multiplier : float or None
-        Noise scale over the replacement sensitivity.
+        Noise scale over the sensitivity of the neighbouring relation.
     sampler : str
         How the records of one release are chosen.
     sampling_rate : float

@@ -24,6 +24,7 @@ from sklearn_dpgen.evolution._settings import (
     theory_parameters,
 )
 from sklearn_dpgen.evolution._signed_measure import PrivateSignedMeasureSampler
+from sklearn_dpgen.evolution._sliced_measure import MeasuredSlice, SlicedMeasureSampler
 from sklearn_dpgen.evolution._supports import grid_support, kmeans_support
 from sklearn_dpgen.evolution._tabular import TabularVariation
 from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
@@ -34,11 +35,13 @@ __all__ = [
     "DiffusionVariation",
     "EuclideanVariation",
     "LatentVariation",
+    "MeasuredSlice",
     "PrivateEvolutionSampler",
     "PrivateMixtureSampler",
     "PrivateSignedMeasureSampler",
     "ProductMixture",
     "SamplerVariation",
+    "SlicedMeasureSampler",
     "TabularVariation",
     "TheoryParameters",
     "VariationInterface",

@@ -19,7 +19,7 @@ class GaussianSequenceMechanism:
     Parameters
     ----------
     sensitivity : float
-        Largest l2 change of each vector when one record is replaced, whatever was released before.
+        Largest l2 change of each vector over neighbouring data sets, whatever was released before.
     shares : sequence of float
         One positive number a release: which part of the budget, in the scale in which Gaussian
         releases add up, it takes. They are divided by their sum.
