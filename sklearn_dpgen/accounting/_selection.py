@@ -27,7 +27,7 @@ _FLOOR = 1e-30
 class BoundedRangeProfile(PrivacyProfile):
     """Adaptive selections by the exponential mechanism, of range ε₀ each.
 
-    One selection: δ(ε) = (1 − e^{(ε − ε₀)/2})² / (1 − e^{−ε₀}) for |ε| ≤ ε₀, and 0 beyond.
+    One selection: δ(ε) = (1 − e^{(ε − ε₀)/2})² / (1 − e^{−ε₀}) between −ε₀ and ε₀, and 0 above.
 
     Parameters
     ----------
