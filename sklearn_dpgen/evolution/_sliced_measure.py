@@ -97,10 +97,10 @@ class SlicedMeasureSampler(PrivateEstimator):
         :class:`~sklearn_dpgen.preprocessing.TabularEncoder`: a number of equal bins for each, or
         ``{column: number or edges}``; those not named have 32, which is "auto" for all.
     workload : mapping or None, default=None
-        Public positive weights, 1 where not named: ``{column or tuple of columns: weight}``. The
-        noise of a table of weight w has a standard deviation in proportion to 1/w among the single
-        columns, and among the other tables. The weight of a table is the product of those of its
-        columns, or the one that its tuple has.
+        Public weights, from 1e-6 to 1e6, 1 where not named:
+        ``{column or tuple of columns: weight}``. The noise of a table of weight w has a standard
+        deviation in proportion to 1/w among the single columns, and among the other tables. The
+        weight of a table is the product of those of its columns, or the one that its tuple has.
     population_size : int, default=2000
         Rows of the population.
     max_iter : int, default=300

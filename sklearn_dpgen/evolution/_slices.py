@@ -24,6 +24,8 @@ _BLOCK = 1 << 16
 # Entries of encoded records that are held at a time.
 _ENTRIES = 1 << 22
 _MEMORY = 1 << 30
+# Products of three weights, and their squares, must stay finite and above zero.
+_LIGHTEST = 1e-6
 
 
 def block_codes(X, parts):
@@ -96,8 +98,8 @@ def slice_weights(slices, names, workload, share):
     names : list of str
         Of all columns.
     workload : mapping or None
-        Positive weights of columns, and of tuples of them that are slices. A slice has that of its
-        tuple, or the product of those of its columns; 1 where not named.
+        Weights of columns, and of tuples of them that are slices, from 1e-6 to 1e6. A slice has
+        that of its tuple, or the product of those of its columns; 1 where not named.
     share : float
         Of the single columns in the sum of squares; they have all of it where there are no others.
 
@@ -109,15 +111,18 @@ def slice_weights(slices, names, workload, share):
     Raises
     ------
     ValueError
-        Weights that are not positive and finite, or of what is no column and no slice.
+        Weights outside of this range, or of what is no column and no slice.
     """
     given = {}
     for key, weight in (workload or {}).items():
         columns = frozenset(key if isinstance(key, tuple) else [key])
         if columns - {*names} or columns in given:
             raise ValueError(f"workload must name columns of the schema, each once: {key!r}.")
-        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 < weight < math.inf:
-            raise ValueError(f"workload must hold positive numbers, not that of {key!r}.")
+        is_real = isinstance(weight, Real) and not isinstance(weight, bool)
+        if not is_real or not _LIGHTEST <= weight <= 1 / _LIGHTEST:
+            raise ValueError(
+                f"workload must hold positive numbers, from 1e-6 to 1e6, not that of {key!r}."
+            )
         given[columns] = float(weight)
     sets = [frozenset(names[column] for column in columns) for columns in slices]
     missing = [tuple(sorted(columns)) for columns in given if columns not in sets]
@@ -132,7 +137,8 @@ def slice_weights(slices, names, workload, share):
     is_single = np.array([len(columns) == 1 for columns in slices])
     shares = (share, 1 - share) if not is_single.all() else (1.0, 0.0)
     for group, part in zip((is_single, ~is_single), shares, strict=True):
-        weights[group] *= np.sqrt(part * len(slices) / max((weights[group] ** 2).sum(), 1e-300))
+        if group.any():
+            weights[group] *= np.sqrt(part * len(slices) / (weights[group] ** 2).sum())
     return weights
 
 

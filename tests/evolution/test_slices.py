@@ -143,6 +143,7 @@ def test_weights_share_the_budget():
     ("workload", "message"),
     [({"z": 1}, "'z'"), ({("a", "z"): 1}, "z"), ({"a": 0}, "positive"), ({"a": "x"}, "positive")]
     + [({"a": math.inf}, "positive"), ({"a": math.nan}, "positive"), ({"a": True}, "positive")]
+    + [({"a": 1e200}, "from 1e-6 to 1e6"), ({("a", "b"): 1e-200}, "from 1e-6 to 1e6")]
     + [({("a", "b"): 1, ("b", "a"): 2}, "each once"), ({("a", "b", "c"): 2}, "no slices")]
     + [({"a": 1, ("a",): 1}, "each once")],
     ids=str,
