@@ -21,8 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 from _common import record
-from bench_smoothed_tables import DELTA, TABLES, independent, measures, summarize
-from sklearn.model_selection import train_test_split
+from _tables import DELTA, TABLES, independent, measures, split, summarize
 
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateMixtureSampler
 from sklearn_dpgen.preprocessing import TabularEncoder
@@ -75,10 +74,7 @@ def synthetic(model, labels, epsilon, frame, table, seed, args):
 def run(name, args):
     """Return a row for each case and seed of one table."""
     table = TABLES[name]()
-    train, test = train_test_split(table[0], test_size=0.3, random_state=0)
-    if args.validate:
-        train, test = train_test_split(train, test_size=0.3, random_state=1)
-    train, test = (frame.reset_index(drop=True) for frame in (train, test))
+    train, test = split(table.frame, validate=args.validate)
     key = {"table": name, "model": "real", "labels": "", "epsilon": np.inf}
     rows = [key | {"seed": 0} | measures(train, test, table) | {"cpu seconds": 0.0}]
     for case in itertools.product(EPSILONS, args.models, LABELS, range(args.seeds)):

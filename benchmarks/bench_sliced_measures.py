@@ -21,8 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 from _common import record, timed
-from bench_smoothed_tables import DELTA, TABLES, measures, summarize
-from sklearn.model_selection import train_test_split
+from _tables import DELTA, TABLES, measures, split, summarize
 
 from sklearn_dpgen.evolution import SlicedMeasureSampler
 from sklearn_dpgen.evolution._population import Population, SliceLoss
@@ -35,11 +34,8 @@ BINS = 32
 def run(name, args):
     """Return a row for each budget and seed of one table."""
     table = TABLES[name]()
-    frame, schema, public, *_ = table
-    train, test = train_test_split(frame, test_size=0.3, random_state=0)
-    if args.validate:
-        train, test = train_test_split(train, test_size=0.3, random_state=1)
-    train, test = (frame.reset_index(drop=True) for frame in (train, test))
+    _, schema, public, *_ = table
+    train, test = split(table.frame, validate=args.validate)
     rows = []
 
     def add(model, epsilon, seed, make):

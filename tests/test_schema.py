@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sklearn_dpgen.domains import Box, OneHot, Product
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
+from sklearn_dpgen.schema._binned import bin_column
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
 
@@ -208,6 +209,88 @@ def test_labels_round_trip(choices, nullable, data):
 
 
 @pytest.mark.parametrize(
+    ("column", "values", "dtypes", "expected"),
+    [
+        (Categorical(["b", "a"]), ["a", "b", "a"], [object, "str", "string"], [1, 0, 1]),
+        (Categorical(["b", "a"], nullable=True), ["a", None], [object, "str", "category"], [1, 2]),
+        (
+            Ordinal([2, 0, 1.5]),
+            [0, 2],
+            ["i1", "u8", "f2", "f4", "f8", "g", object, "Int8", "Float64", "category"],
+            [1, 0],
+        ),
+        (Ordinal([2, 0], nullable=True), [0, None], ["f8", object, "Int8", "category"], [1, 2]),
+        (Categorical([True, False]), [0, 1], [bool, "boolean", "i8", "f8", "category"], [1, 0]),
+        (Categorical([1, "a", False]), ["a", 1.0, 0, True], [object, "category"], [1, 0, 2, 0]),
+        (
+            bin_column("x", Numeric(0, 9), [0, 1, 9]),
+            [-5, 1, 9, 50],
+            ["i8", "f4", "Int8"],
+            [0, 1, 1, 1],
+        ),
+        (
+            bin_column("x", Numeric(0, 8, nullable=True), 4),
+            [2, None],
+            ["f8", "Int8", object],
+            [1, 4],
+        ),
+    ],
+)
+def test_codes_of_containers(column, values, dtypes, expected):
+    for dtype in dtypes:
+        series = pd.Series(values, dtype=dtype)
+        codes = column.codes(series)
+        assert codes.dtype == np.int64
+        assert codes.tolist() == expected
+        assert column.codes(series[:0]).shape == (0,)
+        np.testing.assert_array_equal(
+            column.encode(series), np.eye(column.domain.n_features)[codes]
+        )
+
+
+def test_codes_of_large_numbers_are_exact():
+    column = Categorical([2**53, 2**53 + 1])
+    for dtype in ("int64", "uint64", "Int64", object, "category"):
+        assert column.codes(pd.Series([2**53 + 1, 2**53]).astype(dtype)).tolist() == [1, 0]
+    almost = pd.Series(1 + np.array([np.finfo("g").eps], dtype="g"))
+    with pytest.raises(ValueError, match="outside"):
+        Categorical([0, 1]).codes(almost)
+
+
+def test_categories_that_do_not_occur_need_not_be_declared():
+    column = Ordinal(["low", "mid", "high"])
+    dtype = pd.CategoricalDtype(["secret", "high", "low"])
+    assert column.codes(pd.Series(["low", "high"], dtype=dtype)).tolist() == [0, 2]
+    with pytest.raises(ValueError, match="'x' holds a value outside") as caught:
+        column.codes(pd.Series(["low", "secret"], dtype=dtype, name="x"))
+    assert "secret" not in str(caught.value)
+
+
+@reproducibly
+@given(
+    st.one_of(
+        st.integers(2, 2000),
+        st.lists(st.floats(0.001, 0.999), min_size=1, max_size=9, unique=True).map(
+            lambda inner: [0, *sorted(inner), 1]
+        ),
+    ),
+    st.integers(0, 2**32 - 1),
+)
+def test_bins_hold_their_lower_edge(bins, seed):
+    try:
+        column = bin_column("x", Numeric(0, 1), bins)
+    except ValueError:  # edges that are one on the unit scale
+        return
+    edges = np.asarray(column.edges)
+    at = (edges + 1) / 2
+    random = np.random.default_rng(seed).uniform(-0.1, 1.1, 200)
+    values = np.concatenate([at, np.nextafter(at, -1), np.nextafter(at, 2), random])
+    unit = column.column.encode(values)[:, 0]
+    expected = np.minimum(np.searchsorted(edges, unit, side="right"), column.n_bins) - 1
+    np.testing.assert_array_equal(column.codes(values), expected)
+
+
+@pytest.mark.parametrize(
     ("column", "dtypes"),
     [
         (Categorical(["a", "b"]), {object: "object", "category": "category"}),
@@ -323,8 +406,13 @@ def test_declared_categories_replace_those_of_the_container():
     ],
 )
 def test_encoding_errors_name_the_column_and_not_the_value(column, values, message):
+    series = pd.Series(values, name="x")
     with pytest.raises(ValueError, match=message) as caught:
-        column.encode(pd.Series(values, name="x"))
+        column.encode(series)
+    assert "secret" not in str(caught.value)
+    column = column if isinstance(column, Categorical | Ordinal) else bin_column("x", column, 4)
+    with pytest.raises(ValueError, match=message) as caught:
+        column.codes(series)
     assert "secret" not in str(caught.value)
 
 

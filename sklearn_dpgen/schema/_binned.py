@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from sklearn_dpgen.domains import OneHot
-from sklearn_dpgen.schema._column import Column
+from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.schema._numbers import Datetime, Numeric
 
 
 @dataclass(frozen=True)
-class Binned(Column):
+class Binned(CategoryColumn):
     """An interval column encoded as one of its bins; a nullable column puts null last.
 
     Parameters
@@ -47,12 +48,20 @@ class Binned(Column):
     def decoded_dtype(self, dtype=None, *, name=None):
         return self.column.decoded_dtype(dtype, name=name)
 
-    def _encode(self, series, null):
+    def _codes(self, series, null):
         unit = self.column._encode(series, null)[:, 0]
-        codes = np.searchsorted(self.edges, unit, side="right") - 1
-        codes = np.minimum(codes, self.n_bins - 1)
+        # Where bins are equal this is it, up to rounding, without a search.
+        codes = np.minimum(((unit + 1) * (self.n_bins / 2)).astype(np.int64), self.n_bins - 1)
+        starts = self._starts
+        missed = np.flatnonzero((unit < starts[codes]) | (unit >= starts[codes + 1]))
+        codes[missed] = np.searchsorted(starts, unit[missed], side="right") - 1
         codes[null] = self.n_bins
-        return np.eye(self.domain.n_features)[codes]
+        return codes
+
+    @cached_property
+    def _starts(self):
+        """The lower edges, and infinity: the last bin holds its upper edge too."""
+        return np.append(self.edges[:-1], np.inf)
 
     def _decode(self, array, dtype, rng):
         codes = np.argmax(array, axis=1)

@@ -68,15 +68,7 @@ class Column(ABC):
             If values are missing in a column not declared nullable, are of another type, or
             fall outside the declared categories. Numbers and dates out of bounds are clipped.
         """
-        series = series if isinstance(series, pd.Series) else pd.Series(series)
-        self.decoded_dtype(series.dtype, name=series.name)
-        null = series.isna().to_numpy(dtype=bool)
-        if types.is_float_dtype(series.dtype):
-            # A masked array may hold NaN beside its nulls.
-            null = null | np.isnan(series.to_numpy(dtype=np.float64, na_value=np.nan))
-        if null.any() and not self.nullable:
-            raise ValueError(f"Column {series.name!r} has missing values but is not nullable.")
-        return self._encode(series, null)
+        return self._encode(*self._with_nulls(series))
 
     def decode(self, array, *, dtype=None, name=None, index=None, rng=None):
         """Decode points into values of the column, clipped and rounded as declared.
@@ -101,6 +93,48 @@ class Column(ABC):
         if index is not None:
             series.index = index
         return series
+
+    def _with_nulls(self, series):
+        """Return values as a series that can hold them, and the mask of its nulls."""
+        series = series if isinstance(series, pd.Series) else pd.Series(series)
+        self.decoded_dtype(series.dtype, name=series.name)
+        null = series.isna().to_numpy(dtype=bool)
+        if types.is_float_dtype(series.dtype):
+            # A masked array may hold NaN beside its nulls.
+            null = null | np.isnan(series.to_numpy(dtype=np.float64, na_value=np.nan))
+        if null.any() and not self.nullable:
+            raise ValueError(f"Column {series.name!r} has missing values but is not nullable.")
+        return series, null
+
+
+class CategoryColumn(Column):
+    """A column encoded as one of finitely many categories, one-hot; null is the last."""
+
+    @abstractmethod
+    def _codes(self, series, null):
+        """Return the category of each value of a series with the mask of its nulls."""
+
+    def codes(self, series):
+        """Return the category of each value: where `encode` puts its one.
+
+        Parameters
+        ----------
+        series : Series of shape (n,)
+
+        Returns
+        -------
+        ndarray of int64 of shape (n,)
+            Each at least 0 and below ``domain.n_features``.
+
+        Raises
+        ------
+        ValueError
+            As `encode`.
+        """
+        return self._codes(*self._with_nulls(series)).astype(np.int64, copy=False)
+
+    def _encode(self, series, null):
+        return np.eye(self.domain.n_features)[self._codes(series, null)]
 
 
 def container_error(name, declared, dtype):

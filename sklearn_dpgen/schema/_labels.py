@@ -10,12 +10,12 @@ import pandas as pd
 from pandas.api import types
 
 from sklearn_dpgen.domains import OneHot
-from sklearn_dpgen.schema._column import Column, check_flags, container_error
+from sklearn_dpgen.schema._column import CategoryColumn, check_flags, container_error
 
 _KIND_NAMES = {bool: "boolean", float: "number", str: "string", object: "mixed"}
 
 
-class _Labels(Column):
+class _Labels(CategoryColumn):
     """One of a declared list of labels, encoded one-hot; a nullable column puts null last."""
 
     @property
@@ -86,13 +86,16 @@ class _Labels(Column):
         info = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
         return info.min <= min(self.labels) and max(self.labels) <= info.max
 
-    def _encode(self, series, null):
-        values = pd.Index(series.astype(object), dtype=object)
-        codes = pd.Index(self.labels, dtype=object).get_indexer(values)
-        if (codes[~null] < 0).any():
-            raise ValueError(f"Column {series.name!r} holds a value outside those declared.")
+    def _codes(self, series, null):
+        places, values = _distinct(series)
+        labels = pd.Index(self.labels, dtype=object)
+        codes = labels.get_indexer(pd.Index(values.astype(object), dtype=object))
+        if places is not None:
+            codes = np.append(codes, -1)[places]
         codes[null] = len(self.labels)
-        return np.eye(self.domain.n_features)[codes]
+        if (codes < 0).any():
+            raise ValueError(f"Column {series.name!r} holds a value outside those declared.")
+        return codes
 
     def _decode(self, array, dtype, rng):
         labels = np.array([*self.labels, None], dtype=object)
@@ -164,6 +167,21 @@ class Ordinal(_Labels):
     @property
     def _ordered(self):
         return True
+
+
+def _distinct(series):
+    """Return the distinct values, and the place of each value among them, -1 for a null.
+
+    Python objects stay as they are, without places: to tell them apart is to look each up. So do
+    long doubles, which pandas tells apart as doubles.
+    """
+    dtype = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return series.cat.codes.to_numpy(), series.cat.categories
+    are_objects = types.is_object_dtype(dtype) or getattr(dtype, "storage", None) == "python"
+    if are_objects or getattr(dtype, "itemsize", 0) > 8:
+        return None, series
+    return pd.factorize(series.array)
 
 
 def _as_labels(labels, field, nullable):

@@ -1,0 +1,212 @@
+"""What the benchmarks of tables share: the tables, their split, a baseline, and what is measured.
+
+Adult and RAND health are split 70/30. Settings are chosen on a split of the training part, and the
+test part is for results alone. A model makes as many records as it was given for training; they are
+compared with the test part, and classifiers that learned from them are tested there.
+"""
+
+import warnings
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from sklearn_dpgen.accounting import calibrate_noise_multiplier
+from sklearn_dpgen.datasets import fetch_adult, load_rand_health
+from sklearn_dpgen.metrics import (
+    marginal_total_variation,
+    sliced_wasserstein_distance,
+    train_synthetic_test_real,
+)
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
+
+__all__ = ["DELTA", "TABLES", "Table", "independent", "measures", "scores", "split", "summarize"]
+
+DELTA = 1e-5
+
+
+class Table(NamedTuple):
+    """A table, what is public of it, and what is predicted.
+
+    Attributes
+    ----------
+    frame : data frame
+    schema : Schema
+    bins : dict
+        Public bins of its numbers, for what needs them.
+    target : str
+        The column that is predicted.
+    is_positive : callable
+        Makes booleans out of it.
+    """
+
+    frame: pd.DataFrame
+    schema: Schema
+    bins: dict
+    target: str
+    is_positive: Any
+
+
+def adult():
+    data = fetch_adult()
+    bins = {
+        "age": 20,
+        "fnlwgt": [75_000 * i for i in range(7)] + [1_500_000],
+        "education-num": 16,
+        "capital-gain": [0, 1, 5000, 10_000, 15_000, 20_000, 99_999],
+        "capital-loss": [0, 1, 1500, 1750, 2000, 2250, 2500, 5000],
+        "hours-per-week": [1, 15.7, 20.6, 25.5, 35.3, 40.2, 45.1, 50, 54.9, 64.7, 99],
+    }
+    return Table(data.frame, data.schema, bins, "income", lambda x: np.asarray(x) == ">50K")
+
+
+def rand_health():
+    data = load_rand_health()
+    bins = {
+        "mdvis": [0, 1, 2, 3, 4, 5, 7, 10, 14, 24],
+        "lpi": 20,
+        "fmde": 20,
+        "physlm": [0, 0.05, 0.95, 1],
+        "disea": [0, 3, 6, 9, 12, 15, 18, 21, 24, 30, 36, 60],
+    }
+    return Table(data.frame, data.schema, bins, "mdvis", lambda visits: np.asarray(visits) > 2)
+
+
+TABLES = {"adult": adult, "rand health": rand_health}
+
+
+def split(frame, *, validate=False):
+    """Return training and test records; with ``validate``, of a split of the training records."""
+    train, test = train_test_split(frame, test_size=0.3, random_state=0)
+    if validate:
+        train, test = train_test_split(train, test_size=0.3, random_state=1)
+    return train.reset_index(drop=True), test.reset_index(drop=True)
+
+
+def independent(labels, epsilon, X, y, blocks, seed):
+    """Return independent columns from noisy counts, and labels; one release, all counts in it."""
+    rng = np.random.default_rng(seed)
+    codes = np.zeros(len(X), dtype=int) if labels == "none" else y
+    counts = np.stack([X[codes == code].sum(axis=0) for code in range(codes.max() + 1)])
+    if np.isfinite(epsilon):
+        # A record is one count of each column, whatever its class.
+        scale = calibrate_noise_multiplier(epsilon, DELTA) * np.sqrt(2 * len(blocks))
+        counts += scale * rng.standard_normal(counts.shape)
+    if labels == "private":
+        shares = counts.sum(axis=1).clip(1, None)
+        codes = rng.choice(len(shares), size=len(X), p=shares / shares.sum())
+    S = np.zeros_like(X)
+    for code, row in enumerate(counts.clip(1e-9, None)):
+        members = np.flatnonzero(codes == code)
+        for block in blocks.values():
+            drawn = rng.choice(np.arange(X.shape[1])[block], len(members), p=_shares(row[block]))
+            S[members, drawn] = 1
+    return S, codes
+
+
+def _shares(counts):
+    return counts / counts.sum()
+
+
+def scores(made, test, table):
+    """Return what `bench_tables.py` reports of synthetic records.
+
+    Boosting is scikit-learn's, with its defaults, on the columns as they are: declared labels are
+    categories to it. Logistic regression has the encoded columns.
+    """
+    boosting = make_pipeline(
+        FunctionTransformer(partial(_with_categories, schema=table.schema)),
+        HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=0),
+    )
+    models = {"boosting": boosting, "logistic": _on_encoded(_logistic(), table)}
+    return (
+        _distances(made, test, table)
+        | {"sliced W1": _sliced_distance(made, test, table.schema)}
+        | _utility(models, ("AUC", "accuracy"), made, test, table)
+    )
+
+
+def measures(made, test, table):
+    """Return what the other benchmarks report: boosting has 60 trees, and the encoded columns."""
+    boosting = HistGradientBoostingClassifier(max_iter=60, random_state=0)
+    models = {"boosting": boosting, "logistic": _logistic()}
+    models = {name: _on_encoded(model, table) for name, model in models.items()}
+    return _distances(made, test, table) | _utility(models, ("AUC",), made, test, table)
+
+
+def _distances(made, test, table):
+    return {
+        f"{order}-way TV": float(
+            marginal_total_variation(test, made, table.schema, order=order).mean()
+        )
+        for order in (1, 2)
+    }
+
+
+def _sliced_distance(made, test, schema):
+    """Return the sliced W1 of one-hot labels and of numbers scaled to [0, 1]."""
+    encoder = TabularEncoder(schema).fit(test)
+    clouds = [encoder.transform(frame) for frame in (made, test)]
+    for name, column in schema.items():
+        if isinstance(column, Numeric | Datetime):
+            value = encoder.blocks_[name].start
+            for cloud in clouds:
+                cloud[:, value] = (cloud[:, value] + 1) / 2
+    return sliced_wasserstein_distance(*clouds, p=1, n_projections=200, random_state=0)
+
+
+_SCORERS = {"AUC": "roc_auc", "accuracy": "accuracy"}
+
+
+def _utility(models, names, made, test, table):
+    """Return the scores on test records of models that learned from synthetic ones."""
+    found = {}
+    for kind, model in models.items():
+        with warnings.catch_warnings():
+            # scikit-learn's own, on the way a penalty is declared, differ by version.
+            warnings.simplefilter("ignore", FutureWarning)
+            result = train_synthetic_test_real(
+                model,
+                made,
+                test,
+                target=table.target,
+                target_transform=table.is_positive,
+                scoring=[_SCORERS[name] for name in names],
+            )
+        found |= {f"{name} {kind}": float(result[_SCORERS[name]]) for name in names}
+    return found
+
+
+def _logistic():
+    return LogisticRegression(max_iter=2000)
+
+
+def _on_encoded(model, table):
+    rest = {name: column for name, column in table.schema.items() if name != table.target}
+    return make_pipeline(TabularEncoder(Schema(rest)), model)
+
+
+def _with_categories(frame, schema):
+    kinds = {
+        name: pd.CategoricalDtype(list(schema[name].labels))
+        for name in frame.columns
+        if isinstance(schema[name], Categorical | Ordinal)
+    }
+    return frame.astype(kinds)
+
+
+def summarize(rows, by=("table", "model", "labels", "epsilon")):
+    """Return the mean and the standard deviation over seeds."""
+    frame = pd.DataFrame(rows).drop(columns="seed")
+    groups = frame.groupby(list(by), sort=False)
+    means, spreads = groups.mean(), groups.std(ddof=0).drop(columns="cpu seconds")
+    summary = means.join(spreads.add_suffix(" sd"))
+    summary.insert(0, "seeds", groups.size())
+    return summary.reset_index().to_dict("records")

@@ -1,0 +1,363 @@
+"""Records as categories: from frames, arrays, chunks and dask frames, in little memory."""
+
+import tracemalloc
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
+
+from sklearn_dpgen.preprocessing import TabularEncoder, _codes
+from sklearn_dpgen.preprocessing._codes import encode_codes, fit_encoder
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
+from sklearn_dpgen.schema._labels import _Labels
+
+SCHEMA = Schema(
+    {
+        "age": Numeric(0, 120, integer=True),
+        "income": Numeric(0.0, 1000.0, nullable=True),
+        "score": Numeric(-1, 1),
+        "day": Datetime("2020-01-01", "2024-12-31", resolution="D", nullable=True),
+        "sex": Categorical(["f", "m"]),
+        "region": Categorical(["north", "south", "west"], nullable=True),
+        "smoker": Categorical([False, True], nullable=True),
+        "code": Categorical([1, 2.5, "a", False]),
+        "grade": Ordinal([1, 2, 3], nullable=True),
+    }
+)
+BINS = {"age": 32, "income": [0, 1, 10, 1000], "score": 300, "day": 12}
+ENCODER = TabularEncoder(SCHEMA, bins=BINS).fit()
+NAMES = list(SCHEMA)
+
+
+def records(n=100, seed=0):
+    """Records of all kinds of columns, with values out of bounds and nulls, in another order."""
+    rng = np.random.default_rng(seed)
+    draw = {
+        name: np.array([*column.labels, *([None] if column.nullable else [])], dtype=object)
+        for name, column in SCHEMA.items()
+        if isinstance(column, _Labels)
+    }
+    frame = pd.DataFrame(
+        {name: pd.Series(rng.choice(labels, n), dtype=object) for name, labels in draw.items()}
+    )
+    # The container has an order of its own, and a category that neither occurs nor is declared.
+    frame["region"] = pd.Categorical(frame["region"], ["unknown", "west", "north", "south"])
+    frame["age"] = rng.integers(-5, 130, n)
+    frame["income"] = np.where(rng.random(n) < 0.2, np.nan, rng.uniform(-10, 1100, n))
+    frame["score"] = rng.normal(size=n).astype(np.float32)
+    days = np.datetime64("2019-06-01") + rng.integers(0, 2400, n).astype("timedelta64[D]")
+    frame["day"] = pd.Series(days).where(rng.random(n) < 0.8)
+    return frame
+
+
+def cut(frame, cuts):
+    return [frame[a:b] for a, b in pairwise([0, *cuts, len(frame)])]
+
+
+def matrix(codes):
+    return np.column_stack(codes.columns)
+
+
+def one_hot_codes(frame, encoder=ENCODER):
+    encoded = encoder.transform(frame)
+    return np.column_stack([encoded[:, block].argmax(1) for block in encoder.blocks_.values()])
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(_codes, "_BLOCK", 17)
+
+
+def as_they_are(frame):
+    return frame
+
+
+def as_extension(frame):
+    kinds = {"age": "Int64", "income": "Float64", "smoker": "boolean", "grade": "Int8"}
+    return frame.astype(kinds | {"sex": "string"})
+
+
+def as_categories(frame):
+    return frame.astype(dict.fromkeys(("sex", "smoker", "code", "grade"), "category"))
+
+
+def as_objects(frame):
+    return frame.astype(object)
+
+
+def as_floats(frame):
+    return frame.astype({"age": "float32", "grade": "float64", "sex": "str"})
+
+
+@pytest.mark.parametrize(
+    "convert", [as_they_are, as_extension, as_categories, as_objects, as_floats]
+)
+def test_codes_are_the_one_hot_blocks(convert):
+    frame = convert(records())
+    codes = encode_codes(frame, ENCODER)
+    assert codes.n_records == 100
+    assert codes.sizes == [32, 4, 300, 13, 2, 4, 3, 4, 4]
+    for column, size in zip(codes.columns, codes.sizes, strict=True):
+        assert column.dtype == (np.uint16 if size > 256 else np.uint8)
+        assert column.shape == (100,)
+        assert column.flags.c_contiguous
+        assert column.max() < size
+    np.testing.assert_array_equal(matrix(codes), one_hot_codes(frame))
+    np.testing.assert_array_equal(matrix(codes), one_hot_codes(records()))
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(256, "u1"), (257, "u2"), (65536, "u2"), (65537, "u4")]
+)
+def test_the_smallest_dtype_that_holds_the_categories(size, dtype):
+    encoder = TabularEncoder(Schema({"x": Numeric(0, 1)}), bins=size).fit()
+    codes = encode_codes(np.array([[0.0], [1.0], [0.5]]), encoder)
+    assert codes.sizes == [size]
+    assert codes.columns[0].dtype == np.dtype(dtype)
+    assert codes.columns[0].tolist() == [0, size - 1, size // 2]
+
+
+def test_arrays_are_rows():
+    schema = Schema({"n": Ordinal([0, 1, 2]), "x": Numeric(0, 1)})
+    encoder = TabularEncoder(schema, bins=4).fit()
+    array = np.column_stack([np.arange(50) % 3, np.linspace(-0.1, 1.1, 50)])
+    expected = one_hot_codes(array, encoder)
+    for X in (array, array.tolist(), tuple(map(tuple, array)), list(array), array.astype(object)):
+        fitted, same = fit_encoder(X, TabularEncoder(schema, bins=4))
+        assert fitted is X
+        np.testing.assert_array_equal(matrix(encode_codes(X, same)), expected)
+    mixed = records()[NAMES].to_numpy(dtype=object)
+    np.testing.assert_array_equal(matrix(encode_codes(mixed, ENCODER)), one_hot_codes(mixed))
+
+
+def is_partition_free(frame, cuts, order):
+    """Whether chunks, in another order too, give the records the same codes."""
+    whole = matrix(encode_codes(frame, ENCODER))
+    chunks = cut(frame, cuts)
+    ends = np.split(np.arange(len(frame)), cuts)
+    order = [i % len(chunks) for i in order]
+    picked = np.concatenate([ends[i] for i in order])
+    if not len(picked):
+        return True
+    parts = matrix(encode_codes((chunks[i] for i in order), ENCODER))
+    return np.array_equal(parts, whole[picked])
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@given(
+    st.lists(st.integers(0, 60), max_size=6).map(sorted),
+    st.lists(st.integers(0, 6), min_size=1, max_size=6),
+    st.integers(0, 99),
+)
+def test_a_category_depends_on_the_record_alone(cuts, order, seed):
+    assert is_partition_free(records(60, seed), cuts, order)
+
+
+def test_categories_numbered_as_they_occur_are_caught(monkeypatch):
+    # What `factorize` alone would do: the codes of a record depend on those before it.
+    monkeypatch.setattr(_Labels, "_codes", lambda self, series, null: pd.factorize(series)[0] + 1)
+    assert not is_partition_free(records(60), [20, 40], [2, 0, 1])
+
+
+class Once:
+    """Chunks that can be iterated over once, as those of a file that is read."""
+
+    def __init__(self, chunks):
+        self.chunks, self.n_begun, self.n_read = chunks, 0, 0
+
+    def __iter__(self):
+        self.n_begun += 1
+        assert self.n_begun == 1
+        for chunk in self.chunks:
+            self.n_read += 1
+            yield chunk
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter, Once])
+def test_fitting_loses_no_chunk(kind):
+    frame = records()
+    # The same columns in any order, and empty chunks, of which one has no columns.
+    chunks = [pd.DataFrame(), frame[:0], *cut(frame, [1, 40, 40])]
+    chunks[3] = chunks[3][NAMES[::-1]]
+    given = kind(chunks)
+    X, encoder = fit_encoder(given, TabularEncoder(SCHEMA, bins=BINS))
+    if kind is Once:
+        assert given.n_read == 3
+    assert (X is given) == (kind in (list, tuple))
+    assert encoder.feature_names_in_.tolist() == frame.columns.tolist()
+    np.testing.assert_array_equal(matrix(encode_codes(X, encoder)), one_hot_codes(frame))
+    assert encoder.dtypes_ == TabularEncoder(SCHEMA, bins=BINS).fit(frame).dtypes_
+    if kind is Once:
+        assert given.n_read == len(chunks)
+
+
+def test_dtypes_may_differ_between_chunks():
+    schema = Schema({"n": Ordinal([0, 1], nullable=True), "x": Numeric(0, 9, nullable=True)})
+    encoder = TabularEncoder(schema, bins=10).fit()
+    chunks = [
+        pd.DataFrame({"n": [0, 1], "x": [3, 4]}),
+        pd.DataFrame({"n": [0, None], "x": [None, 9.5]}),
+        pd.DataFrame({"n": [None, None], "x": [None, 7]}, dtype=object),
+        pd.DataFrame({"n": [None, 1], "x": [None, 2]}, dtype="Int8"),
+    ]
+    codes = encode_codes(iter(chunks), encoder)
+    assert codes.columns[0].tolist() == [0, 1, 0, 2, 2, 2, 2, 1]
+    assert codes.columns[1].tolist() == [3, 4, 10, 9, 10, 7, 10, 2]
+
+
+class LazyFrame:
+    """What is used of a dask DataFrame, which needs pyarrow to be imported."""
+
+    def __init__(self, parts):
+        dask = pytest.importorskip("dask")
+        self._meta, self.n_computed = parts[0][:0], 0
+        self.parts = [dask.delayed(self.compute_part)(part) for part in parts]
+
+    def compute_part(self, part):
+        self.n_computed += 1
+        return part
+
+    def to_delayed(self):
+        return self.parts
+
+
+LazyFrame.__module__ = "dask.dataframe"
+
+
+@pytest.mark.parametrize(
+    "convert", [as_they_are, as_extension, as_categories, as_objects, as_floats]
+)
+def test_lazy_partitions_are_as_memory(convert):
+    frame = convert(records())
+    expected = TabularEncoder(SCHEMA, bins=BINS).fit(frame)
+    X = LazyFrame(cut(frame, [0, 30, 31, 100]))
+    same, encoder = fit_encoder(X, TabularEncoder(SCHEMA, bins=BINS))
+    assert same is X
+    assert X.n_computed == 0
+    assert encoder.dtypes_ == expected.dtypes_
+    assert encoder.feature_names_in_.tolist() == frame.columns.tolist()
+    codes = encode_codes(X, encoder)
+    assert X.n_computed == 5
+    np.testing.assert_array_equal(matrix(codes), one_hot_codes(frame))
+    assert [c.dtype for c in codes.columns] == [
+        c.dtype for c in encode_codes(frame, ENCODER).columns
+    ]
+
+
+@pytest.mark.parametrize("convert", [as_extension, as_objects])
+def test_dask_is_as_memory(convert):
+    dd = pytest.importorskip("dask.dataframe")
+    import dask
+
+    frame = convert(records())
+    # By default dask makes texts of Python objects, which are then others than those declared.
+    with dask.config.set({"dataframe.convert-string": False}):
+        for n_partitions in (1, 6):
+            lazy = dd.from_pandas(frame, npartitions=n_partitions)
+            X, encoder = fit_encoder(lazy, TabularEncoder(SCHEMA, bins=BINS))
+            assert X is lazy
+            np.testing.assert_array_equal(matrix(encode_codes(X, encoder)), one_hot_codes(frame))
+        filtered = encode_codes(lazy[lazy["age"] > 60], encoder)
+        np.testing.assert_array_equal(matrix(filtered), one_hot_codes(frame[frame["age"] > 60]))
+        with pytest.raises(ValueError, match="Found array with 0 sample"):
+            encode_codes(lazy[lazy["age"] > 1000], encoder)
+        with pytest.raises(TypeError, match="must be a data frame if it is of dask, got Series"):
+            encode_codes(lazy["age"], encoder)
+
+
+def test_other_collections_of_dask_are_refused():
+    da = pytest.importorskip("dask.array")
+    for function in (encode_codes, fit_encoder):
+        with pytest.raises(TypeError, match="must be a data frame if it is of dask, got Array"):
+            function(da.zeros((5, 9)), ENCODER)
+
+
+def frames(change):
+    """Return records as a frame, chunks and dask partitions, the last part changed."""
+    parts = cut(records(), [50])
+    changed = [parts[0], change(parts[1])]
+    return [changed[1], changed, iter(changed), LazyFrame(changed)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda part: part.drop(columns="age"), "missing \\['age'\\]"),
+        (lambda part: part.assign(other="secret"), "unknown \\['other'\\]"),
+        (lambda part: part[[*NAMES, "age"]], "each once"),
+        (lambda part: part.assign(sex="secret"), "'sex' holds a value outside"),
+        (lambda part: part.assign(age="secret"), "'age' is declared Numeric"),
+        (lambda part: part.assign(day=["secret"] * 50), "'day' is declared Datetime"),
+        (lambda part: part.assign(score=None), "'score' has missing values"),
+    ],
+)
+def test_errors_name_the_column_and_not_the_value(change, message):
+    for X in frames(change):
+        with pytest.raises(ValueError, match=message) as caught:
+            encode_codes(X, ENCODER)
+        assert "secret" not in str(caught.value)
+
+
+def test_no_records():
+    empty = records()[:0]
+    for X in (empty, [], (), iter([]), [empty, pd.DataFrame()], iter([empty]), np.empty((0, 9))):
+        with pytest.raises(ValueError, match="Found array with 0 sample"):
+            encode_codes(X, ENCODER)
+    for X in ([], iter([]), [empty], iter([empty, empty])):
+        with pytest.raises(ValueError, match="Found array with 0 sample"):
+            fit_encoder(X, TabularEncoder(SCHEMA, bins=BINS))
+    with pytest.raises(ValueError, match="Found array with 0 sample"):
+        encode_codes(LazyFrame([empty, empty]), ENCODER)
+
+
+@pytest.mark.parametrize(
+    "chunks", [[records(3), [["secret"] * 9]], iter([np.full((2, 9), "secret")]), iter(["secret"])]
+)
+def test_chunks_are_data_frames(chunks):
+    with pytest.raises(TypeError, match="Chunks of X must be data frames, got") as caught:
+        encode_codes(chunks, ENCODER)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("X", ["secret", {"age": [1]}, pd.Series([1]), np.zeros(9), np.zeros(())])
+def test_what_is_no_table_is_refused(X):
+    for function in (encode_codes, fit_encoder):
+        with pytest.raises((ValueError, TypeError)) as caught:
+            function(X, ENCODER)
+        assert "secret" not in str(caught.value)
+
+
+def test_the_encoder_must_be_fitted_and_have_bins():
+    with pytest.raises(NotFittedError):
+        encode_codes(records(), TabularEncoder(SCHEMA, bins=BINS))
+    partly = TabularEncoder(SCHEMA, bins={"age": 4, "day": 5}).fit()
+    with pytest.raises(ValueError, match=r"need bins: \['income', 'score'\]"):
+        encode_codes(records(), partly)
+
+
+def test_memory_is_that_of_the_codes(monkeypatch):
+    monkeypatch.setattr(_codes, "_BLOCK", 1 << 14)
+    n, n_bins = 200_000, 65_536
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(size=(n, 5)), columns=list("abcde"))
+    schema = Schema({name: Numeric(0, 1) for name in frame})
+    encoder = TabularEncoder(schema, bins=n_bins).fit()
+    encode_codes(frame[:10], encoder)
+
+    def chunks():
+        for start in range(0, n, 30_000):
+            yield frame[start : start + 30_000]
+
+    for X in (frame, chunks(), frame.to_numpy()):
+        tracemalloc.start()
+        codes = encode_codes(X, encoder)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        n_bytes = sum(column.nbytes for column in codes.columns)
+        assert n_bytes == 2 * 5 * n
+        # A one-hot matrix would take 524 GB, and the places of all values in int64 8 MB.
+        assert peak < 1.125 * n_bytes + 2.5e6
