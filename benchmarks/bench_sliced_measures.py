@@ -1,112 +1,265 @@
-"""Sliced private measures of tables: Adult and RAND health, epsilon 1, delta 1e-5.
+"""Sliced private measures: what led to the defaults, and how time and memory grow.
 
-All pairs of columns, neighbours by adding or removing a record; the label is a column like the
-others. Numbers are in 32 equal bins, or in the `public` ones of the other benchmarks of tables.
-Beside it real training records, and the same through the bins, without privacy.
+`--ablations` changes one setting at a time. The tables are a survey of marriages (statsmodels'
+`fair`, 6366 records), MNIST as a table of 49 coarse pixels and the digit, and splits of the
+training records of Adult and RAND health other than those of the reported figures: epsilon 2,
+delta 1e-5, neighbours by adding or removing a record. The distances and scores are those of
+`bench_tables.py`.
 
-Distances of one-way and two-way marginals to held-out records (total variation, mean over columns
-and pairs), and the AUC on them of classifiers that were trained on as many synthetic records as
-there are private ones. 70/30 split; mean and standard deviation over seeds; seconds of one core, of
-fit and sample. Settings were chosen on a split of the training records.
-
-`--speed` measures a step of the population instead, and the share of it that the two products of
-matrices take.
+`--scale` times the fit of simulated tables with one thread, each in a process of its own for its
+peak of memory: rows from 1e4 to 1e7, read in chunks of 1e6, and columns from 5 to 100. `counts` is
+all that sees a record; `fit` is what comes after.
 """
 
 import argparse
 import itertools
+import json
+import resource
+import subprocess
+import sys
 import time
+from contextlib import ExitStack, contextmanager
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import torch
-from _common import record, timed
-from _tables import DELTA, TABLES, measures, split, summarize
+from _common import record
+from _tables import DELTA, TABLES, Table, scores, split, summarize
+from sklearn.model_selection import train_test_split
 
-from sklearn_dpgen.evolution import SlicedMeasureSampler
-from sklearn_dpgen.evolution._population import Population, SliceLoss
-from sklearn_dpgen.evolution._slices import expand_slices
-from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.datasets import fetch_mnist
+from sklearn_dpgen.evolution import (
+    SlicedMeasureSampler,
+    _margins,
+    _sliced_measure,
+    _slices_plan,
+)
+from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
 
-BINS = 32
-
-
-def run(name, args):
-    """Return a row for each budget and seed of one table."""
-    table = TABLES[name]()
-    _, schema, public, *_ = table
-    train, test = split(table.frame, validate=args.validate)
-    rows = []
-
-    def add(model, epsilon, seed, make):
-        start = time.process_time()
-        made = make()
-        seconds = time.process_time() - start
-        key = {"table": name, "model": model, "labels": "none", "epsilon": epsilon, "seed": seed}
-        rows.append(key | measures(made, test, table) | {"cpu seconds": seconds})
-        print(rows[-1], flush=True)
-
-    def binned(bins):
-        encoder = TabularEncoder(schema, bins=bins).fit(train)
-        return encoder.inverse_transform(encoder.transform(train), rng=np.random.default_rng(0))
-
-    def drawn(epsilon, bins, seed):
-        options = {"n_bins": bins, "neighbours": args.neighbours, "random_state": seed}
-        sampler = SlicedMeasureSampler(epsilon, DELTA, schema=schema, **options).fit(train)
-        return sampler.sample(len(train), random_state=seed)
-
-    add("real", np.inf, 0, lambda: train)
-    for words, bins in (("", BINS), (", public bins", public)):
-        add(f"real{words or ', binned'}", np.inf, 0, lambda bins=bins: binned(bins))
-        for epsilon, seed in itertools.product(args.epsilons, range(args.seeds)):
-            add(
-                f"all pairs{words}",
-                epsilon,
-                seed,
-                lambda epsilon=epsilon, bins=bins, seed=seed: drawn(epsilon, bins, seed),
-            )
-    return rows
+EPSILON = 2.0
 
 
-def speed(sizes, n_rows=2000, steps=20):
-    """Return the milliseconds of a step with all pairs, and of its products of matrices alone."""
-    slices = expand_slices("pairs", [str(i) for i in range(len(sizes))])
-    tables = [np.full([sizes[i] for i in part], 20.0 ** -len(part)) for part in slices]
-    loss = SliceLoss(sizes, slices, tables, [1.0] * len(slices), torch.device("cpu"))
-    generator = torch.Generator().manual_seed(0)
-    population = Population(tables[: len(sizes)], n_rows, generator, torch.device("cpu"))
-    P = population().detach()
-    gram = P @ P.T
-    whole = timed(lambda: population.fit(loss, max_iter=steps, learning_rate=0.1), repeat=3)
-    products = timed(lambda: (P @ P.T, gram @ P), repeat=20)
-    return {
-        "columns": len(sizes),
-        "categories": sum(sizes),
-        "rows": n_rows,
-        "ms a step": 1e3 * whole / steps,
-        "ms of products": 1e3 * products,
-        "share": products * steps / whole,
+def marriages():
+    from statsmodels.datasets import fair
+
+    schema = {
+        "rate_marriage": Ordinal([1.0, 2.0, 3.0, 4.0, 5.0]),
+        "age": Numeric(17, 42),
+        "yrs_married": Numeric(0, 23),
+        "children": Numeric(0, 5.5),
+        "religious": Ordinal([1.0, 2.0, 3.0, 4.0]),
+        "educ": Numeric(9, 20),
+        "occupation": Ordinal([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+        "occupation_husb": Ordinal([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+        "affairs": Numeric(0, 60),
     }
+    frame = fair.load_pandas().data
+    return Table(frame, Schema(schema), {}, "affairs", lambda hours: np.asarray(hours) > 0)
+
+
+def digits(n=30_000, side=7, levels=8):
+    data = fetch_mnist(as_images=True)
+    coarse = data.X_train[:n].reshape(n, side, 28 // side, side, 28 // side).mean(axis=(2, 4))
+    frame = pd.DataFrame(
+        np.minimum(coarse.reshape(n, -1) * levels // 255, levels - 1).astype(int),
+        columns=[f"pixel {i}" for i in range(side**2)],
+    )
+    schema = {name: Ordinal(range(levels)) for name in frame}
+    frame["digit"] = data.y_train[:n].astype(int)
+    schema["digit"] = Categorical(range(10))
+    return Table(frame, Schema(schema), {}, "digit", lambda digit: np.asarray(digit) > 4)
+
+
+OTHERS = {"marriages": marriages, "digits": digits}
+
+
+def parts(name):
+    """Return a table, its training and its validation records."""
+    if name in OTHERS:
+        table = OTHERS[name]()
+        halves = train_test_split(table.frame, test_size=0.3, random_state=0)
+    else:
+        table = TABLES[name]()
+        halves = train_test_split(split(table.frame)[0], test_size=0.3, random_state=7)
+    return table, *(half.reset_index(drop=True) for half in halves)
+
+
+@contextmanager
+def constants(values):
+    """Patch constants of modules, {(module, name): value}."""
+    with ExitStack() as stack:
+        for (module, name), value in values.items():
+            stack.enter_context(mock.patch.object(module, name, value))
+        yield
+
+
+# Name: parameters of the sampler, and constants that are none.
+CASES = {
+    "default": ({}, {}),
+    "32 equal bins": ({"n_bins": 32}, {}),
+    "at most 16 bins": ({}, {(_margins, "MAX_BINS"): 16}),
+    "at most 64 bins": ({}, {(_margins, "MAX_BINS"): 64}),
+    "columns 10 % of the budget": ({}, {(_slices_plan, "_SINGLES"): 0.1}),
+    "columns 30 % of the budget": ({}, {(_slices_plan, "_SINGLES"): 0.3}),
+    "no prior": ({}, {(_sliced_measure, "_PRIOR"): 0.0}),
+    "prior 1/3": ({}, {(_sliced_measure, "_PRIOR"): 1 / 3}),
+    "prior 3": ({}, {(_sliced_measure, "_PRIOR"): 3.0}),
+    "population 500": ({"population_size": 500}, {}),
+    "population 8000": ({"population_size": 8000}, {}),
+    "300 steps": ({"max_iter": 300}, {}),
+    "2000 steps": ({"max_iter": 2000}, {}),
+    "all pairs": ({"slices": "pairs"}, {}),
+    "20 slices": ({"n_slices": 20}, {}),
+    "50 slices": ({"n_slices": 50}, {}),
+    "300 slices": ({"n_slices": 300}, {}),
+    "20 slices, 3 rounds": ({"n_slices": 20, "n_rounds": 3}, {}),
+    "20 slices, 20 rounds": ({"n_slices": 20, "n_rounds": 20}, {}),
+    "50 slices, selections 10 %": ({"n_slices": 50}, {(_slices_plan, "_SELECTIONS"): 0.1}),
+    "50 slices, selections 40 %": ({"n_slices": 50}, {(_slices_plan, "_SELECTIONS"): 0.4}),
+    "target weighs 3": ("target", {}),
+    "pairs, and triples with the target": ("triples", {}),
+}
+
+
+def options_of(given, table):
+    if given == "target":
+        return {"workload": {table.target: 3.0}}
+    if given == "triples":
+        rest = [name for name in table.schema if name != table.target]
+        triples = [(table.target, *pair) for pair in itertools.combinations(rest, 2)]
+        return {"slices": [*itertools.combinations(table.schema, 2), *triples]}
+    return given
+
+
+def ablations(args):
+    """Return a row for each table, case and seed."""
+    rows = []
+    for name in args.tables:
+        table, train, test = parts(name)
+        for case, seed in itertools.product(args.cases, range(100, 100 + args.seeds)):
+            given, values = CASES[case]
+            options = options_of(given, table) | {"neighbours": "add_or_remove"}
+            start = time.process_time()
+            with constants(values):
+                sampler = SlicedMeasureSampler(
+                    EPSILON, DELTA, schema=table.schema, random_state=seed, **options
+                ).fit(train)
+            made = sampler.sample(len(train), random_state=seed)
+            seconds = time.process_time() - start
+            key = {"table": name, "case": case, "seed": seed}
+            rows.append(key | scores(made, test, table) | {"cpu seconds": seconds})
+            print(rows[-1], flush=True)
+    return summarize(rows, ("table", "case"))
+
+
+def simulated(n_rows, n_columns, chunk=1_000_000):
+    """Yield chunks of a table: half of the columns are numbers, the others have 20 categories."""
+    rng = np.random.default_rng(0)
+    for start in range(0, n_rows, chunk):
+        size = min(chunk, n_rows - start)
+        hidden = rng.standard_normal(size)
+        columns = {}
+        for i in range(n_columns):
+            values = hidden + rng.standard_normal(size)
+            if i % 2:
+                columns[f"x{i}"] = np.clip(np.floor(2 * values + 10), 0, 19).astype(np.int8)
+            else:
+                columns[f"x{i}"] = values
+        yield pd.DataFrame(columns)
+
+
+def scale_case(n_rows, n_columns):
+    """Return the seconds of one fit and the peak of memory of this process."""
+    torch.set_num_threads(1)
+    schema = Schema(
+        {f"x{i}": Categorical(range(20)) if i % 2 else Numeric(-8, 8) for i in range(n_columns)}
+    )
+    made = 0.0
+
+    def chunks():
+        nonlocal made
+        source = simulated(n_rows, n_columns)
+        while True:
+            start = time.process_time()
+            chunk = next(source, None)
+            made += time.process_time() - start
+            if chunk is None:
+                return
+            yield chunk
+
+    counted = []
+    descend = SlicedMeasureSampler._measure_slices
+
+    def watched(self, *args, **options):
+        counted.append(time.process_time())
+        return descend(self, *args, **options)
+
+    count, tables = _sliced_measure.slice_counts, []
+
+    def timed_count(*args):
+        start = time.process_time()
+        found = count(*args)
+        tables.append(time.process_time() - start)
+        return found
+
+    sampler = SlicedMeasureSampler(1.0, DELTA, schema=schema, random_state=0)
+    start = time.process_time()
+    with (
+        mock.patch.object(SlicedMeasureSampler, "_measure_slices", watched),
+        mock.patch.object(_sliced_measure, "slice_counts", timed_count),
+    ):
+        sampler.fit(chunks())
+    whole = time.process_time() - start - made
+    counts = counted[0] - start - made + tables[0]
+    return {
+        "rows": n_rows,
+        "columns": n_columns,
+        "slices": len(sampler.slices_) - n_columns,
+        "categories": sum(part.counts.size for part in sampler.slices_[:n_columns]),
+        "counts, s": counts,
+        "fit, s": whole - counts,
+        "peak, MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def scale(args):
+    """Return a row for each size, from a process of its own."""
+    rows = []
+    for n_rows, n_columns in args.sizes:
+        command = [sys.executable, __file__, "--one", str(n_rows), str(n_columns)]
+        found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        rows.append(json.loads(found.splitlines()[-1]))
+        print(rows[-1], flush=True)
+    return rows
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0])
-    parser.add_argument("--neighbours", default="add_or_remove")
-    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
-    parser.add_argument("--validate", action="store_true", help="on training records, no results")
-    parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--ablations", action="store_true")
+    parser.add_argument("--scale", action="store_true")
+    parser.add_argument("--one", nargs=2, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--seeds", type=int, default=3)
+    every = [*TABLES, *OTHERS]
+    parser.add_argument("--tables", nargs="+", default=every, choices=every)
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--no-record", action="store_true")
     args = parser.parse_args()
-    torch.set_num_threads(1)
-    if args.speed:
-        record("sliced_measures_speed", [speed([20] * n) for n in (14, 50)])
+    if args.one:
+        print(json.dumps(scale_case(*args.one)))
         return
-    rows = summarize([row for name in args.tables for row in run(name, args)])
-    if args.validate:
-        print(pd.DataFrame(rows).to_string())
-    else:
-        record("sliced_measures", rows, vars(args) | {"delta": DELTA, "test share": 0.3})
+    torch.set_num_threads(1)
+    if args.ablations:
+        rows = ablations(args)
+        if args.no_record:
+            print(pd.DataFrame(rows).to_string())
+        else:
+            meta = {"epsilon": EPSILON, "delta": DELTA, "seeds": args.seeds}
+            record("sliced_measures_ablations", rows, meta)
+    if args.scale:
+        args.sizes = [(n, 15) for n in (10_000, 100_000, 1_000_000, 10_000_000)]
+        args.sizes += [(100_000, p) for p in (5, 30, 50, 100)]
+        record("sliced_measures_scale", scale(args), {"epsilon": 1.0, "delta": DELTA})
 
 
 if __name__ == "__main__":

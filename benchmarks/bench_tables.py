@@ -165,6 +165,7 @@ def main():
     parser.add_argument("--neighbours", nargs="+", default=list(RELATIONS), choices=RELATIONS)
     parser.add_argument("--options", type=json.loads, default={}, help=f"JSON, of {SLICED}")
     parser.add_argument("--rows", type=int, help="training records, at most; no results")
+    parser.add_argument("--name", default="tables", help="of the results")
     parser.add_argument("--validate", action="store_true", help="on training records, no results")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -174,7 +175,7 @@ def main():
     if args.validate or args.rows:
         print(pd.DataFrame(rows).to_string())
     else:
-        record("tables", rows, vars(args) | {"test share": 0.3})
+        record(args.name, rows, vars(args) | {"test share": 0.3})
 
 
 if __name__ == "__main__":

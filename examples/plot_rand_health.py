@@ -4,10 +4,12 @@ Synthetic health records from locally privatized ones
 
 An insurer wants to know what drives visits to the doctor, and the participants do not want to
 hand over their records. So nobody does: each record is randomized where it is, before anyone sees
-it, and a generator of *raw* records is learned from the randomized ones alone.
+it, and a generator of *raw* records is learned from the randomized ones alone. Beside it is what a
+curator could publish whom everybody trusts with the records.
 
 The table is the RAND Health Insurance Experiment, one row a person and year. Everything that
-``raw`` is used for below, apart from the one line that privatizes it, is to show how well it went.
+``raw`` is used for below, apart from the line that privatizes it and the line of the curator, is to
+show how well it went.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from sklearn.model_selection import train_test_split
 from sklearn_dpgen.accounting import shuffled_epsilon
 from sklearn_dpgen.datasets import load_rand_health
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
+from sklearn_dpgen.evolution import SlicedMeasureSampler
 from sklearn_dpgen.mechanisms import TabularMechanism
 from sklearn_dpgen.metrics import marginal_total_variation, train_synthetic_test_real
 
@@ -33,6 +36,7 @@ output = parser.parse_args().output
 # Fixed to show everybody the same figures. On your own records leave it at None: a guarantee is
 # void for whoever knows the seed of the noise.
 SEED = 0
+EPSILON = 10.0
 
 # %%
 # What is public
@@ -61,7 +65,7 @@ bins = {
 # response; the report says what that guarantees.
 
 mechanism = TabularMechanism(
-    epsilon=10.0,
+    epsilon=EPSILON,
     schema=health.schema,
     bins=bins,
     split={name: {"mdvis": 4, "disea": 2}.get(name, 1) for name in health.schema},
@@ -87,8 +91,20 @@ gan = EntropicDeconvGAN(
     verbose=1,
 )
 gan.fit(privatized)
-synthetic = gan.sample(len(raw), random_state=SEED)
-print(synthetic.head())
+local = gan.sample(len(raw), random_state=SEED)
+print(local.head())
+
+# %%
+# If somebody may see the records
+# -------------------------------
+# A curator who holds all records can count, and add noise to the counts alone. The same 10 nats are
+# then another promise: *central*, that what is published tells little of any one record, but to the
+# curator. The *local* one above is that nobody sees a record as it is. Central noise is much
+# smaller, for it hides in the counts of all; but there must be somebody to trust.
+
+sampler = SlicedMeasureSampler(EPSILON, 1e-6, schema=health.schema, random_state=SEED).fit(raw)
+central = sampler.sample(len(raw), random_state=SEED)
+print(sampler.privacy_)
 
 # %%
 # How well it went
@@ -96,10 +112,12 @@ print(synthetic.head())
 # First the distance of every column to the raw one, then what an analyst is after: a model of who
 # visits more than twice a year, trained on each table and tested on real records that nobody used.
 
+tables = {"raw": raw, "privatized": privatized, "local": local, "central": central}
 variation = pd.DataFrame(
     {
-        "privatized": marginal_total_variation(raw, privatized, health.schema),
-        "synthetic": marginal_total_variation(raw, synthetic, health.schema),
+        name: marginal_total_variation(raw, table, health.schema)
+        for name, table in tables.items()
+        if name != "raw"
     }
 )
 print("\nTotal variation to the raw column")
@@ -114,16 +132,27 @@ def auc(table):
     )
 
 
-scores = {"privatized": auc(privatized), "synthetic": auc(synthetic), "real": auc(raw)}
+promises = {"privatized": mechanism.privacy_, "local": gan.privacy_, "central": sampler.privacy_}
 print("\nAUC on real records, more than 2 visits, trained on")
-print("\n".join(f"  {name:<10}  {score:.3f}" for name, score in scores.items()))
+for name, table in tables.items():
+    promise = "no privacy"
+    if name in promises:
+        report = promises[name]
+        promise = f"epsilon {report.epsilon:g}, delta {report.delta:g}; {report.neighbouring}"
+    print(f"  {name:<10}  {auc(table):.3f}  {promise}")
 
 # %%
 # A picture of three columns, and of a pair: people with more chronic diseases visit more often.
 
 PAPER, INK = "#fbfaf7", "#2d2a26"
-COLOURS = {"raw": "#2d2a26", "privatized": "#c9a227", "synthetic": "#2a7f8e"}
-tables = {"raw": raw, "privatized": privatized, "synthetic": synthetic}
+COLOURS = {"raw": "#2d2a26", "privatized": "#c9a227", "local": "#2a7f8e", "central": "#b0413e"}
+MARKERS = dict(zip(COLOURS, "osD^", strict=True))
+WORDS = {
+    "raw": "raw",
+    "privatized": "each record randomized",
+    "local": "synthetic, local: nobody sees a record",
+    "central": "synthetic, central: a curator sees them",
+}
 
 
 def binned(table, name):
@@ -151,7 +180,7 @@ def draw_pair(ax):
     """Draw the share with more than two visits against the index of diseases."""
     for name, table in tables.items():
         share = (table["mdvis"] > 2).groupby(binned(table, "disea"), observed=False).mean()
-        ax.plot(share.index.astype(str), share, "o-", color=COLOURS[name])
+        ax.plot(share.index.astype(str), share, marker=MARKERS[name], color=COLOURS[name])
     ax.set_title("Share with more than 2 visits, by index of diseases", loc="left", fontsize=10)
     ax.tick_params(axis="x", labelsize=8)
 
@@ -161,26 +190,28 @@ draw_marginal(axes[0, 0], "mdvis", "Visits in a year (share)")
 draw_marginal(axes[0, 1], "fmde", "Maximum expenditure, logarithm (share)")
 draw_marginal(axes[1, 0], "lncoins", "Coinsurance, logarithm (share)")
 draw_pair(axes[1, 1])
-axes[0, 0].legend(COLOURS, frameon=False, fontsize=9)
 for ax in axes.flat:
     ax.set_facecolor(PAPER)
     ax.spines[["top", "right"]].set_visible(False)
-title = "RAND health: every record randomized at 10 nats, then learned back"
+title = f"RAND health at {EPSILON:g} nats: randomized and learned back, or counted by a curator"
 figure.suptitle(title, x=0.02, ha="left", fontsize=12, color=INK)
-figure.tight_layout()
+handles = axes[0, 0].get_legend_handles_labels()[0]
+figure.legend(handles, WORDS.values(), loc="lower center", ncols=4, frameon=False, fontsize=9)
+figure.tight_layout(rect=(0, 0.04, 1, 1))
 
 # %%
 # What a shuffler would add: at a smaller budget, and when nobody can link a record to its sender,
 # the local guarantee becomes a much stronger central one.
 
-central = shuffled_epsilon(4.0, len(raw), 1e-6)
-print(f"\n4 nats each, {len(raw)} rows shuffled: epsilon {central:.2f} at delta 1e-6")
+shuffled = shuffled_epsilon(4.0, len(raw), 1e-6)
+print(f"\n4 nats each, {len(raw)} rows shuffled: epsilon {shuffled:.2f} at delta 1e-6")
 
 if output is not None:
     output.mkdir(parents=True, exist_ok=True)
-    synthetic.to_csv(output / "synthetic.csv", index=False)
+    for name in ("local", "central"):
+        tables[name].to_csv(output / f"synthetic_{name}.csv", index=False)
+        (output / f"privacy_{name}.txt").write_text(f"{promises[name]}\n")
+        (output / f"privacy_{name}.json").write_text(f"{promises[name].to_json()}\n")
     figure.savefig(output / "demo.png", dpi=120, facecolor=PAPER)
-    (output / "privacy.txt").write_text(f"{gan.privacy_}\n")
-    (output / "privacy.json").write_text(f"{gan.privacy_.to_json()}\n")
-    print(f"\nWrote synthetic.csv, demo.png, privacy.txt and privacy.json to {output}/")
+    print(f"\nWrote demo.png to {output}/, and each synthetic table with its report")
 plt.show()

@@ -1,15 +1,21 @@
 import copy
 import datetime
+import math
 import pickle
+import tracemalloc
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import kstest
 
 from sklearn_dpgen.domains import Box, OneHot, Product
-from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema, _binned
 from sklearn_dpgen.schema._binned import bin_column
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
@@ -288,6 +294,379 @@ def test_bins_hold_their_lower_edge(bins, seed):
     unit = column.column.encode(values)[:, 0]
     expected = np.minimum(np.searchsorted(edges, unit, side="right"), column.n_bins) - 1
     np.testing.assert_array_equal(column.codes(values), expected)
+
+
+def every_grid_value(n_steps):
+    return 2 * np.arange(n_steps + 1) / n_steps - 1
+
+
+@reproducibly
+@given(st.integers(1, 3000), st.integers(0, 2**32 - 1))
+def test_the_grid_is_found_as_by_search(n_steps, seed):
+    rng = np.random.default_rng(seed)
+    grid = every_grid_value(n_steps)
+    near = np.concatenate([grid, _binned._grid(n_steps, np.arange(1, n_steps + 1) - 0.5)])
+    edges = np.concatenate(
+        [near, np.nextafter(near, -2), np.nextafter(near, 2), rng.uniform(-1, 1, 200)]
+    )
+    edges = edges[(edges >= -1) & (edges <= 1)]
+    found = _binned._first_at_or_above(n_steps, edges)
+    np.testing.assert_array_equal(found, np.searchsorted(grid, edges, side="left"))
+
+
+@pytest.mark.parametrize("n_steps", [10**6, 31_622_400_000_000, 2**52 + 1, 2**53 - 1, 2**53])
+def test_the_finest_grids_are_found(n_steps):
+    k = np.random.default_rng(0).integers(1, n_steps, 2000, endpoint=True)
+    grid = 2 * k / n_steps - 1
+    np.testing.assert_array_equal(_binned._first_at_or_above(n_steps, grid), k)
+    below, above = np.nextafter(grid, -2), np.nextafter(grid[k < n_steps], 2)
+    np.testing.assert_array_equal(_binned._first_at_or_above(n_steps, below), k)
+    np.testing.assert_array_equal(_binned._first_at_or_above(n_steps, above), k[k < n_steps] + 1)
+    # Without a look at the neighbours, rounding decides.
+    edges = np.concatenate([below, grid, above])
+    found = _binned._first_at_or_above(n_steps, edges)
+    assert (np.ceil((edges + 1) / 2 * n_steps) != found).any()
+
+
+@reproducibly
+@given(st.integers(1, 2**52), st.integers(2, 300))
+def test_equal_bins_share_a_grid_evenly(n_steps, n_bins):
+    column = bin_column("x", Numeric(0, n_steps, integer=True), n_bins)
+    n_bins = min(n_bins, n_steps + 1)
+    expected = [-(-i * (n_steps + 1) // n_bins) for i in range(n_bins + 1)]
+    assert column._grid_starts.tolist() == expected
+    assert column.codes(pd.Series(expected[:-1])).tolist() == list(range(n_bins))
+    assert column.codes(pd.Series(expected[1:]) - 1).tolist() == list(range(n_bins))
+
+
+FINE = {
+    "interval": Numeric(-3, 11),
+    "integers": Numeric(0, 10**9, integer=True),
+    "few integers": Numeric(-(2**16), 2**16 - 1, integer=True),
+    "decimals": Numeric(-5000, 5000, step=0.1, nullable=True),
+    "seconds": Datetime("1924-01-01", "2024-01-01", resolution="s"),
+    "microseconds": Datetime("2023-01-01", "2024-01-01", resolution="us", nullable=True),
+    "finer than floats": Datetime("0800-01-01", "2024-01-01", resolution="us"),
+}
+
+
+@pytest.mark.parametrize("column", FINE.values(), ids=FINE)
+def test_many_bins_take_memory_in_proportion(column):
+    n_bins = 2**17
+    n_values = n_bins if column.n_steps is None else min(n_bins, column.n_steps + 1)
+    rng = np.random.default_rng(0)
+    values = column.decode(np.column_stack([np.append(rng.uniform(-1, 1, 97), [-1, 1])] * 3))
+    tracemalloc.start()
+    binned = bin_column("x", column, n_bins)
+    codes = binned.codes(values)
+    merged = binned.merged([0, *sorted({*codes.tolist()} - {0})])
+    decoded = merged.decode(merged.encode(values), rng=rng)
+    encoded = binned.encode(values[:2])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert binned.n_bins == n_values
+    assert codes[-2:].tolist() == [0, n_values - 1]
+    assert encoded.argmax(axis=1).tolist() == codes[:2].tolist()
+    np.testing.assert_array_equal(merged.codes(decoded), merged.codes(values))
+    assert peak < 150 * n_bins
+
+
+class Shares:
+    """In the place of a generator: each share once for each of the codes."""
+
+    def __init__(self, shares):
+        self.shares = shares
+
+    def uniform(self, size):
+        assert size == len(self.shares)
+        return self.shares
+
+
+def grid_values(column):
+    """All values of a column on a grid."""
+    unit = every_grid_value(column.n_steps)
+    return column.decode(np.column_stack([unit, np.ones_like(unit), np.zeros_like(unit)]))
+
+
+GRIDS = {
+    "integers": Numeric(-7, 40, integer=True),
+    "decimals": Numeric(-0.7, 4, step=0.1, nullable=True),
+    "far decimals": Numeric(1e5, 1e5 + 4.7, step=0.1),
+    "days": Datetime("1600-01-01", "1600-02-17", resolution="D", nullable=True),
+    "hours": Datetime("2023-12-31T01:00", "2024-01-02", resolution="h"),
+}
+
+
+def values_of_bins(binned):
+    """Return what equal shares of each bin decode to, in order: as many as it has grid values."""
+    values, n_columns, found = grid_values(binned.column), binned.n_bins + binned.nullable, []
+    stops = np.cumsum(np.bincount(binned.codes(values), minlength=binned.n_bins))
+    for code, (start, stop) in enumerate(pairwise([0, *stops.tolist()])):
+        size = stop - start
+        block = np.tile(np.eye(n_columns)[code], (3 * size, 1))
+        shares = np.concatenate([np.arange(size) + part for part in (1e-9, 0.5, 1 - 1e-9)])
+        found.append(binned.decode(block, rng=Shares(shares / size)).to_numpy().reshape(3, size))
+    return np.hstack(found)
+
+
+@pytest.mark.parametrize("column", GRIDS.values(), ids=GRIDS)
+def test_merged_bins_hold_the_values_of_their_bins_evenly(column):
+    leaves = bin_column("x", column, 2**17)
+    values = grid_values(column)
+    assert leaves.n_bins == 48
+    np.testing.assert_array_equal(leaves.codes(values), np.arange(48))
+    rng = np.random.default_rng(0)
+    for starts in ([0], [0, 1], [0, 7, 8, 9, 30, 47], np.arange(48), [0, *range(2, 48, 3)]):
+        merged = leaves.merged(starts)
+        assert merged.column == column
+        assert merged.n_bins == len(starts)
+        # An atom too: a bin of a single value decodes to exactly this one.
+        np.testing.assert_array_equal(values_of_bins(merged), [values] * 3)
+        expected = np.searchsorted(starts, np.arange(48), side="right") - 1
+        np.testing.assert_array_equal(merged.codes(values), expected)
+        codes = np.repeat(np.arange(len(starts)), 20)
+        block = np.eye(merged.n_bins + merged.nullable)[codes]
+        np.testing.assert_array_equal(merged.codes(merged.decode(block, rng=rng)), codes)
+        np.testing.assert_array_equal(merged.codes(merged.decode(block)), codes)
+    again = leaves.merged(range(0, 48, 2)).merged([0, 3, 4])
+    assert again == leaves.merged([0, 6, 8])
+    if column.nullable:
+        assert again.codes(pd.Series([None, values[0]], dtype=values.dtype)).tolist() == [3, 0]
+        assert leaves.merged([0]).domain == OneHot(2)
+
+
+def test_merged_intervals_keep_their_edges():
+    leaves = bin_column("x", Numeric(0, 1), 2**17)
+    starts = [0, 1, 5000, 2**17 - 1]
+    merged = leaves.merged(np.array(starts))
+    assert merged.edges == (*(leaves.edges[i] for i in starts), 1.0)
+    assert leaves.merged([0]).edges == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize("starts", [[], [1, 2], [0, 2, 2], [0, 3, 1], [0, 4], [0.0, 1.0], [[0, 1]]])
+def test_bad_starts_of_merged_bins(starts):
+    with pytest.raises(ValueError, match="starts must"):
+        bin_column("x", Numeric(0, 1), 4).merged(starts)
+
+
+def decimal_edges_hold():
+    """Whether decimals come back from the bins of which they are the lower edges."""
+    rng = np.random.default_rng(0)
+    for low in rng.integers(-100, 1_000_000, 100).tolist():
+        bounds = [low / 10, (low + 40) / 10]
+        edges = [bounds[0], *(np.arange(low + 1, low + 40) / 10).tolist(), bounds[1]]
+        binned = bin_column("x", Numeric(*bounds, step=0.1), edges)
+        codes = np.arange(40)
+        for share in (0.0, 0.49, 0.5, 0.99):
+            decoded = binned.decode(np.eye(40), rng=Shares(np.full(40, share)))
+            if not (binned.codes(decoded) == codes).all():
+                return False
+        if not (binned.codes(pd.Series(edges[:-1])) == codes).all():
+            return False
+    return True
+
+
+def test_decimal_edges_hold_the_value_that_they_name():
+    assert decimal_edges_hold()
+
+
+def test_edges_that_rounding_reaches_are_caught(monkeypatch):
+    monkeypatch.setattr(_binned, "_below_rounding", lambda column, edges: edges)
+    # Below an edge that is rounded up, a bin has none of its values left.
+    with pytest.raises(ValueError, match="every bin must hold"):
+        decimal_edges_hold()
+
+
+REALS = {
+    "unit": Numeric(0, 1),
+    "nullable": Numeric(-7.3, 12.9, nullable=True),
+    "large": Numeric(-1e6, 1e9),
+    "negative": Numeric(-1e6, -10),
+    "up to zero": Numeric(-5, 0),
+    "small": Numeric(0, 3e-5),
+    "far": Numeric(1e5, 1e5 + 1),
+}
+
+
+def bins_with_points(column, seed=0):
+    """Return bins of which every other one or more is a single leaf of 131072."""
+    n_leaves = 2**17
+    leaves = bin_column("x", column, n_leaves)
+    first = np.random.default_rng(seed).integers(1, n_leaves, size=60)
+    round_numbers = leaves.codes(pd.Series([column.low, 0.0, 0.3, 1e5, column.high]))
+    starts = np.concatenate([first, round_numbers, [n_leaves // 2, n_leaves // 2 - 1]])
+    starts = np.unique(np.concatenate([[0], starts, starts + 1]))
+    return leaves.merged(starts[starts < n_leaves])
+
+
+def is_point(binned):
+    """Whether each bin is narrower than 1/20000 of the range."""
+    return np.diff(binned.edges) < 2 / 20_000
+
+
+def fewest_decimals(binned, i):
+    """Return how many decimals are enough for a number of a bin, by another search."""
+    ends = [Fraction(float(end)) for end in binned.column.from_unit(np.array(binned.edges[i:][:2]))]
+    for decimals in range(-10, 18):
+        scale = Fraction(10) ** decimals
+        lowest, highest = math.floor(ends[0] * scale), math.ceil(ends[1] * scale)
+        numbers = [float(Fraction(m) / scale) for m in {*range(lowest, lowest + 3), highest}]
+        inside = [n for n in numbers if binned.column.low <= n <= binned.column.high]
+        if inside and (binned.codes(pd.Series(inside)) == i).any():
+            return decimals
+    return None
+
+
+@pytest.mark.parametrize("column", REALS.values(), ids=REALS)
+def test_a_narrow_bin_stands_for_its_roundest_number(column):
+    binned = bins_with_points(column)
+    codes = np.flatnonzero(is_point(binned))
+    assert 60 < len(codes) < binned.n_bins
+    block = np.eye(binned.n_bins + column.nullable)[codes]
+    found = binned.decode(block, rng=np.random.default_rng(1))
+    np.testing.assert_array_equal(binned.codes(found), codes)
+    # Whatever the draw.
+    for rng in (None, np.random.default_rng(2)):
+        np.testing.assert_array_equal(binned.decode(block, rng=rng), found)
+    for i, value in zip(codes[::3], found[::3], strict=True):
+        decimals = fewest_decimals(binned, i)
+        rounded = float(round(Decimal(value), decimals))
+        assert value == pytest.approx(rounded, rel=1e-15)
+        assert decimals <= 0 or value == round(value, decimals)
+    assert not (np.signbit(found) & (found == 0)).any()
+
+
+def single_leaves(column, values):
+    """Return bins that hold a leaf of 131072 each, at the values, and what is between."""
+    leaves = bin_column("x", column, 2**17)
+    codes = leaves.codes(pd.Series(values, dtype=float))
+    starts = np.unique(np.concatenate([[0], codes, codes + 1]))
+    return leaves.merged(starts[starts < 2**17])
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        (Numeric(0, 1), [0, 0.3, 0.25, 0.9999, 1]),
+        (Numeric(-5, 5), [-5, -2.5, -0.1, 0, 0.07, 4.2, 5]),
+        (Numeric(-3, 0), [-3, -1, 0]),
+        (Numeric(-9, -1), [-9, -2.5, -1]),
+        (Numeric(0, 1e6), [0, 12_340, 50_000, 999_000, 1e6]),
+        (Numeric(0.1, 0.7), [0.1, 0.2, 0.3, 0.6, 0.7]),
+        (Numeric(-12.5, 99.9, nullable=True), [-12.5, 0, 1.25, 37.2, 99.9]),
+    ],
+    ids=str,
+)
+def test_atoms_come_back_as_they_are_written(column, values):
+    binned = single_leaves(column, values)
+    for dtype in ("float64", "Float64", "float32"):
+        given = pd.Series(values, dtype=float).astype(dtype)
+        decoded = binned.decode(binned.encode(given), dtype=given.dtype)
+        # A column of floats that may hold nulls is one of float64, unless it is masked.
+        is_wide = column.nullable and dtype == "float32"
+        assert decoded.dtype == ("float64" if is_wide else dtype)
+        np.testing.assert_array_equal(decoded.astype(given.dtype), given)
+    # A value that nobody would write becomes the number near it that somebody would.
+    odd = column.low + (column.high - column.low) / math.pi
+    binned = single_leaves(column, [odd])
+    found = float(binned.decode(binned.encode(pd.Series([odd])))[0])
+    assert 0 < abs(found - odd) < 1e-5 * (column.high - column.low)
+    assert len(repr(found)) < len(repr(odd))
+
+
+def test_integer_containers_know_no_points(monkeypatch):
+    column = Numeric(0, 1000)
+    binned = bins_with_points(column)
+    block = np.eye(binned.n_bins)
+    with monkeypatch.context() as patch:
+        patch.setattr(_binned, "_POINT", 0.0)
+        bare = bins_with_points(column)
+        plain = bare.decode(block, dtype=np.dtype("int64"), rng=np.random.default_rng(0))
+        spread = bare.decode(block, rng=np.random.default_rng(0))
+    found = binned.decode(block, dtype=np.dtype("int64"), rng=np.random.default_rng(0))
+    assert found.dtype == "int64"
+    np.testing.assert_array_equal(found, plain)
+    # In a container of floats the points differ, and nothing else does.
+    floats = binned.decode(block, rng=np.random.default_rng(0))
+    assert (floats != spread)[is_point(binned)].mean() > 0.9
+    np.testing.assert_array_equal(floats[~is_point(binned)], spread[~is_point(binned)])
+    assert np.isnan(bin_column("day", FINE["seconds"], 2**17).merged([0, 1])._points).all()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [(Numeric(0, 10**6, integer=True), 0), (Numeric(-(10**9), 10**9, integer=True), 50_000)]
+    + [(Numeric(0, 1, step=1e-6), 0.3), (Numeric(0.5, 10**6 + 0.5, step=1), 7.5)],
+    ids=str,
+)
+def test_narrow_bins_of_a_fine_grid_stand_for_one_of_its_values(column, value):
+    leaves = bin_column("x", column, 2**17)
+    (leaf,) = leaves.codes(pd.Series([value], dtype=np.float64))
+    binned = leaves.merged(np.unique([0, leaf, leaf + 1]))
+    (code,) = binned.codes(pd.Series([value], dtype=np.float64))
+    rng, block = np.random.default_rng(0), np.eye(binned.n_bins)
+    drawn = binned.decode(np.tile(block[code], (50, 1)), rng=rng)
+    assert drawn.nunique() == 1
+    assert (binned.codes(drawn) == code).all()
+    if column.low != 0.5:
+        assert drawn[0] == value
+    # A bin of a single value has that one, and a wide one all of its own.
+    single = bin_column("x", Numeric(0, 9, integer=True), 10)
+    assert np.isnan(single._points).all()
+    wide = binned.decode(np.tile(block[-1], (50, 1)), rng=rng)
+    assert wide.nunique() > 40
+
+
+@pytest.mark.parametrize("dtype", ["float64", "Float64"])
+def test_nulls_are_kept_beside_points(dtype):
+    column = Numeric(-1, 1, nullable=True)
+    binned = single_leaves(column, [-1, 0.25])
+    values = pd.Series([0.25, None, -1, None, 0.25, None], dtype=dtype)
+    decoded = binned.decode(binned.encode(values), dtype=values.dtype, name="x")
+    pd.testing.assert_series_equal(decoded, values.rename("x"))
+    nulls = binned.decode(binned.encode(values[[1, 3]]), dtype=values.dtype)
+    assert nulls.dtype == dtype
+    assert nulls.isna().all()
+
+
+def test_wide_bins_hold_values_evenly():
+    binned = single_leaves(Numeric(0, 10), [2.5])
+    widths, n_draws = np.diff(binned.edges), 2000
+    assert (widths < 1e-4).tolist() == [False, True, False]
+    # Just narrow enough to be a point, and just too wide.
+    leaves = bin_column("x", Numeric(0, 10), 2**17)
+    six, seven = (leaves.merged([0, 50_000, 50_000 + width]) for width in (6, 7))
+    for part, code, n_values in ((binned, 0, n_draws), (binned, 2, n_draws), (six, 1, 1)):
+        block = np.tile(np.eye(part.n_bins)[code], (n_draws, 1))
+        values = part.decode(block, rng=np.random.default_rng(0))
+        assert values.nunique() == n_values
+        if n_values > 1:
+            low, high = part.column.from_unit(np.array(part.edges[code : code + 2]))
+            assert kstest(values, "uniform", (low, high - low)).pvalue > 1e-3
+    block = np.tile(np.eye(3)[1], (n_draws, 1))
+    assert seven.decode(block, rng=np.random.default_rng(0)).nunique() == n_draws
+
+
+def test_a_round_lower_edge_stands_for_its_bin():
+    missed = []
+    for edge in (np.arange(1, 1000) / 10).tolist():
+        bins = bin_column("x", Numeric(0, 1000), [0, edge, edge + 0.01, 1000])
+        missed += [edge] if bins.decode(np.eye(3))[1] != edge else []
+    for low in (np.arange(-3000, 3000) / 1000).tolist():
+        bins = bin_column("x", Numeric(low, low + 1), [low, low + 1e-5, low + 1])
+        missed += [low] if bins.decode(np.eye(2))[0] != low else []
+    assert missed == []
+
+
+def test_bins_of_an_equal_column_are_taken():
+    def month(**params):
+        return Datetime("2020-01-01", "2020-02-01", resolution="D", **params)
+
+    binned = bin_column("day", month(nullable=True), 2**17).merged([0, 3, 4])
+    assert bin_column("day", month(nullable=True), binned) is binned
+    for other in (month(), Numeric(0, 1)):
+        with pytest.raises(ValueError, match="'day': bins are those of another column"):
+            bin_column("day", other, binned)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ __all__ = ["BoundedRangeProfile", "calibrate_releases"]
 
 # Values of a profile below it are rounded up to it, which bounds the grid.
 _FLOOR = 1e-30
+# Budgets beyond which exponentials, or differences of them, leave the range of doubles.
+_LARGEST, _SMALLEST = 1e4, 1e-15
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,11 @@ def calibrate_releases(epsilon, delta, *, gaussian_shares, selection_share=None,
     if n_selections != 0:
         n_selections = check_count(n_selections, "n_selections")
         selection_share = check_positive(selection_share, "selection_share")
+        if _LARGEST < epsilon < math.inf or delta < _SMALLEST:
+            raise ValueError(
+                f"Selections are accounted for up to epsilon {_LARGEST:g}, or without noise, and "
+                f"from delta {_SMALLEST:g}; got epsilon {epsilon:g} and delta {delta:g}."
+            )
     elif selection_share is not None:
         raise ValueError("selection_share must be None where n_selections is 0.")
     if not shares and not n_selections:

@@ -9,6 +9,7 @@ from sklearn_dpgen.evolution._interfaces import (
 )
 from sklearn_dpgen.evolution._latent import LatentVariation, SamplerVariation
 from sklearn_dpgen.evolution._marginals import ProductMixture
+from sklearn_dpgen.evolution._measured import MeasuredSlice
 from sklearn_dpgen.evolution._mixture_sampler import PrivateMixtureSampler
 from sklearn_dpgen.evolution._projection import (
     bounded_lipschitz_distance,
@@ -24,7 +25,7 @@ from sklearn_dpgen.evolution._settings import (
     theory_parameters,
 )
 from sklearn_dpgen.evolution._signed_measure import PrivateSignedMeasureSampler
-from sklearn_dpgen.evolution._sliced_measure import MeasuredSlice, SlicedMeasureSampler
+from sklearn_dpgen.evolution._sliced_measure import SlicedMeasureSampler
 from sklearn_dpgen.evolution._supports import grid_support, kmeans_support
 from sklearn_dpgen.evolution._tabular import TabularVariation
 from sklearn_dpgen.evolution._votes import nearest_neighbor_votes

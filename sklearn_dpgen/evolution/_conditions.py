@@ -1,29 +1,146 @@
-"""Conditions on the values of columns, for mixtures of independent columns."""
+"""Samples of mixtures of independent columns, under conditions on the values of columns."""
 
+import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_list_like
 
 from sklearn_dpgen.evolution._marginals import ProductMixture
-from sklearn_dpgen.schema import Datetime
-from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.schema import Categorical, Datetime
+from sklearn_dpgen.schema._binned import Binned, comparable
+from sklearn_dpgen.schema._column import Column
+from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._validation import check_is_fitted, check_n_samples
 
-__all__ = ["condition_values", "draw_equal", "restrict_rows"]
+__all__ = ["ConditionalSamplerMixin", "draw_weighted", "read_conditions", "restrict_rows"]
 
 # A condition of smaller probability is impossible.
 _RARE = 1e-9
+# Entries of encoded records that are drawn at a time.
+_BLOCK = 1 << 22
+_MISSED = "conditions on {name!r} hold an interval that none of the declared values is in."
+# An effective size below which sampling warns.
+_FEW = 10
+_FEW_MESSAGE = (
+    "Conditions on {names} rest on {size:.1f} rows of the population, as effective_size counts "
+    "them: records mostly repeat these."
+)
+
+
+class ConditionalSamplerMixin:
+    """Draw from ``law_``, a ProductMixture of records as ``encoder_`` encodes them."""
+
+    def sample(self, n_samples=1, *, conditions=None, random_state=None):
+        """Draw synthetic records, at no cost in privacy.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many.
+        conditions : mapping or None, default=None
+            ``{column: value, pandas.Interval or list of them}``: records of which each named
+            column has one of the values, or one in an interval. Intervals are of numbers, of which
+            ends may be infinite, or of dates (naive ones in UTC); ordinal columns of numbers take
+            them too. A listed number or date in bins stands for all that intervals leave of its
+            bin, and records have the value itself; ``Interval(v, v, closed="both")`` takes a grid
+            value by its own share of the bin.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        X : data frame of shape (n_samples, n_features)
+
+        Raises
+        ------
+        ValueError
+            A condition on an undeclared column or value, an interval that holds none of the values
+            that a column can have or is of another type, or conditions that are impossible.
+
+        Warns
+        -----
+        UserWarning
+            Where the conditions have an effective size below 10.
+
+        Notes
+        -----
+        Values are uniform over the grid values of a bin that are in an interval, or over its part
+        of the bin, and the bin counts by their share; a narrow bin that stands for one number
+        counts whole or not at all. :meth:`effective_size` tells on how many rows of the population
+        a condition rests.
+        """
+        check_is_fitted(self)
+        n_samples = check_n_samples(n_samples)
+        found = read_conditions(self.encoder_, conditions)
+        law = self._conditioned(found)
+        effective_size = _effective_size(law)
+        if found and effective_size < _FEW:
+            message = _FEW_MESSAGE.format(names=list(found), size=effective_size)
+            warnings.warn(message, UserWarning, stacklevel=2)
+        (seed,) = split_random_state(random_state, 1)
+        rng = np.random.default_rng(seed)
+        size = max(1, _BLOCK // law.domain.n_features)
+        blocks = []
+        for start in range(0, n_samples, size):
+            rows = law.sample(min(size, n_samples - start), rng)
+            frame = self.encoder_.inverse_transform(rows, rng=rng)
+            for name, condition in found.items():
+                drawn = rows[:, self.encoder_.blocks_[name]].argmax(axis=1)
+                frame[name] = condition.draw(drawn, rng).array
+            blocks.append(frame)
+        return pd.concat(blocks, ignore_index=True)
+
+    def effective_size(self, conditions=None):
+        """Return how many rows of the population say as much as those that fulfil conditions.
+
+        Parameters
+        ----------
+        conditions : mapping or None, default=None
+            As for :meth:`sample`, intervals included.
+
+        Returns
+        -------
+        float
+            (Σ w)² / Σ w² for the weights w of the rows, their probabilities of the condition: from
+            1 to ``population_size``. Where it is small, records repeat a few rows.
+
+        Raises
+        ------
+        ValueError
+            As :meth:`sample`.
+        """
+        check_is_fitted(self)
+        return _effective_size(self._conditioned(read_conditions(self.encoder_, conditions)))
+
+    def _conditioned(self, found):
+        parts = [self.encoder_.blocks_[name] for name in found]
+        wanted = zip(parts, found.values(), strict=True)
+        law = restrict_rows(self.law_, [(p, c.shares(p.stop - p.start)) for p, c in wanted])
+        if law is None:
+            raise ValueError(
+                f"conditions on {list(found)} are impossible: by the fitted law fewer than one in "
+                "a billion records fulfil them."
+            )
+        return law
+
+
+def _effective_size(law):
+    return float(1 / (law.shares**2).sum())
 
 
 def restrict_rows(law, allowed):
-    """Return the law of the records whose categories are among those allowed.
+    """Return the law of the records that fulfil independent conditions on their categories.
 
     Parameters
     ----------
     law : ProductMixture
-    allowed : sequence of (slice, array-like of int)
-        The features of a block, and the categories that are allowed in it.
+    allowed : sequence of (slice, ndarray)
+        The features of a block, and the share of each of its categories that is allowed: from 0
+        to 1, and at least one of them positive.
 
     Returns
     -------
@@ -32,68 +149,169 @@ def restrict_rows(law, allowed):
         None where fewer than one in a billion records fulfil it.
     """
     shares, probabilities = law.shares, law.probabilities.copy()
-    for part, codes in allowed:
-        is_allowed = np.zeros(part.stop - part.start)
-        is_allowed[codes] = 1
-        block = probabilities[:, part] * is_allowed
+    for part, allowed_shares in allowed:
+        block = probabilities[:, part] * allowed_shares
         sums = block.sum(axis=1, keepdims=True)
         # A row that cannot fulfil it has weight 0, whatever it holds.
-        uniform = is_allowed / is_allowed.sum()
+        uniform = allowed_shares / allowed_shares.sum()
         probabilities[:, part] = np.divide(block, sums, where=sums > 0, out=uniform + 0 * block)
         shares = shares * sums[:, 0]
     total = shares.sum()
     return None if total < _RARE else ProductMixture(law.domain, shares / total, probabilities)
 
 
-def condition_values(encoder, conditions):
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """What a column is to hold: values that are listed, and parts of bins that are in intervals.
+
+    Parameters
+    ----------
+    column : Column
+        As it encodes records.
+    values : Series of shape (n_values,)
+        As records hold them.
+    codes : ndarray of int of shape (n,)
+        The category or bin of each value, then of each part.
+    weights : ndarray of shape (n,)
+        Their shares of it.
+    starts, stops : ndarray of int of shape (n - n_values,)
+        The first place of each part, and the one after its last.
+    """
+
+    column: Column
+    values: pd.Series
+    codes: np.ndarray
+    weights: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+
+    def shares(self, n_categories):
+        """Return the share of each category that is wanted: all, where a value is listed."""
+        shares = np.bincount(self.codes, self.weights, minlength=n_categories)
+        shares[self.codes[: len(self.values)]] = 1
+        return shares
+
+    def draw(self, drawn, rng):
+        """Return a random value, a series of them, of each of the drawn categories."""
+        chosen, n_values = draw_weighted(self.codes, self.weights, drawn, rng), len(self.values)
+        (placed,) = np.nonzero(chosen >= n_values)
+        if not len(placed):
+            return self.values.iloc[chosen]
+        parts = chosen[placed] - n_values
+        starts, stops = self.starts[parts], self.stops[parts]
+        shifts = (rng.uniform(size=len(parts)) * (stops - starts)).astype(np.int64)
+        places = np.minimum(starts + shifts, stops - 1)
+        values = self.column.decode_places(places, self.values.dtype)
+        chosen[placed] = n_values + np.arange(len(placed))
+        return pd.concat([self.values, values], ignore_index=True).iloc[chosen]
+
+
+def draw_weighted(codes, weights, drawn, rng):
+    """Return, for each of the drawn codes, a position at which codes holds it, by the weights."""
+    order = np.argsort(codes, kind="stable")
+    first, stop = (np.searchsorted(codes[order], drawn, side=side) for side in ("left", "right"))
+    edges = np.append(0.0, np.cumsum(weights[order]))
+    targets = edges[first] + rng.uniform(size=len(drawn)) * (edges[stop] - edges[first])
+    return order[np.clip(np.searchsorted(edges, targets, side="right") - 1, first, stop - 1)]
+
+
+def read_conditions(encoder, conditions):
     """Return what conditions on columns mean for encoded records.
 
     Parameters
     ----------
     encoder : TabularEncoder
         Fitted, with bins for numbers and dates.
-    conditions : mapping of str to value or list, or None
+    conditions : mapping of str to value, Interval or list, or None
 
     Returns
     -------
-    dict of str to (ndarray of int, Series)
-        Of each named column, the category or bin of each value, and the values as records hold
-        them.
+    dict of str to Condition
 
     Raises
     ------
     ValueError
-        Columns that the schema does not have, values that it does not declare, or none at all.
+        Columns that the schema does not have, values that it does not declare, intervals that hold
+        none or are of another type, or nothing at all.
     """
     if not isinstance(conditions, Mapping | None):
         raise ValueError("conditions must map columns to values.")
     found = {}
-    for name, values in (conditions or {}).items():
+    for name, given in (conditions or {}).items():
         if name not in encoder.columns_:
             raise ValueError(f"conditions name a column that the schema does not: {name!r}.")
-        values = list(values) if is_list_like(values) else [values]
-        if not values:
+        given = list(given) if is_list_like(given) else [given]
+        if not given:
             raise ValueError(f"conditions on {name!r} are impossible: no value is listed.")
-        column, given = encoder.columns_[name], pd.Series(values, name=name, dtype=object)
-        codes = column.encode(given).argmax(axis=1)
-        declared = column.column if isinstance(column, Binned) else column
-        decoded = declared.decode(declared.encode(given), dtype=encoder.dtypes_[name], name=name)
+        column, dtype = encoder.columns_[name], encoder.dtypes_[name]
+        intervals = [_checked(name, column, v) for v in given if isinstance(v, pd.Interval)]
+        given = [value for value in given if not isinstance(value, pd.Interval)]
         if isinstance(column, Binned):
-            # Encoding clips to the bounds, and decoding rounds to the grid.
-            both = [_units(declared, series) for series in (given, decoded)]
-            if not np.allclose(*both, rtol=0, atol=1e-9, equal_nan=True):
-                raise ValueError(f"conditions on {name!r} hold a value outside those declared.")
-            if declared.n_steps is None and is_float_dtype(decoded.dtype):
-                decoded = given.astype(decoded.dtype)  # to the last bit
-        found[name] = codes, decoded
+            found[name] = _in_bins(name, column, given, intervals, dtype)
+        else:
+            given += _labels(name, column, intervals)
+            series = pd.Series(given, name=name, dtype=object)
+            codes = column.codes(series)
+            values = column.decode(column.encode(series), dtype=dtype, name=name)
+            empty = np.zeros(0, dtype=np.int64)
+            found[name] = Condition(column, values, codes, _even(codes), empty, empty)
     return found
 
 
-def draw_equal(codes, drawn, rng):
-    """Return, for each of the drawn codes, a random position at which codes holds it."""
-    order = np.argsort(codes, kind="stable")
-    first, stop = (np.searchsorted(codes[order], drawn, side=side) for side in ("left", "right"))
-    return order[first + np.floor(rng.uniform(size=len(drawn)) * (stop - first)).astype(np.int64)]
+def _checked(name, column, interval):
+    """Return an interval with ends that compare with the values of a column."""
+    ends, labels = (interval.left, interval.right), getattr(column, "labels", (0,))
+    if isinstance(column, Categorical) or np.asarray(labels).dtype.kind not in "if":
+        raise ValueError(f"conditions on {name!r} take no interval: its values are categories.")
+    if isinstance(column, Binned) and isinstance(column.column, Datetime):
+        if not isinstance(ends[0], pd.Timestamp):
+            raise ValueError(f"conditions on {name!r} need intervals of dates.")
+        ends = [end.tz_convert("UTC") if end.tz else end.tz_localize("UTC") for end in ends]
+    elif not isinstance(ends[0], Real):
+        raise ValueError(f"conditions on {name!r} need intervals of numbers.")
+    else:
+        ends = map(float, ends)
+    return pd.Interval(*ends, closed=interval.closed)
+
+
+def _labels(name, column, intervals):
+    """Return the labels of an ordinal column that are in intervals."""
+    found = [[label for label in column.labels if label in interval] for interval in intervals]
+    if not all(found):
+        raise ValueError(_MISSED.format(name=name))
+    return [label for labels in found for label in labels]
+
+
+@np.errstate(over="ignore")  # of ends beyond the largest number in single precision
+def _in_bins(name, binned, given, intervals, dtype):
+    """Return the condition of values and intervals of a column in bins."""
+    column, given = binned.column, pd.Series(given, name=name, dtype=object)
+    values = column.decode(column.encode(given), dtype=dtype, name=name)
+    # Encoding clips to the bounds, and decoding rounds to the grid.
+    both = [_units(column, series) for series in (given, values)]
+    if not np.allclose(*both, rtol=0, atol=1e-9, equal_nan=True):
+        raise ValueError(f"conditions on {name!r} hold a value outside those declared.")
+    if column.n_steps is None and is_float_dtype(values.dtype):
+        values = given.astype(values.dtype)  # to the last bit
+    starts, stops = binned.interval_places(intervals, dtype)
+    if (starts >= stops).any():
+        raise ValueError(_MISSED.format(name=name))
+    part_codes, starts, stops, shares = binned.split_places(starts, stops)
+    codes, left = binned.codes(given), np.ones(binned.n_bins + binned.nullable)
+    np.subtract.at(left, part_codes, shares)
+    inside = [
+        pd.notna(value) and any(value in interval for interval in intervals)
+        for value in comparable(column, values)
+    ]
+    kept = (left[codes] > 0) & ~np.array(inside, dtype=bool)
+    codes, values = codes[kept], values[kept]
+    weights = np.append(left[codes] * _even(codes), shares)
+    return Condition(binned, values, np.append(codes, part_codes), weights, starts, stops)
+
+
+def _even(codes):
+    """Return the share of each of equal codes."""
+    return 1 / np.bincount(codes)[codes]
 
 
 def _units(column, series):

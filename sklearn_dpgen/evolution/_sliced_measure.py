@@ -1,26 +1,30 @@
 """SlicedMeasureSampler: noisy tables of few columns, and a population that evolves to fit them."""
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
-import pandas as pd
 import torch
 
-from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.evolution._conditions import condition_values, draw_equal, restrict_rows
+from sklearn_dpgen.evolution._conditions import ConditionalSamplerMixin
+from sklearn_dpgen.evolution._fixed_cells import pair_distances
 from sklearn_dpgen.evolution._marginals import ProductMixture
-from sklearn_dpgen.evolution._population import Population, SliceLoss, predicted_slices
+from sklearn_dpgen.evolution._margins import MAX_LEAVES, ColumnTree
+from sklearn_dpgen.evolution._measured import (
+    Measurements,
+    measure_rounds,
+    release_singles,
+    total_records,
+)
+from sklearn_dpgen.evolution._population import Population, predicted_slices
 from sklearn_dpgen.evolution._slices import (
     check_memory,
-    count_records,
-    encoded_sizes,
     expand_slices,
+    slice_counts,
     slice_weights,
 )
-from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
+from sklearn_dpgen.evolution._slices_plan import RELATIONS, SlicesPlan, plan_rounds
 from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.preprocessing._codes import encode_codes, fit_encoder, with_bins
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
+from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import resolve_device
@@ -31,55 +35,25 @@ from sklearn_dpgen.utils._validation import (
     StrOptions,
     check_delta,
     check_is_fitted,
-    check_n_samples,
     fit_context,
-    num_samples,
 )
 
-__all__ = ["MeasuredSlice", "SlicedMeasureSampler"]
+__all__ = ["SlicedMeasureSampler"]
 
-_BINS = 32
-# Share of the budget, in μ², for the tables of single columns.
-_ONE_WAY = 0.1
-# Entries of encoded records that are drawn at a time.
-_BLOCK = 1 << 22
-
-_RELATIONS = {
-    "replace_one": "replace one record; the number of records is public",
-    "add_or_remove": "add or remove one record; the number of records is not public",
-}
-_CAVEATS = (
-    "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
-    "draws.",
-)
+# Steps of a round that is not the last, as a share of all.
+_ROUND = 0.05
+# Nats of log likelihood, of all tables, that a nat of dependence between columns must be worth.
+_PRIOR = 150.0
 
 
-@dataclass(frozen=True)
-class MeasuredSlice:
-    """A table that was released.
-
-    Attributes
-    ----------
-    columns : tuple of str
-        An axis each.
-    counts : ndarray
-        Noisy numbers of records in the cells, which may be negative. Categories are in the order
-        of the schema, then bins, then null.
-    noise_scale : float
-        Standard deviation of the noise of each cell; 0 without noise.
-    """
-
-    columns: tuple[str, ...]
-    counts: np.ndarray
-    noise_scale: float
-
-
-class SlicedMeasureSampler(PrivateEstimator):
+class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
     """Synthetic tables from noisy counts over few columns at a time, by an evolving population.
 
-    The counts of single columns and of pairs of them (or of wanted slices) are released once, with
-    Gaussian noise. A population of soft records then follows the gradient of the likelihood of
-    these counts, at no cost in privacy. Records are drawn from the population.
+    The counts of single columns are released with Gaussian noise, and tell which bins numbers and
+    dates fall into. Then come the tables of pairs: of all, or of those that are selected round by
+    round, where the records differ most from what is known. A population of soft records follows
+    the gradient of the likelihood of these counts, at no cost in privacy. Records are drawn from
+    the population.
 
     Parameters
     ----------
@@ -89,22 +63,29 @@ class SlicedMeasureSampler(PrivateEstimator):
         Failure probability, in (0, 1).
     schema : Schema
         The public declaration of the columns.
-    slices : "pairs" or list of tuple of str, default="pairs"
-        What is counted, besides all single columns: all pairs of columns, or the tables of one to
-        three columns that are listed.
+    slices : "adaptive", "pairs" or list of tuple of str, default="adaptive"
+        What is counted, besides all single columns: pairs of columns that are selected privately,
+        ``n_slices`` of them, all pairs, or the tables of one to three columns that are listed.
+    n_slices : "auto" or int, default="auto"
+        How many pairs the adaptive sampler counts: 120, or twice the columns if these are more.
+        Where there are no more pairs it counts all of them at once, as for up to 16 columns.
+    n_rounds : "auto" or int, default="auto"
+        In how many rounds it selects them, at most ``n_slices``: 10.
     n_bins : "auto", int or mapping, default="auto"
-        Public bins of numbers and dates, as ``bins`` of
-        :class:`~sklearn_dpgen.preprocessing.TabularEncoder`: a number of equal bins for each, or
-        ``{column: number or edges}``; those not named have 32, which is "auto" for all.
+        "auto" finds bins for numbers and dates privately, at most 32 a column: wide ones where
+        records are few or lie evenly, and one for a single value that is frequent. Or public bins:
+        a number of equal ones for each, or ``{column: number or edges}``, as ``bins`` of
+        :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; those not named are found.
     workload : mapping or None, default=None
         Public weights, from 1e-6 to 1e6, 1 where not named:
         ``{column or tuple of columns: weight}``. The noise of a table of weight w has a standard
-        deviation in proportion to 1/w among the single columns, and among the other tables. The
-        weight of a table is the product of those of its columns, or the one that its tuple has.
+        deviation in proportion to 1/w among the single columns, and among the other tables of a
+        round; selections multiply the distance by it. The weight of a table is the product of those
+        of its columns, or the one that its tuple has.
     population_size : int, default=2000
         Rows of the population.
-    max_iter : int, default=300
-        Steps of Adam.
+    max_iter : int, default=800
+        Steps of Adam after the last counts; a twentieth of it before each selection.
     learning_rate : float, default=0.3
         Its peak rate, in logits a step.
     neighbours : {"replace_one", "add_or_remove"}, default="replace_one"
@@ -121,16 +102,18 @@ class SlicedMeasureSampler(PrivateEstimator):
     Attributes
     ----------
     slices_ : list of MeasuredSlice
-        What was released: of each column, then of the slices.
+        What was released: of each column, then of the slices, in the order of their release.
     law_ : ProductMixture
         The population: rows of equal shares, with independent columns in each.
     loss_curve_ : list of float
-        Squared distance of the population's tables from the released ones, in variances of the
+        Squared distance of the population's tables from those released so far, in variances of the
         noise, over the number of cells; without noise the variances are relative.
     n_records_ : float
         Number of records: the public one, or an estimate from the noisy counts.
+    bins_ : dict of str to ndarray
+        Edges of the bins of numbers and dates, in the units of each column.
     encoder_ : TabularEncoder
-        From the table to blocks of categories and back.
+        From the table to blocks of categories and back, with the bins that were found.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -142,18 +125,27 @@ class SlicedMeasureSampler(PrivateEstimator):
 
     Notes
     -----
-    A record adds one to one cell of each of m tables. The tables are multiplied by weights w_c with
-    Σ w_c² = m and released as one vector: its l2 sensitivity is √m if a record is added or removed,
-    and √(2m) if one is replaced, which changes two cells a table. The noise is the smallest that is
-    enough for (ε, δ). Single columns have a tenth of Σ w_c², the other tables the rest.
+    A record adds one to one cell of each table that it is counted in. Tables are multiplied by
+    weights whose squares sum to 1 and released as one vector: its l2 sensitivity is 1 if a record
+    is added or removed, and √2 if one is replaced, which changes two cells a table. Single columns
+    have a fifth of the budget, in the scale μ² in which Gaussian releases add up; of the rest the
+    selections, if there are any, have a fifth.
+
+    A column with bins to find is counted on a tree: its values, or 131072 narrow bins, and
+    intervals of 8, 64, ... of them, each level with noise of its own. An interval is split where
+    a count below it is beyond the noise; neighbours of like density are merged.
+
+    A selection takes the table with the largest l2 distance from that of the population, plus
+    Gumbel noise. Its exact privacy profile is composed with that of the Gaussian releases.
 
     It is the signed measure mechanism [1]_ on slices of the records, of dimension one to three,
-    with the relaxed projection of [2]_ in the place of a linear program. The population minimizes
-    Σ_c ‖slice_c(P) − noisy_c‖² / v_c for noise of variance v_c: the maximum of the likelihood.
+    with the relaxed projection of [2]_ in the place of a linear program, and selections as in
+    [3]_. The population minimizes Σ_c ‖slice_c(P) − noisy_c‖² / v_c for noise of variance v_c: the
+    maximum of the likelihood, but that counts of one tree are taken as independent.
 
-    With D categories of all columns and n_s rows a step takes 4 n_s D² operations for all pairs,
-    whatever the number of records: about 13 ms at n_s = 2000 and D = 280 on one core, and 0.7 s at
-    D = 2000, in 350 MB. The records are encoded and counted by blocks.
+    Time and memory after the counts do not depend on the number of records, which are held as
+    codes of one to four bytes a value. With D categories of all columns and n_s rows a step takes
+    3 n_s D² operations for all pairs, and in proportion to the cells for few of them.
 
     References
     ----------
@@ -161,6 +153,8 @@ class SlicedMeasureSampler(PrivateEstimator):
        synthetic data", COLT 2023.
     .. [2] S. Aydore et al., "Differentially private query release through adaptive projection",
        ICML 2021.
+    .. [3] R. McKenna et al., "AIM: an adaptive and iterative mechanism for differentially private
+       synthetic data", VLDB 2022.
 
     Examples
     --------
@@ -178,13 +172,15 @@ class SlicedMeasureSampler(PrivateEstimator):
         "epsilon": [Interval(Real, 0, np.inf, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "schema": [Schema],
-        "slices": [StrOptions({"pairs"}), list, tuple],
+        "slices": [StrOptions({"adaptive", "pairs"}), list, tuple],
+        "n_slices": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_rounds": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_bins": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left"), dict],
         "workload": [dict, None],
         "population_size": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "neighbours": [StrOptions(set(_RELATIONS))],
+        "neighbours": [StrOptions(set(RELATIONS))],
         "random_state": ["random_state"],
         "device": [str, torch.device],
         "verbose": ["verbose"],
@@ -196,11 +192,13 @@ class SlicedMeasureSampler(PrivateEstimator):
         delta=1e-5,
         *,
         schema,
-        slices="pairs",
+        slices="adaptive",
+        n_slices="auto",
+        n_rounds="auto",
         n_bins="auto",
         workload=None,
         population_size=2000,
-        max_iter=300,
+        max_iter=800,
         learning_rate=0.3,
         neighbours="replace_one",
         random_state=None,
@@ -211,6 +209,8 @@ class SlicedMeasureSampler(PrivateEstimator):
         self.delta = delta
         self.schema = schema
         self.slices = slices
+        self.n_slices = n_slices
+        self.n_rounds = n_rounds
         self.n_bins = n_bins
         self.workload = workload
         self.population_size = population_size
@@ -227,8 +227,9 @@ class SlicedMeasureSampler(PrivateEstimator):
 
         Parameters
         ----------
-        X : data frame or array-like of shape (n_samples, n_features)
-            Private records.
+        X : data frame, array-like, iterable of data frames or dask DataFrame
+            Private records, of shape (n_samples, n_features). Chunks of a table, which are read
+            once, and the partitions of a dask frame, which is not gathered, give the same counts.
         y : ignored
             A label is a column of the schema.
 
@@ -239,203 +240,172 @@ class SlicedMeasureSampler(PrivateEstimator):
         Raises
         ------
         ValueError
-            Before a record is read: slices or a workload that name no columns of the schema, or
-            tables that need too much memory. Or records that do not fit the schema.
+            Before a record is read: slices or a workload that name no columns of the schema, more
+            rounds than slices, or tables that need too much memory. Or records that do not fit
+            the schema.
         """
         vars(self).pop("law_", None)
         names = list(self.schema)
-        columns = expand_slices(self.slices, names)
-        weights = slice_weights(columns, names, self.workload, _ONE_WAY)
-        encoder = TabularEncoder(self.schema, bins=self._bins()).fit(X)
-        sizes = encoded_sizes(encoder)
-        check_memory(names, sizes, columns, self.population_size)
+        slices = expand_slices(self.slices, names)
+        weights = slice_weights(slices, names, self.workload)
+        plan = self._plan(len(slices) - len(names))
+        bins, found = self._fine_bins()
+        X, fine = fit_encoder(X, TabularEncoder(self.schema, bins=bins))
+        trees = [
+            ColumnTree(column.n_bins, nullable=column.nullable)
+            if name in found
+            else ColumnTree(column.domain.n_features, is_flat=True)
+            for name, column in fine.columns_.items()
+        ]
+        n_single = sum(tree.n_cells for tree in trees)
+        check_memory(names, [t.n_bins for t in trees], slices, self.population_size, n_single)
         noise_seed, start_seed = split_random_state(self.random_state, 2)
-        mechanism = self._mechanism(len(columns))
-        privacy = self._plan_privacy(num_samples(X), mechanism=mechanism, noise_seed=noise_seed)
+        privacy = self._plan_privacy(None, plan=plan, noise_seed=noise_seed)
 
-        exact = count_records(X, encoder, columns)
-        vector = np.concatenate(
-            [w * table.ravel() for w, table in zip(weights, exact, strict=True)]
+        def noise(*context):
+            return self._noise(noise_seed, *context)
+
+        run, n_columns = plan.mechanism.run(), len(names)
+        columns = encode_codes(X, fine).columns
+        release = {"run": run, "noise": noise}
+        measured, codes = self._measure_columns(
+            columns, fine, trees, weights[:n_columns], plan.mechanism.noise_scales[0], **release
         )
-        noisy = mechanism.run().release(vector, self._noise(noise_seed, vector))
-        # From here on, all that is known of the records is `noisy`, and n if it is public.
-        cells = np.array([table.size for table in exact])
-        counts = [
-            (part / weight).reshape(table.shape)
-            for part, weight, table in zip(
-                np.split(noisy, np.cumsum(cells)[:-1]), weights, exact, strict=True
-            )
-        ]
-        scales = mechanism.noise_scales[0] / weights
-        self.slices_ = [
-            MeasuredSlice(tuple(names[i] for i in part), table, float(scale))
-            for part, table, scale in zip(columns, counts, scales, strict=True)
-        ]
-        self.encoder_ = encoder
-        self.n_features_in_ = encoder.n_features_in_
-        self.feature_names_in_ = encoder.feature_names_in_
+        del columns
+        self._measure_slices(
+            codes, slices[n_columns:], weights[n_columns:], plan, measured, start_seed, **release
+        )
         self.privacy_ = privacy
         self.noise_multiplier_ = privacy.noise_multiplier
-        self.n_records_ = float(num_samples(X))
-        if self.neighbours == "add_or_remove":
-            # The totals of all tables, with weights of least variance.
-            totals = [table.sum() for table in counts]
-            self.n_records_ = max(1.0, float(np.average(totals, weights=weights**2 / cells)))
-        self._evolve(sizes, columns, counts, weights, start_seed)
+        self.n_features_in_ = fine.n_features_in_
+        self.feature_names_in_ = fine.feature_names_in_
         return self
 
-    def _evolve(self, sizes, columns, counts, weights, seed):
-        """Fit the population to noisy counts: post-processing."""
-        device = resolve_device(self.device)
-        shares = [table / self.n_records_ for table in counts]
-        scale = self.slices_[0].noise_scale * weights[0] or 1.0
-        precisions = (self.n_records_ * weights / scale) ** 2 / sum(map(np.size, counts))
-        loss = SliceLoss(sizes, columns, shares, precisions, device)
-        population = Population(
-            shares[: len(sizes)], self.population_size, torch_generator(seed), device
+    def _measure_columns(self, columns, fine, trees, weights, scale, *, run, noise):
+        """Release the counts of each column, and return them and the records in their bins."""
+        counts, factors = release_singles(
+            columns, trees, weights, lambda vector: run.release(vector, noise(vector))
         )
+        self.n_records_ = float(len(columns[0]))
+        if self.neighbours == "add_or_remove":
+            self.n_records_ = total_records(counts, trees, factors)
+        starts, tables, variances = zip(
+            *(t.bins(c, scale * f) for t, c, f in zip(trees, counts, factors, strict=True)),
+            strict=True,
+        )
+        bins = {
+            name: column if tree.is_flat else column.merged(first)
+            for (name, column), tree, first in zip(
+                fine.columns_.items(), trees, starts, strict=True
+            )
+            if isinstance(column, Binned)
+        }
+        self.encoder_ = with_bins(fine, bins)
+        sizes = [len(table) for table in tables]
+        measured = Measurements(list(self.schema), sizes, self.n_records_)
+        spreads = [
+            factor if tree.is_flat else factor * np.sqrt(v)
+            for tree, factor, v in zip(trees, factors, variances, strict=True)
+        ]
+        measured.add([(i,) for i in range(len(sizes))], tables, spreads, scale)
+        codes = [t.bin_codes(c, s) for t, c, s in zip(trees, columns, starts, strict=True)]
+        return measured, codes
+
+    def _measure_slices(self, codes, slices, weights, plan, measured, seed, *, run, noise):
+        """Release slices in rounds, let the population evolve between them, and keep its law."""
+        device, n_rows = resolve_device(self.device), self.population_size
+        population = Population(measured.singles, n_rows, torch_generator(seed), device)
+        self.loss_curve_ = []
+
+        def predict(columns):
+            self._descend(population, measured, max(1, int(_ROUND * self.max_iter)))
+            expected = predicted_slices(population().T, measured.sizes, columns)
+            return [self.n_records_ * table for table in expected]
+
+        measure_rounds(
+            slice_counts(codes, measured.sizes, slices),
+            slices,
+            weights,
+            plan,
+            measured,
+            predict=predict,
+            run=run,
+            noise=noise,
+        )
+        self._descend(population, measured, self.max_iter)
+        self.slices_ = measured.slices
+        shares = np.full(n_rows, 1 / n_rows)
+        self.law_ = ProductMixture(self.encoder_.domain_, shares, population.probabilities())
+
+    def _descend(self, population, measured, max_iter):
         result = population.fit(
-            loss,
-            max_iter=self.max_iter,
+            measured.loss(population.logits.device),
+            prior=2 * _PRIOR / measured.n_cells,
+            max_iter=max_iter,
             learning_rate=self.learning_rate,
             verbose=self.verbose,
             name=type(self).__name__,
         )
-        self.loss_curve_ = result.loss_curve
-        rows = population.probabilities()
-        self.law_ = ProductMixture(self.encoder_.domain_, np.full(len(rows), 1 / len(rows)), rows)
+        self.loss_curve_ += result.loss_curve
 
-    def _bins(self):
-        if isinstance(self.n_bins, dict):
-            return {
-                name: _BINS
-                for name, column in self.schema.items()
-                if isinstance(column, Numeric | Datetime)
-            } | self.n_bins
-        return _BINS if self.n_bins == "auto" else self.n_bins
+    def _fine_bins(self):
+        """Return public bins of numbers and dates, and which columns have theirs to be found."""
+        ordered = [n for n, c in self.schema.items() if isinstance(c, Numeric | Datetime)]
+        if isinstance(self.n_bins, Integral):
+            return dict.fromkeys(ordered, self.n_bins), []
+        given = {} if self.n_bins == "auto" else self.n_bins
+        found = [name for name in ordered if name not in given]
+        return dict.fromkeys(found, MAX_LEAVES) | given, found
 
-    def _mechanism(self, n_tables):
-        cells = 2 if self.neighbours == "replace_one" else 1
+    def _plan(self, n_candidates):
+        rounds = plan_rounds(
+            n_candidates,
+            len(self.schema),
+            is_adaptive=self.slices == "adaptive",
+            n_slices=self.n_slices,
+            n_rounds=self.n_rounds,
+        )
         delta = check_delta(self.delta)
-        return GaussianSequenceMechanism(math.sqrt(cells * n_tables), (1.0,), self.epsilon, delta)
+        return SlicesPlan(self.epsilon, delta, self.neighbours, n_candidates, rounds)
 
-    def _plan_privacy(self, n_samples, *, mechanism, noise_seed):
+    def _plan_privacy(self, n_samples, *, plan, noise_seed):
         public = ["names and types of the columns", "schema", "n_bins", "slices"]
         if self.workload is not None:
             public.append("workload")
         if self.neighbours == "replace_one":
             public.insert(0, "n_samples")
-        return PrivacyReport(
-            mechanism=f"{type(self).__name__}: noisy counts over few columns, released once",
-            epsilon=self.epsilon,
-            delta=self.delta if math.isfinite(self.epsilon) else 0.0,
-            neighbouring=_RELATIONS[self.neighbours],
+        return plan.report(
             public=tuple(public),
-            sensitivity_source=(
-                "l2; a record counts once in each of m tables, with weights whose squares sum to m"
-            ),
             noise_source=noise_source(noise_seed).description,
-            caveats=_CAVEATS,
-            **mechanism.report_fields(),
         )
 
-    def sample(self, n_samples=1, *, conditions=None, random_state=None):
-        """Draw synthetic records, at no cost in privacy.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            How many.
-        conditions : mapping or None, default=None
-            ``{column: value or list of values}``: records of which each named column has one of
-            the values. A number or date in bins stands for its bin; records have the value itself.
-        random_state : int, RandomState or None, default=None
-            Seed of the draw.
-
-        Returns
-        -------
-        X : data frame of shape (n_samples, n_features)
-
-        Raises
-        ------
-        ValueError
-            A condition on an undeclared column or value, or one that is impossible.
-
-        Notes
-        -----
-        :meth:`effective_size` tells on how many rows of the population a condition rests.
-        """
-        check_is_fitted(self)
-        n_samples = check_n_samples(n_samples)
-        values = condition_values(self.encoder_, conditions)
-        law = self._conditioned(values)
-        (seed,) = split_random_state(random_state, 1)
-        rng = np.random.default_rng(seed)
-        size = max(1, _BLOCK // law.domain.n_features)
-        blocks = []
-        for start in range(0, n_samples, size):
-            rows = law.sample(min(size, n_samples - start), rng)
-            frame = self.encoder_.inverse_transform(rows, rng=rng)
-            for name, (codes, given) in values.items():
-                drawn = rows[:, self.encoder_.blocks_[name]].argmax(axis=1)
-                frame[name] = given.iloc[draw_equal(codes, drawn, rng)].array
-            blocks.append(frame)
-        return pd.concat(blocks, ignore_index=True)
-
-    def effective_size(self, conditions=None):
-        """Return how many rows of the population say as much as those that fulfil conditions.
-
-        Parameters
-        ----------
-        conditions : mapping or None, default=None
-            As for :meth:`sample`.
-
-        Returns
-        -------
-        float
-            (Σ w)² / Σ w² for the weights w of the rows, their probabilities of the condition: from
-            1 to ``population_size``. Where it is small, records repeat a few rows.
-        """
-        check_is_fitted(self)
-        law = self._conditioned(condition_values(self.encoder_, conditions))
-        return float(1 / (law.shares**2).sum())
-
-    def _conditioned(self, values):
-        allowed = [(self.encoder_.blocks_[name], codes) for name, (codes, _) in values.items()]
-        law = restrict_rows(self.law_, allowed)
-        if law is None:
-            raise ValueError(
-                f"conditions on {list(values)} are impossible: by the fitted law fewer than one in "
-                "a billion records fulfil them."
-            )
-        return law
-
     def score(self, X, y=None):
-        """Return minus the mean total variation between the tables of records and the law's.
+        """Return minus the mean total variation between the pairs of columns of records and law.
 
         Parameters
         ----------
-        X : data frame or array-like of shape (n_samples, n_features)
+        X : data frame, array-like, iterable of data frames or dask DataFrame
             Records, of which the score tells: if they are private, it is not.
         y : ignored
 
         Returns
         -------
         float
-            Of the tables in ``slices_``: from -1 to 0, and larger is better.
+            From -1 to 0, and larger is better. The cells are the declared labels, and 20 equal bins
+            of numbers and dates, so that fits with other slices and bins can be compared.
         """
         check_is_fitted(self)
-        names = list(self.schema)
-        columns = [tuple(map(names.index, part.columns)) for part in self.slices_]
-        counts = count_records(X, self.encoder_, columns)
-        sizes = encoded_sizes(self.encoder_)
-        expected = predicted_slices(self.law_.probabilities, sizes, columns)
-        n = num_samples(X)
-        distances = [
-            np.abs(count / n - table).sum() / 2
-            for count, table in zip(counts, expected, strict=True)
-        ]
-        return -float(np.mean(distances))
+        return -float(pair_distances(X, self.law_, self.encoder_).mean())
+
+    @property
+    def bins_(self):
+        """Edges of the bins of numbers and dates, in the units of each column."""
+        check_is_fitted(self)
+        return {
+            name: column.column.from_unit(np.array(column.edges))
+            for name, column in self.encoder_.columns_.items()
+            if isinstance(column, Binned)
+        }
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "law_")

@@ -5,14 +5,11 @@ from itertools import combinations
 
 import numpy as np
 
-from sklearn_dpgen.utils._validation import Real, num_samples
+from sklearn_dpgen.utils._validation import Real
 
 __all__ = [
     "all_pairs",
-    "block_codes",
     "check_memory",
-    "count_records",
-    "encoded_sizes",
     "expand_slices",
     "slice_cells",
     "slice_counts",
@@ -21,34 +18,9 @@ __all__ = [
 
 # Records that are counted at a time: what is held beside the counts is small.
 _BLOCK = 1 << 16
-# Entries of encoded records that are held at a time.
-_ENTRIES = 1 << 22
 _MEMORY = 1 << 30
 # Products of three weights, and their squares, must stay finite and above zero.
 _LIGHTEST = 1e-6
-
-
-def block_codes(X, parts):
-    """Return the category of each record in each block.
-
-    Parameters
-    ----------
-    X : array-like of shape (n, n_features)
-        Encoded records: of a block of categories, the first of the largest entries counts. So
-        whatever a record holds, it has one category in each block.
-    parts : sequence of slice
-        The features of each block.
-
-    Returns
-    -------
-    ndarray of int32 of shape (n, len(parts))
-        With contiguous columns.
-    """
-    X = np.asarray(X)
-    codes = np.empty((len(X), len(parts)), dtype=np.int32, order="F")
-    for column, part in enumerate(parts):
-        codes[:, column] = X[:, part].argmax(axis=1)
-    return codes
 
 
 def expand_slices(slices, names):
@@ -56,23 +28,24 @@ def expand_slices(slices, names):
 
     Parameters
     ----------
-    slices : "pairs" or sequence of tuple of str
+    slices : "adaptive", "pairs" or sequence of tuple of str
     names : list of str
         Of all columns.
 
     Returns
     -------
     list of tuple of int
+        With all pairs where none are listed.
 
     Raises
     ------
     ValueError
-        A slice twice, of other than one to three distinct columns, or of unknown ones; pairs of a
-        single column.
+        A slice twice, of other than one to three distinct columns, or of unknown ones; "pairs" of
+        a single column.
     """
     singles = [(column,) for column in range(len(names))]
     if isinstance(slices, str):
-        if len(names) < 2:
+        if slices == "pairs" and len(names) < 2:
             raise ValueError("slices='pairs' needs a schema of at least two columns.")
         return singles + all_pairs(len(names))
     wanted = {}
@@ -88,8 +61,8 @@ def expand_slices(slices, names):
     return singles + [columns for columns in wanted.values() if len(columns) > 1]
 
 
-def slice_weights(slices, names, workload, share):
-    """Return what each table is multiplied by before noise is added to all of them.
+def slice_weights(slices, names, workload):
+    """Return the public weight of each slice.
 
     Parameters
     ----------
@@ -100,13 +73,11 @@ def slice_weights(slices, names, workload, share):
     workload : mapping or None
         Weights of columns, and of tuples of them that are slices, from 1e-6 to 1e6. A slice has
         that of its tuple, or the product of those of its columns; 1 where not named.
-    share : float
-        Of the single columns in the sum of squares; they have all of it where there are no others.
 
     Returns
     -------
     ndarray of shape (m,)
-        Squares sum to m. A record, which counts once in each table, adds a vector of norm √m.
+        Positive.
 
     Raises
     ------
@@ -128,37 +99,31 @@ def slice_weights(slices, names, workload, share):
     missing = [tuple(sorted(columns)) for columns in given if columns not in sets]
     if missing:
         raise ValueError(f"workload names tuples of columns that are no slices: {missing}.")
-    weights = np.array(
+    return np.array(
         [
             given.get(columns) or math.prod(given.get(frozenset([name]), 1.0) for name in columns)
             for columns in sets
         ]
     )
-    is_single = np.array([len(columns) == 1 for columns in slices])
-    shares = (share, 1 - share) if not is_single.all() else (1.0, 0.0)
-    for group, part in zip((is_single, ~is_single), shares, strict=True):
-        if group.any():
-            weights[group] *= np.sqrt(part * len(slices) / (weights[group] ** 2).sum())
-    return weights
 
 
-def check_memory(names, sizes, slices, n_rows):
+def check_memory(names, sizes, slices, n_rows, n_single):
     """Raise ValueError if slices and a population would not fit in 1 GiB.
 
     Parameters
     ----------
     names : sequence of str
     sizes : sequence of int
-        Categories of each column.
+        Categories of each column, at most.
     slices : sequence of tuple of int
     n_rows : int
         Of the population.
+    n_single : int
+        Counts of single columns.
     """
     width = sum(sizes)
-    # The counts with and without noise; rows, gradients and moments; targets and weights of pairs.
-    needed = 24 * sum(slice_cells(sizes, slices)) + 4 * 12 * width * n_rows
-    if any(len(columns) == 2 for columns in slices):
-        needed += 4 * 2 * width**2
+    # The counts with and without noise, targets and weights; rows, gradients and moments.
+    needed = 24 * n_single + 34 * sum(slice_cells(sizes, slices)) + 4 * 12 * width * n_rows
     if needed > _MEMORY:
         widest = int(np.argmax(sizes))
         raise ValueError(
@@ -191,8 +156,8 @@ def slice_counts(codes, sizes, slices):
 
     Parameters
     ----------
-    codes : ndarray of int of shape (n, p)
-        The category of each record in each column, from 0.
+    codes : sequence of ndarray of int of shape (n,)
+        Of each of the p columns: the category of each record, from 0.
     sizes : sequence of int of length p
         Categories of each column.
     slices : sequence of tuple of int
@@ -216,53 +181,20 @@ def slice_counts(codes, sizes, slices):
     The time is proportional to n times the number of slices, and to the cells once a block of
     65536 records.
     """
-    codes = np.asarray(codes)
     if any(not 1 <= len(columns) <= 3 or len({*columns}) < len(columns) for columns in slices):
         raise ValueError("A slice must have one to three distinct columns.")
-    if codes.ndim != 2 or codes.shape[1] != len(sizes):
-        raise ValueError("codes must hold one category a column.")
-    if codes.size and ((codes < 0).any() or (codes.max(axis=0) >= np.asarray(sizes)).any()):
-        raise ValueError("codes must be among the categories of their column.")
+    if len(codes) != len(sizes) or len({len(column) for column in codes}) > 1:
+        raise ValueError("codes must hold one category a column of each record.")
+    for column, size in zip(codes, sizes, strict=True):
+        if len(column) and not 0 <= column.min() <= column.max() < size:
+            raise ValueError("codes must be among the categories of their column.")
     shapes = [tuple(int(sizes[column]) for column in columns) for columns in slices]
     tables = [np.zeros(math.prod(shape)) for shape in shapes]
-    for start in range(0, len(codes), _BLOCK):
-        block = [
-            np.ascontiguousarray(column, dtype=np.int64) for column in codes[start:][:_BLOCK].T
-        ]
+    for start in range(0, len(codes[0]), _BLOCK):
+        block = [column[start : start + _BLOCK].astype(np.int64) for column in codes]
         for table, columns, shape in zip(tables, slices, shapes, strict=True):
             cells = block[columns[0]]
             for column, size in zip(columns[1:], shape[1:], strict=True):
                 cells = cells * size + block[column]
             table += np.bincount(cells, minlength=len(table))
     return [table.reshape(shape) for table, shape in zip(tables, shapes, strict=True)]
-
-
-def encoded_sizes(encoder):
-    """Return the number of categories of each column of a TabularEncoder, in the schema's order."""
-    return [part.stop - part.start for part in encoder.blocks_.values()]
-
-
-def count_records(X, encoder, slices):
-    """Encode records and count them in slices, by blocks of them.
-
-    Parameters
-    ----------
-    X : data frame or array-like of shape (n_samples, n_features)
-    encoder : TabularEncoder
-        Fitted; each column is one block of categories.
-    slices : sequence of tuple of int
-        Of columns in the order of the schema.
-
-    Returns
-    -------
-    list of ndarray of float64
-        As of :func:`slice_counts`.
-    """
-    rows, sizes = getattr(X, "iloc", X), encoded_sizes(encoder)
-    size = max(1, _ENTRIES // sum(sizes))
-    tables = [np.zeros([sizes[column] for column in columns]) for columns in slices]
-    for start in range(0, num_samples(X), size):
-        codes = block_codes(encoder.transform(rows[start : start + size]), encoder.domain_.slices)
-        for table, part in zip(tables, slice_counts(codes, sizes, slices), strict=True):
-            table += part
-    return tables

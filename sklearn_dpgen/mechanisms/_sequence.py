@@ -1,12 +1,14 @@
-"""Gaussian releases of all records, adaptive, with shares of one budget."""
+"""Gaussian releases of all records, and selections, adaptive, with shares of one budget."""
 
 import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from sklearn_dpgen.accounting import GaussianProfile, compose_epsilon, gaussian_sigma
+from sklearn_dpgen.accounting import GaussianProfile, calibrate_releases, compose_epsilon
+from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.mechanisms._base import on_grid
+from sklearn_dpgen.mechanisms._selection import SelectionMechanism
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = ["GaussianSequenceMechanism", "GaussianSequenceRun"]
@@ -15,6 +17,9 @@ __all__ = ["GaussianSequenceMechanism", "GaussianSequenceRun"]
 @dataclass(frozen=True)
 class GaussianSequenceMechanism:
     """Vectors computed on all records, one after another, released with Gaussian noise.
+
+    Between them, if wanted, indices of large scores are selected, by
+    :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`. All of it is paid for out of one budget.
 
     Parameters
     ----------
@@ -27,24 +32,38 @@ class GaussianSequenceMechanism:
         Privacy budget of all releases together, in nats; ``inf`` adds no noise.
     delta : float
         In (0, 1).
+    n_selections : int, default=0
+        How many indices are selected in all.
+    selection_share : float or None, default=None
+        Of all selections together, on the scale of ``shares``: a selection counts by the largest
+        variance of its privacy loss, ε₀²/4. None without selections.
+    score_range : float or None, default=None
+        As of :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`; None without selections.
 
     Attributes
     ----------
     noise_scales : tuple of float
         σ_t = Δ / (μ √s_t) for the share s_t, rounded up.
+    selection : SelectionMechanism or None
+        How indices are selected.
 
     Notes
     -----
     Releases with noise σ_t are adaptively as private as one with sensitivity μ and unit noise,
     μ² = Σ Δ²/σ_t², whose privacy profile is exact (Dong, Roth and Su, "Gaussian differential
-    privacy", 2022, Corollary 3.3).
+    privacy", 2022, Corollary 3.3). With selections, :func:`compose_epsilon` prices this profile
+    and theirs together; releases and selections may come in any order, and adaptively.
     """
 
     sensitivity: float
     shares: tuple[float, ...]
     epsilon: float
     delta: float
+    n_selections: int = 0
+    selection_share: float | None = None
+    score_range: float | None = None
     noise_scales: tuple[float, ...] = field(init=False)
+    selection: SelectionMechanism | None = field(init=False)
 
     def __post_init__(self):
         sensitivity = check_positive(self.sensitivity, "sensitivity")
@@ -53,31 +72,42 @@ class GaussianSequenceMechanism:
             raise ValueError("shares must hold one positive number a release, at least one.")
         epsilon = check_epsilon(self.epsilon)
         delta = check_delta(self.delta)
-        shares = tuple(share / math.fsum(shares) for share in shares)
+        priced, selection = {}, None
+        if self.n_selections != 0:
+            n_selections = check_count(self.n_selections, "n_selections")
+            share = check_positive(self.selection_share, "selection_share")
+            priced = {"n_selections": n_selections, "selection_share": share / n_selections}
+        elif self.selection_share is not None or self.score_range is not None:
+            raise ValueError("selection_share and score_range must be None without selections.")
+        mus, epsilon0 = calibrate_releases(epsilon, delta, gaussian_shares=shares, **priced)
+        if priced:
+            selection = SelectionMechanism(self.score_range, epsilon0, n_selections)
         scales = (0.0,) * len(shares)
         if math.isfinite(epsilon):
-            sigma = gaussian_sigma(epsilon, delta, sensitivity)
-            step = 1e-15
+            factor, step = 1.0, 1e-15
             while True:
-                scales = tuple(sigma / math.sqrt(share) for share in shares)
+                scales = tuple(factor * sensitivity / mu for mu in mus)
                 releases = [(GaussianProfile(sensitivity / scale), 1) for scale in scales]
+                if selection is not None:
+                    releases.append(selection.cost)
                 if compose_epsilon(releases, delta) <= epsilon:
                     break
-                sigma *= 1 + step
+                factor *= 1 + step
                 step *= 10
         for name, value in (
             ("sensitivity", sensitivity),
-            ("shares", shares),
+            ("shares", tuple(share / math.fsum(shares) for share in shares)),
             ("epsilon", epsilon),
             ("delta", delta),
             ("noise_scales", scales),
+            ("selection", selection),
         ):
             object.__setattr__(self, name, value)
 
     @property
     def n_releases(self):
-        """Number of releases."""
-        return len(self.shares)
+        """Number of releases, selections among them."""
+        return len(self.shares) + self.n_selections
 
     def report_fields(self):
         """Return the fields of a PrivacyReport that this mechanism answers for.
@@ -86,7 +116,8 @@ class GaussianSequenceMechanism:
         -------
         dict
             As those of :class:`StratifiedGaussianMechanism`. The noise scale is one number, or one
-            a release where they differ; the multiplier is that of all releases together.
+            a release where they differ; the multiplier is that of all of them together. Of
+            selections it is the scale of the Gumbel noise.
         """
         scales = self.noise_scales
         together = 0.0
@@ -94,11 +125,14 @@ class GaussianSequenceMechanism:
             together = 1 / math.sqrt(math.fsum(1 / scale**2 for scale in scales))
         is_equal = len(set(scales)) == 1
         accountant = "privacy profile of the Gaussian mechanism, in closed form"
+        noise = scales[0] if is_equal else {f"release {i}": s for i, s in enumerate(scales, 1)}
+        if self.selection is not None:
+            accountant = "privacy profiles of the Gaussian and the exponential mechanism, composed"
+            noise = noise if isinstance(noise, dict) else {"every release": noise}
+            noise |= {f"each of {self.n_selections} selections": self.selection.noise_scale}
         return {
             "sensitivity": self.sensitivity,
-            "noise_scale": (
-                scales[0] if is_equal else {f"release {i}": s for i, s in enumerate(scales, 1)}
-            ),
+            "noise_scale": noise,
             "noise_multiplier": together / self.sensitivity,
             "sampler": "every record, in every release",
             "sampling_rate": 1.0,
@@ -127,6 +161,7 @@ class GaussianSequenceRun:
 
     def __init__(self, mechanism):
         self._scales = list(mechanism.noise_scales)
+        self._selection = mechanism.selection and mechanism.selection.run()
 
     def release(self, value, noise):
         """Return a vector with the noise of the next release.
@@ -157,3 +192,9 @@ class GaussianSequenceRun:
         if scale == 0:
             return value.copy()
         return on_grid(value + scale * noise.normal(value.shape), scale)
+
+    def select(self, scores, noise, *, count=1):
+        """Return indices of large scores: :meth:`SelectionRun.release`, paid for likewise."""
+        if self._selection is None:
+            raise RuntimeError("The privacy budget paid for no selection.")
+        return self._selection.release(scores, noise, count=count)

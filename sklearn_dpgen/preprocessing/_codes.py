@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from sklearn_dpgen.preprocessing._tabular import TabularEncoder
 from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.utils._validation import check_is_fitted
 
-__all__ = ["RecordCodes", "encode_codes", "fit_encoder"]
+__all__ = ["RecordCodes", "encode_codes", "fit_encoder", "with_bins"]
 
 # Records that are encoded at a time: what is held beside the codes is small.
 _BLOCK = 1 << 16
@@ -112,7 +113,7 @@ def fit_encoder(X, encoder):
         As for :func:`encode_codes`.
     """
     if _is_dask(X):
-        return X, encoder.fit(_one_row(X._meta))
+        return X, encoder.fit(_one_row(X._meta.dtypes))
     if not _is_chunked(X):
         return X, encoder.fit(X)
     chunks = _frames(X)
@@ -175,14 +176,31 @@ def _is_dask(X):
     return True
 
 
-def _one_row(meta):
-    """Return a frame of the same names and dtypes, of which an encoder wants a row."""
+def with_bins(encoder, bins):
+    """Return a fitted encoder of the same columns and dtypes with other bins.
+
+    Parameters
+    ----------
+    encoder : TabularEncoder
+        Fitted.
+    bins : mapping
+        As of :class:`TabularEncoder`.
+
+    Returns
+    -------
+    TabularEncoder
+    """
+    return TabularEncoder(encoder.schema, bins=bins).fit(_one_row(encoder.dtypes_))
+
+
+def _one_row(dtypes):
+    """Return a frame of these names and dtypes, of which an encoder wants a row."""
     return pd.DataFrame(
         {
             name: pd.array([None], dtype=dtype)
             if types.is_extension_array_dtype(dtype)
             else np.zeros(1, dtype=dtype)
-            for name, dtype in meta.dtypes.items()
+            for name, dtype in dtypes.items()
         }
     )
 

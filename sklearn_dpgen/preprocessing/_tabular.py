@@ -27,7 +27,8 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         The public declaration of the columns.
     bins : None, int or mapping, default=None
         Public bins for numbers and dates, which then become one-hot blocks too: for each a number
-        of equal bins, or ``{column: number or edges}`` for the columns that it names.
+        of equal bins, or ``{column: number or edges}`` for the columns that it names. A bin
+        narrower than 1/20000 of the range is decoded to its number with the fewest decimals.
 
     Attributes
     ----------

@@ -1,14 +1,24 @@
 """A numeric or datetime column seen through public bins."""
 
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
+from pandas.api import types
 
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.schema._numbers import Datetime, Numeric
+
+# Beyond it, float64 does not tell the values of a grid apart: bins of them are intervals.
+_MOST_STEPS = 2**53
+
+
+# On the unit scale, a bin narrower than this is a point.
+_POINT = 1e-4
 
 
 @dataclass(frozen=True)
@@ -59,35 +69,198 @@ class Binned(CategoryColumn):
         return codes
 
     @cached_property
+    def _edges(self):
+        """The edges as an array."""
+        return np.array(self.edges)
+
+    @cached_property
     def _starts(self):
         """The lower edges, and infinity: the last bin holds its upper edge too."""
-        return np.append(self.edges[:-1], np.inf)
+        return np.append(self._edges[:-1], np.inf)
+
+    @cached_property
+    def _grid_starts(self):
+        """The first place of each bin, and the number of places."""
+        n_steps = _grid_steps(self.column) or _MOST_STEPS
+        return np.append(_first_at_or_above(n_steps, self._edges[:-1]), n_steps + 1)
+
+    @property
+    def n_places(self):
+        """The number of grid values; of a column without a grid, of 2**53 + 1 even places."""
+        return int(self._grid_starts[-1])
+
+    def merged(self, starts):
+        """Return the same column with neighbouring bins merged.
+
+        Parameters
+        ----------
+        starts : array-like of int of shape (n,)
+            The first bin of each merged one: ascending from 0, at least one. Null stays apart.
+
+        Returns
+        -------
+        Binned
+            A single bin has codes and values, but no domain unless nullable.
+
+        Raises
+        ------
+        ValueError
+            Starts that do not ascend from 0 to below ``n_bins``.
+        """
+        starts = np.asarray(starts)
+        valid = starts.ndim == 1 and starts.size > 0 and starts.dtype.kind in "iu"
+        if not valid or starts[0] != 0 or starts[-1] >= self.n_bins:
+            raise ValueError("starts must be integers from 0 to below the number of bins.")
+        if not (starts[1:] > starts[:-1]).all():
+            raise ValueError("starts must ascend.")
+        return Binned(self.column, (*self._edges[starts].tolist(), self.edges[-1]))
+
+    @cached_property
+    def _points(self):
+        """The number that each bin stands for, if it is a point, nearly; NaN for the others."""
+        points = np.full(self.n_bins, np.nan)
+        if isinstance(self.column, Numeric):
+            is_single = _grid_steps(self.column) is not None and np.diff(self._grid_starts) == 1
+            for i in np.flatnonzero((np.diff(self._edges) < _POINT) & ~is_single):
+                points[i] = self._roundest(i)
+        return points
+
+    @cached_property
+    def _point_units(self):
+        """The same on the unit scale, on the grid if there is one."""
+        units, n_steps = self.column.to_unit(self._points), _grid_steps(self.column)
+        return units if n_steps is None else _grid(n_steps, np.rint((units + 1) / 2 * n_steps))
+
+    def _roundest(self, i):
+        """Return the number with the fewest decimals in a bin, its middle if they are too many."""
+        low, high = self.column.from_unit(self._edges[i : i + 2])
+        # Rounding may have taken it for a little more than an edge that was given.
+        lowest = low - 1e-9 * (high - low)
+        for decimals in range(-int(np.ceil(np.log10(max(abs(low), abs(high))))) - 1, 18):
+            for k in np.ceil(lowest * 10.0**decimals) + (0, 1):
+                number = round(float(k / 10.0**decimals), max(decimals, 0))
+                unit = self._unit_of(number)
+                if number <= self.column.high and self.edges[i] <= unit < self._starts[i + 1]:
+                    return number + 0.0  # no negative zero
+        return (low + high) / 2
+
+    def _unit_of(self, number):
+        """Return a number on the unit scale, to the last bit if on the grid; NaN beside it."""
+        unit, n_steps = self.column.to_unit(number), _grid_steps(self.column)
+        if n_steps is None:
+            return unit
+        nearest = _grid(n_steps, np.rint((unit + 1) / 2 * n_steps))
+        return nearest if abs(unit - nearest) < 1e-6 / n_steps else np.nan
 
     def _decode(self, array, dtype, rng):
         codes = np.argmax(array, axis=1)
         null = codes == self.n_bins
         codes = np.where(null, 0, codes)
         share = np.full(len(codes), 0.5) if rng is None else rng.uniform(size=len(codes))
-        block = self._place(codes, share)[:, None]
+        return self._values(codes, self._place(codes, share), null, dtype)
+
+    def decode_places(self, places, dtype):
+        """Decode places.
+
+        Parameters
+        ----------
+        places : ndarray of int of shape (n,)
+            From 0 to below ``n_places``.
+        dtype : dtype
+            As ``decoded_dtype`` gives it.
+
+        Returns
+        -------
+        Series of shape (n,)
+            Ascending with the places. In a bin that is a point all are equal.
+        """
+        codes = np.searchsorted(self._grid_starts, places, side="right") - 1
+        unit = _grid(_grid_steps(self.column) or _MOST_STEPS, places)
+        return self._values(codes, unit, np.zeros(len(codes), dtype=bool), dtype)
+
+    def interval_places(self, intervals, dtype):
+        """Return which places decode to values in intervals.
+
+        Parameters
+        ----------
+        intervals : list of pandas.Interval
+            With ends as :func:`comparable` makes them.
+        dtype : dtype
+            As ``decoded_dtype`` gives it.
+
+        Returns
+        -------
+        starts, stops : ndarray of int of shape (n,)
+            The first place in each interval, and the one after its last: no larger, if it holds
+            none.
+
+        Notes
+        -----
+        By bisection on decoded values, so that all rounding counts as records have it.
+        """
+        tests = []
+        for interval in intervals:
+            tests.append((operator.ge if interval.closed_left else operator.gt, interval.left))
+            tests.append((operator.gt if interval.closed_right else operator.ge, interval.right))
+        low = np.zeros(len(tests), dtype=np.int64)
+        high = np.full(len(tests), self.n_places)
+        while (is_open := low < high).any():
+            middle = (low + high) // 2
+            places = np.minimum(middle, self.n_places - 1)
+            values = comparable(self.column, self.decode_places(places, dtype))
+            passes = [test(v, end) for v, (test, end) in zip(values, tests, strict=True)]
+            high = np.where(is_open & passes, middle, high)
+            low = np.where(is_open & np.logical_not(passes), middle + 1, low)
+        return low.reshape(-1, 2).T
+
+    def split_places(self, starts, stops):
+        """Split the union of ranges of places into parts of bins.
+
+        Parameters
+        ----------
+        starts, stops : ndarray of int of shape (n,)
+            The first place of each range, and the one after its last.
+
+        Returns
+        -------
+        codes : ndarray of int of shape (m,)
+            The bin of each part.
+        starts, stops : ndarray of int of shape (m,)
+            Of the parts, which are disjoint.
+        shares : ndarray of float64 of shape (m,)
+            Of the places of the bin, in (0, 1].
+        """
+        cuts = np.unique(np.concatenate([starts, stops, self._grid_starts]))
+        begun, ended = (
+            np.searchsorted(np.sort(ends), cuts, side="right") for ends in (starts, stops)
+        )
+        (inside,) = np.nonzero(begun > ended)
+        starts, stops = cuts[inside], cuts[inside + 1]
+        codes = np.searchsorted(self._grid_starts, starts, side="right") - 1
+        return codes, starts, stops, (stops - starts) / np.diff(self._grid_starts)[codes]
+
+    def _values(self, codes, unit, null, dtype):
+        """Decode places in bins, on the unit scale."""
+        has_grid = _grid_steps(self.column) is not None
+        points = self._points[codes]
+        is_point = ~np.isnan(points) & ~null & (has_grid or types.is_float_dtype(dtype))
+        block = np.where(is_point, self._point_units[codes], unit)[:, None]
         if self.nullable:
             block = np.column_stack([block, ~null, null])
-        return self.column._decode(block, dtype, rng)
+        values = self.column._decode(block, dtype, None)
+        if is_point.any() and not has_grid:
+            # To decode the number would round it.
+            values = values.mask(is_point, pd.Series(points).astype(values.dtype))
+        return values
 
     def _place(self, codes, share):
         """Return the point at a share of each bin: of its grid points where there is a grid."""
-        edges = np.asarray(self.edges)
-        n_steps = self.column.n_steps
+        n_steps = _grid_steps(self.column)
         if n_steps is None:
+            edges = self._edges
             return edges[codes] + share * (edges[codes + 1] - edges[codes])
-        first, stop = self._grid_range(codes)
-        k = np.minimum(first + np.floor(share * (stop - first)), stop - 1)
-        return 2 * k / n_steps - 1
-
-    def _grid_range(self, codes):
-        grid = _grid(self.column.n_steps)
-        starts = np.searchsorted(grid, self.edges[:-1], side="left")
-        starts = np.append(starts, len(grid))
-        return starts[codes], starts[codes + 1]
+        first, stop = self._grid_starts[codes], self._grid_starts[codes + 1]
+        return _grid(n_steps, np.minimum(first + np.floor(share * (stop - first)), stop - 1))
 
 
 def bin_column(name, column, bins):
@@ -98,43 +271,88 @@ def bin_column(name, column, bins):
     name : str
         Named in errors.
     column : Column
-    bins : None, int or sequence
+    bins : None, int, sequence or Binned
         A number of equal bins, or their edges in the column's units, from its lower to its upper
-        bound. None leaves the column as it is. A grid of fewer values than bins gets one bin a
-        value.
+        bound, or what to return, of an equal column. None leaves the column as it is. A grid of
+        fewer values than bins gets one bin a value.
 
     Returns
     -------
     Column
+
+    Notes
+    -----
+    Time and memory are proportional to the number of bins, however fine the grid.
     """
     if bins is None:
         return column
     if not isinstance(column, Numeric | Datetime):
         raise ValueError(f"Column {name!r} has categories and takes no bins.")
+    if isinstance(bins, Binned):
+        if bins.column != column:
+            raise ValueError(f"Column {name!r}: bins are those of another column.")
+        return bins
+    n_steps = _grid_steps(column)
     if isinstance(bins, Iterable):
         edges = np.asarray(column.to_unit(np.asarray(list(bins))), dtype=np.float64)
         if len(edges) < 3 or not (np.diff(edges) > 0).all():
             raise ValueError(f"Column {name!r}: bin edges must ascend, at least three of them.")
         if edges[0] != -1 or edges[-1] != 1:
             raise ValueError(f"Column {name!r}: the outer bin edges must be the declared bounds.")
+        if n_steps is not None:
+            edges[1:-1] = _below_rounding(column, edges[1:-1])
     else:
         if isinstance(bins, bool) or int(bins) != bins or bins < 2:
             raise ValueError(f"Column {name!r}: bins must be edges or an integer of at least 2.")
-        edges = _equal_edges(column.n_steps, int(bins))
-    if column.n_steps is not None:
-        counts = np.histogram(_grid(column.n_steps), bins=edges)[0]
-        if not counts.all():
-            raise ValueError(f"Column {name!r}: every bin must hold a value of the declared grid.")
-    return Binned(column, tuple(edges.tolist()))
+        edges = _equal_edges(n_steps, int(bins))
+    binned = Binned(column, tuple(edges.tolist()))
+    if n_steps is not None and not (np.diff(binned._grid_starts) > 0).all():
+        raise ValueError(f"Column {name!r}: every bin must hold a value of the declared grid.")
+    return binned
 
 
-def _grid(n_steps):
-    return 2 * np.arange(n_steps + 1) / n_steps - 1
+def comparable(column, series):
+    """Return values of a column, a list of numbers or of dates in UTC."""
+    return list(pd.to_datetime(series, utc=True) if isinstance(column, Datetime) else series.array)
+
+
+def _grid_steps(column):
+    """Return the number of steps of a grid that float64 tells apart; None if there is none."""
+    n_steps = column.n_steps
+    return None if n_steps is None or n_steps > _MOST_STEPS else n_steps
+
+
+def _grid(n_steps, k):
+    return 2 * k / n_steps - 1
+
+
+def _first_at_or_above(n_steps, edges):
+    """Return the index of the first grid value at or above each edge, as float64 has them."""
+    k = np.ceil((edges + 1) / 2 * n_steps).astype(np.int64)  # up to rounding
+    while (late := _grid(n_steps, k - 1) >= edges).any():
+        k -= late
+    while (early := _grid(n_steps, k) < edges).any():
+        k += early
+    return k
+
+
+def _below_rounding(column, edges):
+    """Return edges, with those at a grid value so far below it that rounding does not reach them.
+
+    A decimal such as 0.3 is another number as a bound, as a record and as it is decoded.
+    """
+    (low, high), n_steps = column._bounds, _grid_steps(column)
+    rounding = 4 * np.finfo(np.float64).eps * max(1, max(abs(low), abs(high)) / (high - low))
+    rounding = min(rounding, 1 / n_steps)
+    nearest = _grid(n_steps, np.rint((edges + 1) / 2 * n_steps))
+    return np.where(np.abs(edges - nearest) <= rounding, nearest - rounding, edges)
 
 
 def _equal_edges(n_steps, n_bins):
     if n_steps is None:
         return np.linspace(-1, 1, n_bins + 1)
     n_bins = min(n_bins, n_steps + 1)
-    starts = np.ceil(np.arange(1, n_bins) * (n_steps + 1) / n_bins)
-    return np.concatenate([[-1.0], 2 * (starts - 0.5) / n_steps - 1, [1.0]])
+    size, rest = divmod(n_steps + 1, n_bins)
+    i = np.arange(1, n_bins)
+    starts = i * size - (-i * rest) // n_bins
+    return np.concatenate([[-1.0], _grid(n_steps, starts - 0.5), [1.0]])

@@ -134,7 +134,10 @@ class CategoryColumn(Column):
         return self._codes(*self._with_nulls(series)).astype(np.int64, copy=False)
 
     def _encode(self, series, null):
-        return np.eye(self.domain.n_features)[self._codes(series, null)]
+        codes = self._codes(series, null)
+        encoded = np.zeros((len(codes), self.domain.n_features))
+        encoded[np.arange(len(codes)), codes] = 1
+        return encoded
 
 
 def container_error(name, declared, dtype):

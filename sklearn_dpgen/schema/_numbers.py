@@ -4,6 +4,7 @@ import datetime
 import math
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
 from numbers import Real
 
 import numpy as np
@@ -14,6 +15,8 @@ from sklearn_dpgen.domains import Box, OneHot, Product
 from sklearn_dpgen.schema._column import Column, check_flags, container_error
 
 _EXACT_INTEGERS = 2**53
+# A step of more digits, such as 1 / 3, is no decimal.
+_MOST_DIGITS = 12
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _RESOLUTIONS = {
@@ -136,6 +139,16 @@ class Numeric(_Interval):
             return None
         return round((self.high - self.low) / (self.step or 1))
 
+    @property
+    def _n_digits(self):
+        """Digits after the point of the grid values; None if float64 holds no such decimals."""
+        ends = (float(self.low), float(self.step or 1))
+        exponents = [Decimal(repr(value)).normalize().as_tuple().exponent for value in ends]
+        digits = max(0, -min(exponents))
+        largest = max(abs(self.low), abs(self.high))
+        fits = digits <= _MOST_DIGITS and largest * 10**digits <= _EXACT_INTEGERS
+        return digits if fits else None
+
     def to_unit(self, values):
         """Map the bounds to [-1, 1], affinely, without clipping.
 
@@ -196,10 +209,12 @@ class Numeric(_Interval):
         if self.step is None and not self.integer:
             values = np.clip(low + fraction * (high - low), low, high)
         else:
-            # As a mean of the bounds, decimal steps decode to decimals: 0.3, not 0.30000000000004.
-            n = round((self.high - self.low) / (self.step or 1))
+            n = self.n_steps
             k = np.rint(fraction * n)
             values = (low * (n - k) + high * k) / n
+            if self._n_digits is not None:
+                # Decimal steps decode to decimals, to the last bit: 0.3, not 0.30000000000000004.
+                values = np.round(values, self._n_digits)
         if self.integer or types.is_integer_dtype(dtype):
             values = np.clip(np.rint(values), math.ceil(self.low), math.floor(self.high))
         values = pd.Series(np.where(null, np.nan, values))

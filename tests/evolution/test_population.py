@@ -1,19 +1,13 @@
-"""Populations: predicted slices, the loss and its gradient, the descent, and conditions."""
+"""Populations: predicted slices, the loss and its gradient, and the descent."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.domains import OneHot, Product
 from sklearn_dpgen.evolution import _population
-from sklearn_dpgen.evolution._conditions import condition_values, draw_equal, restrict_rows
-from sklearn_dpgen.evolution._marginals import ProductMixture
 from sklearn_dpgen.evolution._population import Population, SliceLoss, predicted_slices
 from sklearn_dpgen.evolution._slices import all_pairs, slice_counts
-from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Schema
 
 SIZES = [3, 2, 4, 2]
 SLICES = [(0,), (1,), (2,), (3,), (0, 1), (2, 0), (1, 3), (0, 1, 2), (3, 2, 1)]
@@ -41,7 +35,7 @@ def naive_slice(P, columns):
 
 def naive_loss(P, slices, tables, weights):
     return sum(
-        weight * ((naive_slice(P, columns) - table) ** 2).sum()
+        (weight * (naive_slice(P, columns) - table) ** 2).sum()
         for columns, table, weight in zip(slices, tables, weights, strict=True)
     )
 
@@ -55,8 +49,8 @@ def evaluated(P, slices=SLICES, tables=None, weights=WEIGHTS):
 
 def test_slices_of_hard_rows_are_their_counts():
     rng = np.random.default_rng(0)
-    codes = np.column_stack([rng.integers(size, size=50) for size in SIZES])
-    P = np.hstack([np.eye(size)[column] for size, column in zip(SIZES, codes.T, strict=True)])
+    codes = [rng.integers(size, size=50) for size in SIZES]
+    P = np.hstack([np.eye(size)[column] for size, column in zip(SIZES, codes, strict=True)])
     counts = slice_counts(codes, SIZES, SLICES)
     for found, table in zip(predicted_slices(P, SIZES, SLICES), counts, strict=True):
         assert_allclose(found, table / 50, rtol=0, atol=1e-15)
@@ -69,6 +63,15 @@ def test_slices_of_soft_rows():
         assert_allclose(found, naive_slice(P, columns), atol=1e-14)
     torch.set_grad_enabled(True)
     assert_array_equal(predicted_slices(torch.tensor(P), SIZES, [(0, 1)])[0].shape, (3, 2))
+
+
+def test_a_tensor_keeps_its_precision():
+    P = torch.tensor(soft_rows(1000), requires_grad=True)
+    exact = predicted_slices(P, SIZES, SLICES)
+    for double, single in zip(exact, predicted_slices(P.float(), SIZES, SLICES), strict=True):
+        assert double.dtype == single.dtype == np.float64
+        assert_allclose(single, double, rtol=1e-5)
+    assert any(map(np.any, np.subtract(exact[4], predicted_slices(P.float(), SIZES, [(0, 1)]))))
 
 
 @pytest.mark.parametrize("block", [1, 30, 1 << 20])
@@ -99,6 +102,93 @@ def test_a_pair_counted_twice_is_another_loss():
     assert abs(steeper - gradient).max() > 0.1 * abs(gradient).max()
 
 
+def test_a_weight_for_each_category():
+    P, weights = soft_rows(), [np.array([1.0, 0.0, 3.0]), 0.5, np.full(4, 2.0), *WEIGHTS[3:]]
+    value, gradient = evaluated(P, weights=weights)
+    assert value == pytest.approx(naive_loss(P, SLICES, noisy_tables(), weights), 1e-5)
+    scalar = [2.0, *WEIGHTS[1:]]
+    difference = gradient - evaluated(P, weights=scalar)[1]
+    errors = P.mean(axis=0)[:3] - noisy_tables()[0]
+    assert_allclose(difference[:, :3], np.tile(2 / 7 * errors * [-1, -2, 1], (7, 1)), atol=1e-5)
+    assert_allclose(difference[:, 3:], 0, atol=1e-6)
+    assert SliceLoss(SIZES, SLICES, noisy_tables(), weights, CPU).scale == 3.0
+
+
+# How pairs are put together to products: each column for itself, all together, or in between.
+LAYOUTS = {
+    "apart": {"_READ": 0, "_CALL": 0},
+    "together": {"_CALL": 1 << 30, "_TALL": 1 << 30, "_WIDE": 1 << 30},
+    "cut": {"_CALL": 1 << 30, "_TALL": 12, "_WIDE": 10},
+}
+WIDE = [3, 5, 2, 4, 6, 1, 3, 5, 2, 4, 7, 20]
+
+
+def lay_out(patch, name):
+    for constant, value in LAYOUTS.get(name, {}).items():
+        patch.setattr(_population, constant, value)
+
+
+def products(slices, sizes=WIDE):
+    """Cells of each product, and cells of tables in all of them."""
+    shapes, cells = [], 0
+    for left, right, places in _population._pair_products(sizes, slices, CPU):
+        width = right.stop - right.start if isinstance(right, slice) else len(right)
+        shapes.append((left.stop - left.start, width))
+        cells += sum((a.stop - a.start) * (b.stop - b.start) for _, (a, b) in places)
+    return shapes, cells
+
+
+def some_pairs(n_pairs):
+    rng = np.random.default_rng(0)
+    pairs = rng.permutation(all_pairs(len(WIDE)))[:n_pairs]
+    return [tuple(map(int, rng.permutation(pair))) for pair in pairs]
+
+
+@pytest.mark.parametrize("n_pairs", [1, 12, 40, 66])
+def test_the_layout_of_pairs_does_not_matter(monkeypatch, n_pairs):
+    rng = np.random.default_rng(1)
+    slices = [(3,), *some_pairs(n_pairs)]
+    P = np.hstack([rng.dirichlet(np.full(size, 0.5), size=50) for size in WIDE])
+    tables = [rng.normal(size=[WIDE[i] for i in columns]) for columns in slices]
+    weights = rng.uniform(0.5, 2, len(slices))
+    blocks = np.split(P, np.cumsum(WIDE)[:-1], axis=1)
+    truth = [P.mean(axis=0)[10:14]] + [blocks[i].T @ blocks[j] / 50 for i, j in slices[1:]]
+    found = {}
+    for name in ("default", *LAYOUTS):
+        with monkeypatch.context() as patch:
+            lay_out(patch, name)
+            loss = SliceLoss(WIDE, slices, tables, weights, CPU)
+            value, gradient = loss(torch.tensor(P.T.copy(), dtype=torch.float32))
+            found[name] = value.item(), gradient.numpy()
+            for ours, theirs in zip(predicted_slices(P, WIDE, slices), truth, strict=True):
+                assert_allclose(ours, theirs, atol=1e-14)
+    errors = zip(weights, truth, tables, strict=True)
+    assert found["default"][0] == pytest.approx(sum(w * ((a - b) ** 2).sum() for w, a, b in errors))
+    for value, gradient in found.values():
+        assert value == pytest.approx(found["default"][0], rel=1e-5)
+        assert_allclose(gradient, found["default"][1], atol=1e-5)
+    # A table at the wrong place is another loss.
+    swapped = SliceLoss(WIDE, slices, [tables[0], *(-t for t in tables[1:])], weights, CPU)
+    other = swapped(torch.tensor(P.T.copy(), dtype=torch.float32))[1]
+    assert np.abs(other.numpy() - found["default"][1]).max() > 1e-3
+
+
+def test_few_pairs_cost_little(monkeypatch):
+    sizes, pairs = [20] * 100, all_pairs(100)
+    rng = np.random.default_rng(0)
+    some = [pairs[place] for place in rng.choice(len(pairs), 800, replace=False)]
+    for slices, waste, calls in ((some, 1.1, 110), (pairs, 1.15, 60), (some[:1], 1.001, 1)):
+        shapes, cells = products(slices, sizes)
+        assert cells == 400 * len(slices)
+        assert np.prod(shapes, axis=1).sum() < waste * cells
+        assert len(shapes) <= calls
+        assert np.max(shapes, axis=0)[0] <= 256
+        assert np.max(shapes, axis=0)[1] <= 512 + 20
+    assert products([(0,), (1, 2, 3)], sizes) == ([], 0)
+    lay_out(monkeypatch, "together")
+    assert np.prod(products(some, sizes)[0]) > 10 * 400 * len(some)
+
+
 def test_the_descent_follows_the_gradient_of_the_logits():
     P, tables = soft_rows(), noisy_tables()
     loss = SliceLoss(SIZES, SLICES, tables, WEIGHTS, CPU)
@@ -125,14 +215,11 @@ def test_the_descent_follows_the_gradient_of_the_logits():
 
 def test_exact_pairs_are_recovered():
     rng = np.random.default_rng(0)
-    codes = np.column_stack(
-        [rng.integers(3, size=400), rng.integers(2, size=400), np.zeros((400, 2))]
-    )
-    codes = codes.astype(int)
-    codes[:, 2] = codes[:, 0] + codes[:, 1]
+    codes = [rng.integers(3, size=400), rng.integers(2, size=400)]
+    codes += [codes[0] + codes[1], np.zeros(400, dtype=int)]
     slices = all_pairs(4)
     tables = [table / 400 for table in slice_counts(codes, SIZES, slices)]
-    marginals = [np.bincount(codes[:, i], minlength=s) / 400 for i, s in enumerate(SIZES)]
+    marginals = [np.bincount(c, minlength=s) / 400 for c, s in zip(codes, SIZES, strict=True)]
 
     def error(tables):
         population = Population(marginals, 60, torch.Generator().manual_seed(0), CPU)
@@ -169,96 +256,120 @@ def test_rows_start_around_noisy_marginals():
     rows = Population(shares, 4000, torch.Generator().manual_seed(0), CPU).probabilities()
     assert rows[:, 1].max() < 1e-3
     assert abs(rows[:, 3].mean() - 0.85) < 0.05
-    assert rows.std(axis=0)[[0, 2, 3]].min() > 0.05
+    assert rows.std(axis=0)[[0, 2, 3]].min() > 0.03
 
 
-# Conditions.
+# The prior.
 
-LAW = ProductMixture(
-    Product([OneHot(2), OneHot(3)]),
-    np.array([0.25, 0.75]),
-    np.array([[0.5, 0.5, 0.2, 0.8, 0.0], [0.9, 0.1, 0.0, 0.5, 0.5]]),
-)
+MARGINALS = [np.array([0.6, 0.3, 0.1]), np.array([0.8, 0.3]), np.array([0.5, -0.1, 0.2, 0.2])]
+MARGINALS.append(np.array([1.0, 0.0]))
 
 
-def joint(law):
-    return np.einsum("n,na,nb->ab", law.shares, law.probabilities[:, :2], law.probabilities[:, 2:])
+def centers(marginals):
+    """Return noisy marginals as probabilities."""
+    floored = [np.maximum(part, 1e-6) for part in marginals]
+    return [part / part.sum() for part in floored]
 
 
-def test_a_condition_is_that_of_the_joint_law():
-    whole = joint(LAW)
-    for rows, columns in (([1], [0, 1, 2]), ([0, 1], [2]), ([0], [0, 2]), ([1], [0])):
-        law = restrict_rows(LAW, [(slice(0, 2), rows), (slice(2, 5), columns)])
-        expected = np.zeros_like(whole)
-        expected[np.ix_(rows, columns)] = whole[np.ix_(rows, columns)]
-        assert_allclose(joint(law), expected / expected.sum())
-        assert law.shares.sum() == pytest.approx(1)
-        assert_allclose(law.probabilities[:, 2:].sum(axis=1), 1)
-    assert restrict_rows(LAW, []).shares is not None
-    assert_allclose(joint(restrict_rows(LAW, [])), whole)
+def divergence(rows, marginals):
+    """Return the mean KL(row ‖ marginals) of rows in columns, a tensor."""
+    target = torch.tensor(np.concatenate(centers(marginals)), dtype=rows.dtype)[:, None]
+    return (rows * (rows.log() - target.log())).sum() / rows.shape[1]
 
 
-def test_an_impossible_condition_has_no_law():
-    law = ProductMixture(LAW.domain, np.ones(1), np.array([[1.0, 0.0, 1e-10, 0.5, 0.5 - 1e-10]]))
-    assert restrict_rows(law, [(slice(0, 2), [1])]) is None
-    assert restrict_rows(law, [(slice(2, 5), [0])]) is None
-    assert restrict_rows(law, [(slice(0, 2), [0])]) is not None
+def gradients(prior, marginals=MARGINALS, seed=0):
+    """Return the gradient that is descended, in logits, and that of loss + prior * divergence."""
+    loss = SliceLoss(SIZES, SLICES, noisy_tables(), WEIGHTS, CPU)
+    population = Population(marginals, 7, torch.Generator().manual_seed(seed), CPU)
+    with torch.no_grad():
+        population.logits.add_(torch.tensor(np.random.default_rng(1).normal(size=(11, 7))))
+    logits = population.logits.detach().double().requires_grad_()
+    rows = torch.cat([part.softmax(dim=0) for part in logits.split(SIZES)])
+    _, slope = loss(rows.detach().float())
+    (of_loss,) = torch.autograd.grad(rows, logits, slope.double(), retain_graph=True)
+    (of_prior,) = torch.autograd.grad(divergence(rows, marginals), logits)
+    seen = []
+
+    def spy(module, gradient_fn, **options):
+        seen.append(gradient_fn(0))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_population, "descend", spy)
+        population.fit(loss, prior=prior, max_iter=1, learning_rate=1.0)
+    value, (found,) = seen[0]
+    assert value == pytest.approx(loss(rows.detach().float())[0].item(), rel=1e-6)
+    expected = (of_loss + prior * of_prior) * 7 / loss.scale
+    return found.double().numpy(), expected.numpy(), of_prior.numpy()
 
 
-def test_equal_positions_are_drawn_alike():
-    codes, rng = np.array([3, 1, 3, 2]), np.random.default_rng(0)
-    places = draw_equal(codes, np.repeat([1, 3], [10, 4000]), rng)
-    assert set(places[:10]) == {1}
-    assert abs((places[10:] == 0).mean() - 0.5) < 5 * 0.5 / np.sqrt(4000)
-    assert set(places[10:]) == {0, 2}
+@pytest.mark.parametrize("prior", [0.0, 0.3, 50.0])
+def test_the_gradient_with_a_prior(prior):
+    found, expected, of_prior = gradients(prior)
+    assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * (1 + prior))
+    # Of another weight, or from other marginals, it is another.
+    assert np.abs(of_prior).max() > 1e-2
+    other, _, _ = gradients(prior + 0.3)
+    assert np.abs(other - expected).max() > 1e-2
+    uniform = [np.full(size, 1 / size) for size in SIZES]
+    moved = gradients(prior, uniform)[0]
+    wrong = gradients(prior, uniform)[1] - gradients(prior)[1] - moved + found
+    assert np.abs(wrong).max() < 1e-4 * (1 + prior)
 
 
-SCHEMA = Schema(
-    {
-        "age": Numeric(0, 100, integer=True),
-        "pay": Numeric(0, 1, nullable=True),
-        "job": Categorical(["baker", "nurse"]),
-        "day": Datetime("2020-01-01", "2020-12-31", resolution="D"),
-    }
-)
-ENCODER = TabularEncoder(SCHEMA, bins=4).fit()
-DAY = pd.Timestamp("2020-02-29")
+def descended(prior, marginals, tables, max_iter=300, **options):
+    slices = SLICES[:7]
+    loss = SliceLoss(SIZES, slices, tables, WEIGHTS[:7], CPU)
+    population = Population(marginals, 30, torch.Generator().manual_seed(0), CPU)
+    start = population.probabilities()
+    options = {"prior": prior} | options
+    result = population.fit(loss, max_iter=max_iter, learning_rate=0.2, **options)
+    return start, population.probabilities(), result.loss_curve
 
 
-def test_values_of_conditions():
-    given = {"age": [30, np.int64(99)], "pay": [0.3, None], "job": "nurse", "day": [DAY]}
-    found = condition_values(ENCODER, given)
-    assert {name: list(codes) for name, (codes, _) in found.items()} == {
-        "age": [1, 3],
-        "pay": [1, 4],
-        "job": [1],
-        "day": [0],
-    }
-    for name, (_, values) in found.items():
-        assert values.dtype == ENCODER.dtypes_[name]
-    assert list(found["age"][1]) == [30, 99]
-    assert_allclose(found["pay"][1], [0.3, np.nan])
-    assert list(found["day"][1]) == [DAY]
-    assert list(condition_values(ENCODER, {"day": DAY.tz_localize("UTC")})["day"][1]) == [DAY]
-    assert condition_values(ENCODER, None) == condition_values(ENCODER, {}) == {}
+def test_with_a_huge_prior_rows_are_the_marginals():
+    tables = predicted_slices(soft_rows(200), SIZES, SLICES[:7])
+    target = np.concatenate(centers(MARGINALS))
+    start, rows, _ = descended(1e4, MARGINALS, tables)
+    assert np.abs(start - target).max() > 0.1
+    assert_allclose(rows, np.tile(target, (30, 1)), atol=2e-3)
+    # A small one lets the tables have their way.
+    assert np.abs(descended(1e-3, MARGINALS, tables)[1] - target).max() > 0.2
 
 
-@pytest.mark.parametrize(
-    ("conditions", "message"),
-    [({"salary": 3}, "'salary'"), ({"age": 101}, "'age' hold a value"), ({"age": -1}, "'age'")]
-    + [({"age": 30.5}, "'age'"), ({"age": "old"}, "'age'"), ({"age": None}, "'age'")]
-    + [
-        ({"job": "pilot"}, "'job'"),
-        ({"job": []}, "'job' are impossible"),
-        ({"age": [3, 101]}, "'age'"),
-    ]
-    + [
-        ({"day": DAY + pd.Timedelta(12, "h")}, "'day'"),
-        ({"day": pd.Timestamp("2031-01-01")}, "'day'"),
-    ]
-    + [({"pay": np.inf}, "'pay'"), (["job"], "map columns to values")],
-    ids=str,
-)
-def test_conditions_that_nothing_declares(conditions, message):
-    with pytest.raises(ValueError, match=message):
-        condition_values(ENCODER, conditions)
+def test_a_prior_takes_out_dependence_that_the_tables_do_not_ask_for():
+    marginals = [part.mean(axis=0) for part in np.split(soft_rows(200), [3, 5, 9], axis=1)]
+    tables = predicted_slices(soft_rows(200), SIZES, SLICES[:7])
+    spread, losses = [], []
+    for prior in (0.0, 0.01, 0.1, 1.0):
+        _, rows, curve = descended(prior, marginals, tables)
+        spread.append(rows.std(axis=0).mean())
+        losses.append(curve[-1])
+    assert (np.diff(spread) < 0).all()
+    assert (np.diff(losses) > 0).all()
+    assert losses[-1] > 10 * losses[0]
+
+
+def test_without_a_prior_nothing_changes():
+    tables = noisy_tables(SLICES[:7])
+    _, rows, curve = descended(0.0, MARGINALS, tables, max_iter=20)
+    population = Population(MARGINALS, 30, torch.Generator().manual_seed(0), CPU)
+    loss = SliceLoss(SIZES, SLICES[:7], tables, WEIGHTS[:7], CPU)
+    bare = population.fit(loss, max_iter=20, learning_rate=0.2)
+    assert_array_equal(population.probabilities(), rows)
+    assert bare.loss_curve == curve
+    other = descended(0.1, MARGINALS, tables, max_iter=20)
+    assert np.abs(other[1] - rows).max() > 1e-3
+    # The curve is that of the loss alone.
+    assert other[2][0] == curve[0]
+
+
+def test_a_prior_stands_rows_that_exclude_a_category():
+    """Logits so far apart that a probability is zero in single precision."""
+    population = Population(MARGINALS, 6, torch.Generator().manual_seed(0), CPU)
+    with torch.no_grad():
+        population.logits[0] += 300
+    loss = SliceLoss(SIZES, SLICES[:4], noisy_tables(SLICES[:4]), WEIGHTS[:4], CPU)
+    result = population.fit(loss, prior=10.0, max_iter=5, learning_rate=0.1)
+    assert np.isfinite(population.probabilities()).all()
+    assert np.isfinite(result.loss_curve).all()
+    assert np.isfinite(population.logits.detach().numpy()).all()

@@ -8,11 +8,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from sklearn_dpgen.preprocessing import TabularEncoder, _codes
 from sklearn_dpgen.preprocessing._codes import encode_codes, fit_encoder
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
+from sklearn_dpgen.schema._binned import bin_column
 from sklearn_dpgen.schema._labels import _Labels
 
 SCHEMA = Schema(
@@ -119,6 +121,26 @@ def test_the_smallest_dtype_that_holds_the_categories(size, dtype):
     assert codes.sizes == [size]
     assert codes.columns[0].dtype == np.dtype(dtype)
     assert codes.columns[0].tolist() == [0, size - 1, size // 2]
+
+
+def test_columns_binned_elsewhere():
+    age = bin_column("age", SCHEMA["age"], 2**17).merged([0, 18, 19, 65])
+    day = bin_column("day", SCHEMA["day"], 2**17).merged([0, 366, 1000])
+    frame = records()
+    encoder = clone(TabularEncoder(SCHEMA, bins=BINS | {"age": age, "day": day})).fit(frame)
+    codes = encode_codes(frame, encoder)
+    assert codes.sizes[:4] == [4, 4, 300, 4]
+    np.testing.assert_array_equal(matrix(codes), one_hot_codes(frame, encoder))
+    years = frame["age"].clip(0, 120)
+    np.testing.assert_array_equal(codes.columns[0], np.digitize(years, [18, 19, 65]))
+    back = encoder.inverse_transform(encoder.transform(frame), rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(matrix(encode_codes(back, encoder)), matrix(codes))
+    assert (back["age"] == 18)[years == 18].all()
+    assert back.dtypes.to_dict() == encoder.dtypes_
+    with pytest.raises(ValueError, match="'score': bins are those of another column"):
+        TabularEncoder(SCHEMA, bins={"score": age}).fit()
+    with pytest.raises(ValueError, match="'sex' has categories"):
+        TabularEncoder(SCHEMA, bins={"sex": age}).fit()
 
 
 def test_arrays_are_rows():

@@ -1,0 +1,603 @@
+"""Conditions on records: what values and intervals mean, the law that is left, and draws."""
+
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import chisquare
+from sklearn.base import BaseEstimator
+
+from sklearn_dpgen.domains import OneHot, Product
+from sklearn_dpgen.evolution import _conditions
+from sklearn_dpgen.evolution._conditions import (
+    ConditionalSamplerMixin,
+    draw_weighted,
+    read_conditions,
+    restrict_rows,
+)
+from sklearn_dpgen.evolution._marginals import ProductMixture
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
+from sklearn_dpgen.schema._binned import Binned, bin_column
+from sklearn_dpgen.utils._random import split_random_state
+
+CLOSED = ["left", "right", "both", "neither"]
+every_closed = pytest.mark.parametrize("closed", CLOSED)
+few = pytest.mark.filterwarnings("ignore:Conditions on")
+
+
+def between(left, right, closed="both"):
+    return pd.Interval(left, right, closed=closed)
+
+
+# The law of a condition.
+
+LAW = ProductMixture(
+    Product([OneHot(2), OneHot(3)]),
+    np.array([0.25, 0.75]),
+    np.array([[0.5, 0.5, 0.2, 0.8, 0.0], [0.9, 0.1, 0.0, 0.5, 0.5]]),
+)
+
+
+def joint(law):
+    return np.einsum("n,na,nb->ab", law.shares, law.probabilities[:, :2], law.probabilities[:, 2:])
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [([0, 1], [1, 1, 1]), ([1, 1], [0, 0, 1]), ([1, 0], [1, 0, 1]), ([0, 1], [1, 0, 0])]
+    + [([0.5, 1], [1, 0.25, 0]), ([0.1, 0], [0.2, 0.2, 0.2])],
+    ids=str,
+)
+def test_a_condition_is_that_of_the_joint_law(rows, columns):
+    rows, columns = np.array(rows, dtype=float), np.array(columns, dtype=float)
+    law = restrict_rows(LAW, [(slice(0, 2), rows), (slice(2, 5), columns)])
+    expected = joint(LAW) * rows[:, None] * columns
+    assert_allclose(joint(law), expected / expected.sum())
+    assert law.shares.sum() == pytest.approx(1)
+    assert_allclose(law.probabilities[:, 2:].sum(axis=1), 1)
+
+
+def test_without_a_condition_the_law_stays():
+    assert_allclose(joint(restrict_rows(LAW, [])), joint(LAW))
+
+
+def test_an_impossible_condition_has_no_law():
+    law = ProductMixture(LAW.domain, np.ones(1), np.array([[1.0, 0.0, 1e-10, 0.5, 0.5 - 1e-10]]))
+    assert restrict_rows(law, [(slice(0, 2), np.array([0, 1]))]) is None
+    assert restrict_rows(law, [(slice(2, 5), np.array([1, 0, 0]))]) is None
+    assert restrict_rows(law, [(slice(2, 5), np.array([0, 1e-10, 0]))]) is None
+    assert restrict_rows(law, [(slice(0, 2), np.array([1, 0]))]) is not None
+
+
+def test_positions_are_drawn_by_their_weights():
+    codes, weights = np.array([3, 1, 3, 2, 3]), np.array([0.1, 1e-3, 0.3, 1.0, 0.2])
+    drawn = np.repeat([1, 3, 2], [10, 6000, 5])
+    places = draw_weighted(codes, weights, drawn, np.random.default_rng(0))
+    assert_array_equal(codes[places], drawn)
+    counts = np.bincount(places[10:-5], minlength=5)[[0, 2, 4]]
+    assert chisquare(counts, [1000, 3000, 2000]).pvalue > 1e-3
+    assert chisquare(counts, [2000, 2000, 2000]).pvalue < 1e-9
+
+
+# Listed values.
+
+SCHEMA = Schema(
+    {
+        "age": Numeric(0, 100, integer=True),
+        "pay": Numeric(0, 1, nullable=True),
+        "job": Categorical(["baker", "nurse"]),
+        "level": Ordinal([4, 1, 2.5], nullable=True),
+        "grade": Ordinal(["low", "high"]),
+        "day": Datetime("2020-01-01", "2020-12-31", resolution="D"),
+    }
+)
+ENCODER = TabularEncoder(SCHEMA, bins=4).fit()
+DAY = pd.Timestamp("2020-02-29")
+
+
+def test_values_of_conditions():
+    given = {"age": [30, np.int64(99)], "pay": [0.3, None], "job": "nurse", "day": [DAY]}
+    found = read_conditions(ENCODER, given)
+    assert {name: list(condition.codes) for name, condition in found.items()} == {
+        "age": [1, 3],
+        "pay": [1, 4],
+        "job": [1],
+        "day": [0],
+    }
+    for name, condition in found.items():
+        assert condition.values.dtype == ENCODER.dtypes_[name]
+        assert_array_equal(condition.weights, 1)
+    assert list(found["age"].values) == [30, 99]
+    assert_allclose(found["pay"].values, [0.3, np.nan])
+    assert list(found["day"].values) == [DAY]
+    aware = read_conditions(ENCODER, {"day": DAY.tz_localize("UTC")})
+    assert list(aware["day"].values) == [DAY]
+    assert read_conditions(ENCODER, None) == read_conditions(ENCODER, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [({"salary": 3}, "'salary'"), ({"age": 101}, "'age' hold a value"), ({"age": -1}, "'age'")]
+    + [({"age": 30.5}, "'age'"), ({"age": "old"}, "'age'"), ({"age": None}, "'age'")]
+    + [
+        ({"job": "pilot"}, "'job'"),
+        ({"job": []}, "'job' are impossible"),
+        ({"age": [3, 101]}, "'age'"),
+        ({"age": [between(0, 9), 101]}, "'age' hold a value"),
+    ]
+    + [
+        ({"day": DAY + pd.Timedelta(12, "h")}, "'day'"),
+        ({"day": pd.Timestamp("2031-01-01")}, "'day'"),
+    ]
+    + [({"pay": np.inf}, "'pay'"), (["job"], "map columns to values")],
+    ids=str,
+)
+def test_conditions_that_nothing_declares(conditions, message):
+    with pytest.raises(ValueError, match=message):
+        read_conditions(ENCODER, conditions)
+
+
+# Intervals: which values are inside.
+
+
+def encoder_of(column, bins, dtype=None):
+    schema = Schema({"x": column})
+    if dtype is None:
+        return TabularEncoder(schema, bins={"x": bins}).fit()
+    dtype = pd.api.types.pandas_dtype(dtype)
+    record = column.decode(np.zeros((1, column.domain.n_features)), dtype=dtype, name="x")
+    return TabularEncoder(schema, bins={"x": bins}).fit(record.to_frame())
+
+
+def condition(encoder, given):
+    return read_conditions(encoder, {"x": given})["x"]
+
+
+def decoded(encoder, places):
+    return encoder.columns_["x"].decode_places(np.asarray(places), encoder.dtypes_["x"])
+
+
+def inside(found):
+    """All values in the parts of a condition."""
+    places = [np.arange(*ends) for ends in zip(found.starts, found.stops, strict=True)]
+    return found.column.decode_places(np.concatenate(places), found.values.dtype)
+
+
+ENDS = [-np.inf, -1, 0, 0.5, 3, 4, 7.5, 9, 11, np.inf]
+
+
+@every_closed
+def test_integers_in_intervals(closed):
+    encoder = encoder_of(Numeric(0, 9, integer=True), [0, 1, 4, 9])
+    sizes, codes = np.array([1, 3, 6]), np.repeat([0, 1, 2], [1, 3, 6])
+    n_found = 0
+    for left in ENDS:
+        for right in ENDS[ENDS.index(left) :]:
+            interval = between(left, right, closed)
+            expected = [value for value in range(10) if value in interval]
+            if not expected:
+                with pytest.raises(ValueError, match="'x' hold an interval that none"):
+                    condition(encoder, interval)
+                continue
+            found = condition(encoder, interval)
+            assert inside(found).tolist() == expected
+            n_inside = np.bincount(codes[expected], minlength=3)
+            assert_allclose(found.shares(3), n_inside / sizes, rtol=1e-15)
+            n_found += 1
+    assert n_found > 20
+
+
+def dense(encoder, code, n=4001):
+    """Values of a bin as they are drawn without a condition, at even shares."""
+
+    class Shares:
+        def uniform(self, size):
+            return (np.arange(size) + 0.5) / size
+
+    block = np.zeros((n, encoder.domain_.n_features))
+    block[:, code] = 1
+    return encoder.inverse_transform(block, rng=Shares())["x"]
+
+
+LONG = Datetime("0500-01-01", "2500-01-01", resolution="us")
+LEAVES = bin_column("x", Numeric(0, 10), 2**17)
+POINTS = LEAVES.merged([0, 32768, 32769, 65536, 65537])
+
+
+def stamps(*texts, tz=None):
+    return tuple(pd.Timestamp(text, tz=tz) for text in texts)
+
+
+CASES = {
+    "floats": (Numeric(0, 1), 4, None, (0.1, 0.6)),
+    "float32": (Numeric(0, 1), 4, "float32", (0.1, 0.6)),
+    "Float32 with nulls": (Numeric(-2, 1, nullable=True), 4, "Float32", (-0.3, np.inf)),
+    "an end too large for float32": (Numeric(0, 1), 4, "float32", (0.3, 1e300)),
+    "decimals": (Numeric(0, 1, step=0.1), 3, None, (0.3, 0.7)),
+    "decimals in float32": (Numeric(0, 1, step=0.1), 3, "float32", (0.3, 0.7)),
+    "objects": (Numeric(0, 1), 4, object, (0.1, 0.6)),
+    "rounded to integers": (Numeric(0.2, 9.7), 4, "int16", (2, 5)),
+    "steps rounded to integers": (Numeric(0, 20, step=0.5), 4, "int16", (2, 5)),
+    "nullable integers": (Numeric(0, 20, integer=True, nullable=True), 4, "Int64", (2, 5)),
+    "points": (Numeric(0, 10), POINTS, None, (2.5, 5)),
+    "points in float32": (Numeric(0, 10), POINTS, "float32", (2.5, 5)),
+    "days": (SCHEMA["day"], 4, None, stamps("2020-02-01", "2020-08-01")),
+    "aware ends": (SCHEMA["day"], 4, None, stamps("2020-02-01", "2020-08-01", tz="Asia/Tokyo")),
+    "aware days": (SCHEMA["day"], 4, "datetime64[us, Asia/Tokyo]", stamps("2020-02-01", "2020-03")),
+    "seconds": (Datetime("2020-01-01", "2020-01-02"), 4, None, stamps("1999", "2020-01-01 07:00")),
+    "held in seconds": (
+        Datetime("2020-01-01", "2020-01-01 00:00:09", resolution="ms"),
+        4,
+        "datetime64[s]",
+        stamps("2020-01-01 00:00:02", "2020-01-01 00:00:05"),
+    ),
+    "a grid beyond float64": (LONG, 4, None, stamps("0700", "2020")),
+    "a fine grid": (Numeric(0, 2**53, integer=True), 3, None, (2**50, 2.0**52)),
+    "tiny numbers": (Numeric(0, 1e-300), 4, None, (1e-301, np.inf)),
+    "huge numbers": (Numeric(-8e307, 8e307), 4, None, (-np.inf, 1e307)),
+}
+
+
+@every_closed
+@pytest.mark.parametrize("name", CASES)
+def test_shares_are_those_of_the_values_that_are_drawn(name, closed):
+    column, bins, dtype, ends = CASES[name]
+    encoder = encoder_of(column, bins, dtype)
+    binned, interval = encoder.columns_["x"], between(*ends, closed)
+    found = condition(encoder, interval)
+    aware = isinstance(column, Datetime)
+    if aware:
+        interval = between(
+            *(pd.Timestamp(e) if e.tz else e.tz_localize("UTC") for e in ends), closed
+        )
+
+    def is_in(series):
+        series = pd.to_datetime(series, utc=True) if aware else series
+        with np.errstate(over="ignore"):
+            return np.array([value in interval for value in series.array])
+
+    shares = [is_in(dense(encoder, code)).mean() for code in range(binned.n_bins)]
+    assert_allclose(
+        found.shares(binned.n_bins + binned.nullable)[: binned.n_bins], shares, atol=5e-3
+    )
+    # To the last place.
+    for start, stop in zip(found.starts, found.stops, strict=True):
+        assert is_in(decoded(encoder, [start, stop - 1])).all()
+    edges = [p for p in (found.starts[0] - 1, found.stops[-1]) if 0 <= p < binned.n_places]
+    assert len(edges) == 0 or not is_in(decoded(encoder, edges)).any()
+    drawn = found.draw(np.resize(found.codes, 500), np.random.default_rng(0))
+    assert drawn.dtype == encoder.dtypes_["x"]
+    assert is_in(drawn).all()
+
+
+@every_closed
+def test_points_are_in_or_out(closed):
+    encoder = encoder_of(Numeric(0, 10), POINTS)
+    for left, right in ((2.5, 5), (2.5, 2.5), (5, 10), (2.4, 5), (2.50001, 5.00001)):
+        interval = between(left, right, closed)
+        if interval.is_empty:
+            continue
+        shares = condition(encoder, interval).shares(5)
+        assert_array_equal(shares[[1, 3]], [2.5 in interval, 5.0 in interval])
+    only = condition(encoder, between(2.5, 2.5))
+    assert set(only.draw(np.ones(9, dtype=int), np.random.default_rng(0))) == {2.5}
+    # An interval in a point bin, beside the point.
+    with pytest.raises(ValueError, match="'x' hold an interval that none"):
+        condition(encoder, between(2.50001, 2.50005))
+
+
+def test_many_intervals_on_any_column():
+    """Bisection ends, and draws stay inside."""
+    rng = np.random.default_rng(0)
+    n_found = 0
+    for name, (column, bins, dtype, _) in CASES.items():
+        if isinstance(column, Datetime):
+            continue
+        encoder = encoder_of(column, bins, dtype)
+        low, high = float(column.low), float(column.high)
+        ends = low + rng.uniform(-0.1, 1.1, size=(12, 2)) * (high - low)
+        ends = np.sort(np.where(rng.uniform(size=(12, 2)) < 0.3, np.round(ends), ends), axis=1)
+        for left, right in ends.tolist():
+            interval = between(left, right, CLOSED[rng.integers(4)])
+            try:
+                found = condition(encoder, interval)
+            except ValueError as error:
+                assert "none of the declared" in str(error)  # noqa: PT017
+                continue
+            drawn = found.draw(np.resize(found.codes, 50), rng)
+            assert all(value in interval for value in drawn.array), name
+            n_found += 1
+    assert n_found > 100
+
+
+# Intervals and values together.
+
+COUNTS = encoder_of(Numeric(0, 9, integer=True, nullable=True), [0, 1, 4, 9])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        # By value, in the shares of its bin: {0}, {1, 2, 3}, {4, ..., 9}, null.
+        ([between(2, 5)], {2: 1 / 3, 3: 1 / 3, 4: 1 / 6, 5: 1 / 6}),
+        ([between(2, 4), between(3, 5)], {2: 1 / 3, 3: 1 / 3, 4: 1 / 6, 5: 1 / 6}),
+        ([between(8, 9), between(0, 0), between(2, 9, "neither")], {0: 1, 3: 1 / 3}),
+        ([between(2, 5), between(3, 4), 3, 4], {2: 1 / 3, 3: 1 / 3, 4: 1 / 6, 5: 1 / 6}),
+        # A value outside stands for what is left of its bin, and two share it.
+        ([between(2, 5), 1], {2: 1 / 3, 3: 1 / 3, 1: 1 / 3, 4: 1 / 6, 5: 1 / 6}),
+        ([between(5, 9), 2, 3, 0], {2: 1 / 2, 3: 1 / 2, 0: 1}),
+        ([between(8, 9), 4, 5], {4: 1 / 3, 5: 1 / 3, 8: 1 / 6, 9: 1 / 6}),
+        ([between(8, 9), None, 2], {-1: 1, 2: 1, 8: 1 / 6, 9: 1 / 6}),
+        ([3, 3, 2, None], {3: 2 / 3, 2: 1 / 3, -1: 1}),
+    ],
+    ids=str,
+)
+def test_unions(given, expected):
+    expected = dict(expected)
+    for value in range(4, 10):
+        if any(isinstance(v, pd.Interval) and value in v for v in given):
+            expected[value] = 1 / 6
+    found = condition(COUNTS, given)
+    bins = [[0], [1, 2, 3], [4, 5, 6, 7, 8, 9], [-1]]
+    shares = found.shares(4)
+    assert_allclose(shares, [sum(expected.get(v, 0) for v in part) for part in bins], atol=1e-15)
+    wanted = np.flatnonzero(shares)
+    drawn = found.draw(np.repeat(wanted, 3000), np.random.default_rng(0)).fillna(-1)
+    for code, values in zip(wanted, drawn.to_numpy().reshape(-1, 3000), strict=True):
+        law = {v: p / shares[code] for v, p in expected.items() if v in bins[code]}
+        assert set(values) == set(law)
+        counts = [(values == v).sum() for v in law]
+        assert len(law) == 1 or chisquare(counts, 3000 * np.array(list(law.values()))).pvalue > 1e-3
+
+
+def test_a_value_in_a_bin_of_numbers_beside_an_interval():
+    found = condition(encoder_of(Numeric(0, 1), 4), [between(0.1, 0.2), 0.01, 0.6])
+    assert_allclose(found.shares(4), [1, 0, 1, 0])
+    drawn = found.draw(np.zeros(8000, dtype=int), np.random.default_rng(0))
+    assert set(drawn[(drawn < 0.1) | (drawn > 0.2)]) == {0.01}
+    # 0.1 of 0.25 is inside.
+    assert abs((drawn == 0.01).mean() - 0.6) < 5 * np.sqrt(0.24 / 8000)
+
+
+def test_null_is_in_no_interval():
+    for given, null in (([between(-np.inf, np.inf)], 0), ([between(0, 1), np.nan], 1)):
+        found = read_conditions(ENCODER, {"pay": given})["pay"]
+        assert_array_equal(found.shares(5), [1, 1, 1, 1, null])
+        drawn = found.draw(np.resize(np.arange(4 + null), 500), np.random.default_rng(0))
+        assert drawn.isna().sum() == null * 100
+    aware = Datetime("2020-01-01", "2020-12-31", resolution="D", nullable=True)
+    found = condition(encoder_of(aware, 4), [between(DAY, DAY), None])
+    assert list(found.draw(np.array([0, 4]), np.random.default_rng(0))) == [DAY, pd.NaT]
+
+
+def test_intervals_of_ordinals():
+    for interval, labels in (
+        (between(1, 4, "left"), [1, 2.5]),
+        (between(1, np.inf, "neither"), [4, 2.5]),
+        (pd.arrays.IntervalArray.from_tuples([(0, 1), (2, 2.6)]), [1, 2.5]),
+        ([between(3, 5), 1, None], [1, None, 4]),
+    ):
+        found = read_conditions(ENCODER, {"level": interval})["level"]
+        assert_array_equal(found.values.astype(float), np.array(labels, dtype=float))
+        codes = [{4: 0, 1: 1, 2.5: 2, None: 3}[label] for label in labels]
+        assert_array_equal(found.codes, codes)
+        assert_array_equal(np.flatnonzero(found.shares(4)), np.sort(codes))
+
+
+MISSED = "hold an interval that none of the declared values is in"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [("age", between(101, np.inf), MISSED), ("age", between(3.1, 3.9), MISSED)]
+    + [("age", between(5, 5, "left"), MISSED), ("age", [3, between(-9, 0, "left")], MISSED)]
+    + [("pay", between(-1, -1e-9), MISSED), ("pay", between(0.5, 0.5, "neither"), MISSED)]
+    + [("level", between(1, 2.5, "neither"), MISSED), ("level", between(5, 9), MISSED)]
+    + [("day", between(*stamps("2021", "2022")), MISSED)]
+    + [("job", between(0, 1), "take no interval"), ("grade", between(0, 1), "take no interval")]
+    + [("age", between(*stamps("2020", "2021")), "need intervals of numbers")]
+    + [("level", between(*stamps("2020", "2021")), "need intervals of numbers")]
+    + [("age", between(pd.Timedelta(0), pd.Timedelta(9)), "need intervals of numbers")]
+    + [("day", between(0, 1), "need intervals of dates")]
+    + [("day", between(pd.Timedelta(0), pd.Timedelta(9)), "need intervals of dates")],
+    ids=str,
+)
+def test_intervals_that_cannot_be(name, given, message):
+    with pytest.raises(ValueError, match=f"conditions on '{name}' .*{message}"):
+        read_conditions(ENCODER, {name: given})
+
+
+# Draws.
+
+
+class Fixed(ConditionalSamplerMixin, BaseEstimator):
+    """A sampler of some law."""
+
+    def __init__(self, encoder, n_rows=200):
+        self.encoder, self.n_rows, rng = encoder, n_rows, np.random.default_rng(0)
+        widths = [part.stop - part.start for part in encoder.domain_.slices]
+        rows = np.hstack([rng.dirichlet(np.full(width, 0.4), size=n_rows) for width in widths])
+        shares = np.full(n_rows, 1 / n_rows)
+        self.encoder_, self.law_ = encoder, ProductMixture(encoder.domain_, shares, rows)
+
+    def fit(self):
+        return self
+
+
+SAMPLER = Fixed(ENCODER)
+PAIR = TabularEncoder(
+    Schema({"n": Numeric(0, 9, integer=True), "job": Categorical(["a", "b", "c"])}),
+    bins={"n": [0, 1, 4, 9]},
+).fit()
+
+
+def pair_counts(sampler, conditions, n=20_000):
+    drawn = sampler.sample(n, conditions=conditions, random_state=0)
+    table = np.zeros((10, 3))
+    np.add.at(table, (drawn["n"], drawn["job"].map({"a": 0, "b": 1, "c": 2})), 1)
+    return table
+
+
+def pair_law(law, wanted):
+    """The exact law of (n, job) given that n is among those wanted."""
+    bins, sizes = np.repeat([0, 1, 2], [1, 3, 6]), np.repeat([1, 3, 6], [1, 3, 6])
+    numbers = law.probabilities[:, bins] / sizes * np.isin(np.arange(10), wanted)
+    table = np.einsum("r,ra,rb->ab", law.shares, numbers, law.probabilities[:, 3:])
+    return table / table.sum()
+
+
+@every_closed
+def test_the_law_of_records_in_an_interval(monkeypatch, closed):
+    sampler, interval = Fixed(PAIR, n_rows=30), between(1, 5, closed)
+    wanted = [value for value in range(10) if value in interval]
+    expected = 20_000 * pair_law(sampler.law_, wanted)
+    kept = expected > 0
+    counts = pair_counts(sampler, {"n": [interval]})
+    assert counts[~kept].sum() == 0
+    assert chisquare(counts[kept], expected[kept]).pvalue > 1e-3
+    # The rows count by their probabilities.
+    size = sampler.effective_size({"n": interval})
+    bins, sizes = np.repeat([0, 1, 2], [1, 3, 6]), np.repeat([1, 3, 6], [1, 3, 6])
+    weights = (sampler.law_.probabilities[:, bins] / sizes)[:, wanted].sum(axis=1)
+    assert size == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    # Bins that count whole are seen.
+    split = Binned.split_places
+    whole = lambda *args: (*split(*args)[:3], np.ones(len(split(*args)[0])))  # noqa: E731
+    monkeypatch.setattr(Binned, "split_places", whole)
+    wrong = pair_counts(sampler, {"n": interval})
+    assert chisquare(wrong[kept], expected[kept]).pvalue < 1e-6
+
+
+def test_an_interval_and_its_values_are_the_same_where_bins_are_single():
+    ages = TabularEncoder(Schema({"n": SCHEMA["age"], "job": SCHEMA["job"]}), bins={"n": 200}).fit()
+    sampler = Fixed(ages)
+    values = {"n": list(range(4, 25))}
+    size = sampler.effective_size({"n": between(3, 24, "right")})
+    assert size == pytest.approx(sampler.effective_size(values))
+    assert sampler.effective_size({"n": between(-np.inf, np.inf)}) == pytest.approx(200)
+
+
+def test_numbers_are_uniform_in_the_part_of_their_bin():
+    conditions = {"pay": between(0.2, 0.45), "day": between(DAY, pd.Timestamp.max)}
+    drawn = SAMPLER.sample(20_000, conditions=conditions, random_state=0)
+    assert drawn["day"].between(DAY, pd.Timestamp("2020-12-31")).all()
+    pay = drawn["pay"].to_numpy()
+    law = SAMPLER._conditioned(read_conditions(ENCODER, conditions))
+    below = (law.shares * law.probabilities[:, ENCODER.blocks_["pay"].start]).sum()
+    first = np.histogram(pay, bins=np.linspace(0.2, 0.25, 6))[0]
+    second = np.histogram(pay, bins=np.linspace(0.25, 0.45, 21))[0]
+    assert first.sum() + second.sum() == 20_000
+    expected = np.repeat([below / 5, (1 - below) / 20], [5, 20])
+    assert chisquare([*first, *second], 20_000 * expected).pvalue > 1e-3
+
+
+def test_all_conditions_at_once():
+    conditions = {
+        "age": [between(30, np.inf, "neither"), 3],
+        "pay": [None, between(0.5, 2)],
+        "job": "nurse",
+        "level": [between(2, 3), 4],
+        "day": between(DAY, DAY + pd.Timedelta(40, "D"), "left"),
+    }
+    drawn = SAMPLER.sample(2000, conditions=conditions, random_state=0)
+    assert ((drawn["age"] > 30) | (drawn["age"] == 3)).all()
+    assert (drawn["pay"].isna() | (drawn["pay"] >= 0.5)).all()
+    assert set(drawn["job"]) == {"nurse"}
+    assert set(drawn["level"]) == {2.5, 4.0}
+    assert drawn["day"].between(DAY, DAY + pd.Timedelta(39, "D")).all()
+    assert drawn["day"].nunique() == 40
+    assert drawn.dtypes.equals(SAMPLER.sample().dtypes)
+    again = SAMPLER.sample(2000, conditions=conditions, random_state=0)
+    assert drawn.equals(again)
+
+
+def reference(sampler, n, values, seed):
+    """Records of single values as they are drawn without intervals: (codes, values) by column."""
+    rng = np.random.default_rng(split_random_state(seed, 1)[0])
+    law = sampler.law_
+    for name, (codes, _) in values.items():
+        part = sampler.encoder_.blocks_[name]
+        wanted = np.isin(np.arange(part.stop - part.start), codes).astype(float)
+        law = restrict_rows(law, [(part, wanted)])
+    rows = law.sample(n, rng)
+    frame = sampler.encoder_.inverse_transform(rows, rng=rng)
+    for name, (codes, given) in values.items():
+        drawn = rows[:, sampler.encoder_.blocks_[name]].argmax(axis=1)
+        order = np.argsort(codes, kind="stable")
+        first, stop = (np.searchsorted(np.sort(codes), drawn, side=s) for s in ("left", "right"))
+        place = order[first + np.floor(rng.uniform(size=n) * (stop - first)).astype(int)]
+        frame[name] = pd.Series(given).astype(frame[name].dtype).iloc[place].array
+    return frame
+
+
+@few
+def test_without_intervals_draws_are_as_before():
+    assert SAMPLER.sample(3000, random_state=1).equals(reference(SAMPLER, 3000, {}, 1))
+    values = {
+        "age": (np.array([0, 0, 1, 0]), [3, 4, 30, 5]),
+        "pay": (np.array([1, 4]), [0.3, None]),
+        "job": (np.array([1]), ["nurse"]),
+    }
+    conditions = {name: given for name, (_, given) in values.items()}
+    drawn = SAMPLER.sample(3000, conditions=conditions, random_state=1)
+    pd.testing.assert_frame_equal(drawn, reference(SAMPLER, 3000, values, 1), rtol=0, atol=0)
+    intervals = conditions | {"age": between(3, 5)}
+    assert not drawn.equals(SAMPLER.sample(3000, conditions=intervals, random_state=1))
+
+
+def test_few_rows_are_warned_of(recwarn):
+    wide, narrow = {"age": between(0, 60)}, {"age": [between(3, 4), 99]}
+    SAMPLER.sample(5)
+    SAMPLER.sample(5, conditions=wide)
+    Fixed(ENCODER, n_rows=3).sample(5, conditions={})
+    assert Fixed(ENCODER, n_rows=3).effective_size(narrow) < 10
+    assert len(recwarn) == 0
+    sampler = Fixed(ENCODER, n_rows=12)
+    size = sampler.effective_size(narrow | {"job": "nurse"})
+    assert size < 10
+    message = rf"Conditions on \['age', 'job'\] rest on {size:.1f} rows of the population"
+    with pytest.warns(UserWarning, match=message) as caught:
+        sampler.sample(5, conditions=narrow | {"job": "nurse"})
+    assert caught[0].filename == __file__
+
+
+def test_an_interval_without_probability():
+    sampler = Fixed(PAIR)
+    rows = sampler.law_.probabilities.copy()
+    rows[:, :3] = [0.0, 1.0, 0.0]
+    sampler.law_ = ProductMixture(sampler.law_.domain, sampler.law_.shares, rows)
+    assert set(sampler.sample(50, conditions={"n": between(3, 9)})["n"]) == {3}
+    with pytest.raises(ValueError, match=r"\['n'\] are impossible"):
+        sampler.sample(5, conditions={"n": between(4, 9)})
+    # One number of a continuum: none of the records has it.
+    pay = Fixed(ENCODER)
+    with pytest.raises(ValueError, match="'pay'"):
+        pay.sample(5, conditions={"pay": between(0.3, 0.3)})
+
+
+@few
+def test_blocks_of_draws(monkeypatch):
+    monkeypatch.setattr(_conditions, "_BLOCK", 40 * ENCODER.domain_.n_features)
+    drawn = SAMPLER.sample(101, conditions={"age": [between(3, 60), 99]}, random_state=0)
+    assert_array_equal(drawn.index, range(101))
+    assert (drawn["age"].between(3, 60) | (drawn["age"] == 99)).all()
+
+
+def fastest(call, repeats=3):
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def test_intervals_cost_little():
+    free = fastest(lambda: SAMPLER.sample(100_000, random_state=0))
+    many = [between(i, i + 0.5) for i in range(100)]
+    conditions = {"age": many, "pay": [between(i / 200, (i + 0.5) / 200) for i in range(200)]}
+    bound = fastest(lambda: SAMPLER.sample(100_000, conditions=conditions, random_state=0))
+    assert bound < 2 * free + 1.0
