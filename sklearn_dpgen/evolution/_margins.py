@@ -161,7 +161,7 @@ class ColumnTree:
         counts : ndarray of shape (n_bins + nullable,)
             Of the bins, then of null.
         variances : ndarray of shape (n_bins + nullable,)
-            Of the counts, about and at most, over ``noise_scale``².
+            Of the counts, over ``noise_scale``²: for fixed bins at most, and about, these.
         """
         if self.is_flat:
             return self.levels[0], noisy, np.ones(self.n_cells)

@@ -40,6 +40,15 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["SlicedMeasureSampler"]
 
+_FITTED = (
+    "encoder_",
+    "law_",
+    "loss_curve_",
+    "n_records_",
+    "noise_multiplier_",
+    "privacy_",
+    "slices_",
+)
 # Steps of a round that is not the last, as a share of all.
 _ROUND = 0.05
 # Nats of log likelihood, of all tables, that a nat of dependence between columns must be worth.
@@ -244,7 +253,8 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
             rounds than slices, or tables that need too much memory. Or records that do not fit
             the schema.
         """
-        vars(self).pop("law_", None)
+        for name in _FITTED:
+            vars(self).pop(name, None)
         names = list(self.schema)
         slices = expand_slices(self.slices, names)
         weights = slice_weights(slices, names, self.workload)
@@ -260,7 +270,11 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
         n_single = sum(tree.n_cells for tree in trees)
         check_memory(names, [t.n_bins for t in trees], slices, self.population_size, n_single)
         noise_seed, start_seed = split_random_state(self.random_state, 2)
-        privacy = self._plan_privacy(None, plan=plan, noise_seed=noise_seed)
+        # Before the first release: what is interrupted has been paid for.
+        self.privacy_ = self._plan_privacy(None, plan=plan, noise_seed=noise_seed)
+        self.noise_multiplier_ = self.privacy_.noise_multiplier
+        self.n_features_in_ = fine.n_features_in_
+        self.feature_names_in_ = fine.feature_names_in_
 
         def noise(*context):
             return self._noise(noise_seed, *context)
@@ -275,10 +289,6 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
         self._measure_slices(
             codes, slices[n_columns:], weights[n_columns:], plan, measured, start_seed, **release
         )
-        self.privacy_ = privacy
-        self.noise_multiplier_ = privacy.noise_multiplier
-        self.n_features_in_ = fine.n_features_in_
-        self.feature_names_in_ = fine.feature_names_in_
         return self
 
     def _measure_columns(self, columns, fine, trees, weights, scale, *, run, noise):

@@ -95,8 +95,8 @@ def fit_encoder(X, encoder):
     Parameters
     ----------
     X : data frame, array-like, iterable of data frames or dask DataFrame
-        As for :func:`encode_codes`. Of an iterable, the dtypes of the first chunk that has records
-        count as public, as those of a frame do.
+        As for :func:`encode_codes`. Of an iterable, the dtypes of the first chunk count as public,
+        as those of a frame do.
     encoder : TabularEncoder
 
     Returns
@@ -117,10 +117,11 @@ def fit_encoder(X, encoder):
     if not _is_chunked(X):
         return X, encoder.fit(X)
     chunks = _frames(X)
-    first = next((chunk for chunk in chunks if len(chunk)), None)
+    first = next(chunks, None)
     if first is None:
         raise ValueError(_NO_RECORDS)
-    encoder.fit(first)
+    # Of the first, be it empty: which chunks have records is not public.
+    encoder.fit(_one_row(first.dtypes))
     return (X if isinstance(X, list | tuple) else chain([first], chunks)), encoder
 
 

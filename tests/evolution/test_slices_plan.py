@@ -26,7 +26,7 @@ PLANS = [
     (10, (1,) * 10, 9),
     (10, (1,), 1),
     (1, (1,), 0),
-    (300, (12,) * 10, 120),
+    (300, (3,) * 10, 30),
 ]
 
 
@@ -78,6 +78,12 @@ def test_rounds_are_even_and_add_up(columns, is_adaptive, n_slices, n_rounds):
     else:
         assert rounds == (candidates,)
     assert (plan_of(candidates, rounds).n_selections > 0) == (sum(rounds) < candidates)
+
+
+def test_more_rounds_than_slices():
+    assert plan_rounds(10, 5, is_adaptive=True, n_slices=4, n_rounds=4) == (1,) * 4
+    with pytest.raises(ValueError, match="n_rounds must be at most the 4 slices"):
+        plan_rounds(10, 5, is_adaptive=True, n_slices=4, n_rounds=5)
 
 
 # Shares.

@@ -428,7 +428,7 @@ def test_no_order_of_releases_and_selections_overspends(n_before):
     mechanism = with_selections(epsilon, delta, n_selections=2, selection_share=7.0)
     epsilon0 = mechanism.selection.epsilon0
     mu = ROOT / together(mechanism.noise_scales)
-    losses = mu * ndtri((np.arange(2000) + 0.5) / 2000) + mu**2 / 2
+    losses = mu * ndtri((np.arange(1000) + 0.5) / 1000) + mu**2 / 2
     t = np.linspace(0, epsilon0, 61)
     q = np.expm1(t - epsilon0) / math.expm1(-epsilon0)
 
@@ -567,7 +567,7 @@ def test_the_report_states_the_selections(shares):
     assert 0.97e-5 < searched_delta(mechanism, 3, epsilon0=epsilon0) < 1.01e-5
 
 
-@settings(deadline=None, derandomize=True, max_examples=15)
+@settings(deadline=None, derandomize=True, max_examples=8)
 @given(
     st.lists(st.floats(1e-2, 1e2), min_size=1, max_size=8),
     st.floats(1e-2, 1e2),

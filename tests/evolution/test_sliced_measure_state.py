@@ -1,0 +1,78 @@
+"""SlicedMeasureSampler: what a fitted, or an interrupted, object holds."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sliced_tables import make, table
+
+from sklearn_dpgen.evolution import _sliced_measure
+from sklearn_dpgen.evolution._sliced_measure import SlicedMeasureSampler
+from sklearn_dpgen.schema import Categorical, Numeric, Schema
+
+# What the docstring lists, all of it released, or public.
+STATE = {
+    "encoder_",
+    "feature_names_in_",
+    "law_",
+    "loss_curve_",
+    "n_features_in_",
+    "n_records_",
+    "noise_multiplier_",
+    "privacy_",
+    "slices_",
+}
+
+
+def holds_no_more_than_it_says(n=60):
+    """Return whether state and shapes are those that parameters and schema fix."""
+    sampler = make(neighbours="add_or_remove", population_size=90).fit(table(n))
+    state = set(vars(sampler)) - set(sampler.get_params())
+    return state == STATE and len(sampler.law_.probabilities) == 90
+
+
+def test_a_fitted_object_holds_what_was_released_alone(monkeypatch):
+    assert holds_no_more_than_it_says()
+    measure = SlicedMeasureSampler._measure_slices
+
+    def keep_counts(self, codes, *args, **options):
+        self._exact = [np.bincount(column) for column in codes]
+        return measure(self, codes, *args, **options)
+
+    def fewer_rows(self, codes, *args, **options):
+        self.population_size = min(90, len(codes[0]))
+        try:
+            return measure(self, codes, *args, **options)
+        finally:
+            self.population_size = 90
+
+    for leak in (keep_counts, fewer_rows):
+        with monkeypatch.context() as patch:
+            patch.setattr(SlicedMeasureSampler, "_measure_slices", leak)
+            assert not holds_no_more_than_it_says()
+
+
+def test_a_fit_that_is_interrupted_has_a_report_of_its_own(monkeypatch):
+    sampler = make(0.5).fit(table())
+
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_sliced_measure.Population, "fit", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        sampler.set_params(epsilon=7.0).fit(table())
+    assert sampler.privacy_.epsilon == 7.0
+    assert not hasattr(sampler, "slices_")
+    assert not hasattr(sampler, "law_")
+
+
+def test_dtypes_are_those_of_the_first_chunk_be_it_empty():
+    schema = Schema({"a": Numeric(0, 9, integer=True), "b": Categorical(["x", "y"])})
+    first = pd.DataFrame({"a": np.array([5], dtype=np.int32), "b": ["x"]})
+    second = pd.DataFrame({"a": [1.0, 2.0], "b": pd.Categorical(["x", "y"])})
+    drawn = [
+        make(schema=schema, n_bins="auto", neighbours="add_or_remove").fit(chunks).sample(4)
+        for chunks in ([first, second], iter([first[:0], second]))
+    ]
+    assert drawn[0].dtypes.equals(drawn[1].dtypes)
+    other = make(schema=schema, n_bins="auto").fit([second, first]).sample(4)
+    assert not other.dtypes.equals(drawn[0].dtypes)
