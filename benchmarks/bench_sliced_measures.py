@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -32,9 +33,11 @@ from sklearn_dpgen.datasets import fetch_mnist
 from sklearn_dpgen.evolution import (
     SlicedMeasureSampler,
     _margins,
+    _measured,
     _sliced_measure,
     _slices_plan,
 )
+from sklearn_dpgen.evolution._population import SliceLoss
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
 
 EPSILON = 2.0
@@ -94,6 +97,36 @@ def constants(values):
         yield
 
 
+class OrderedLoss(SliceLoss):
+    """Compares slices by cumulated cells too, along each ordered column: Wasserstein's way."""
+
+    def __init__(self, sizes, *args, is_ordered, weight):
+        super().__init__(sizes, *args)
+        blocks = []
+        for size, ordered in zip(sizes, is_ordered, strict=True):
+            steps = np.tril(np.ones((size, size)))[:-1]
+            metric = steps.T @ steps if ordered and size > 2 else np.zeros((size, size))
+            scale = weight * size / max(np.trace(metric), 1)
+            blocks.append(torch.as_tensor(np.eye(size) + scale * metric, dtype=torch.float32))
+        self._metric = torch.block_diag(*blocks)
+
+    def __call__(self, P):
+        loss, gradient = super().__call__(P)
+        gradient = gradient.clone()
+        n_rows = P.shape[1]
+        for left, right, weights, targets in self._pairs:
+            first, second = P[left], P[right]
+            error = (first @ second.T / n_rows - targets) * (weights > 0)
+            change = self._metric[left, left] @ error @ self._metric[right][:, right] - error
+            pull = weights * change * (2 / n_rows)
+            gradient[left] += pull @ second
+            if isinstance(right, slice):
+                gradient[right] += pull.T @ first
+            else:
+                gradient.index_add_(0, right, pull.T @ first)
+        return loss, gradient
+
+
 # Name: parameters of the sampler, and constants that are none.
 CASES = {
     "default": ({}, {}),
@@ -103,8 +136,8 @@ CASES = {
     "columns 10 % of the budget": ({}, {(_slices_plan, "_SINGLES"): 0.1}),
     "columns 30 % of the budget": ({}, {(_slices_plan, "_SINGLES"): 0.3}),
     "no prior": ({}, {(_sliced_measure, "_PRIOR"): 0.0}),
-    "prior 1/3": ({}, {(_sliced_measure, "_PRIOR"): 1 / 3}),
-    "prior 3": ({}, {(_sliced_measure, "_PRIOR"): 3.0}),
+    "prior 50": ({}, {(_sliced_measure, "_PRIOR"): 50.0}),
+    "prior 500": ({}, {(_sliced_measure, "_PRIOR"): 500.0}),
     "population 500": ({"population_size": 500}, {}),
     "population 8000": ({"population_size": 8000}, {}),
     "300 steps": ({"max_iter": 300}, {}),
@@ -118,8 +151,20 @@ CASES = {
     "50 slices, selections 10 %": ({"n_slices": 50}, {(_slices_plan, "_SELECTIONS"): 0.1}),
     "50 slices, selections 40 %": ({"n_slices": 50}, {(_slices_plan, "_SELECTIONS"): 0.4}),
     "target weighs 3": ("target", {}),
+    "ordered, weight 0.3": ("ordered", 0.3),
+    "ordered, weight 1": ("ordered", 1.0),
     "pairs, and triples with the target": ("triples", {}),
 }
+
+
+def setting(case, table):
+    """Return parameters of the sampler and constants of one case."""
+    given, values = CASES[case]
+    if given == "ordered":
+        kinds = [isinstance(column, Numeric | Ordinal) for column in table.schema.values()]
+        loss = partial(OrderedLoss, is_ordered=kinds, weight=values)
+        return {}, {(_measured, "SliceLoss"): loss}
+    return options_of(given, table), values
 
 
 def options_of(given, table):
@@ -138,8 +183,8 @@ def ablations(args):
     for name in args.tables:
         table, train, test = parts(name)
         for case, seed in itertools.product(args.cases, range(100, 100 + args.seeds)):
-            given, values = CASES[case]
-            options = options_of(given, table) | {"neighbours": "add_or_remove"}
+            options, values = setting(case, table)
+            options = options | {"neighbours": "add_or_remove"}
             start = time.process_time()
             with constants(values):
                 sampler = SlicedMeasureSampler(
@@ -243,6 +288,7 @@ def main():
     every = [*TABLES, *OTHERS]
     parser.add_argument("--tables", nargs="+", default=every, choices=every)
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--name", default="sliced_measures_ablations", help="of the results")
     parser.add_argument("--no-record", action="store_true")
     args = parser.parse_args()
     if args.one:
@@ -255,7 +301,7 @@ def main():
             print(pd.DataFrame(rows).to_string())
         else:
             meta = {"epsilon": EPSILON, "delta": DELTA, "seeds": args.seeds}
-            record("sliced_measures_ablations", rows, meta)
+            record(args.name, rows, meta)
     if args.scale:
         args.sizes = [(n, 15) for n in (10_000, 100_000, 1_000_000, 10_000_000)]
         args.sizes += [(100_000, p) for p in (5, 30, 50, 100)]

@@ -145,7 +145,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
     a count below it is beyond the noise; neighbours of like density are merged.
 
     A selection takes the table with the largest l2 distance from that of the population, plus
-    Gumbel noise. Its exact privacy profile is composed with that of the Gaussian releases.
+    Gumbel noise. The privacy profile of mechanisms of its range is composed with the Gaussian one.
 
     It is the signed measure mechanism [1]_ on slices of the records, of dimension one to three,
     with the relaxed projection of [2]_ in the place of a linear program, and selections as in

@@ -84,5 +84,5 @@ def _split_target(frame, target, transform):
 def _constant_classifier(y_train, y_test):
     """Predict the one class of ``y_train``, knowing which other classes there are."""
     classes = np.unique(np.concatenate([y_train, y_test]))
-    dummy = DummyClassifier(strategy="constant", constant=y_train[0])
+    dummy = DummyClassifier(strategy="constant", constant=y_train[:1])
     return dummy.fit(np.zeros((len(classes), 1)), classes)

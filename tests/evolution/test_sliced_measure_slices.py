@@ -120,7 +120,10 @@ def test_even_columns_have_few_bins():
     # Where there is more to see there are more of them, and where there is less noise.
     assert uneven.min() >= 5
     assert uneven.mean() > 1.5 * max(even.mean(), grid.mean())
-    assert all(few < many <= 32 for few, many in zip(sizes(1.0), sizes(np.inf), strict=True))
+    first, many, last = sizes(np.inf)
+    assert uneven.max() < many <= 32
+    # Without noise an even column has few bins too: records are a sample.
+    assert max(first, last) <= 8
 
 
 def test_bins_are_found_where_none_are_given():

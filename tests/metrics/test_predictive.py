@@ -77,13 +77,19 @@ def test_target_never_is_a_feature():
     train_synthetic_test_real(Spy(), frame, frame, target="visits", scoring="r2")
 
 
+@pytest.mark.parametrize("transform", [None, lambda income: np.asarray(income) == "high"])
 @pytest.mark.parametrize(("scoring", "expected"), [("roc_auc", 0.5), ("accuracy", 0.75)])
-def test_one_synthetic_class_scores_the_constant_prediction(scoring, expected):
+def test_one_synthetic_class_scores_the_constant_prediction(scoring, expected, transform):
     synthetic = pd.DataFrame({"age": [20, 30], "income": ["low", "low"]})
     real = pd.DataFrame({"age": [20, 30, 40, 50], "income": ["low", "low", "low", "high"]})
     with pytest.warns(UserWarning, match="'income' has a single class"):
         value = train_synthetic_test_real(
-            LogisticRegression(), synthetic, real, target="income", scoring=scoring
+            LogisticRegression(),
+            synthetic,
+            real,
+            target="income",
+            scoring=scoring,
+            target_transform=transform,
         )
     assert value == expected
 
