@@ -112,8 +112,7 @@ def signed_square(root):
 
 figure, axes = plt.subplots(2, 1, figsize=(9, 6.5), layout="constrained")
 for ax, name in zip(axes, ("disea", "lpi"), strict=True):
-    column = encoder.columns_[name]
-    edges = column.column.from_unit(np.array(column.edges))
+    edges = sampler.bins_[name]
     cells = np.linspace(edges[0], edges[-1], 361)
     upwards, downwards = (np.histogram(frame[name], cells)[0] for frame in (private, synthetic))
     ax.stairs(upwards / len(private), cells, fill=True, color="#e69f00", label="real")
@@ -173,7 +172,8 @@ print(pd.DataFrame(scores).T.round(3).to_string())
 # Asking for some records only
 # ----------------------------
 # ``conditions`` draws records with given values, however rare: here 5000 of each state of health,
-# in plans with and without an individual deductible. ``effective_size`` tells on how many of the
+# in plans with and without an individual deductible. A range is a ``pandas.Interval``, such as
+# ``conditions={"disea": pd.Interval(15, 60)}``. ``effective_size`` tells on how many of the
 # 2000 rows of the population an answer rests; where these are few, the answer is mostly noise.
 
 states = {
@@ -207,8 +207,7 @@ plt.show()
 # %%
 # Choosing parameters
 # -------------------
-# ``GridSearchCV`` takes the sampler like any other estimator, with two reservations. Each of its
-# fits spends the budget once more, and ``score`` tells of the records that it is given: search on
-# a table that is public, and fit once on the one that is not. And ``score`` counts in the slices
-# and bins of the fit itself, which makes fewer of them look better: compare these by a distance in
-# common cells, such as the one above.
+# ``GridSearchCV`` takes the sampler like any other estimator. Its ``score`` is minus the distance
+# of all pairs in cells that the schema alone fixes, so that bins and slices can be compared. But
+# each fit of a search spends the budget once more, and the score tells of the records that it is
+# given: search on a table that is public, and fit once on the one that is not.

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
 from sliced_tables import make, table
 
 from sklearn_dpgen.evolution import _sliced_measure
@@ -76,3 +77,38 @@ def test_dtypes_are_those_of_the_first_chunk_be_it_empty():
     assert drawn[0].dtypes.equals(drawn[1].dtypes)
     other = make(schema=schema, n_bins="auto").fit([second, first]).sample(4)
     assert not other.dtypes.equals(drawn[0].dtypes)
+
+
+# The checks of scikit-learn make tables of any width.
+WIDTH = "the schema fixes the number of columns"
+EXPECTED = dict.fromkeys(
+    [
+        "check_dict_unchanged",
+        "check_dont_overwrite_parameters",
+        "check_dtype_object",
+        "check_estimators_dtypes",
+        "check_estimators_pickle",
+        "check_f_contiguous_array_estimator",
+        "check_fit2d_1feature",
+        "check_fit2d_predict1d",
+        "check_fit_score_takes_y",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_n_features_in_after_fitting",
+        "check_pipeline_consistency",
+        "check_positive_only_tag_during_fit",
+    ],
+    WIDTH,
+) | {
+    "check_estimators_nan_inf": "the schema says where values may be missing; errors name columns",
+    "check_fit2d_1sample": "a single record is a table, and its error is one of the width",
+}
+TWO = Schema({name: Numeric(-5, 5) for name in "ab"})
+
+
+@parametrize_with_checks(
+    [make(10.0, schema=TWO, population_size=10, max_iter=2)],
+    expected_failed_checks=lambda estimator: EXPECTED,
+)
+def test_conformity(estimator, check):
+    check(estimator)
