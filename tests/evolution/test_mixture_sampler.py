@@ -431,8 +431,9 @@ def test_without_noise_tables_of_one_and_two_columns_are_learned():
     frame = pd.DataFrame(np.array(list("wxyz"), dtype=object)[codes], columns=["a", "b"])
     spread = 5 * 0.5 / math.sqrt(4000)
 
-    def error(epsilon, n_cells, *columns):
-        sampler = make(epsilon, n_cells=n_cells, schema=PAIR, n_candidates=16).fit(frame)
+    def error(epsilon, n_cells, *columns, seed=0):
+        options = {"schema": PAIR, "n_candidates": 16, "random_state": seed}
+        sampler = make(epsilon, n_cells=n_cells, **options).fit(frame)
         drawn = sampler.sample(4000, random_state=1)
         tables = [f.groupby(list(columns)).size() / len(f) for f in (drawn, frame)]
         return tables[0].sub(tables[1], fill_value=0).abs().max()
@@ -440,7 +441,8 @@ def test_without_noise_tables_of_one_and_two_columns_are_learned():
     for n_cells in (1, 4):
         assert max(error(np.inf, n_cells, name) for name in "ab") < spread
     assert error(np.inf, 4, "a", "b") < spread
-    assert error(3.0, 4, "a", "b") < 2 * spread
+    # Noise leads about one run in thirty astray.
+    assert np.median([error(3.0, 4, "a", "b", seed=seed) for seed in range(3)]) < 2 * spread
     # One cell has independent columns.
     assert error(np.inf, 1, "a", "b") > 3 * spread
 
