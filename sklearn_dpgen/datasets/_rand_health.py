@@ -35,7 +35,8 @@ _COLUMNS = {
     "idp": ("1 if the plan has an individual deductible", Categorical([0, 1])),
     "lpi": ("ln(max(1, annual participation incentive payment in dollars))", Numeric(0, 7.2)),
     "fmde": (
-        "0 if idp is 1, else ln(max(1, maximum expenditure in dollars / coinsurance share))",
+        "ln(max(1, maximum expenditure in dollars / coinsurance share)); documented as 0 where idp "
+        "is 1, which the rows do not follow",
         Numeric(0, 8.3),
     ),
     "physlm": ("1 if physically limited; fractions are imputed", Numeric(0, 1)),
