@@ -142,15 +142,17 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
 
     A column with bins to find is counted on a tree: its values, or 131072 narrow bins, and
     intervals of 8, 64, ... of them, each level with noise of its own. An interval is split where
-    a count below it is beyond the noise; neighbours of like density are merged.
+    a count below it is beyond noise and chance; neighbours of like density are merged.
 
     A selection takes the table with the largest l2 distance from that of the population, plus
     Gumbel noise. The privacy profile of mechanisms of its range is composed with the Gaussian one.
 
     It is the signed measure mechanism [1]_ on slices of the records, of dimension one to three,
     with the relaxed projection of [2]_ in the place of a linear program, and selections as in
-    [3]_. The population minimizes Σ_c ‖slice_c(P) − noisy_c‖² / v_c for noise of variance v_c: the
-    maximum of the likelihood, but that counts of one tree are taken as independent.
+    [3]_. The population minimizes Σ_c ‖slice_c(P) − noisy_c‖² / v_c for noise of variance v_c,
+    minus twice the log likelihood, but that counts of one tree are taken as independent; plus 300
+    times the mean divergence of a row from independent columns, a prior that keeps noise from
+    being learned as dependence.
 
     Time and memory after the counts do not depend on the number of records, which are held as
     codes of one to four bytes a value. With D categories of all columns and n_s rows a step takes
