@@ -23,9 +23,10 @@ import torch
 from _common import record
 from _tables import DELTA, TABLES, independent, measures, split, summarize
 
-from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateMixtureSampler
+from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.tables import PrivateMixtureSampler
 
 EPSILONS = (1.0, 10.0)
 MODELS = ("marginals", "cells", "records")

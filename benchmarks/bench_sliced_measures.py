@@ -30,15 +30,15 @@ from _tables import DELTA, TABLES, Table, scores, split, summarize
 from sklearn.model_selection import train_test_split
 
 from sklearn_dpgen.datasets import fetch_mnist
-from sklearn_dpgen.evolution import (
-    SlicedMeasureSampler,
-    _margins,
-    _measured,
-    _sliced_measure,
-    _slices_plan,
-)
-from sklearn_dpgen.evolution._population import SliceLoss
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
+from sklearn_dpgen.tables import (
+    SlicedMeasureSampler,
+    _column_trees,
+    _measurements,
+    _privacy_plan,
+    _sliced_measure_sampler,
+)
+from sklearn_dpgen.tables._population import SliceLoss
 
 EPSILON = 2.0
 
@@ -131,13 +131,13 @@ class OrderedLoss(SliceLoss):
 CASES = {
     "default": ({}, {}),
     "32 equal bins": ({"n_bins": 32}, {}),
-    "at most 16 bins": ({}, {(_margins, "MAX_BINS"): 16}),
-    "at most 64 bins": ({}, {(_margins, "MAX_BINS"): 64}),
-    "columns 10 % of the budget": ({}, {(_slices_plan, "_SINGLES"): 0.1}),
-    "columns 30 % of the budget": ({}, {(_slices_plan, "_SINGLES"): 0.3}),
-    "no prior": ({}, {(_sliced_measure, "_PRIOR"): 0.0}),
-    "prior 50": ({}, {(_sliced_measure, "_PRIOR"): 50.0}),
-    "prior 500": ({}, {(_sliced_measure, "_PRIOR"): 500.0}),
+    "at most 16 bins": ({}, {(_column_trees, "MAX_BINS"): 16}),
+    "at most 64 bins": ({}, {(_column_trees, "MAX_BINS"): 64}),
+    "columns 10 % of the budget": ({}, {(_privacy_plan, "_SINGLES"): 0.1}),
+    "columns 30 % of the budget": ({}, {(_privacy_plan, "_SINGLES"): 0.3}),
+    "no prior": ({}, {(_sliced_measure_sampler, "_PRIOR"): 0.0}),
+    "prior 50": ({}, {(_sliced_measure_sampler, "_PRIOR"): 50.0}),
+    "prior 500": ({}, {(_sliced_measure_sampler, "_PRIOR"): 500.0}),
     "population 500": ({"population_size": 500}, {}),
     "population 8000": ({"population_size": 8000}, {}),
     "300 steps": ({"max_iter": 300}, {}),
@@ -148,8 +148,8 @@ CASES = {
     "300 slices": ({"n_slices": 300}, {}),
     "20 slices, 3 rounds": ({"n_slices": 20, "n_rounds": 3}, {}),
     "20 slices, 20 rounds": ({"n_slices": 20, "n_rounds": 20}, {}),
-    "50 slices, selections 10 %": ({"n_slices": 50}, {(_slices_plan, "_SELECTIONS"): 0.1}),
-    "50 slices, selections 40 %": ({"n_slices": 50}, {(_slices_plan, "_SELECTIONS"): 0.4}),
+    "50 slices, selections 10 %": ({"n_slices": 50}, {(_privacy_plan, "_SELECTIONS"): 0.1}),
+    "50 slices, selections 40 %": ({"n_slices": 50}, {(_privacy_plan, "_SELECTIONS"): 0.4}),
     "target weighs 3": ("target", {}),
     "ordered, weight 0.3": ("ordered", 0.3),
     "ordered, weight 1": ("ordered", 1.0),
@@ -163,7 +163,7 @@ def setting(case, table):
     if given == "ordered":
         kinds = [isinstance(column, Numeric | Ordinal) for column in table.schema.values()]
         loss = partial(OrderedLoss, is_ordered=kinds, weight=values)
-        return {}, {(_measured, "SliceLoss"): loss}
+        return {}, {(_measurements, "SliceLoss"): loss}
     return options_of(given, table), values
 
 
@@ -240,7 +240,7 @@ def scale_case(n_rows, n_columns):
         counted.append(time.process_time())
         return descend(self, *args, **options)
 
-    count, tables = _sliced_measure.slice_counts, []
+    count, tables = _sliced_measure_sampler.slice_counts, []
 
     def timed_count(*args):
         start = time.process_time()
@@ -252,7 +252,7 @@ def scale_case(n_rows, n_columns):
     start = time.process_time()
     with (
         mock.patch.object(SlicedMeasureSampler, "_measure_slices", watched),
-        mock.patch.object(_sliced_measure, "slice_counts", timed_count),
+        mock.patch.object(_sliced_measure_sampler, "slice_counts", timed_count),
     ):
         sampler.fit(chunks())
     whole = time.process_time() - start - made

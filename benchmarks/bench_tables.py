@@ -37,15 +37,12 @@ from _tables import DELTA, TABLES, independent, scores, split, summarize
 from threadpoolctl import threadpool_limits
 
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
-from sklearn_dpgen.evolution import (
-    PrivateEvolutionSampler,
-    PrivateMixtureSampler,
-    SlicedMeasureSampler,
-)
+from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.mechanisms import TabularMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
+from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
 
 RELATIONS = ("replace_one", "add_or_remove")
 SLICED = "SlicedMeasureSampler"

@@ -23,8 +23,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import train_test_split
 
 from sklearn_dpgen.datasets import load_rand_health
-from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateMixtureSampler
+from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.metrics import marginal_total_variation, train_synthetic_test_real
+from sklearn_dpgen.tables import PrivateMixtureSampler
 
 health = load_rand_health()
 private, held_out = train_test_split(health.frame, test_size=0.3, random_state=1)

@@ -25,9 +25,9 @@ from sklearn.model_selection import train_test_split
 from sklearn_dpgen.accounting import shuffled_epsilon
 from sklearn_dpgen.datasets import load_rand_health
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
-from sklearn_dpgen.evolution import SlicedMeasureSampler
 from sklearn_dpgen.mechanisms import TabularMechanism
 from sklearn_dpgen.metrics import marginal_total_variation, train_synthetic_test_real
+from sklearn_dpgen.tables import SlicedMeasureSampler
 
 parser = argparse.ArgumentParser(description="Synthetic health records, step by step.")
 parser.add_argument("--output", type=Path, help="write the table, the figure and the report here")

@@ -28,8 +28,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_dpgen.datasets import load_rand_health
-from sklearn_dpgen.evolution import SlicedMeasureSampler
 from sklearn_dpgen.metrics import marginal_total_variation, train_synthetic_test_real
+from sklearn_dpgen.tables import SlicedMeasureSampler
 
 health = load_rand_health()
 private, held_out = train_test_split(health.frame, test_size=0.3, random_state=0)

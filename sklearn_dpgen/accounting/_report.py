@@ -9,7 +9,13 @@ from numbers import Real
 
 from sklearn_dpgen._version import __version__
 
-__all__ = ["PrivacyReport"]
+__all__ = ["FLOATING_POINT", "PrivacyReport"]
+
+# A caveat of all that draws its noise from a NoiseSource.
+FLOATING_POINT = (
+    "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
+    "draws."
+)
 
 _DISTRIBUTIONS = ("numpy", "scipy", "torch", "dp-accounting")
 _TEXT_WIDTH = 100

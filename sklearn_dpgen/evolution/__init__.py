@@ -8,9 +8,6 @@ from sklearn_dpgen.evolution._interfaces import (
     paper_degrees,
 )
 from sklearn_dpgen.evolution._latent import LatentVariation, SamplerVariation
-from sklearn_dpgen.evolution._marginals import ProductMixture
-from sklearn_dpgen.evolution._measured import MeasuredSlice
-from sklearn_dpgen.evolution._mixture_sampler import PrivateMixtureSampler
 from sklearn_dpgen.evolution._projection import (
     bounded_lipschitz_distance,
     project_bounded_lipschitz,
@@ -25,7 +22,6 @@ from sklearn_dpgen.evolution._settings import (
     theory_parameters,
 )
 from sklearn_dpgen.evolution._signed_measure import PrivateSignedMeasureSampler
-from sklearn_dpgen.evolution._sliced_measure import SlicedMeasureSampler
 from sklearn_dpgen.evolution._supports import grid_support, kmeans_support
 from sklearn_dpgen.evolution._tabular import TabularVariation
 from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
@@ -36,13 +32,9 @@ __all__ = [
     "DiffusionVariation",
     "EuclideanVariation",
     "LatentVariation",
-    "MeasuredSlice",
     "PrivateEvolutionSampler",
-    "PrivateMixtureSampler",
     "PrivateSignedMeasureSampler",
-    "ProductMixture",
     "SamplerVariation",
-    "SlicedMeasureSampler",
     "TabularVariation",
     "TheoryParameters",
     "VariationInterface",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
 
 __all__ = ["HISTOGRAMS", "VotesPlan"]
@@ -15,8 +16,7 @@ _CAVEATS = (
     "Whatever was fitted on the same records before, such as a scaler or an embedding, is not paid "
     "for here, nor what the candidates were made from. An embedding or a metric that looks at more "
     "than one record at a time voids the guarantee.",
-    "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
-    "draws.",
+    FLOATING_POINT,
 )
 
 

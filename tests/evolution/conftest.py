@@ -9,7 +9,7 @@ import pytest
 
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
-from sklearn_dpgen.mechanisms import GaussianSequenceRun, ThresholdedLaplaceRun, _votes
+from sklearn_dpgen.mechanisms import _votes
 
 # Calibration takes longer than such a fit.
 LAPLACE_SCALE = cache(_votes._laplace_scale)
@@ -68,43 +68,6 @@ def same(fitted_of):
         )
 
     return compare
-
-
-@pytest.fixture
-def released(monkeypatch):
-    """Return a list that collects, of each release, its scale, what went in and what came out."""
-    seen = []
-
-    def watched(run, scale_of):
-        release = run.release
-
-        def watch(self, value, noise):
-            scale = scale_of(self)
-            seen.append(SimpleNamespace(scale=scale, value=value.copy()))
-            seen[-1].out = release(self, value, noise)
-            return seen[-1].out
-
-        monkeypatch.setattr(run, "release", watch)
-
-    watched(GaussianSequenceRun, lambda run: run._scales[0])
-    watched(ThresholdedLaplaceRun, lambda run: run._mechanism.noise_scale)
-    return seen
-
-
-@pytest.fixture
-def forced(monkeypatch):
-    """Return a list of the counts that went in, where what comes out is no matter of theirs."""
-    seen = []
-
-    def force(self, value, noise):
-        seen.append(value.copy())
-        # Public draws that look like votes: of the size, of the place in the sequence.
-        rng = np.random.default_rng([len(seen), value.size])
-        return 60 * rng.dirichlet(np.full(value.size, 0.2)) + rng.normal(size=value.size)
-
-    for run in (GaussianSequenceRun, ThresholdedLaplaceRun):
-        monkeypatch.setattr(run, "release", force)
-    return seen
 
 
 @pytest.fixture

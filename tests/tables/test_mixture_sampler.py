@@ -11,8 +11,8 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from sklearn_dpgen.evolution import PrivateMixtureSampler, _mixture_sampler, _raking
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
+from sklearn_dpgen.tables import PrivateMixtureSampler, _mixture_evolution, _mixture_sampler
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
 JOBS = ["baker", "nurse", "pilot"]
@@ -32,7 +32,7 @@ kinds = pytest.mark.parametrize("kind", ["none", "private"])
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Few public draws, and reports that are quickly made."""
-    monkeypatch.setattr(_raking, "_POOL", 300)
+    monkeypatch.setattr(_mixture_evolution, "_POOL", 300)
     monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
 
 
@@ -202,14 +202,16 @@ def told_by_releases_alone(forced):
 @kinds
 def test_tables_with_equal_releases_give_equal_fits(told_by_releases_alone, monkeypatch, kind):
     assert told_by_releases_alone(kind, n_cells="auto", delta="auto")
-    count, exact = _raking.marginal_counts, []
+    count, exact = _mixture_evolution.marginal_counts, []
     monkeypatch.setattr(
-        _raking, "marginal_counts", lambda *args: exact.append(count(*args)) or exact[-1]
+        _mixture_evolution, "marginal_counts", lambda *args: exact.append(count(*args)) or exact[-1]
     )
     assert told_by_releases_alone(kind)
-    estimate = _raking.estimate_mixture
+    estimate = _mixture_evolution.estimate_mixture
     monkeypatch.setattr(
-        _raking, "estimate_mixture", lambda noisy, *args: estimate(noisy + exact[-1], *args)
+        _mixture_evolution,
+        "estimate_mixture",
+        lambda noisy, *args: estimate(noisy + exact[-1], *args),
     )
     assert not told_by_releases_alone(kind)
 
@@ -277,7 +279,7 @@ def largest_change(forced, kind):
 def test_a_record_changes_a_release_by_the_root_of_two(forced, monkeypatch, kind):
     assert largest_change(forced, kind) == pytest.approx(math.sqrt(2))
     votes, count, project = (
-        getattr(_raking, name)
+        getattr(_mixture_evolution, name)
         for name in ("nearest_neighbor_votes", "marginal_counts", "project_simplex")
     )
     exact = []
@@ -297,7 +299,7 @@ def test_a_record_changes_a_release_by_the_root_of_two(forced, monkeypatch, kind
     ):
         with monkeypatch.context() as patch:
             for name, function in broken.items():
-                patch.setattr(_raking, name, function)
+                patch.setattr(_mixture_evolution, name, function)
             assert largest_change(forced, kind) > 1.2 * math.sqrt(2)
 
 
@@ -456,10 +458,10 @@ def test_cells_without_records_have_no_share():
 def test_cells_do_not_make_a_class_larger():
     """The size of a class is estimated without bias, where it is well above its noise."""
     records = np.eye(8)[[1] * 200] + np.eye(8)[[5] * 200]
-    counts = _raking.marginal_counts(records, np.zeros(200, dtype=int), 16, PAIR.domain)
+    counts = _mixture_evolution.marginal_counts(records, np.zeros(200, dtype=int), 16, PAIR.domain)
     rng, scale = np.random.default_rng(0), 6.0
     noisy = counts + scale * rng.normal(size=(200, len(counts)))
-    sizes = [_raking.estimate_mixture(row, scale, PAIR.domain)[0] for row in noisy]
+    sizes = [_mixture_evolution.estimate_mixture(row, scale, PAIR.domain)[0] for row in noisy]
     # 16 cells; the mean of two columns, each the sum of four counts with noise √2 of the scale.
     spread = scale * math.sqrt(16 * 4 * 2 / 2)
     assert abs(np.mean(sizes) - 200) < 5 * spread / math.sqrt(200)

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from sklearn_dpgen.preprocessing import TabularEncoder, _codes
-from sklearn_dpgen.preprocessing._codes import encode_codes, fit_encoder
+from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.schema._binned import bin_column
 from sklearn_dpgen.schema._labels import _Labels
+from sklearn_dpgen.tables import _record_codes
+from sklearn_dpgen.tables._record_codes import encode_codes, fit_encoder
 
 SCHEMA = Schema(
     {
@@ -71,7 +72,7 @@ def one_hot_codes(frame, encoder=ENCODER):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(_codes, "_BLOCK", 17)
+    monkeypatch.setattr(_record_codes, "_BLOCK", 17)
 
 
 def as_they_are(frame):
@@ -362,7 +363,7 @@ def test_the_encoder_must_be_fitted_and_have_bins():
 
 
 def test_memory_is_that_of_the_codes(monkeypatch):
-    monkeypatch.setattr(_codes, "_BLOCK", 1 << 14)
+    monkeypatch.setattr(_record_codes, "_BLOCK", 1 << 14)
     n, n_bins = 200_000, 65_536
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.uniform(size=(n, 5)), columns=list("abcde"))

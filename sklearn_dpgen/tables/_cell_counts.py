@@ -1,70 +1,18 @@
-"""Tables of categories: mixtures of independent columns, and the noisy counts they come from."""
-
-from dataclasses import dataclass
+"""Counts of the categories of each column within cells, and the mixture that noisy ones tell of."""
 
 import numpy as np
 
-from sklearn_dpgen.domains import Product
-from sklearn_dpgen.evolution._projection import project_simplex
-from sklearn_dpgen.preprocessing._categories import draw_categories
+from sklearn_dpgen.evolution import project_simplex
 from sklearn_dpgen.schema import Ordinal
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.tables._product_mixture import ProductMixture
 
 __all__ = [
-    "ProductMixture",
     "estimate_mixture",
     "marginal_counts",
     "marginal_noise",
     "rank_embedding",
 ]
-
-# What every category keeps where a record is assigned, so that none is impossible.
-_FLOOR = 1e-3
-
-
-@dataclass(frozen=True)
-class ProductMixture:
-    """A mixture whose components have independent columns.
-
-    Parameters
-    ----------
-    domain : Product of OneHot
-        Of the encoded records: a block of categories for each column.
-    shares : ndarray of shape (k,)
-        Probabilities of the components.
-    probabilities : ndarray of shape (k, domain.n_features)
-        Of the categories of each column in each component.
-    """
-
-    domain: Product
-    shares: np.ndarray
-    probabilities: np.ndarray
-
-    def sample(self, n, rng):
-        """Draw encoded records.
-
-        Parameters
-        ----------
-        n : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        ndarray of shape (n, domain.n_features)
-        """
-        components = rng.choice(len(self.shares), size=n, p=self.shares)
-        return draw_categories(self.domain, self.probabilities[components], rng)
-
-    def log_joint(self, X):
-        """Return the log probability of each component together with each record, (n, k)."""
-        widths = [part.stop - part.start for part in self.domain.slices]
-        uniform = np.repeat(1 / np.array(widths), widths)
-        logs = np.log((1 - _FLOOR) * self.probabilities + _FLOOR * uniform)
-        return np.log(np.maximum(self.shares, _FLOOR)) + X @ logs.T
-
-    def assign(self, X):
-        """Return the likeliest component of each record: one, whatever the record is."""
-        return self.log_joint(X).argmax(axis=1)
 
 
 def marginal_counts(X, cells, n_cells, domain):

@@ -11,15 +11,16 @@ import pandas as pd
 from dp_accounting.pld import privacy_loss_distribution
 from scipy.stats import norm
 
-from sklearn_dpgen.evolution import (
-    SlicedMeasureSampler,
-    _measured,
-    _sliced_measure,
-    _slices_plan,
-)
-from sklearn_dpgen.evolution._margins import ColumnTree
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, GaussianSequenceRun
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
+from sklearn_dpgen.tables import (
+    SlicedMeasureSampler,
+    _privacy_plan,
+    _releases,
+    _selection,
+    _sliced_measure_sampler,
+)
+from sklearn_dpgen.tables._column_trees import ColumnTree
 
 JOBS = ["baker", "nurse", "pilot"]
 SCHEMA = Schema(
@@ -46,7 +47,7 @@ def hasten(monkeypatch):
     """Make reports quickly, and each plan once."""
     # Looking up the versions of libraries takes longer than such a fit.
     monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
-    monkeypatch.setattr(_slices_plan, "GaussianSequenceMechanism", MECHANISM)
+    monkeypatch.setattr(_privacy_plan, "GaussianSequenceMechanism", MECHANISM)
 
 
 def make(epsilon=1.0, **options):
@@ -196,13 +197,13 @@ def library_delta(epsilon, mu, epsilon0, n):
 
 
 def counted_twice(monkeypatch):
-    count = _sliced_measure.slice_counts
+    count = _sliced_measure_sampler.slice_counts
 
     def twice(*args):
         *tables, last = count(*args)
         return [*tables, 2 * last]
 
-    monkeypatch.setattr(_sliced_measure, "slice_counts", twice)
+    monkeypatch.setattr(_sliced_measure_sampler, "slice_counts", twice)
 
 
 def in_two_leaves(monkeypatch):
@@ -215,12 +216,12 @@ def in_two_leaves(monkeypatch):
 
 
 def levels_forgotten(monkeypatch):
-    release = _measured.release_singles
+    release = _releases.release_singles
 
     def forgetful(codes, trees, *args):
         return release(codes, [SimpleNamespace(counts=t.counts, n_levels=1) for t in trees], *args)
 
-    monkeypatch.setattr(_sliced_measure, "release_singles", forgetful)
+    monkeypatch.setattr(_sliced_measure_sampler, "release_singles", forgetful)
 
 
 def weights_as_given(monkeypatch):
@@ -229,22 +230,22 @@ def weights_as_given(monkeypatch):
         release(np.concatenate(parts))
         return tables, np.ones(len(tables))
 
-    monkeypatch.setattr(_measured, "release_slices", unnormalized)
+    monkeypatch.setattr(_selection, "release_slices", unnormalized)
 
 
 # Broken variants: each lets something out beside what is released and selected.
 
 
 def tell_length(monkeypatch):
-    encode, lengths = _sliced_measure.encode_codes, []
+    encode, lengths = _sliced_measure_sampler.encode_codes, []
 
     def watch(*args):
         codes = encode(*args)
         lengths.append(float(codes.n_records))
         return codes
 
-    monkeypatch.setattr(_sliced_measure, "encode_codes", watch)
-    monkeypatch.setattr(_sliced_measure, "total_records", lambda *args: lengths[-1])
+    monkeypatch.setattr(_sliced_measure_sampler, "encode_codes", watch)
+    monkeypatch.setattr(_sliced_measure_sampler, "total_records", lambda *args: lengths[-1])
 
 
 def tell_bins(monkeypatch):
@@ -261,27 +262,27 @@ def tell_bins(monkeypatch):
 
 
 def tell_counts(monkeypatch):
-    release = _measured.release_slices
+    release = _selection.release_slices
 
     def leak(tables, *args):
         return tables, release(tables, *args)[1]
 
-    monkeypatch.setattr(_measured, "release_slices", leak)
+    monkeypatch.setattr(_selection, "release_slices", leak)
 
 
 def tell_order(monkeypatch):
-    measure = _sliced_measure.measure_rounds
+    measure = _sliced_measure_sampler.measure_rounds
 
     def leak(exact, slices, *args, **kwargs):
         order = np.argsort([np.linalg.norm(table) for table in exact])
         measure([exact[i] for i in order], [slices[i] for i in order], *args, **kwargs)
 
-    monkeypatch.setattr(_sliced_measure, "measure_rounds", leak)
+    monkeypatch.setattr(_sliced_measure_sampler, "measure_rounds", leak)
 
 
 def tell_seed(monkeypatch):
-    population = _sliced_measure.Population
-    encode, seeds = _sliced_measure.encode_codes, []
+    population = _sliced_measure_sampler.Population
+    encode, seeds = _sliced_measure_sampler.encode_codes, []
 
     def watch(*args):
         seeds.append(int(encode(*args).columns[0].sum()))
@@ -290,5 +291,5 @@ def tell_seed(monkeypatch):
     def leak(singles, n_rows, generator, device):
         return population(singles, n_rows, generator.manual_seed(seeds[-1]), device)
 
-    monkeypatch.setattr(_sliced_measure, "encode_codes", watch)
-    monkeypatch.setattr(_sliced_measure, "Population", leak)
+    monkeypatch.setattr(_sliced_measure_sampler, "encode_codes", watch)
+    monkeypatch.setattr(_sliced_measure_sampler, "Population", leak)

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 
 __all__ = ["RELATIONS", "SlicesPlan", "plan_rounds"]
@@ -22,10 +23,6 @@ _SELECTIONS = 0.2
 # Pairs that are measured adaptively: so many, or twice the columns.
 _FEW = 120
 _ROUNDS = 10
-_CAVEATS = (
-    "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
-    "draws.",
-)
 
 
 def plan_rounds(n_candidates, n_columns, *, is_adaptive, n_slices="auto", n_rounds="auto"):
@@ -144,7 +141,7 @@ class SlicesPlan:
             delta=self.delta if math.isfinite(self.epsilon) else 0.0,
             neighbouring=RELATIONS[self.neighbours][0],
             sensitivity_source=source,
-            caveats=_CAVEATS,
+            caveats=(FLOATING_POINT,),
             **self.mechanism.report_fields(),
             **words,
         )

@@ -1,17 +1,20 @@
 """PrivateMixtureSampler: tables from votes for candidate records, and counts within cells."""
 
+import math
 import pickle
 from collections.abc import Mapping
 
 import numpy as np
 import torch
 
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.domains import OneHot
-from sklearn_dpgen.evolution._marginals import marginal_noise
-from sklearn_dpgen.evolution._plan import VotesPlan
-from sklearn_dpgen.evolution._raking import automatic_cells, evolve_mixtures
+from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.tables._cell_counts import marginal_noise
+from sklearn_dpgen.tables._mixture_evolution import automatic_cells, evolve_mixtures
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import noise_source, split_random_state
@@ -107,7 +110,7 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
     Examples
     --------
     >>> from sklearn_dpgen.datasets import load_rand_health
-    >>> from sklearn_dpgen.evolution import PrivateMixtureSampler
+    >>> from sklearn_dpgen.tables import PrivateMixtureSampler
     >>> data = load_rand_health()
     >>> sampler = PrivateMixtureSampler(schema=data.schema, random_state=0)
     >>> list(sampler.fit(data.frame).sample(2, random_state=0).columns[:3])
@@ -190,14 +193,14 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
         members = [X[codes == code] for code in range(n_classes)]
 
         noise_seed, candidate_seed = split_random_state(self.random_state, 2)
-        plan = self._plan(len(X))
-        self.privacy_ = self._plan_privacy(len(X), plan=plan, noise_seed=noise_seed)
+        mechanism = self._mechanism(len(X))
+        self.privacy_ = self._plan_privacy(len(X), mechanism=mechanism, noise_seed=noise_seed)
         self.noise_multiplier_ = self.privacy_.noise_multiplier
         n_cells = self.n_cells
         if n_cells == "auto":
-            noise = marginal_noise(plan.last_noise_scale, encoder.domain_)
+            noise = marginal_noise(mechanism.noise_scales[-1], encoder.domain_)
             n_cells = automatic_cells(len(X), noise, n_classes)
-        run = plan.mechanism.run()
+        run = mechanism.run()
         released = []
 
         def release(value):
@@ -212,7 +215,7 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
             list(encoder.columns_.values()),
             encoder.domain_,
             release,
-            plan.mechanism.noise_scales,
+            mechanism.noise_scales,
             n_samples=self.n_candidates,
             n_cells=n_cells,
             rng=np.random.default_rng(candidate_seed),
@@ -222,16 +225,13 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
             self._set_proportions(np.clip(sizes, None, len(X)))
         return self
 
-    def _plan(self, n_samples):
+    def _mechanism(self, n_samples):
+        delta = 0.1 / n_samples if self.delta == "auto" else check_delta(self.delta)
         votes = (_VOTES / self.n_iter,) * self.n_iter
-        return VotesPlan(
-            epsilon=self.epsilon,
-            delta=0.1 / n_samples if self.delta == "auto" else check_delta(self.delta),
-            shares=(_FIRST, *votes, _LAST),
-            histogram="gaussian",
-        )
+        shares = (_FIRST, *votes, _LAST)
+        return GaussianSequenceMechanism(math.sqrt(2), shares, self.epsilon, delta)
 
-    def _plan_privacy(self, n_samples, *, plan, noise_seed):
+    def _plan_privacy(self, n_samples, *, mechanism, noise_seed):
         public = ["n_samples", "names and types of the columns", "schema", "bins"]
         relation = "replace one record; the number of records is public"
         if hasattr(self, "classes_"):
@@ -239,14 +239,18 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
             relation = "replace one record and its label; the number of records is public"
             if self.label_proportions is not None:
                 public.append("label_proportions")
-        return plan.report(
+        return PrivacyReport(
             mechanism=f"{type(self).__name__}: noisy counts, votes, and counts within cells",
+            epsilon=self.epsilon,
+            delta=mechanism.delta if math.isfinite(self.epsilon) else 0.0,
             neighbouring=relation,
             public=tuple(public),
             sensitivity_source=(
                 "l2; a record has one vote, or one count in each of p columns of one cell, over √p"
             ),
+            caveats=(FLOATING_POINT,),
             noise_source=noise_source(noise_seed).description,
+            **mechanism.report_fields(),
         )
 
     def sample(self, n_samples=1, *, y=None, random_state=None):

@@ -7,17 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.evolution._margins import ColumnTree
-from sklearn_dpgen.evolution._measured import (
-    Measurements,
-    measure_rounds,
-    release_singles,
-    release_slices,
-    scores,
-    total_records,
-)
-from sklearn_dpgen.evolution._slices import all_pairs, slice_counts
-from sklearn_dpgen.evolution._slices_plan import SlicesPlan
+from sklearn_dpgen.tables._column_trees import ColumnTree
+from sklearn_dpgen.tables._measurements import Measurements
+from sklearn_dpgen.tables._privacy_plan import SlicesPlan
+from sklearn_dpgen.tables._releases import release_singles, release_slices, total_records
+from sklearn_dpgen.tables._selection import measure_rounds, scores
+from sklearn_dpgen.tables._slices import all_pairs, slice_counts
 
 reproducibly = settings(deadline=None, max_examples=40, derandomize=True)
 SIZES = [3, 2, 4, 2, 5]

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from sklearn_dpgen.evolution._population import predicted_slices
-from sklearn_dpgen.evolution._slices import all_pairs, slice_counts
-from sklearn_dpgen.preprocessing._codes import encode_codes, with_bins
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.tables._population import predicted_slices
+from sklearn_dpgen.tables._record_codes import encode_codes, with_bins
+from sklearn_dpgen.tables._slices import all_pairs, slice_counts
 
 __all__ = ["pair_distances"]
 

@@ -32,9 +32,9 @@ from sliced_tables import (
     weights_as_given,
 )
 
-from sklearn_dpgen.evolution import SlicedMeasureSampler, _measured
-from sklearn_dpgen.evolution._slices_plan import _SELECTIONS, _SINGLES, SlicesPlan
 from sklearn_dpgen.schema import Categorical, Schema
+from sklearn_dpgen.tables import SlicedMeasureSampler, _selection
+from sklearn_dpgen.tables._privacy_plan import _SELECTIONS, _SINGLES, SlicesPlan
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
 X = table()
@@ -153,8 +153,8 @@ def test_scores_move_apart_by_what_is_paid_for(neighbours):
 
 @relations
 def test_scores_that_move_by_more_would_be_seen(monkeypatch, neighbours):
-    distances = _measured.scores
-    monkeypatch.setattr(_measured, "scores", lambda *args: distances(*args) ** 2)
+    distances = _selection.scores
+    monkeypatch.setattr(_selection, "scores", lambda *args: distances(*args) ** 2)
     _, _, scores = changes(neighbours, n_bins=4, **ADAPTIVE)
     assert max(scores) > 1.1 * most(neighbours)
 
@@ -392,7 +392,7 @@ def test_noise_has_a_source_of_its_own(monkeypatch):
         seeds.append(seed)
         return noise_source(seed, context=context)
 
-    for module in ("evolution._sliced_measure", "utils._base"):
+    for module in ("tables._sliced_measure_sampler", "utils._base"):
         monkeypatch.setattr(f"sklearn_dpgen.{module}.noise_source", watch)
     make(random_state=None, **ADAPTIVE).fit(X).sample(4)
     assert set(seeds) == {None}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-from sklearn_dpgen.evolution._margins import MAX_BINS, MAX_LEAVES, ColumnTree
+from sklearn_dpgen.tables._column_trees import MAX_BINS, MAX_LEAVES, ColumnTree
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
 FULL = ColumnTree(MAX_LEAVES)

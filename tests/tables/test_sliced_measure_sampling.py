@@ -15,9 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sliced_tables import ADAPTIVE, JOBS, NAMES, SCHEMA, hasten, make, same, table
 
-from sklearn_dpgen.evolution import _conditions, _sliced_measure
-from sklearn_dpgen.evolution._marginals import ProductMixture
 from sklearn_dpgen.schema import Categorical, Schema
+from sklearn_dpgen.tables import _conditional_sampling, _sliced_measure_sampler
+from sklearn_dpgen.tables._product_mixture import ProductMixture
 
 X = table()
 relations = pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
@@ -187,7 +187,7 @@ def test_fits_and_samples_follow_their_seeds():
 
 def test_records_are_drawn_by_blocks(monkeypatch):
     sampler = make().fit(X)
-    monkeypatch.setattr(_conditions, "_BLOCK", 19 * 7)
+    monkeypatch.setattr(_conditional_sampling, "_BLOCK", 19 * 7)
     drawn = sampler.sample(30, conditions={"age": [30, 31]}, random_state=0)
     assert drawn.shape == (30, 5)
     assert_array_equal(drawn.index, range(30))
@@ -300,7 +300,7 @@ def unread(monkeypatch):
     def read(*args):
         raise AssertionError("A record was read.")
 
-    monkeypatch.setattr(_sliced_measure, "encode_codes", read)
+    monkeypatch.setattr(_sliced_measure_sampler, "encode_codes", read)
 
 
 @pytest.mark.parametrize(

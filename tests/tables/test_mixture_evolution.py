@@ -9,17 +9,22 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.domains import OneHot, Product
-from sklearn_dpgen.evolution._marginals import (
-    ProductMixture,
+from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
+from sklearn_dpgen.tables._cell_counts import (
     estimate_mixture,
     marginal_counts,
     marginal_noise,
     rank_embedding,
 )
-from sklearn_dpgen.evolution._raking import automatic_cells, evolve_mixtures, fit_mixture, rake
-from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
-from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
+from sklearn_dpgen.tables._mixture_evolution import (
+    automatic_cells,
+    evolve_mixtures,
+    fit_mixture,
+    rake,
+)
+from sklearn_dpgen.tables._product_mixture import ProductMixture
 
 SIZES = (3, 2, 4)
 DOMAIN = Product([OneHot(size) for size in SIZES])

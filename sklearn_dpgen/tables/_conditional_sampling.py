@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_list_like
 
-from sklearn_dpgen.evolution._marginals import ProductMixture
 from sklearn_dpgen.schema import Categorical, Datetime
 from sklearn_dpgen.schema._binned import Binned, comparable
 from sklearn_dpgen.schema._column import Column
+from sklearn_dpgen.tables._product_mixture import ProductMixture
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import check_is_fitted, check_n_samples
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.evolution import _population
-from sklearn_dpgen.evolution._population import Population, SliceLoss, predicted_slices
-from sklearn_dpgen.evolution._slices import all_pairs, slice_counts
+from sklearn_dpgen.tables import _population
+from sklearn_dpgen.tables._population import Population, SliceLoss, predicted_slices
+from sklearn_dpgen.tables._slices import all_pairs, slice_counts
 
 SIZES = [3, 2, 4, 2]
 SLICES = [(0,), (1,), (2,), (3,), (0, 1), (2, 0), (1, 3), (0, 1, 2), (3, 2, 1)]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.evolution import _slices
-from sklearn_dpgen.evolution._slices import (
+from sklearn_dpgen.tables import _slices
+from sklearn_dpgen.tables._slices import (
     all_pairs,
     check_memory,
     expand_slices,

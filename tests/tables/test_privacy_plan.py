@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
 from sklearn_dpgen.accounting import BoundedRangeProfile, GaussianProfile, compose_delta
-from sklearn_dpgen.evolution import _slices_plan
-from sklearn_dpgen.evolution._slices import all_pairs
-from sklearn_dpgen.evolution._slices_plan import RELATIONS, SlicesPlan, plan_rounds
+from sklearn_dpgen.tables import _privacy_plan
+from sklearn_dpgen.tables._privacy_plan import RELATIONS, SlicesPlan, plan_rounds
+from sklearn_dpgen.tables._slices import all_pairs
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
 ROOT = math.sqrt(2)
@@ -110,8 +110,8 @@ def test_shares_of_the_budget(candidates, rounds, n_selections, neighbours):
         assert mechanism.score_range is None
     parts = np.array([squared[0], selected, squared[1:].sum()]) / (squared.sum() + selected)
     assert parts.sum() == pytest.approx(1)
-    first = _slices_plan._SINGLES if rounds else 1.0
-    second = _slices_plan._SELECTIONS * (1 - first) if n_selections else 0.0
+    first = _privacy_plan._SINGLES if rounds else 1.0
+    second = _privacy_plan._SELECTIONS * (1 - first) if n_selections else 0.0
     expected = [first, second, 1 - first - second]
     np.testing.assert_allclose(parts, expected, atol=1e-6)
     # As much noise in each table of one round as in those of another.

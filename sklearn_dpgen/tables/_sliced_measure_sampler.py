@@ -3,28 +3,25 @@
 import numpy as np
 import torch
 
-from sklearn_dpgen.evolution._conditions import ConditionalSamplerMixin
-from sklearn_dpgen.evolution._fixed_cells import pair_distances
-from sklearn_dpgen.evolution._marginals import ProductMixture
-from sklearn_dpgen.evolution._margins import MAX_LEAVES, ColumnTree
-from sklearn_dpgen.evolution._measured import (
-    Measurements,
-    measure_rounds,
-    release_singles,
-    total_records,
-)
-from sklearn_dpgen.evolution._population import Population, predicted_slices
-from sklearn_dpgen.evolution._slices import (
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.schema import Datetime, Numeric, Schema
+from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
+from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
+from sklearn_dpgen.tables._measurements import Measurements
+from sklearn_dpgen.tables._pair_distances import pair_distances
+from sklearn_dpgen.tables._population import Population, predicted_slices
+from sklearn_dpgen.tables._privacy_plan import RELATIONS, SlicesPlan, plan_rounds
+from sklearn_dpgen.tables._product_mixture import ProductMixture
+from sklearn_dpgen.tables._record_codes import encode_codes, fit_encoder, with_bins
+from sklearn_dpgen.tables._releases import release_singles, total_records
+from sklearn_dpgen.tables._selection import measure_rounds
+from sklearn_dpgen.tables._slices import (
     check_memory,
     expand_slices,
     slice_counts,
     slice_weights,
 )
-from sklearn_dpgen.evolution._slices_plan import RELATIONS, SlicesPlan, plan_rounds
-from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.preprocessing._codes import encode_codes, fit_encoder, with_bins
-from sklearn_dpgen.schema import Datetime, Numeric, Schema
-from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import resolve_device
@@ -170,7 +167,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
     Examples
     --------
     >>> from sklearn_dpgen.datasets import load_rand_health
-    >>> from sklearn_dpgen.evolution import SlicedMeasureSampler
+    >>> from sklearn_dpgen.tables import SlicedMeasureSampler
     >>> data = load_rand_health()
     >>> sampler = SlicedMeasureSampler(
     ...     schema=data.schema, population_size=200, max_iter=50, random_state=0

@@ -6,9 +6,9 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sliced_tables import make, table
 
-from sklearn_dpgen.evolution import _sliced_measure
-from sklearn_dpgen.evolution._sliced_measure import SlicedMeasureSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
+from sklearn_dpgen.tables import _sliced_measure_sampler
+from sklearn_dpgen.tables._sliced_measure_sampler import SlicedMeasureSampler
 
 # What the docstring lists, all of it released, or public.
 STATE = {
@@ -58,7 +58,7 @@ def test_a_fit_that_is_interrupted_has_a_report_of_its_own(monkeypatch):
     def interrupt(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_sliced_measure.Population, "fit", interrupt)
+    monkeypatch.setattr(_sliced_measure_sampler.Population, "fit", interrupt)
     with pytest.raises(KeyboardInterrupt):
         sampler.set_params(epsilon=7.0).fit(table())
     assert sampler.privacy_.epsilon == 7.0

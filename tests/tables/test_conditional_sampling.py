@@ -10,17 +10,17 @@ from scipy.stats import chisquare
 from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.domains import OneHot, Product
-from sklearn_dpgen.evolution import _conditions
-from sklearn_dpgen.evolution._conditions import (
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
+from sklearn_dpgen.schema._binned import Binned, bin_column
+from sklearn_dpgen.tables import _conditional_sampling
+from sklearn_dpgen.tables._conditional_sampling import (
     ConditionalSamplerMixin,
     draw_weighted,
     read_conditions,
     restrict_rows,
 )
-from sklearn_dpgen.evolution._marginals import ProductMixture
-from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
-from sklearn_dpgen.schema._binned import Binned, bin_column
+from sklearn_dpgen.tables._product_mixture import ProductMixture
 from sklearn_dpgen.utils._random import split_random_state
 
 CLOSED = ["left", "right", "both", "neither"]
@@ -580,7 +580,7 @@ def test_an_interval_without_probability():
 
 @few
 def test_blocks_of_draws(monkeypatch):
-    monkeypatch.setattr(_conditions, "_BLOCK", 40 * ENCODER.domain_.n_features)
+    monkeypatch.setattr(_conditional_sampling, "_BLOCK", 40 * ENCODER.domain_.n_features)
     drawn = SAMPLER.sample(101, conditions={"age": [between(3, 60), 99]}, random_state=0)
     assert_array_equal(drawn.index, range(101))
     assert (drawn["age"].between(3, 60) | (drawn["age"] == 99)).all()

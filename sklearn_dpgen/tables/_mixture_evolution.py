@@ -3,14 +3,13 @@
 import numpy as np
 from sklearn.metrics import pairwise_distances_argmin
 
-from sklearn_dpgen.evolution._marginals import (
-    ProductMixture,
+from sklearn_dpgen.evolution import nearest_neighbor_votes, project_simplex
+from sklearn_dpgen.tables._cell_counts import (
     estimate_mixture,
     marginal_counts,
     rank_embedding,
 )
-from sklearn_dpgen.evolution._projection import project_simplex
-from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
+from sklearn_dpgen.tables._product_mixture import ProductMixture
 
 __all__ = ["automatic_cells", "evolve_mixtures", "fit_mixture", "rake"]
 

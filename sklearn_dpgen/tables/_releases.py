@@ -1,0 +1,87 @@
+"""Exact counts in, noisy counts out: of single columns on their trees, and of slices."""
+
+import numpy as np
+
+__all__ = ["release_singles", "release_slices", "total_records"]
+
+
+def release_singles(codes, trees, weights, release):
+    """Release the counts of single columns, on all levels of their trees, as one vector.
+
+    Parameters
+    ----------
+    codes : sequence of ndarray of int of shape (n,)
+        The leaf of each record in each column.
+    trees : sequence of ColumnTree
+    weights : ndarray of shape (p,)
+        Positive; the noise of a column is in proportion to the inverse.
+    release : callable
+        From a vector to which a record adds one of l2 norm 1, to one with noise.
+
+    Returns
+    -------
+    counts : list of ndarray
+        Of each tree, with noise.
+    factors : ndarray of shape (p,)
+        The noise of a count over that of the vector.
+    """
+    levels = np.array([tree.n_levels for tree in trees])
+    weights = weights / np.sqrt((levels * weights**2).sum())
+    exact = [w * tree.counts(c) for w, tree, c in zip(weights, trees, codes, strict=True)]
+    noisy = release(np.concatenate(exact))
+    stops = np.cumsum([len(part) for part in exact])
+    counts = [part / w for part, w in zip(np.split(noisy, stops[:-1]), weights, strict=True)]
+    return counts, 1 / weights
+
+
+def release_slices(tables, weights, release):
+    """Release tables as one vector.
+
+    Parameters
+    ----------
+    tables : sequence of ndarray
+        Exact counts, in each of which a record adds one to one cell.
+    weights : ndarray of shape (m,)
+        Positive; the noise of a table is in proportion to the inverse.
+    release : callable
+        From a vector to which a record adds one of l2 norm 1, to one with noise.
+
+    Returns
+    -------
+    tables : list of ndarray
+        With noise.
+    factors : ndarray of shape (m,)
+        The noise of a cell over that of the vector.
+    """
+    weights = weights / np.sqrt((weights**2).sum())
+    noisy = release(np.concatenate([w * t.ravel() for w, t in zip(weights, tables, strict=True)]))
+    stops = np.cumsum([table.size for table in tables])
+    parts = np.split(noisy, stops[:-1])
+    released = [
+        (part / weight).reshape(table.shape)
+        for part, weight, table in zip(parts, weights, tables, strict=True)
+    ]
+    return released, 1 / weights
+
+
+def total_records(counts, trees, factors):
+    """Return an estimate of the number of records, at least 1, from counts of single columns.
+
+    Parameters
+    ----------
+    counts : sequence of ndarray
+        Of each tree, with noise.
+    trees : sequence of ColumnTree
+    factors : ndarray of shape (p,)
+        Relative scales of their noise.
+
+    Returns
+    -------
+    float
+    """
+    totals, variances = [], []
+    for noisy, tree, factor in zip(counts, trees, factors, strict=True):
+        levels, nulls, variance = tree.estimate(noisy)
+        totals.append(levels[-1].sum() + nulls.sum())
+        variances.append(variance * factor**2)
+    return max(1.0, float(np.average(totals, weights=1 / np.array(variances))))
