@@ -187,6 +187,10 @@ def test_a_table_schema():
     code = Schema.draft(TABLE_SCHEMA).to_code()
     assert "# Sex, make null: NA\n" in code
     assert "# make null: -9\n" in code
+    assert_drafts(
+        {"fields": [{"name": "x", "type": "boolean"}]},
+        Schema({"x": Categorical([False, True], nullable=True)}),
+    )
     assert Schema.draft({"fields": [{"name": "x"}]}).missing == {"x": ("categories",)}
 
 

@@ -278,7 +278,7 @@ def _split(text):
     items = [item.strip() for item in text.split(separator) if item.strip()]
     for mark, code in {"=": r"[^<>!=]+", ",": r"[+-]?\d+\s*"}.items():
         if any(mark in item for item in items):
-            pairs = [re.fullmatch(f"({code}){mark}(?!=).*", item) for item in items]
+            pairs = [re.fullmatch(f"({code}){mark}.*", item) for item in items]
             if not all(pairs):
                 raise ValueError(f"the values {one_line(text)!r} are ambiguous: give a list.")
             return [pair[1].strip() for pair in pairs]
