@@ -4,6 +4,7 @@ import datetime
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -11,6 +12,9 @@ from sklearn_dpgen.domains import Product
 from sklearn_dpgen.schema._column import Column
 from sklearn_dpgen.schema._labels import Categorical, Ordinal
 from sklearn_dpgen.schema._numbers import Datetime, Numeric
+
+if TYPE_CHECKING:
+    from sklearn_dpgen.schema._draft import SchemaDraft
 
 _TYPES = {
     "numeric": Numeric,
@@ -95,6 +99,73 @@ class Schema(Mapping):
     def feature_names(self):
         """The names of the encoded features, a list."""
         return [feature for name in self for feature in self[name].feature_names(name)]
+
+    @classmethod
+    def draft(cls, codebook) -> "SchemaDraft":
+        """Draft a schema from public metadata, never from records.
+
+        Parameters
+        ----------
+        codebook : DataFrame, list of dict, mapping or Series of dtypes
+            One of three.
+
+            A data dictionary: a row for each column, with the fields ``name`` and ``type``, and
+            where they apply ``min``, ``max``, ``values`` (a list, a mapping of codes to meanings,
+            or text such as ``"no, yes"``, ``"1=male; 2=female"`` or ``"1, male | 2, female"``),
+            ``ordered``, ``nullable`` or ``required``, ``missing`` (codes that stand for null),
+            ``step``, ``resolution``, ``label``, ``description`` and ``unit``. Usual other names
+            of these are known too, such as ``variable``, ``dtype``, ``minimum`` or ``codes``.
+
+            A Table Schema, the mapping of [1]_ with its ``fields``. A field that is not
+            ``required`` is nullable, as there.
+
+            Dtypes or type names by column, such as ``frame.dtypes``. These know no bounds.
+            Categories in a dtype are not taken: they may be those that occur.
+
+        Returns
+        -------
+        SchemaDraft
+            In which bounds and categories that the codebook lacks are listed as missing. Print
+            it for code to paste.
+
+        Raises
+        ------
+        ValueError
+            Naming the column or field that is not understood; also for a table of records.
+
+        Notes
+        -----
+        What the codebook says is taken as public. Many print the smallest and the largest value
+        that occurred: these are private, and no bounds.
+
+        References
+        ----------
+        .. [1] Frictionless Data, "Table Schema", version 2.
+
+        Examples
+        --------
+        >>> from sklearn_dpgen.schema import Schema
+        >>> codebook = [
+        ...     {"name": "age", "type": "integer", "min": 18, "max": 100, "unit": "years"},
+        ...     {"name": "smoker", "type": "string", "values": "no, yes"},
+        ...     {"name": "income", "type": "number"},
+        ... ]
+        >>> draft = Schema.draft(codebook)
+        >>> print(draft)
+        from sklearn_dpgen.schema import Categorical, Numeric, Schema
+        <BLANKLINE>
+        schema = Schema({
+            # years
+            "age": Numeric(18, 100, integer=True),
+            "smoker": Categorical(["no", "yes"]),
+            "income": Numeric(low=..., high=...),  # declare low and high
+        })
+        >>> draft.missing
+        {'income': ('low', 'high')}
+        """
+        from sklearn_dpgen.schema import _codebook  # which builds on schemas
+
+        return _codebook.draft(codebook)
 
     def to_dict(self):
         """Return the schema as plain dicts, lists, strings and numbers.

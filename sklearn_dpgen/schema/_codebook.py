@@ -1,0 +1,285 @@
+"""Codebooks read as declarations of columns: data dictionaries, table schemas, dtypes."""
+
+import datetime
+import math
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+from pandas.api.extensions import ExtensionDtype
+
+from sklearn_dpgen.schema._draft import GAP, SchemaDraft, one_line
+from sklearn_dpgen.schema._schema import _column_from_dict
+
+_FIELDS = {
+    "name": "name column variable field",
+    "type": "type dtype data_type",
+    "low": "low min minimum",
+    "high": "high max maximum",
+    "values": "values categories codes choices levels enum",
+    "ordered": "ordered",
+    "nullable": "nullable",
+    "required": "required",
+    "missing": "missing missing_codes missing_values",
+    "step": "step",
+    "resolution": "resolution",
+    "label": "label title",
+    "description": "description",
+    "unit": "unit units",
+}
+_SYNONYMS = {word: field for field, words in _FIELDS.items() for word in words.split()}
+
+_KINDS = {
+    "number": "number numeric float double real decimal",
+    "integer": "integer int uint tinyint smallint bigint year",
+    "string": "string large_string str text char character varchar",
+    "labels": "categorical category nominal factor enum dictionary object any",
+    "ordinal": "ordinal",
+    "boolean": "boolean bool logical",
+    "date": "date",
+    "datetime": "datetime timestamp timestamptz",
+}
+_KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
+
+
+def draft(codebook) -> SchemaDraft:
+    """Draft a schema; see `Schema.draft`."""
+    places, rows = _rows(codebook)
+    if not rows:
+        raise ValueError("The codebook has no columns.")
+    kinds = [_kind(row) for row in rows]
+    unknown = [place for place, kind in zip(places, kinds, strict=True) if kind is None]
+    if unknown:
+        # Without the type: should these be records after all, it would be a value.
+        some = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+        raise ValueError(f"The type of {some} is none of {sorted(_KIND_OF)}.")
+    declaration, notes = {}, {}
+    for place, row, kind in zip(places, rows, kinds, strict=True):
+        if not isinstance(row.get("name"), str):
+            raise ValueError(f"The name of {place} must be a string.")
+        name = str(row.pop("name"))
+        if name in declaration:
+            raise ValueError(f"Two columns have the name {name!r}.")
+        note = [str(row.pop(field)) for field in ("label", "description", "unit") if field in row]
+        try:
+            codes = _labels(row.pop("missing"), "missing") if "missing" in row else []
+            if codes:
+                note.append(f"make null: {', '.join(map(str, codes))}")
+            declaration[name] = _entry(row, kind, codes)
+        except ValueError as error:
+            raise ValueError(f"Column {name!r}: {error}") from None
+        if GAP not in declaration[name].values():
+            _column_from_dict(name, declaration[name])
+        if note:
+            notes[name] = one_line(", ".join(note))
+    return SchemaDraft(declaration, notes)
+
+
+def _rows(codebook):
+    """Return what errors call the columns, and for each one its known fields, a dict."""
+    is_mapping = isinstance(codebook, Mapping)
+    if is_mapping and isinstance(codebook.get("resources"), list):
+        raise ValueError("A data package has several tables: give the schema of one resource.")
+    if is_mapping and isinstance(codebook.get("fields"), list):
+        codes = codebook.get("missingValues")
+        rows = [_table_schema_row(field, codes) for field in codebook["fields"]]
+    elif is_mapping:
+        rows = [{"name": name, "type": dtype} for name, dtype in codebook.items()]
+    elif isinstance(codebook, pd.Series):
+        if not all(isinstance(dtype, np.dtype | ExtensionDtype) for dtype in codebook):
+            raise ValueError("A series must hold dtypes; the values of a column are private.")
+        rows = [{"name": name, "type": dtype} for name, dtype in codebook.items()]
+    else:
+        rows = _dictionary_rows(codebook)
+        return [f"row {i}" for i in range(len(rows))], rows
+    return [f"column {row.get('name')!r}" for row in rows], [_without_blanks(row) for row in rows]
+
+
+def _dictionary_rows(codebook):
+    """Return the rows of a data dictionary; refuse a table of records."""
+    if isinstance(codebook, pd.DataFrame):
+        if not codebook.columns.is_unique:
+            raise ValueError("Two fields of the codebook have the same name.")
+        given, rows = list(codebook.columns), codebook.to_dict("records")
+    elif isinstance(codebook, list | tuple) and all(isinstance(row, Mapping) for row in codebook):
+        given, rows = list(dict.fromkeys(field for row in codebook for field in row)), codebook
+    else:
+        raise ValueError(
+            "A codebook is a data frame or a list of dicts with one row a column, a mapping of "
+            "columns to dtypes, or a table schema with its fields."
+        )
+    fields = {
+        word: _SYNONYMS.get(re.sub(r"[\s_-]+", "_", str(word).strip().lower())) for word in given
+    }
+    if rows and not {"name", "type"} <= set(fields.values()):
+        raise ValueError(
+            "A codebook has one row a column, with the fields name and type. A table of records "
+            "is refused: a schema is declared, and never inferred from private values."
+        )
+    unknown = [word for word, field in fields.items() if field is None]
+    if unknown:
+        raise ValueError(
+            f"A codebook has no fields {unknown}: drop or rename them. Known are {list(_SYNONYMS)}."
+        )
+    for field in _FIELDS:
+        words = [word for word in given if fields[word] == field]
+        if len(words) > 1:
+            raise ValueError(f"Fields {words} mean the same: keep one.")
+    return [_without_blanks({fields[word]: row[word] for word in row}) for row in rows]
+
+
+def _table_schema_row(field, codes):
+    """Return the field of a table schema as a row of a data dictionary."""
+    if not isinstance(field, Mapping):
+        raise ValueError("The fields of a table schema must be mappings.")
+    constraints = field.get("constraints") or {}
+    values = field.get("categories", constraints.get("enum"))
+    codes = [code for code in _bare(field.get("missingValues", codes)) or [] if code != ""]
+    return {
+        "name": field.get("name"),
+        "type": field.get("type", "any"),
+        "low": constraints.get("minimum"),
+        "high": constraints.get("maximum"),
+        "values": _bare(values),
+        "ordered": field.get("categoriesOrdered"),
+        # What is not required may be null.
+        "required": constraints.get("required", False),
+        "missing": codes or None,
+        "label": field.get("title"),
+        "description": field.get("description"),
+    }
+
+
+def _bare(values):
+    """Return a list of values without the labels of those that have one."""
+    if not isinstance(values, list):
+        return values
+    return [value["value"] if isinstance(value, Mapping) else value for value in values]
+
+
+def _without_blanks(row):
+    def is_blank(cell):
+        text = isinstance(cell, str) and not cell.strip()
+        return text or (types.is_scalar(cell) and pd.isna(cell))
+
+    return {field: cell for field, cell in row.items() if not is_blank(cell)}
+
+
+def _kind(row):
+    """Return the kind of a column by the first word of its type; None if there is none."""
+    dtype = row.pop("type", None)
+    if dtype is None:
+        return "labels" if "values" in row else None
+    dtype = dtype.__name__ if isinstance(dtype, type) else dtype
+    if not isinstance(dtype, str | np.dtype | ExtensionDtype):
+        return None
+    # The categories of a dtype are not read: they may be those that occur in the records.
+    word = re.match("[a-z_]+", str(dtype).strip().lower())
+    return word and _KIND_OF.get(word[0].strip("_"))
+
+
+def _entry(row, kind, codes):
+    """Return the declaration of one column, with gaps, from the fields of its row."""
+    ordered = _flag("ordered", row.pop("ordered", False))
+    if "nullable" in row and "required" in row:
+        raise ValueError("nullable and required mean the same: keep one.")
+    nullable = _flag("nullable", row.pop("nullable", bool(codes)))
+    if "required" in row:
+        nullable = not _flag("required", row.pop("required"))
+    if kind in ("date", "datetime"):
+        entry = {"type": "datetime", **_bounds(row, _moment)}
+        if kind == "date" or "resolution" in row:
+            entry["resolution"] = str(row.pop("resolution", "D"))
+    elif kind in ("number", "integer") and "values" not in row:
+        entry = {"type": "numeric", **_bounds(row, _number)}
+        if "step" in row:
+            entry["step"] = _number(row.pop("step"))
+        if kind == "integer":
+            entry["integer"] = True
+    else:
+        labels = [False, True] if kind == "boolean" else GAP
+        if "values" in row:
+            texts = {str(code) for code in codes}
+            labels = [v for v in _labels(row.pop("values"), kind) if str(v) not in texts]
+        if ordered or kind == "ordinal":
+            entry = {"type": "ordinal", "values": labels}
+        else:
+            entry = {"type": "categorical", "categories": labels}
+    if row:
+        raise ValueError(f"{list(row)} cannot be used for a column declared {entry['type']}.")
+    return {**entry, "nullable": True} if nullable else entry
+
+
+def _bounds(row, read):
+    return {end: read(row.pop(end)) if end in row else GAP for end in ("low", "high")}
+
+
+def _flag(field, cell):
+    text = str(cell).strip().lower().removesuffix(".0")
+    if text not in ("yes", "y", "true", "1", "no", "n", "false", "0"):
+        raise ValueError(f"{field} must be yes or no.")
+    return text in ("yes", "y", "true", "1")
+
+
+def _moment(cell):
+    return cell.isoformat() if isinstance(cell, datetime.date) else str(cell).strip()
+
+
+def _number(cell):
+    """Return a finite number, an integer if it is whole."""
+    cell = cell.item() if isinstance(cell, np.generic) else cell
+    try:
+        number = math.nan if isinstance(cell, bool) or "_" in str(cell) else float(cell)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{cell!r} is not a finite number.")
+    if type(cell) is int or (isinstance(cell, str) and re.fullmatch(r"\s*[+-]?\d+\s*", cell)):
+        return int(cell)
+    return int(number) if number.is_integer() and abs(number) <= 2**53 else number
+
+
+def _numbers(cells):
+    numbers = [_number(cell) for cell in cells]
+    return numbers if all(type(n) is int for n in numbers) else [float(n) for n in numbers]
+
+
+def _labels(given, kind):
+    """Return labels as records hold them: of the column's type, or as a CSV file is read."""
+    if isinstance(given, str):
+        labels = _split(given)
+    elif isinstance(given, Mapping | list | tuple):
+        labels = [label.item() if isinstance(label, np.generic) else label for label in given]
+    elif types.is_number(given):
+        labels = _numbers([given])
+    else:
+        raise ValueError("values must be a list, a mapping of codes to meanings, or text.")
+    if kind in ("number", "integer"):
+        labels = _numbers(labels)
+        if kind == "integer" and any(type(label) is float for label in labels):
+            raise ValueError("the values of an integer column must be integers.")
+    elif kind == "string":
+        if not all(isinstance(label, str) for label in labels):
+            raise ValueError("the values of a column of strings must be strings: quote them.")
+    elif isinstance(given, str):
+        try:
+            return _numbers(labels)
+        except ValueError:
+            if all(label.lower() in ("true", "false") for label in labels):
+                return [label.lower() == "true" for label in labels]
+    return labels
+
+
+def _split(text):
+    """Return the labels in ``a, b``, or the codes in ``1=a; 2=b`` or ``1, a | 2, b``."""
+    separator = next((mark for mark in "\n|;" if mark in text), ",")
+    items = [item.strip() for item in text.split(separator) if item.strip()]
+    for mark, code in {"=": r"[^<>!=]+", ",": r"[+-]?\d+\s*"}.items():
+        if any(mark in item for item in items):
+            pairs = [re.fullmatch(f"({code}){mark}.*", item) for item in items]
+            if not all(pairs):
+                raise ValueError(f"the values {one_line(text)!r} are ambiguous: give a list.")
+            return [pair[1].strip() for pair in pairs]
+    return items
