@@ -12,7 +12,10 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
-__all__ = ["NoiseSource", "noise_source", "split_random_state", "torch_generator"]
+__all__ = ["SEEDED", "NoiseSource", "noise_source", "split_random_state", "torch_generator"]
+
+# How a seeded source is described in a privacy report.
+SEEDED = "seeded generator: the guarantee is void for whoever knows or guesses the seed"
 
 # What scikit-learn takes as an int random_state.
 _SEED_BOUND = 2**32
@@ -68,9 +71,7 @@ class NoiseSource:
     @property
     def description(self):
         """One phrase for a privacy report."""
-        if self._generator is None:
-            return "operating system entropy"
-        return "seeded generator: the guarantee is void for whoever knows or guesses the seed"
+        return "operating system entropy" if self._generator is None else SEEDED
 
     def uniform(self, size):
         """Draw uniforms in the open interval (0, 1), on a symmetric grid of 52 bits."""
