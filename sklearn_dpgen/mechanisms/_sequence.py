@@ -5,7 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sklearn_dpgen.accounting import GaussianProfile, calibrate_releases, compose_epsilon
+from sklearn_dpgen.accounting import (
+    GaussianProfile,
+    calibrate_releases,
+    compose_epsilon,
+    default_discretization,
+)
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.mechanisms._base import on_grid
 from sklearn_dpgen.mechanisms._selection import SelectionMechanism
@@ -87,9 +92,7 @@ class GaussianSequenceMechanism:
             factor, step = 1.0, 1e-15
             while True:
                 scales = tuple(factor * sensitivity / mu for mu in mus)
-                releases = [(GaussianProfile(sensitivity / scale), 1) for scale in scales]
-                if selection is not None:
-                    releases.append(selection.cost)
+                releases = _priced(sensitivity, scales, selection)
                 if compose_epsilon(releases, delta) <= epsilon:
                     break
                 factor *= 1 + step
@@ -124,12 +127,17 @@ class GaussianSequenceMechanism:
         if scales[0] > 0:
             together = 1 / math.sqrt(math.fsum(1 / scale**2 for scale in scales))
         is_equal = len(set(scales)) == 1
-        accountant = "privacy profile of the Gaussian mechanism, in closed form"
+        accountant, grid = "privacy profile of the Gaussian mechanism, in closed form", None
         noise = scales[0] if is_equal else {f"release {i}": s for i, s in enumerate(scales, 1)}
         if self.selection is not None:
-            accountant = "privacy profiles of the Gaussian and the exponential mechanism, composed"
+            accountant = (
+                "privacy profiles of the Gaussian and the exponential mechanism, composed "
+                "numerically"
+            )
             noise = noise if isinstance(noise, dict) else {"every release": noise}
             noise |= {f"each of {self.n_selections} selections": self.selection.noise_scale}
+            if together > 0:
+                grid = default_discretization(_priced(self.sensitivity, scales, self.selection))
         return {
             "sensitivity": self.sensitivity,
             "noise_scale": noise,
@@ -138,7 +146,7 @@ class GaussianSequenceMechanism:
             "sampling_rate": 1.0,
             "n_releases": self.n_releases,
             "accountant": accountant if together > 0 else "none: there is no noise",
-            "discretization": None,
+            "discretization": grid,
         }
 
     def run(self):
@@ -198,3 +206,9 @@ class GaussianSequenceRun:
         if self._selection is None:
             raise RuntimeError("The privacy budget paid for no selection.")
         return self._selection.release(scores, noise, count=count)
+
+
+def _priced(sensitivity, scales, selection):
+    """Return the profiles of all releases, for :func:`compose_epsilon`."""
+    releases = [(GaussianProfile(sensitivity / scale), 1) for scale in scales]
+    return releases if selection is None else [*releases, selection.cost]
