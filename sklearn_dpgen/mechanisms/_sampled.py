@@ -10,6 +10,7 @@ from sklearn_dpgen.accounting import (
     GaussianProfile,
     ProjectionLaw,
     calibrate_noise_multiplier,
+    check_delta_size,
     default_discretization,
     sampled_without_replacement,
 )
@@ -71,7 +72,9 @@ class StratifiedGaussianMechanism:
     epsilon : float
         Privacy budget of all releases together, in nats; ``inf`` adds no noise.
     delta : float
-        In (0, 1).
+        In (0, 1), and below every sampling rate: see
+        :func:`~sklearn_dpgen.accounting.check_delta_size`, which warns above one over the number
+        of records.
     n_releases : int
         How often.
     projections : ProjectionLaw or None, default=None
@@ -110,6 +113,9 @@ class StratifiedGaussianMechanism:
         strata = tuple(self.strata)
         epsilon = check_epsilon(self.epsilon)
         delta = check_delta(self.delta)
+        if math.isfinite(epsilon):
+            rarest = min(stratum.rate for stratum in strata)
+            check_delta_size(delta, sum(s.size for s in strata), sampling_rate=rarest)
         n_releases = check_count(self.n_releases, "n_releases")
         if self.projections is not None and not isinstance(self.projections, ProjectionLaw):
             raise TypeError(
