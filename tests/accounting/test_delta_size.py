@@ -2,10 +2,11 @@
 
 import math
 import warnings
+from functools import partial
 
 import pytest
 
-from sklearn_dpgen.accounting import calibrate_noise_multiplier, check_delta_size
+from sklearn_dpgen.accounting import check_delta_size, epsilon_spent
 from sklearn_dpgen.exceptions import LargeDeltaWarning
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 
@@ -45,8 +46,10 @@ def test_a_delta_that_pays_for_a_batch_without_noise_is_refused(batch_size, size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LargeDeltaWarning)
         assert min(build(0.999 * edge, n).noise_multiplier for n in (1, 30)) > 0.05
-    # Negative twin: what is refused would be calibrated to no noise at all.
-    assert calibrate_noise_multiplier(1.0, 1.5 * edge, sampling_rate=batch_size / size) < 1e-100
+    # Negative twin: what is refused would be met by next to no noise; just below it is not.
+    cost = partial(epsilon_spent, 1e-6, sampling_rate=batch_size / size)
+    assert cost(edge) == 0
+    assert cost(0.999 * edge) > 1e6
 
 
 def test_the_rarest_stratum_decides():
