@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.domains._base import Domain, like
 from sklearn_dpgen.domains._parameters import (
@@ -62,7 +63,7 @@ class Ball(Domain):
 
     radius: float
     p: float = 2
-    center: np.ndarray | None = None
+    center: ArrayLike | None = None
     n_features: int | None = None
 
     def __post_init__(self):
@@ -131,13 +132,13 @@ class Ball(Domain):
             return float((high - low).min()) / 2
         return self._inner_radius(np.finfo(np.float64))
 
-    def diameter(self, p):
+    def diameter(self, p: float) -> float:
         # The norm of so many equal entries: n_features^(1/p - 1/self.p), where that is above 1.
         power = max(0.0, 1 / norm_order(p) - 1 / self.p)
         entries = np.full(self.n_features, 2 * self.radius)
         return norm_above(entries, norm_order(1 / power) if power > 0 else np.inf)
 
-    def sample(self, n, rng):
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         shape = (n, self.n_features)
         if self.p == np.inf:
             unit = rng.uniform(-1, 1, size=shape)

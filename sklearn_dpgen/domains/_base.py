@@ -38,7 +38,7 @@ class Domain(ABC):
         """Project finite-width rows that hold no NaN; ``xp`` is NumPy or torch."""
 
     @abstractmethod
-    def diameter(self, p):
+    def diameter(self, p: float) -> float:
         """Return the supremum of ``||x - x'||_p`` over the pairs of the domain, rounded up.
 
         No two rows that `project` returns in float64 are further apart, in exact arithmetic.
@@ -54,7 +54,7 @@ class Domain(ABC):
         """
 
     @abstractmethod
-    def sample(self, n, rng):
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw ``n`` records uniformly from the domain.
 
         Parameters
@@ -91,7 +91,7 @@ class Domain(ABC):
             raise ValueError("X contains NaN, which cannot be projected on a domain.")
         return self._project(X, xp)
 
-    def contains(self, X, tol=1e-6):
+    def contains(self, X, tol: float = 1e-6):
         """Return whether each row is within ``tol * (1 + max|x|)`` of its projection.
 
         Parameters

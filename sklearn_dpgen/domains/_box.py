@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.domains._base import Domain, like
 from sklearn_dpgen.domains._parameters import (
@@ -35,8 +36,8 @@ class Box(Domain):
     56.0
     """
 
-    low: np.ndarray
-    high: np.ndarray
+    low: ArrayLike
+    high: ArrayLike
     n_features: int | None = None
 
     def __post_init__(self):
@@ -57,10 +58,10 @@ class Box(Domain):
     def _project(self, X, xp):
         return xp.clip(X, like(self.low, X), like(self.high, X))
 
-    def diameter(self, p):
+    def diameter(self, p: float) -> float:
         return norm_above(difference_above(self.high, self.low), norm_order(p))
 
-    def sample(self, n, rng):
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         return rng.uniform(self.low, self.high, size=(n, self.n_features))
 
     def __repr__(self):

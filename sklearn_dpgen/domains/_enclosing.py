@@ -3,6 +3,7 @@
 import numpy as np
 
 from sklearn_dpgen.domains._ball import Ball
+from sklearn_dpgen.domains._base import Domain
 from sklearn_dpgen.domains._box import Box
 from sklearn_dpgen.domains._one_hot import OneHot
 from sklearn_dpgen.domains._parameters import difference_above, norm_above
@@ -11,7 +12,7 @@ from sklearn_dpgen.domains._product import Product
 __all__ = ["enclosing_ball"]
 
 
-def enclosing_ball(domain):
+def enclosing_ball(domain: Domain) -> Ball:
     """Return the smallest l2 ball around a domain.
 
     Parameters

@@ -29,7 +29,7 @@ class OneHot(Domain):
         object.__setattr__(self, "n_categories", check_size(self.n_categories, "n_categories", 2))
 
     @property
-    def n_features(self):
+    def n_features(self) -> int:
         """The width of a record, ``n_categories``."""
         return self.n_categories
 
@@ -37,8 +37,8 @@ class OneHot(Domain):
         index = like(np.arange(self.n_categories), X)
         return like(X.argmax(axis=1)[:, None] == index, X)
 
-    def diameter(self, p):
+    def diameter(self, p: float) -> float:
         return norm_above(np.ones(2), norm_order(p))
 
-    def sample(self, n, rng):
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         return np.eye(self.n_categories)[rng.integers(self.n_categories, size=n)]

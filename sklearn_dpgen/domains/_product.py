@@ -29,12 +29,12 @@ class Product(Domain):
         object.__setattr__(self, "domains", domains)
 
     @property
-    def n_features(self):
+    def n_features(self) -> int:
         """The width of a record, the sum over the factors."""
         return sum(domain.n_features for domain in self.domains)
 
     @property
-    def slices(self):
+    def slices(self) -> list[slice]:
         """The features of each factor, a list of slices."""
         ends = np.cumsum([domain.n_features for domain in self.domains]).tolist()
         return [slice(start, stop) for start, stop in zip([0, *ends], ends, strict=False)]
@@ -43,9 +43,9 @@ class Product(Domain):
         parts = zip(self.domains, self.slices, strict=True)
         return xp.concatenate([domain._project(X[:, part], xp) for domain, part in parts], axis=1)
 
-    def diameter(self, p):
+    def diameter(self, p: float) -> float:
         diameters = [domain.diameter(p) for domain in self.domains]
         return norm_above(diameters, norm_order(p))
 
-    def sample(self, n, rng):
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         return np.hstack([domain.sample(n, rng) for domain in self.domains])

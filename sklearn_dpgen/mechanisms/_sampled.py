@@ -16,6 +16,7 @@ from sklearn_dpgen.accounting import (
 )
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.mechanisms._base import on_grid
+from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = ["StratifiedGaussianMechanism", "StratifiedGaussianRun", "Stratum"]
@@ -51,7 +52,7 @@ class Stratum:
         object.__setattr__(self, "sensitivity", check_positive(self.sensitivity, "sensitivity"))
 
     @property
-    def rate(self):
+    def rate(self) -> float:
         """Share of the stratum's records in a batch."""
         return self.batch_size / self.size
 
@@ -138,16 +139,16 @@ class StratifiedGaussianMechanism:
             object.__setattr__(self, name, value)
 
     @property
-    def sensitivity(self):
+    def sensitivity(self) -> float:
         """Sensitivity of the worst stratum."""
         return self.worst.sensitivity
 
     @property
-    def noise_multiplier(self):
+    def noise_multiplier(self) -> float:
         """Noise scale over the sensitivity of the worst stratum."""
         return self.noise_scale / self.sensitivity
 
-    def report_fields(self):
+    def report_fields(self) -> dict:
         """Return the fields of a PrivacyReport that this mechanism answers for.
 
         Returns
@@ -183,7 +184,7 @@ class StratifiedGaussianMechanism:
             "discretization": grid,
         }
 
-    def run(self, noise):
+    def run(self, noise: NoiseSource) -> "StratifiedGaussianRun":
         """Return the releases of this mechanism, to be used once.
 
         Parameters
@@ -227,7 +228,7 @@ class StratifiedGaussianRun:
         self._n_drawn = 0
         self._is_drawn = False
 
-    def draw(self, n_releases=None):
+    def draw(self, n_releases: int | None = None) -> list[np.ndarray]:
         """Draw the batch of the next release, or of several that do not depend on each other.
 
         Parameters
@@ -264,7 +265,7 @@ class StratifiedGaussianRun:
             return [self._noise.choice(s.size, s.batch_size) for s in strata]
         return [self._noise.choices(s.size, s.batch_size, count) for s in strata]
 
-    def release(self, value):
+    def release(self, value: np.ndarray) -> np.ndarray:
         """Return the vector of the last batch with its noise.
 
         Parameters

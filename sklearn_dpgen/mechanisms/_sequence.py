@@ -14,6 +14,7 @@ from sklearn_dpgen.accounting import (
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.mechanisms._base import on_grid
 from sklearn_dpgen.mechanisms._selection import SelectionMechanism
+from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = ["GaussianSequenceMechanism", "GaussianSequenceRun"]
@@ -108,11 +109,11 @@ class GaussianSequenceMechanism:
             object.__setattr__(self, name, value)
 
     @property
-    def n_releases(self):
+    def n_releases(self) -> int:
         """Number of releases, selections among them."""
         return len(self.shares) + self.n_selections
 
-    def report_fields(self):
+    def report_fields(self) -> dict:
         """Return the fields of a PrivacyReport that this mechanism answers for.
 
         Returns
@@ -149,7 +150,7 @@ class GaussianSequenceMechanism:
             "discretization": grid,
         }
 
-    def run(self):
+    def run(self) -> "GaussianSequenceRun":
         """Return the releases of this mechanism, to be used once.
 
         Returns
@@ -171,7 +172,7 @@ class GaussianSequenceRun:
         self._scales = list(mechanism.noise_scales)
         self._selection = mechanism.selection and mechanism.selection.run()
 
-    def release(self, value, noise):
+    def release(self, value: np.ndarray, noise: NoiseSource) -> np.ndarray:
         """Return a vector with the noise of the next release.
 
         Parameters
@@ -201,7 +202,7 @@ class GaussianSequenceRun:
             return value.copy()
         return on_grid(value + scale * noise.normal(value.shape), scale)
 
-    def select(self, scores, noise, *, count=1):
+    def select(self, scores: np.ndarray, noise: NoiseSource, *, count: int = 1) -> np.ndarray:
         """Return indices of large scores: :meth:`SelectionRun.release`, paid for likewise."""
         if self._selection is None:
             raise RuntimeError("The privacy budget paid for no selection.")
