@@ -83,7 +83,7 @@ def read_citation():
 def test_citation_is_of_this_version():
     citation = read_citation()
     assert citation["version"] == sklearn_dpgen.__version__
-    assert citation["license"] == read_setup()["metadata"]["license"]
+    assert citation["license"] == read_setup()["metadata"]["license_expression"]
 
 
 def test_readme_cites_the_same_papers():
