@@ -4,7 +4,12 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: demo test lint doc clean
+# The oldest dependencies, for Python 3.11 or 3.12. PyTorch stays at that of constraints.txt, since older CPU
+# builds are in an index of their own: MINIMUM_TORCH=2.4 with PIP_EXTRA_INDEX_URL set to it.
+MINIMUM = .venv-minimum
+MINIMUM_TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
+
+.PHONY: demo test test-minimum doc sdist clean
 
 demo: $(READY)
 	MPLBACKEND=agg OMP_NUM_THREADS=1 $(BIN)/python examples/plot_rand_health.py --output demo_out
@@ -13,8 +18,15 @@ test: $(READY)
 	$(BIN)/ruff check .
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
+test-minimum: $(MINIMUM)/.ready
+	OMP_NUM_THREADS=1 $(MINIMUM)/bin/python -m pytest -n 2 --dist worksteal
+
 doc: $(VENV)/.doc-ready
 	$(BIN)/python -m sphinx -W -b html doc doc/_build/html
+
+sdist: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt build
+	$(BIN)/python -m build
 
 $(READY): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -26,5 +38,11 @@ $(VENV)/.doc-ready: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[doc]"
 	touch $@
 
+$(MINIMUM)/.ready: setup.cfg pyproject.toml constraints.txt constraints-minimum.txt
+	$(PYTHON) -m venv $(MINIMUM)
+	$(MINIMUM)/bin/python -m pip install --quiet --constraint constraints-minimum.txt torch==$(MINIMUM_TORCH)
+	$(MINIMUM)/bin/python -m pip install --quiet --constraint constraints-minimum.txt --editable ".[tests,examples]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) demo_out doc/_build doc/auto_examples doc/generated
+	rm -rf $(VENV) $(MINIMUM) dist demo_out doc/_build doc/auto_examples doc/generated

@@ -1,6 +1,10 @@
-"""Errors of the package."""
+"""Errors and warnings of the package."""
 
-__all__ = ["TrainingDivergedError"]
+__all__ = ["LargeDeltaWarning", "TrainingDivergedError"]
+
+
+class LargeDeltaWarning(UserWarning):
+    """Delta is so large that publishing a whole record, picked at random, would keep to it."""
 
 
 class TrainingDivergedError(RuntimeError):

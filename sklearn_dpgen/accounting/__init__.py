@@ -12,6 +12,7 @@ from sklearn_dpgen.accounting._composition import (
     compose_epsilon,
     default_discretization,
 )
+from sklearn_dpgen.accounting._delta import check_delta_size
 from sklearn_dpgen.accounting._profiles import (
     ApproximateProfile,
     GaussianProfile,
@@ -43,6 +44,7 @@ __all__ = [
     "accountant_description",
     "calibrate_noise_multiplier",
     "calibrate_releases",
+    "check_delta_size",
     "compose_delta",
     "compose_epsilon",
     "default_discretization",

@@ -48,7 +48,7 @@ _PAPER_ACCOUNTANTS = {
 }
 
 
-def accountant_description(accountant):
+def accountant_description(accountant: str) -> str:
     """Return what an accountant does, in the words of a report.
 
     Parameters
@@ -65,7 +65,7 @@ def accountant_description(accountant):
     return known[check_choice(accountant, "accountant", known)]
 
 
-def laplace_scale(epsilon, sensitivity=1.0):
+def laplace_scale(epsilon: float, sensitivity: float = 1.0) -> float:
     """Return the scale b of the Laplace mechanism.
 
     Parameters
@@ -90,7 +90,9 @@ def laplace_scale(epsilon, sensitivity=1.0):
     return scale
 
 
-def gaussian_sigma(epsilon, delta, sensitivity=1.0, *, calibration="analytic"):
+def gaussian_sigma(
+    epsilon: float, delta: float, sensitivity: float = 1.0, *, calibration: str = "analytic"
+) -> float:
     """Return the standard deviation of the Gaussian mechanism.
 
     Parameters
@@ -142,14 +144,14 @@ def gaussian_sigma(epsilon, delta, sensitivity=1.0, *, calibration="analytic"):
 
 
 def epsilon_spent(
-    noise_multiplier,
-    delta,
+    noise_multiplier: float,
+    delta: float,
     *,
-    sampling_rate=1.0,
-    n_steps=1,
-    accountant="profile",
-    projections=None,
-):
+    sampling_rate: float = 1.0,
+    n_steps: int = 1,
+    accountant: str = "profile",
+    projections: ProjectionLaw | None = None,
+) -> float:
     """Return the ε of Gaussian releases on batches drawn without replacement.
 
     Neighbours differ in one replaced record; the number of records is public and the choice of
@@ -209,8 +211,14 @@ def epsilon_spent(
 
 
 def calibrate_noise_multiplier(
-    epsilon, delta, *, sampling_rate=1.0, n_steps=1, accountant="profile", projections=None
-):
+    epsilon: float,
+    delta: float,
+    *,
+    sampling_rate: float = 1.0,
+    n_steps: int = 1,
+    accountant: str = "profile",
+    projections: ProjectionLaw | None = None,
+) -> float:
     """Return the noise multiplier of Gaussian releases on batches drawn without replacement.
 
     Parameters

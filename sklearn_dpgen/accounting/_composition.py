@@ -14,6 +14,7 @@ point is estimated, with a factor for safety, and added.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +41,12 @@ _PROFILE_ROUNDING = 1e-10
 _MACHINE_EPSILON = np.finfo(np.float64).eps
 
 
-def compose_epsilon(releases, delta, *, discretization=None):
+def compose_epsilon(
+    releases: Sequence[tuple[PrivacyProfile, int]],
+    delta: float,
+    *,
+    discretization: float | None = None,
+) -> float:
     """Return the ε of an adaptive composition at a given δ.
 
     Parameters
@@ -68,7 +74,12 @@ def compose_epsilon(releases, delta, *, discretization=None):
     return _Composition.of(releases, discretization).epsilon(delta)
 
 
-def compose_delta(releases, epsilon, *, discretization=None):
+def compose_delta(
+    releases: Sequence[tuple[PrivacyProfile, int]],
+    epsilon: float,
+    *,
+    discretization: float | None = None,
+) -> float:
     """Return the δ of an adaptive composition at a given ε.
 
     Parameters
@@ -92,7 +103,7 @@ def compose_delta(releases, epsilon, *, discretization=None):
     return _Composition.of(releases, discretization).delta(epsilon)
 
 
-def default_discretization(releases):
+def default_discretization(releases: Sequence[tuple[PrivacyProfile, int]]) -> float | None:
     """Return the grid step that a composition uses, in nats, or None where it needs no grid.
 
     The step is at most 1e-3. Rounding a loss to its two neighbours on a grid of step h adds at

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import erfcx, ndtr
 
 from sklearn_dpgen.accounting._checks import check_count, check_rate, smallest_passing
@@ -37,7 +38,7 @@ class PrivacyProfile(ABC):
     def _delta(self, epsilon):
         """Return δ at an array of ε ≥ 0."""
 
-    def delta(self, epsilon):
+    def delta(self, epsilon: ArrayLike) -> float | np.ndarray:
         """Return δ(ε).
 
         Parameters
@@ -58,7 +59,7 @@ class PrivacyProfile(ABC):
         delta = np.where(epsilon < 0, np.exp(negative) * delta - np.expm1(negative), delta)
         return float(delta) if delta.ndim == 0 else delta
 
-    def epsilon(self, delta):
+    def epsilon(self, delta: float) -> float:
         """Return an ε ≥ 0 with δ(ε) at most ``delta``, the smallest one up to rounding.
 
         Parameters
@@ -241,7 +242,7 @@ class _SampledProfile(PrivacyProfile):
         return self.rate * self.profile._delta(np.where(epsilon < 1, small, large))
 
 
-def sampled_without_replacement(profile, rate):
+def sampled_without_replacement(profile: PrivacyProfile, rate: float) -> PrivacyProfile:
     """Return the profile of a mechanism that sees a secret uniform batch of fixed size.
 
     Parameters

@@ -8,6 +8,7 @@ from importlib import metadata
 from numbers import Real
 
 from sklearn_dpgen._version import __version__
+from sklearn_dpgen.utils._random import SEEDED
 
 __all__ = ["FLOATING_POINT", "PrivacyReport"]
 
@@ -120,7 +121,12 @@ class PrivacyReport:
         object.__setattr__(self, "n_releases", int(self.n_releases))
         object.__setattr__(self, "versions", dict(self.versions))
 
-    def to_dict(self):
+    @property
+    def is_seeded(self) -> bool:
+        """Whether any of the noise is void for whoever knows or guesses the seed."""
+        return self.noise_source == SEEDED or any(part.is_seeded for part in self.parts)
+
+    def to_dict(self) -> dict:
         """Return plain Python containers; ``inf`` stays a float."""
         result = {f.name: getattr(self, f.name) for f in fields(self)}
         if isinstance(self.noise_scale, dict):
@@ -132,26 +138,30 @@ class PrivacyReport:
         return result
 
     @classmethod
-    def from_dict(cls, content):
+    def from_dict(cls, content: dict) -> "PrivacyReport":
         """Build a report from ``to_dict()`` or from the parsed ``to_json()``."""
         parts = tuple(cls.from_dict(part) for part in content.get("parts", ()))
         return cls(**{**content, "parts": parts})
 
-    def to_json(self, *, indent=2):
+    def to_json(self, *, indent: int | None = 2) -> str:
         """Return strict JSON; an infinite number becomes the string ``"inf"``."""
         return json.dumps(
             _finite(self.to_dict()), indent=indent, allow_nan=False, ensure_ascii=False
         )
 
-    def to_text(self):
-        """Return an aligned text, one line per quantity that applies."""
+    def to_text(self) -> str:
+        """Return an aligned text, one line per quantity that applies.
+
+        Its first line begins with SEEDED where a guarantee is void for whoever knows the seed.
+        """
         return "\n".join(self._lines())
 
     def __str__(self):
         return self.to_text()
 
     def _lines(self, beside=()):
-        yield f"{self.mechanism}: (epsilon, delta) = ({self.epsilon:.6g}, {self.delta:.3g})"
+        seeded = "SEEDED " if self.is_seeded else ""
+        yield f"{seeded}{self.mechanism}: (epsilon, delta) = ({self.epsilon:.6g}, {self.delta:.3g})"
         rows = dict(self._rows())
         shown = {k: v for k, v in rows.items() if k not in beside or beside[k] != v}
         width = max(map(len, shown), default=0)

@@ -7,6 +7,7 @@ a weaker property: the losses then lie anywhere in [−ε₀, ε₀].
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,7 +140,14 @@ def _select(values, epsilon0, n_cells):
     return np.maximum(heights.max(axis=1), _FLOOR)
 
 
-def calibrate_releases(epsilon, delta, *, gaussian_shares, selection_share=None, n_selections=0):
+def calibrate_releases(
+    epsilon: float,
+    delta: float,
+    *,
+    gaussian_shares: Sequence[float],
+    selection_share: float | None = None,
+    n_selections: int = 0,
+) -> tuple[tuple[float, ...], float | None]:
     """Return the parameters of Gaussian releases and selections that together spend a budget.
 
     Parameters

@@ -14,7 +14,9 @@ _MAX_BLOCKS = 4096
 _TAIL_MASS = 1e-20
 
 
-def shuffled_epsilon(epsilon0, n, delta, *, method="closed_form"):
+def shuffled_epsilon(
+    epsilon0: float, n: int, delta: float, *, method: str = "closed_form"
+) -> float:
     """Return the central ε of n shuffled records, each released with pure local privacy.
 
     Neighbours differ in one replaced record; n is public. Every person uses a randomizer of at

@@ -10,11 +10,13 @@ from sklearn_dpgen.accounting import (
     GaussianProfile,
     ProjectionLaw,
     calibrate_noise_multiplier,
+    check_delta_size,
     default_discretization,
     sampled_without_replacement,
 )
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.mechanisms._base import on_grid
+from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = ["StratifiedGaussianMechanism", "StratifiedGaussianRun", "Stratum"]
@@ -50,7 +52,7 @@ class Stratum:
         object.__setattr__(self, "sensitivity", check_positive(self.sensitivity, "sensitivity"))
 
     @property
-    def rate(self):
+    def rate(self) -> float:
         """Share of the stratum's records in a batch."""
         return self.batch_size / self.size
 
@@ -71,7 +73,9 @@ class StratifiedGaussianMechanism:
     epsilon : float
         Privacy budget of all releases together, in nats; ``inf`` adds no noise.
     delta : float
-        In (0, 1).
+        In (0, 1), and below every sampling rate: see
+        :func:`~sklearn_dpgen.accounting.check_delta_size`, which warns above one over the number
+        of records.
     n_releases : int
         How often.
     projections : ProjectionLaw or None, default=None
@@ -110,6 +114,9 @@ class StratifiedGaussianMechanism:
         strata = tuple(self.strata)
         epsilon = check_epsilon(self.epsilon)
         delta = check_delta(self.delta)
+        if math.isfinite(epsilon):
+            rarest = min(stratum.rate for stratum in strata)
+            check_delta_size(delta, sum(s.size for s in strata), sampling_rate=rarest)
         n_releases = check_count(self.n_releases, "n_releases")
         if self.projections is not None and not isinstance(self.projections, ProjectionLaw):
             raise TypeError(
@@ -132,16 +139,16 @@ class StratifiedGaussianMechanism:
             object.__setattr__(self, name, value)
 
     @property
-    def sensitivity(self):
+    def sensitivity(self) -> float:
         """Sensitivity of the worst stratum."""
         return self.worst.sensitivity
 
     @property
-    def noise_multiplier(self):
+    def noise_multiplier(self) -> float:
         """Noise scale over the sensitivity of the worst stratum."""
         return self.noise_scale / self.sensitivity
 
-    def report_fields(self):
+    def report_fields(self) -> dict:
         """Return the fields of a PrivacyReport that this mechanism answers for.
 
         Returns
@@ -177,7 +184,7 @@ class StratifiedGaussianMechanism:
             "discretization": grid,
         }
 
-    def run(self, noise):
+    def run(self, noise: NoiseSource) -> "StratifiedGaussianRun":
         """Return the releases of this mechanism, to be used once.
 
         Parameters
@@ -221,7 +228,7 @@ class StratifiedGaussianRun:
         self._n_drawn = 0
         self._is_drawn = False
 
-    def draw(self, n_releases=None):
+    def draw(self, n_releases: int | None = None) -> list[np.ndarray]:
         """Draw the batch of the next release, or of several that do not depend on each other.
 
         Parameters
@@ -258,7 +265,7 @@ class StratifiedGaussianRun:
             return [self._noise.choice(s.size, s.batch_size) for s in strata]
         return [self._noise.choices(s.size, s.batch_size, count) for s in strata]
 
-    def release(self, value):
+    def release(self, value: np.ndarray) -> np.ndarray:
         """Return the vector of the last batch with its noise.
 
         Parameters

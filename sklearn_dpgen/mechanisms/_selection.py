@@ -6,6 +6,7 @@ import numpy as np
 
 from sklearn_dpgen.accounting import BoundedRangeProfile
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_epsilon, check_positive
 
 __all__ = ["SelectionMechanism", "SelectionRun"]
@@ -51,12 +52,12 @@ class SelectionMechanism:
         object.__setattr__(self, "n_selections", n_selections)
 
     @property
-    def noise_scale(self):
+    def noise_scale(self) -> float:
         """Scale of the Gumbel noise, in the unit of the scores; 0 for none."""
         return self.score_range / self.epsilon0
 
     @property
-    def cost(self):
+    def cost(self) -> tuple[BoundedRangeProfile, int]:
         """The profile of all selections together and 1, for :func:`compose_epsilon`.
 
         Raises
@@ -66,7 +67,7 @@ class SelectionMechanism:
         """
         return BoundedRangeProfile(self.epsilon0, self.n_selections), 1
 
-    def run(self):
+    def run(self) -> "SelectionRun":
         """Return the selections of this mechanism, to be used once.
 
         Returns
@@ -88,7 +89,7 @@ class SelectionRun:
         self._scale = mechanism.noise_scale
         self._n_left = mechanism.n_selections
 
-    def release(self, scores, noise, *, count=1):
+    def release(self, scores: np.ndarray, noise: NoiseSource, *, count: int = 1) -> np.ndarray:
         """Return indices of large scores.
 
         Parameters

@@ -5,10 +5,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sklearn_dpgen.accounting import GaussianProfile, calibrate_releases, compose_epsilon
+from sklearn_dpgen.accounting import (
+    GaussianProfile,
+    calibrate_releases,
+    compose_epsilon,
+    default_discretization,
+)
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.mechanisms._base import on_grid
 from sklearn_dpgen.mechanisms._selection import SelectionMechanism
+from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = ["GaussianSequenceMechanism", "GaussianSequenceRun"]
@@ -87,9 +93,7 @@ class GaussianSequenceMechanism:
             factor, step = 1.0, 1e-15
             while True:
                 scales = tuple(factor * sensitivity / mu for mu in mus)
-                releases = [(GaussianProfile(sensitivity / scale), 1) for scale in scales]
-                if selection is not None:
-                    releases.append(selection.cost)
+                releases = _priced(sensitivity, scales, selection)
                 if compose_epsilon(releases, delta) <= epsilon:
                     break
                 factor *= 1 + step
@@ -105,11 +109,11 @@ class GaussianSequenceMechanism:
             object.__setattr__(self, name, value)
 
     @property
-    def n_releases(self):
+    def n_releases(self) -> int:
         """Number of releases, selections among them."""
         return len(self.shares) + self.n_selections
 
-    def report_fields(self):
+    def report_fields(self) -> dict:
         """Return the fields of a PrivacyReport that this mechanism answers for.
 
         Returns
@@ -124,12 +128,17 @@ class GaussianSequenceMechanism:
         if scales[0] > 0:
             together = 1 / math.sqrt(math.fsum(1 / scale**2 for scale in scales))
         is_equal = len(set(scales)) == 1
-        accountant = "privacy profile of the Gaussian mechanism, in closed form"
+        accountant, grid = "privacy profile of the Gaussian mechanism, in closed form", None
         noise = scales[0] if is_equal else {f"release {i}": s for i, s in enumerate(scales, 1)}
         if self.selection is not None:
-            accountant = "privacy profiles of the Gaussian and the exponential mechanism, composed"
+            accountant = (
+                "privacy profiles of the Gaussian and the exponential mechanism, composed "
+                "numerically"
+            )
             noise = noise if isinstance(noise, dict) else {"every release": noise}
             noise |= {f"each of {self.n_selections} selections": self.selection.noise_scale}
+            if together > 0:
+                grid = default_discretization(_priced(self.sensitivity, scales, self.selection))
         return {
             "sensitivity": self.sensitivity,
             "noise_scale": noise,
@@ -138,10 +147,10 @@ class GaussianSequenceMechanism:
             "sampling_rate": 1.0,
             "n_releases": self.n_releases,
             "accountant": accountant if together > 0 else "none: there is no noise",
-            "discretization": None,
+            "discretization": grid,
         }
 
-    def run(self):
+    def run(self) -> "GaussianSequenceRun":
         """Return the releases of this mechanism, to be used once.
 
         Returns
@@ -163,7 +172,7 @@ class GaussianSequenceRun:
         self._scales = list(mechanism.noise_scales)
         self._selection = mechanism.selection and mechanism.selection.run()
 
-    def release(self, value, noise):
+    def release(self, value: np.ndarray, noise: NoiseSource) -> np.ndarray:
         """Return a vector with the noise of the next release.
 
         Parameters
@@ -193,8 +202,14 @@ class GaussianSequenceRun:
             return value.copy()
         return on_grid(value + scale * noise.normal(value.shape), scale)
 
-    def select(self, scores, noise, *, count=1):
+    def select(self, scores: np.ndarray, noise: NoiseSource, *, count: int = 1) -> np.ndarray:
         """Return indices of large scores: :meth:`SelectionRun.release`, paid for likewise."""
         if self._selection is None:
             raise RuntimeError("The privacy budget paid for no selection.")
         return self._selection.release(scores, noise, count=count)
+
+
+def _priced(sensitivity, scales, selection):
+    """Return the profiles of all releases, for :func:`compose_epsilon`."""
+    releases = [(GaussianProfile(sensitivity / scale), 1) for scale in scales]
+    return releases if selection is None else [*releases, selection.cost]

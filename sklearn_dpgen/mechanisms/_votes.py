@@ -9,6 +9,7 @@ import numpy as np
 from sklearn_dpgen.accounting import LaplaceProfile, compose_delta, default_discretization
 from sklearn_dpgen.accounting._checks import check_count, smallest_passing
 from sklearn_dpgen.mechanisms._base import on_grid
+from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon
 
 __all__ = ["ThresholdedLaplaceMechanism", "ThresholdedLaplaceRun"]
@@ -77,7 +78,7 @@ class ThresholdedLaplaceMechanism:
         ):
             object.__setattr__(self, name, value)
 
-    def report_fields(self):
+    def report_fields(self) -> dict:
         """Return the fields of a PrivacyReport that this mechanism answers for.
 
         Returns
@@ -104,7 +105,7 @@ class ThresholdedLaplaceMechanism:
             "discretization": grid,
         }
 
-    def run(self):
+    def run(self) -> "ThresholdedLaplaceRun":
         """Return the releases of this mechanism, to be used once.
 
         Returns
@@ -126,7 +127,7 @@ class ThresholdedLaplaceRun:
         self._mechanism = mechanism
         self._n_released = 0
 
-    def release(self, counts, noise):
+    def release(self, counts: np.ndarray, noise: NoiseSource) -> np.ndarray:
         """Return the counts that pass the threshold, with noise, and 0 for all others.
 
         Parameters

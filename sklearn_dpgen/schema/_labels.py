@@ -181,7 +181,7 @@ def _distinct(series):
     are_objects = types.is_object_dtype(dtype) or getattr(dtype, "storage", None) == "python"
     if are_objects or getattr(dtype, "itemsize", 0) > 8:
         return None, series
-    return pd.factorize(series.array)
+    return series.array.factorize()
 
 
 def _as_labels(labels, field, nullable):

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 
 __all__ = ["GeneratorPlan", "plan_releases"]
@@ -106,6 +106,9 @@ def plan_releases(
         diameter = max(diameter, math.sqrt(2) * ball.radius)
     counts, rest = None, 1.0
     if with_counts:
+        if math.isfinite(epsilon):
+            # Of the whole: the mechanisms see parts of it.
+            check_delta_size(delta, n_samples)
         rest = 1 - _COUNT_SHARE
         counts = StratifiedGaussianMechanism(
             [Stratum(n_samples, n_samples, math.sqrt(2))],

@@ -7,18 +7,22 @@ all of its 2**32 values.
 
 import hashlib
 import os
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
-__all__ = ["NoiseSource", "noise_source", "split_random_state", "torch_generator"]
+__all__ = ["SEEDED", "NoiseSource", "noise_source", "split_random_state", "torch_generator"]
+
+# How a seeded source is described in a privacy report.
+SEEDED = "seeded generator: the guarantee is void for whoever knows or guesses the seed"
 
 # What scikit-learn takes as an int random_state.
 _SEED_BOUND = 2**32
 
 
-def split_random_state(random_state, n_streams):
+def split_random_state(random_state, n_streams: int) -> list[int | None]:
     """Derive independent seeds from a scikit-learn ``random_state``.
 
     Parameters
@@ -66,13 +70,11 @@ class NoiseSource:
         self._generator = generator
 
     @property
-    def description(self):
+    def description(self) -> str:
         """One phrase for a privacy report."""
-        if self._generator is None:
-            return "operating system entropy"
-        return "seeded generator: the guarantee is void for whoever knows or guesses the seed"
+        return "operating system entropy" if self._generator is None else SEEDED
 
-    def uniform(self, size):
+    def uniform(self, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw uniforms in the open interval (0, 1), on a symmetric grid of 52 bits."""
         count = int(np.prod(size, dtype=np.int64))
         if self._generator is None:
@@ -83,19 +85,19 @@ class NoiseSource:
         # be rounded, up to 1.
         return (((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52).reshape(size)
 
-    def normal(self, size):
+    def normal(self, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw standard normals by inversion."""
         return ndtri(self.uniform(size))
 
-    def laplace(self, size):
+    def laplace(self, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw standard Laplace variables (scale 1): a difference of two exponentials."""
         return np.log(self.uniform(size)) - np.log(self.uniform(size))
 
-    def integers(self, high, size):
+    def integers(self, high: int, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw integers uniform on ``range(high)``, up to a bias of ``high`` / 2**52."""
         return np.floor(self.uniform(size) * high).astype(np.int64)
 
-    def choice(self, n, size):
+    def choice(self, n: int, size: int) -> np.ndarray:
         """Draw ``size`` distinct indices out of ``range(n)``, in random order.
 
         Returns
@@ -121,7 +123,7 @@ class NoiseSource:
                 return drawn
             drawn = np.append(drawn, self.integers(n, size - len(drawn)))
 
-    def choices(self, n, size, count):
+    def choices(self, n: int, size: int, count: int) -> np.ndarray:
         """Draw ``count`` independent rows of ``size`` distinct indices, each as by `choice`.
 
         Returns
@@ -143,7 +145,7 @@ class NoiseSource:
         return drawn
 
 
-def noise_source(seed=None, *, context=()):
+def noise_source(seed: int | None = None, *, context: Sequence = ()) -> NoiseSource:
     """Return a NoiseSource.
 
     Parameters

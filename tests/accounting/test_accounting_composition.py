@@ -1,6 +1,7 @@
 """Compositions are pessimistic, tight, and agree with closed forms and with dp_accounting."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from sklearn_dpgen.accounting import (
     GaussianProfile,
     LaplaceProfile,
     MixtureProfile,
+    PrivacyProfile,
     RandomizedResponseProfile,
+    _composition,
     compose_delta,
     compose_epsilon,
     default_discretization,
@@ -89,6 +92,40 @@ def test_randomized_response_has_a_binomial_closed_form():
         exact = -np.expm1(epsilon - losses[above]) @ probabilities[above]
         composed = compose_delta([(RandomizedResponseProfile(epsilon0), n_steps)], epsilon)
         check_pessimistic(composed, exact, 5e-3)
+
+
+@dataclass(frozen=True)
+class RoundedDown(PrivacyProfile):
+    """A profile whose values are too small by as much as rounding may make them."""
+
+    profile: PrivacyProfile
+    rounding: float
+
+    def _delta(self, epsilon):
+        return self.profile._delta(epsilon) * (1 - self.rounding)
+
+
+def test_the_rounding_of_a_profile_is_covered(monkeypatch):
+    # The losses are on the grid, so that nothing else is rounded up.
+    step, n_steps = 1 / 16, 8
+    epsilon0 = 4 * step
+    profile = RoundedDown(RandomizedResponseProfile(epsilon0), 9e-11)
+    counts = np.arange(n_steps + 1)
+    losses = epsilon0 * (2 * counts - n_steps)
+    probabilities = binom.pmf(counts, n_steps, 1 / (1 + math.exp(-epsilon0)))
+
+    def is_covered(epsilon):
+        above = losses > epsilon
+        exact = -np.expm1(epsilon - losses[above]) @ probabilities[above]
+        composed = compose_delta([(profile, n_steps)], epsilon, discretization=step)
+        check_pessimistic(composed, exact * (1 - 1e-13), 1e-8)
+        return True
+
+    for epsilon in (0.1, 0.6, 1.2, 1.9):
+        assert is_covered(epsilon)
+    monkeypatch.setattr(_composition, "_PROFILE_ROUNDING", 0.0)
+    with pytest.raises(AssertionError):
+        is_covered(0.6)
 
 
 def test_different_releases_compose_like_their_product():

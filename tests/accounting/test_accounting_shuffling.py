@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from sklearn_dpgen.accounting import shuffled_epsilon
+from sklearn_dpgen.accounting import _shuffling, shuffled_epsilon
 
 
 def test_reference_value():
@@ -70,6 +70,42 @@ def test_more_people_never_cost():
     found = [shuffled_epsilon(2.0, n, 1e-6, method="numerical") for n in (1, 10, 10**3, 10**6)]
     assert found == sorted(found, reverse=True)
     assert found[0] == pytest.approx(2.0, rel=1e-5)
+
+
+def clone_delta(epsilon, epsilon0, n):
+    """Divergence of the clones over every number of them, one by one."""
+    clones = np.arange(n)
+    truth = 1 / (1 + math.exp(-epsilon0))
+    share = (math.exp(epsilon) * truth - (1 - truth)) / ((2 * truth - 1) * (1 + math.exp(epsilon)))
+    # The release is a count of ones among the clones and the differing person.
+    first = np.floor(share * (clones + 1))
+    shifted, kept = binom.sf(first - 1, clones, 0.5), binom.sf(first, clones, 0.5)
+    ones = truth * shifted + (1 - truth) * kept
+    zeros = (1 - truth) * shifted + truth * kept
+    excess = np.maximum(ones - math.exp(epsilon) * zeros, 0)
+    return binom.pmf(clones, n - 1, math.exp(-epsilon0)) @ excess
+
+
+def clones_keep_to_the_budget(epsilon0, n, delta):
+    epsilon = shuffled_epsilon(epsilon0, n, delta, method="numerical")
+    exact = clone_delta(epsilon, epsilon0, n)
+    # Within the cost of rounding, so that the formula above is the same one.
+    assert exact == pytest.approx(delta, rel=0.02)
+    return exact <= delta
+
+
+def test_numbers_of_clones_are_rounded_down(monkeypatch):
+    # Some 9000 numbers of clones have some probability: twice as many as there are blocks.
+    case = {"epsilon0": 0.7, "n": 10**6, "delta": 1e-6}
+    assert clones_keep_to_the_budget(**case)
+    down = _shuffling._clone_counts
+
+    def up(n_others, probability):
+        counts, weights, lost = down(n_others, probability)
+        return np.append(counts[1:] - 1, counts[-1]), weights, lost
+
+    monkeypatch.setattr(_shuffling, "_clone_counts", up)
+    assert not clones_keep_to_the_budget(**case)
 
 
 def test_rounding_the_number_of_clones_costs_little():

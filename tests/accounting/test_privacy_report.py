@@ -10,6 +10,9 @@ import pytest
 
 from sklearn_dpgen import __version__
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.domains import Box
+from sklearn_dpgen.mechanisms import LaplaceMechanism
+from sklearn_dpgen.utils._random import noise_source
 
 
 @pytest.fixture
@@ -67,6 +70,30 @@ def test_text_is_complete_and_aligned(report):
     starts = {len(line) - len(line[2:].split("  ", 1)[1].lstrip()) for line in top}
     assert len(top) == 5
     assert len(starts) == 1
+
+
+def says_seeded(report):
+    """Whether a reader of the first line alone is told."""
+    return str(report).splitlines()[0].startswith("SEEDED ")
+
+
+def test_the_first_line_says_that_the_noise_is_seeded(report):
+    seeded = dataclasses.replace(report, noise_source=noise_source(0).description)
+    composite = dataclasses.replace(report, parts=[report, seeded])
+    for void in (seeded, composite, PrivacyReport.from_dict(json.loads(seeded.to_json()))):
+        assert void.is_seeded
+        assert says_seeded(void)
+    # Negative twin: fresh noise, or that of somebody else, is not called seeded.
+    fresh = dataclasses.replace(report, noise_source=noise_source().description)
+    for kept in (report, fresh, dataclasses.replace(report, noise_source="drawn elsewhere")):
+        assert not kept.is_seeded
+        assert "SEEDED" not in str(kept)
+
+
+@pytest.mark.parametrize("seed", [0, 2**31, None])
+def test_a_mechanism_with_a_seed_says_so(seed):
+    fitted = LaplaceMechanism(1.0, domain=Box(0, 1), random_state=seed).fit()
+    assert says_seeded(fitted.privacy_) == (seed is not None)
 
 
 def test_is_frozen_and_independent_of_what_it_was_given():

@@ -51,9 +51,12 @@ def variants(laplace, gaussian):
     base = noise_of(laplace(1.0, domain=BOX, **seed).fit(), X)
     X_changed = X.copy()
     X_changed[7] += 1e-9
+    X_last = X.copy()
+    X_last[-1] += 1e-9
     others = {
         "records": noise_of(laplace(1.0, domain=BOX, **seed).fit(), records(1)),
         "one record": noise_of(laplace(1.0, domain=BOX, **seed).fit(), X_changed),
+        "the last record": noise_of(laplace(1.0, domain=BOX, **seed).fit(), X_last),
         "a part of the records": noise_of(laplace(1.0, domain=BOX, **seed).fit(), X[:-1]),
         "epsilon": noise_of(laplace(2.0, domain=BOX, **seed).fit(), X),
         "domain": noise_of(laplace(1.0, domain=Box(-1, 2), **seed).fit(), X),

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import FrozenInstanceError
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -23,7 +24,9 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5, "n_releases": 40}
 
 def spent(noise_scale, stratum, delta, n_releases):
     multiplier = noise_scale / stratum.sensitivity
-    return epsilon_spent(multiplier, delta, sampling_rate=stratum.rate, n_steps=n_releases)
+    # From the sizes, which are what batches are drawn by.
+    rate = stratum.batch_size / stratum.size
+    return epsilon_spent(multiplier, delta, sampling_rate=rate, n_steps=n_releases)
 
 
 def is_private(mechanism, noise_scale):
@@ -53,13 +56,31 @@ def test_one_stratum_is_plain_sampling(batch_size, size, n_releases, delta, epsi
     )
     assert mechanism.noise_multiplier == pytest.approx(multiplier, rel=1.2e-3)
     exact = calibrate_noise_multiplier(
-        epsilon, delta, sampling_rate=stratum.rate, n_steps=n_releases
+        epsilon, delta, sampling_rate=batch_size / size, n_steps=n_releases
     )
     assert exact <= mechanism.noise_multiplier <= exact * (1 + 1e-12)
     assert mechanism.noise_scale == pytest.approx(0.25 * multiplier, rel=1.2e-3)
     assert is_private(mechanism, mechanism.noise_scale)
     for factor in (0.5, 0.99, 1.01):
         assert not is_private(mechanism, factor * mechanism.noise_scale)
+
+
+@pytest.mark.parametrize(("batch_size", "size"), [(1, 3), (37, 300), (157, 1234), (1, 7000)])
+def test_the_rate_is_that_of_the_integers(batch_size, size):
+    stratum = Stratum(size, batch_size, 2.0)
+    mechanism = StratifiedGaussianMechanism([stratum], epsilon=1.0, delta=1e-5, n_releases=3)
+    rate = Fraction(batch_size, size)
+
+    def is_priced(rate):
+        multiplier = mechanism.noise_scale / 2
+        cost = epsilon_spent(multiplier, 1e-5, sampling_rate=float(rate), n_steps=3)
+        return 1 - 1e-4 < cost <= 1
+
+    assert is_priced(rate)
+    assert float(rate) == stratum.rate == mechanism.report_fields()["sampling_rate"]
+    # Negative twin: the next two-digit numbers, of which the larger one would cost more.
+    for digits in (math.floor(100 * rate), math.ceil(100 * rate)):
+        assert not is_priced(max(digits, 1e-9) / 100)
 
 
 MANY = [
@@ -215,7 +236,7 @@ def samples_as_stated(noise):
             if len(set(batch)) != stratum.batch_size:
                 return False
             row[first + batch] = 1
-    rates = np.repeat([s.rate for s in strata], [s.size for s in strata])
+    rates = np.repeat([5 / 20, 6 / 12], [20, 12])
     z = (drawn - rates) / np.sqrt(rates * (1 - rates))
     between = z[:, :20].T @ z[:, 20:]
     successive = z[1:].T @ z[:-1]

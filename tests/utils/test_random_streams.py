@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtri
 
+from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import (
     NoiseSource,
     noise_source,
@@ -157,6 +158,25 @@ def test_a_choice_is_of_distinct_indices(data, n):
         assert len(picks) == size
         assert len(set(picks)) == size
         assert set(picks) <= set(range(n))
+
+
+class Unchecked(NoiseSource):
+    """The first distinct values, and whatever is drawn to replace the others."""
+
+    def choice(self, n, size):
+        drawn = self.integers(n, size)
+        drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
+        return np.append(drawn, self.integers(n, size - len(drawn)))
+
+
+# As many as are just drawn one after another, and one more, which are drawn by keys.
+@pytest.mark.parametrize("size", [37, 38])
+def test_many_choices_are_of_distinct_indices(size):
+    def are_distinct(source):
+        return all(len(set(source.choice(300, size))) == size for _ in range(500))
+
+    assert are_distinct(noise_source(4))
+    assert not are_distinct(Unchecked(np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize(("n", "size"), [(12, 5), (60, 7)])
@@ -323,6 +343,36 @@ def test_a_seeded_source_is_keyed_by_its_context():
     np.testing.assert_array_equal(
         noise_source(0, context=(records.tobytes(),)).uniform(8), draws[7]
     )
+
+
+def differs_everywhere(source):
+    """Whether a source is another one for every change of one entry of long records."""
+    records = np.random.default_rng(0).normal(size=(5000, 2))
+    draws = [source(records).uniform(4)]
+    for row in (0, 99, 100, 101, 2500, 4999):
+        changed = records.copy()
+        changed[row, -1] += 1e-9
+        draws.append(source(changed).uniform(4))
+    return len(np.unique(draws)) == 4 * len(draws)
+
+
+class Fitted(PrivateEstimator):
+    def __init__(self, device="cpu"):
+        self.device = device
+
+    def _plan_privacy(self, n_samples):
+        raise NotImplementedError
+
+
+def test_every_record_is_in_the_key():
+    def estimator(records):
+        return Fitted()._noise(3, records)
+
+    assert differs_everywhere(lambda records: noise_source(3, context=("x", records)))
+    assert differs_everywhere(estimator)
+    # Negative twins: a key of the first records, or of each second one.
+    assert not differs_everywhere(lambda records: estimator(records[:100]))
+    assert not differs_everywhere(lambda records: estimator(records[::2]))
 
 
 def test_no_global_state_is_read_or_written():

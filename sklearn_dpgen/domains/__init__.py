@@ -1,0 +1,15 @@
+"""The public set that records lie in: what a sensitivity is computed from.
+
+A domain is declared, never estimated. `Domain.project` brings any record into the set, and
+`Domain.diameter` bounds how far two records of the set can be apart: replacing one record by
+another moves the identity query by at most the diameter.
+"""
+
+from sklearn_dpgen.domains._ball import Ball
+from sklearn_dpgen.domains._base import Domain, array_namespace
+from sklearn_dpgen.domains._box import Box
+from sklearn_dpgen.domains._enclosing import enclosing_ball
+from sklearn_dpgen.domains._one_hot import OneHot
+from sklearn_dpgen.domains._product import Product
+
+__all__ = ["Ball", "Box", "Domain", "OneHot", "Product", "array_namespace", "enclosing_ball"]

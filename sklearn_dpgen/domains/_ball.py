@@ -1,0 +1,180 @@
+"""Balls, and the projections on them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sklearn_dpgen.domains._base import Domain, like
+from sklearn_dpgen.domains._parameters import (
+    check_size,
+    check_vector,
+    difference_above,
+    norm_above,
+    norm_order,
+    short,
+)
+from sklearn_dpgen.utils._validation import check_positive
+
+__all__ = ["Ball"]
+
+# Largest part of the radius that rounding may cost.
+_MAX_ROUNDING = 1e-3
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ball(Domain):
+    """The ball ``||x - center||_p <= radius``.
+
+    Parameters
+    ----------
+    radius : float
+        Public, positive. Refused where double precision around ``center`` would round it off by
+        more than a thousandth.
+    p : {1, 2, np.inf}, default=2
+    center : float or array-like of shape (n_features,), optional
+        The origin by default.
+    n_features : int, optional
+        Needed unless ``center`` is a vector.
+
+    Notes
+    -----
+    The projection on the l1 ball soft-thresholds at the level found by sorting [1]_. The uniform
+    law divides a vector of independent entries with density proportional to ``exp(-|t|^p)`` by
+    ``(||g||_p^p + e)^(1/p)``, e standard exponential [2]_.
+
+    Projections are rounded inwards, by a few units in the last place of ``radius`` and of
+    ``center``: in float64 they lie in the ball exactly, and no two are further apart than the
+    diameter.
+
+    References
+    ----------
+    .. [1] J. Duchi, S. Shalev-Shwartz, Y. Singer, T. Chandra. "Efficient projections onto the
+       l1-ball for learning in high dimensions". ICML 2008.
+    .. [2] F. Barthe, O. Guedon, S. Mendelson, A. Naor. "A probabilistic approach to the geometry
+       of the l_p^n-ball". Annals of Probability 33(2), 2005, theorem 1.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.domains import Ball
+    >>> Ball(radius=1, n_features=2).diameter(2)
+    2.0
+    """
+
+    radius: float
+    p: float = 2
+    center: ArrayLike | None = None
+    n_features: int | None = None
+
+    def __post_init__(self):
+        n_features = self.n_features
+        if n_features is not None:
+            n_features = check_size(n_features, "n_features", 1)
+        elif np.ndim(self.center) == 0:
+            raise ValueError("n_features is needed unless center is a vector.")
+        center = check_vector(0.0 if self.center is None else self.center, "center", n_features)
+        radius, p = check_positive(self.radius, "radius"), norm_order(self.p)
+        with np.errstate(over="ignore"):
+            reach = abs(center) + radius
+        if reach.max() > np.finfo(np.float64).max / 4:
+            raise ValueError("center and radius must be below a quarter of the largest float.")
+        for name, value in (
+            ("radius", radius),
+            ("p", p),
+            ("center", center),
+            ("n_features", len(center)),
+        ):
+            object.__setattr__(self, name, value)
+        if self._kept_radius() < (1 - _MAX_ROUNDING) * radius:
+            raise ValueError(
+                f"radius {radius:g} is too small for double precision around this center: rounding "
+                f"would take more than {_MAX_ROUNDING:.1%} of it. Subtract the center from the "
+                "records and declare a ball around the origin."
+            )
+
+    def _project(self, X, xp):
+        if self.p == np.inf:
+            low, high = self._bounds()
+            return xp.clip(X, like(low, X), like(high, X))
+        center = like(self.center, X)
+        # A quarter of the largest number leaves room for the differences below.
+        precision = xp.finfo(X.dtype)
+        offset = xp.clip(X, -precision.max / 4, precision.max / 4) - center
+        project = _project_l1 if self.p == 1 else _project_l2
+        return center + project(offset, self._inner_radius(precision), xp)
+
+    def _bounds(self):
+        """Return the corners of the ball of p = inf, rounded inwards."""
+        return difference_above(self.center, self.radius), -difference_above(
+            -self.center, self.radius
+        )
+
+    def _inner_radius(self, precision):
+        """Return the radius to project on, so that rounding does not leave the ball.
+
+        With unit roundoff u = eps / 2, a sum c + o is off by at most u |c + o|, where |o| is at
+        most the radius, or exact where c = 0; the norm of a projected offset is off by at most
+        (n_features + 8) u of the radius, in any order of summation. Twice as much is left, for the
+        rounding of these bounds.
+        """
+        moved = (abs(self.center) + self.radius)[self.center != 0]
+        lost = (self.n_features + 8) * self.radius
+        if len(moved):
+            largest = float(moved.max())
+            lost += largest * float(np.linalg.norm(moved / largest, self.p))
+        lost = float(precision.eps) * lost + self.n_features * float(precision.tiny)
+        return max(self.radius - lost, 0.0)
+
+    def _kept_radius(self):
+        """Return the radius of what double precision reaches."""
+        if self.p == np.inf:
+            low, high = self._bounds()
+            return float((high - low).min()) / 2
+        return self._inner_radius(np.finfo(np.float64))
+
+    def diameter(self, p: float) -> float:
+        # The norm of so many equal entries: n_features^(1/p - 1/self.p), where that is above 1.
+        power = max(0.0, 1 / norm_order(p) - 1 / self.p)
+        entries = np.full(self.n_features, 2 * self.radius)
+        return norm_above(entries, norm_order(1 / power) if power > 0 else np.inf)
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        shape = (n, self.n_features)
+        if self.p == np.inf:
+            unit = rng.uniform(-1, 1, size=shape)
+        else:
+            g = rng.laplace(size=shape) if self.p == 1 else rng.normal(0, np.sqrt(0.5), size=shape)
+            total = (abs(g) ** self.p).sum(axis=1, keepdims=True) + rng.exponential(size=(n, 1))
+            unit = g / total ** (1 / self.p)
+        return self.center + self.radius * unit
+
+    def __repr__(self):
+        center = f"center={short(self.center)}, " if self.center.any() else ""
+        return f"Ball(radius={self.radius}, p={self.p}, {center}n_features={self.n_features})"
+
+
+def _project_l2(offset, radius, xp):
+    # Dividing by the largest entry first keeps the squares finite; inside, the scale is radius.
+    scale = xp.clip(xp.amax(abs(offset), axis=1, keepdims=True), radius, None)
+    unit = offset / scale
+    square = (unit**2).sum(axis=1, keepdims=True)
+    outside = (scale > radius) | (square > 1)
+    return xp.where(outside, unit * (radius / xp.sqrt(xp.clip(square, 1, None))), offset)
+
+
+def _project_l1(offset, radius, xp):
+    size = abs(offset)
+    # Magnitudes below the largest by radius or more end at zero, so the threshold is found
+    # relative to the largest, where nothing cancels.
+    relative = xp.clip(size - xp.amax(size, axis=1, keepdims=True), -radius, None)
+    if xp is np:
+        ordered = np.sort(relative, axis=1)[:, ::-1]
+    else:
+        ordered = relative.sort(dim=1, descending=True).values
+    counts = like(np.arange(1, offset.shape[1] + 1), offset)
+    threshold = xp.amax((xp.cumsum(ordered, axis=1) - radius) / counts, axis=1, keepdims=True)
+    kept = xp.clip(relative - threshold, 0, None)
+    # Sums of many terms are rounded more than the norm of the result may be.
+    kept = kept * (radius / xp.clip(kept.sum(axis=1, keepdims=True), radius, None))
+    outside = xp.clip(size, None, 2 * radius).sum(axis=1, keepdims=True) > radius
+    return xp.where(outside, xp.sign(offset) * kept, offset)

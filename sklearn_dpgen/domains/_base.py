@@ -1,0 +1,142 @@
+"""What every domain shares: immutable, compared by value, projecting arrays and tensors."""
+
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import fields
+
+import numpy as np
+
+__all__ = ["Domain", "array_namespace", "like"]
+
+
+def array_namespace(X):
+    """Return ``torch`` for a tensor and ``numpy`` for anything else, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and isinstance(X, torch.Tensor) else np
+
+
+def like(values, X):
+    """Return ``values`` with the kind, dtype and device of ``X``."""
+    if array_namespace(X) is np:
+        return np.asarray(values, dtype=X.dtype)
+    from sklearn_dpgen.utils._torch import as_tensor
+
+    return as_tensor(values, device=X.device, dtype=X.dtype)
+
+
+class Domain(ABC):
+    """Base of the domains: immutable, compared by value.
+
+    Attributes
+    ----------
+    n_features : int
+        The width of a record.
+    """
+
+    @abstractmethod
+    def _project(self, X, xp):
+        """Project finite-width rows that hold no NaN; ``xp`` is NumPy or torch."""
+
+    @abstractmethod
+    def diameter(self, p: float) -> float:
+        """Return the supremum of ``||x - x'||_p`` over the pairs of the domain, rounded up.
+
+        No two rows that `project` returns in float64 are further apart, in exact arithmetic.
+
+        Parameters
+        ----------
+        p : {1, 2, np.inf}
+            1 calibrates Laplace noise, 2 Gaussian noise.
+
+        Returns
+        -------
+        float
+        """
+
+    @abstractmethod
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw ``n`` records uniformly from the domain.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+        """
+
+    def project(self, X):
+        """Return the nearest point of the domain, in Euclidean distance, to each row.
+
+        Parameters
+        ----------
+        X : array-like or tensor of shape (n, n_features)
+            Infinite entries stand for the limit of large ones.
+
+        Returns
+        -------
+        ndarray or tensor of shape (n, n_features)
+            Of the kind and dtype of ``X`` (integers become float64); inside the domain, in narrower
+            dtypes up to their rounding. For a tensor, differentiable almost everywhere.
+
+        Raises
+        ------
+        ValueError
+            If ``X`` has another width, or holds NaN: no point is nearest to it.
+        """
+        X, xp = self._rows(X)
+        if xp.isnan(X).any():
+            raise ValueError("X contains NaN, which cannot be projected on a domain.")
+        return self._project(X, xp)
+
+    def contains(self, X, tol: float = 1e-6):
+        """Return whether each row is within ``tol * (1 + max|x|)`` of its projection.
+
+        Parameters
+        ----------
+        X : array-like or tensor of shape (n, n_features)
+        tol : float, default=1e-6
+
+        Returns
+        -------
+        boolean ndarray or tensor of shape (n,)
+            False for a row that is not finite.
+        """
+        X, xp = self._rows(X)
+        finite = xp.isfinite(X).all(axis=1)
+        X = xp.where(finite[:, None], X, xp.zeros_like(X))
+        gap = xp.amax(abs(X - self._project(X, xp)), axis=1)
+        return finite & (gap <= tol * (1 + xp.amax(abs(X), axis=1)))
+
+    def _rows(self, X):
+        xp = array_namespace(X)
+        if xp is np:
+            X = np.asarray(X)
+            if X.dtype.kind not in "biuf":
+                raise ValueError(f"X must be numeric, got dtype {X.dtype}.")
+            X = X if X.dtype.kind == "f" else X.astype(np.float64)
+        elif not X.is_floating_point():
+            X = X.double()
+        if X.ndim != 2:
+            raise ValueError(f"X must be of shape (n, n_features), got {X.ndim} dimension(s).")
+        if X.shape[1] != self.n_features:
+            raise ValueError(f"domain has {self.n_features} features, X has {X.shape[1]}.")
+        return X, xp
+
+    def _values(self):
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    def _key(self):
+        return tuple(tuple(v.tolist()) if isinstance(v, np.ndarray) else v for v in self._values())
+
+    def __reduce__(self):
+        # Rebuilding through the constructor keeps the arrays of a copy read-only.
+        return type(self), self._values()
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash((type(self), self._key()))

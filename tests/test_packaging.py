@@ -1,0 +1,142 @@
+"""What is handed out: requirements and their constraints, the citation, the source distribution."""
+
+import configparser
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+import sklearn_dpgen
+
+REPOSITORY = Path(sklearn_dpgen.__file__).parents[1]
+# Of the version control and its checks, nothing is handed out.
+_NOT_HANDED_OUT = (".ci/", ".git")
+
+pytestmark = pytest.mark.skipif(
+    not (REPOSITORY / "setup.cfg").exists(), reason="installed without its sources"
+)
+
+
+def read_setup():
+    setup = configparser.ConfigParser()
+    setup.read(REPOSITORY / "setup.cfg", encoding="utf-8")
+    return setup
+
+
+def read_requirements():
+    """Return the requirements by group, that of every user and the extras."""
+    setup = read_setup()
+    lines = {"": setup["options"]["install_requires"], **setup["options.extras_require"]}
+    return {group: list(map(Requirement, text.split())) for group, text in lines.items()}
+
+
+def read_constraints(name):
+    lines = (REPOSITORY / name).read_text(encoding="utf-8").splitlines()
+    pins = map(Requirement, filter(None, (line.partition("#")[0].strip() for line in lines)))
+    return {canonicalize_name(pin.name): version(pin, "==") for pin in pins}
+
+
+def version(requirement, operator):
+    (specifier,) = requirement.specifier
+    assert specifier.operator == operator, f"{requirement} must have one bound, a {operator}"
+    return Version(specifier.version)
+
+
+def lower_bounds(*groups):
+    """Return the lower bound of each package; groups that share a package must agree on it."""
+    requirements = read_requirements()
+    bounds = {}
+    for requirement in (r for group in groups or requirements for r in requirements[group]):
+        bound = version(requirement, ">=")
+        assert bounds.setdefault(canonicalize_name(requirement.name), bound) == bound
+    return bounds
+
+
+def test_constraints_satisfy_the_bounds():
+    pins, bounds = read_constraints("constraints.txt"), lower_bounds()
+    assert not {name: bound for name, bound in bounds.items() if pins[name] < bound}
+
+
+def test_minimum_constraints_are_the_bounds():
+    bounds = lower_bounds("", "dask", "diffusion", "faiss", "tests", "examples")
+    del bounds["torch"]  # the Makefile says which
+    assert read_constraints("constraints-minimum.txt") == bounds
+
+
+def test_tests_bring_every_optional_package():
+    optional = lower_bounds("dask", "diffusion", "faiss")
+    assert optional.items() <= lower_bounds("tests").items()
+
+
+def read_citation():
+    return yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
+
+
+def test_citation_is_of_this_version():
+    citation = read_citation()
+    assert citation["version"] == sklearn_dpgen.__version__
+    assert citation["license"] == read_setup()["metadata"]["license_expression"]
+
+
+def test_readme_cites_the_same_papers():
+    readme = (REPOSITORY / "README.rst").read_text(encoding="utf-8")
+    _, heading, section = readme.partition("\nCiting\n------\n")
+    assert heading
+    cited = " ".join(section.split()).casefold()
+    references = read_citation()["references"]
+    assert len(references) == section.count("\n- ")
+    for paper in references:
+        assert paper["title"].casefold() in cited
+        assert str(paper["year"]) in cited
+        assert paper.get("doi", "").casefold() in cited
+        assert all(author["family-names"].casefold() in cited for author in paper["authors"])
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """A copy of the tracked files, so that a build leaves nothing in the checkout."""
+    pytest.importorskip("setuptools", minversion="77")
+    try:
+        done = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    folder = tmp_path_factory.mktemp("sources")
+    names = [name for name in done.stdout.split("\0") if (REPOSITORY / name).is_file()]
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(REPOSITORY / name, folder / name)
+    return folder, names
+
+
+def build(folder, kind):
+    """Build without a network, by the build system that is installed; return the file."""
+    code = f"from setuptools import build_meta; build_meta.build_{kind}('out')"
+    subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, check=True)
+    (built,) = (folder / "out").glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return built
+
+
+def test_sdist_holds_all_sources(sources):
+    folder, names = sources
+    with tarfile.open(build(folder, "sdist")) as archive:
+        held = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    assert {name for name in names if not name.startswith(_NOT_HANDED_OUT)} <= held
+    assert not [name for name in held if name.startswith(_NOT_HANDED_OUT)]
+
+
+def test_wheel_holds_the_package_alone(sources):
+    folder, names = sources
+    with ZipFile(build(folder, "wheel")) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert "sklearn_dpgen/py.typed" in held
+    assert held == {name for name in names if name.startswith("sklearn_dpgen/")}
