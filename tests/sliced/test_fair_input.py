@@ -185,11 +185,15 @@ def test_bad_targets(tiny, table, y, message):
     ("options", "labels", "message"),
     [
         ({}, np.full(41, SECRET), "Unknown label type: continuous"),
-        ({}, np.zeros(41), "needs at least two classes, got 1 class"),
-        ({"classes": [3]}, np.full(41, 3), "needs at least two classes, got 1 class"),
-        ({"classes": [0, 1]}, np.arange(41) % 3, "y holds a label that is not among the declared"),
-        ({"classes": ["a", "b"]}, np.arange(41) % 2, "not among the declared classes"),
-        ({"classes": [0, 1]}, np.array(["a", "b"])[np.arange(41) % 2], "not among the declared"),
+        ({}, np.zeros(41), "classes must be at least two, got 1 class"),
+        ({"classes": [3]}, np.full(41, 3), "classes must be at least two, got 1 class"),
+        (
+            {"classes": [0, 1]},
+            np.arange(41) % 3,
+            "y holds labels that are missing or not among the classes",
+        ),
+        ({"classes": ["a", "b"]}, np.arange(41) % 2, "not among the classes"),
+        ({"classes": [0, 1]}, np.array(["a", "b"])[np.arange(41) % 2], "not among the classes"),
         ({"classes": [0, 1]}, np.array(["a", "b"], dtype=object)[np.arange(41) % 2], "not among"),
         ({}, np.full(41, np.nan), "Input y contains NaN"),
         ({}, np.zeros((41, 2), dtype=int), "y should be a 1d array"),
@@ -204,10 +208,16 @@ def test_bad_labels(tiny, table, options, labels, message):
 def test_equalized_odds_needs_every_label_in_every_group(tiny, table):
     classifier = table.train(tiny("classifier", penalty="equalized_odds"))
     odds = "needs at least two records within every label; the smallest has"
+    advice = "Merge groups, use statistical parity, or declare groups"
     with_absent = tiny("classifier", penalty="equalized_odds", classes=[0, 1, 2])
-    refused(with_absent, table, ValueError, f"{odds} 0. Merge groups, or use statistical parity")
+    refused(
+        with_absent,
+        table,
+        ValueError,
+        f"{odds} 0. {advice}",
+    )
     table.labels = (table.groups == "a").astype(int)
-    refused(classifier, table, ValueError, f"{odds} 0. Merge groups, or use statistical parity")
+    refused(classifier, table, ValueError, f"{odds} 0. {advice}")
     table.labels[np.flatnonzero(table.groups == "a")[0]] = 0
     refused(classifier, table, ValueError, f"{odds} (0|1). Merge")
 
