@@ -220,6 +220,7 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
                 "penalty='equalized_odds' compares groups within each label, so it needs discrete "
                 "targets: use DPSlicedWassersteinFairClassifier, or 'statistical_parity'."
             )
+        _check_numbers(y)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         self._single_output = y.ndim == 1
@@ -279,3 +280,16 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
                 f"y_domain has {domain.n_features} features where y has {n_outputs} outputs."
             )
         return domain
+
+
+def _check_numbers(y):
+    """Refuse targets of words or dates; other errors are of scikit-learn."""
+    values = np.asarray(y)
+    try:
+        if values.dtype.kind in "USMm":
+            raise TypeError
+        values.astype(np.complex128)
+    except (TypeError, ValueError):
+        values = None
+    if values is None and y is not None:
+        raise ValueError("y must hold real numbers, as y_domain does.")

@@ -40,7 +40,7 @@ def directions(monkeypatch):
 def test_without_clipping_it_is_the_gradient_of_the_loss(
     tiny, table, probe, directions, monkeypatch, n_latents, chunk, domain
 ):
-    monkeypatch.setattr(_generator, "_CHUNK", chunk)
+    monkeypatch.setattr(_generator, "CHUNK", chunk)
     theta = directions(3)
     Z = np.random.default_rng(1).normal(size=(n_latents, 2))
     generator = tiny("generator", domain=domain, jacobian_clip=HUGE, epsilon=np.inf)

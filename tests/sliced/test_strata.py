@@ -78,7 +78,7 @@ def test_batches_take_a_share_of_every_stratum(fraction, sizes):
         (
             [0, 0, 0, 0, 1, 1, 1],
             [0, 0, 1, 1, 0, 0, 1],
-            "within every label; the smallest has 1. Merge groups, or",
+            "within every label; the smallest has 1. Merge groups, use",
         ),
     ],
 )
