@@ -271,6 +271,21 @@ def test_the_sensitivity_is_that_of_the_theorem(tiny, table):
     assert regressor.privacy_.sensitivity == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("n_latents", [30, 5])
+def test_the_sensitivity_to_a_private_latent_is_that_of_the_theorem(tiny, table, probe, n_latents):
+    domain = Box([0.0, -1.0, 2.0], [1.0, 1.0, 6.0])
+    generator = tiny("generator", domain=domain, jacobian_clip=0.5, n_projections=6)
+    strata = probe(generator.fit, table.X, latents=table.Y[:n_latents]).mechanism.strata
+    # With s = 1/sqrt(3): 4 M L s / n for a record, 4 M L (1 + 1/2 + s^2) / n for a latent.
+    radius = np.sqrt(1 + 4 + 16) / 2
+    expected = [
+        4 * radius * 0.5 / np.sqrt(3) / 41,
+        4 * radius * 0.5 * (1.5 + 1 / 3) / n_latents,
+    ]
+    assert [(s.size, s.batch_size) for s in strata] == [(41, 41), (n_latents, n_latents)]
+    assert [s.sensitivity for s in strata] == pytest.approx(expected, rel=1e-12)
+
+
 # Records that overflow.
 
 

@@ -63,7 +63,8 @@ def test_labels_are_ignored_for_statistical_parity():
 
 
 @pytest.mark.parametrize(
-    ("fraction", "sizes"), [(1.0, [2, 40, 101]), (0.2, [1, 8, 20]), (1e-6, [1, 1, 1])]
+    ("fraction", "sizes"),
+    [(1.0, [2, 40, 101]), (0.2, [1, 8, 20]), (0.29, [1, 12, 29]), (1e-6, [1, 1, 1])],
 )
 def test_batches_take_a_share_of_every_stratum(fraction, sizes):
     strata = Strata(tuple(np.arange(n) for n in (2, 40, 101)))
