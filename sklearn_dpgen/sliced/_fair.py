@@ -129,7 +129,7 @@ class FairEstimator(SlicedEstimator):
         module.to(device, DTYPE)
         draw_directions = self._directions(public_seed, ball.n_features, device)
         records = as_tensor(X, device=device, dtype=DTYPE)
-        wanted = torch.from_numpy(np.ascontiguousarray(targets)).to(device)
+        wanted = torch.tensor(np.ascontiguousarray(targets), device=device)
 
         def gradient(drawn):
             rows = [members[picks] for members, picks in zip(strata.members, drawn, strict=True)]
