@@ -145,16 +145,16 @@ def describe_classifier(model):
     odds = equalized_odds_ratios(TEST.y, predicted, sensitive_features=TEST.sensitive)
     return scores, {
         "accuracy": (predicted == TEST.y).mean(),
-        "DI": disparate_impact(predicted, sensitive_features=TEST.sensitive),
+        "DI": disparate_impact(TEST.y, predicted, sensitive_features=TEST.sensitive),
         "EO_0": odds[0],
         "EO_1": odds[1],
-        "gap": group_wasserstein_distance(scores, sensitive_features=TEST.sensitive),
+        "gap": group_wasserstein_distance(TEST.y, scores, sensitive_features=TEST.sensitive),
     }
 
 
 def describe_regressor(model):
     predicted = model.predict(TEST.X)
-    over = over_diagonal_rates(predicted, sensitive_features=TEST.sensitive)
+    over = over_diagonal_rates(Y_TEST, predicted, sensitive_features=TEST.sensitive)
     labels = (predicted.sum(axis=1) > 0).astype(int)
     return predicted, {
         "loss": ((predicted - Y_TEST) ** 2).sum(axis=1).mean(),
@@ -163,7 +163,7 @@ def describe_regressor(model):
         "OD_1": over[1],
         "DI": over[0] / over[1],
         "gap": group_wasserstein_distance(
-            predicted, sensitive_features=TEST.sensitive, random_state=0
+            Y_TEST, predicted, sensitive_features=TEST.sensitive, random_state=0
         ),
     }
 
@@ -177,8 +177,10 @@ def describe_encoder(model):
         "loss": errors.sum(axis=1).mean(),
         "core loss": errors[:, :8].sum(axis=1).mean(),
         "accuracy": (predicted == TEST.y[held]).mean(),
-        "DI": disparate_impact(predicted, sensitive_features=TEST.sensitive[held]),
-        "gap": group_wasserstein_distance(codes, sensitive_features=TEST.sensitive, random_state=0),
+        "DI": disparate_impact(TEST.y[held], predicted, sensitive_features=TEST.sensitive[held]),
+        "gap": group_wasserstein_distance(
+            TEST.y, codes, sensitive_features=TEST.sensitive, random_state=0
+        ),
     }
 
 

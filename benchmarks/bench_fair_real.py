@@ -50,8 +50,8 @@ def describe_classes(y, predicted, scores, a):
     return {
         "accuracy": float((predicted == y).mean()),
         "AUC": float(roc_auc_score(y, scores)),
-        "DI": float(disparate_impact(predicted, sensitive_features=a)),
-        "gap": float(group_wasserstein_distance(scores, sensitive_features=a)),
+        "DI": float(disparate_impact(y, predicted, sensitive_features=a)),
+        "gap": float(group_wasserstein_distance(y, scores, sensitive_features=a)),
     }
 
 
@@ -121,7 +121,9 @@ def rand_health(seeds):
             measures = {
                 "R2": float(r2_score(y_test, predicted)),
                 "MAE": float(np.abs(y_test - predicted).mean()),
-                "gap": float(group_wasserstein_distance(predicted, sensitive_features=a_test)),
+                "gap": float(
+                    group_wasserstein_distance(y_test, predicted, sensitive_features=a_test)
+                ),
                 "smallest group": int(np.bincount(a_fit).min()),
             }
             key = {"table": table, "model": "ours", "epsilon": epsilon, "parameter": alpha}

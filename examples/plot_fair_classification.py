@@ -29,7 +29,7 @@ from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
 train = make_biased_labels(20_000, random_state=0)
 test = make_biased_labels(20_000, random_state=1)
 
-impact = disparate_impact(test.y, sensitive_features=test.sensitive)
+impact = disparate_impact(test.y, test.y, sensitive_features=test.sensitive)
 print(f"disparate impact of the labels: {impact:.2f}")
 
 # %%
@@ -64,8 +64,8 @@ def describe(score):
     groups = {"sensitive_features": test.sensitive}
     return (
         (decision == test.y).mean(),
-        disparate_impact(decision, **groups),
-        group_wasserstein_distance(score, **groups),
+        disparate_impact(test.y, decision, **groups),
+        group_wasserstein_distance(test.y, score, **groups),
     )
 
 

@@ -67,8 +67,8 @@ def describe(predicted):
     groups = {"sensitive_features": test.sensitive}
     return (
         ((predicted - test.y_continuous) ** 2).sum(axis=1).mean(),
-        *over_diagonal_rates(predicted, offset=1.0, **groups),
-        group_wasserstein_distance(predicted, random_state=0, **groups),
+        *over_diagonal_rates(test.y_continuous, predicted, offset=1.0, **groups),
+        group_wasserstein_distance(test.y_continuous, predicted, random_state=0, **groups),
     )
 
 

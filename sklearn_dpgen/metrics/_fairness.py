@@ -1,6 +1,8 @@
 """How alike predictions treat the groups of a sensitive attribute.
 
-These functions read true records and add no noise: what they return is not private.
+Calls are as in fairlearn, ``(y_true, y_pred, *, sensitive_features)``, also where the truth is not
+used: so scorers and ``fairlearn.metrics.MetricFrame`` take them. These functions read true records
+and add no noise: what they return is not private.
 """
 
 from itertools import combinations
@@ -21,13 +23,15 @@ __all__ = [
 ]
 
 
-def disparate_impact(y_pred, *, sensitive_features, pos_label=1):
+def disparate_impact(y_true, y_pred, *, sensitive_features, pos_label=1):
     """Ratio of the groups' rates of positive predictions.
 
     Statistical parity is a ratio of 1.
 
     Parameters
     ----------
+    y_true : array-like of shape (n_samples,) or None
+        True labels, which say with the predicted ones what labels there are; of no other use.
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, n_features)
@@ -46,8 +50,8 @@ def disparate_impact(y_pred, *, sensitive_features, pos_label=1):
     Raises
     ------
     ValueError
-        Lengths differ, a value is missing, there is a single group, or the predictions have
-        several labels without ``pos_label`` among them.
+        Lengths differ, a value is missing, there is a single group, or ``pos_label`` is not a
+        label: there are several without it, or one of another type.
 
     See Also
     --------
@@ -55,7 +59,8 @@ def disparate_impact(y_pred, *, sensitive_features, pos_label=1):
 
     Notes
     -----
-    For every number of groups, min(DI, 1/DI) is fairlearn's ``demographic_parity_ratio``.
+    For every number of groups, min(DI, 1/DI) is fairlearn's ``demographic_parity_ratio``, which
+    suits a search: there larger is better.
 
     References
     ----------
@@ -65,12 +70,15 @@ def disparate_impact(y_pred, *, sensitive_features, pos_label=1):
     Examples
     --------
     >>> from sklearn_dpgen.metrics import disparate_impact
-    >>> disparate_impact([1, 0, 0, 0, 1, 1, 0, 0], sensitive_features=[0, 0, 0, 0, 1, 1, 1, 1])
+    >>> y_true = [1, 0, 1, 0, 1, 1, 0, 0]
+    >>> y_pred = [1, 0, 0, 0, 1, 1, 0, 0]
+    >>> disparate_impact(y_true, y_pred, sensitive_features=[0, 0, 0, 0, 1, 1, 1, 1])
     0.5
     """
     codes, labels = _check_labels(y_pred, "y_pred")
+    true_labels = [] if y_true is None else _check_truth(y_true, len(codes))[1]
     group_codes, groups = check_sensitive_features(sensitive_features, len(codes))
-    positive = _is_positive(codes, labels, labels, pos_label)
+    positive = _is_positive(codes, labels, true_labels, pos_label)
     return float(_ratios(_rates(positive, group_codes, (len(groups),))))
 
 
@@ -101,8 +109,8 @@ def equalized_odds_ratios(y_true, y_pred, *, sensitive_features, pos_label=1):
     Raises
     ------
     ValueError
-        Lengths differ, a value is missing, there is a single group, or there are several labels
-        without ``pos_label`` among them.
+        Lengths differ, a value is missing, there is a single group, or ``pos_label`` is not a
+        label: there are several without it, or one of another type.
 
     See Also
     --------
@@ -111,7 +119,8 @@ def equalized_odds_ratios(y_true, y_pred, *, sensitive_features, pos_label=1):
     Notes
     -----
     With 0/1 labels the smallest of min(r, 1/r) over the ratios r is fairlearn's
-    ``equalized_odds_ratio``, except that fairlearn sets an undefined rate to 0.
+    ``equalized_odds_ratio``, except that fairlearn sets an undefined rate to 0. A search needs one
+    number, so take that one.
 
     References
     ----------
@@ -132,25 +141,22 @@ def equalized_odds_ratios(y_true, y_pred, *, sensitive_features, pos_label=1):
     Name: equalized_odds_ratio, dtype: float64
     """
     codes, labels = _check_labels(y_pred, "y_pred")
-    true_codes, true_labels = _check_labels(y_true, "y_true")
-    if len(true_codes) != len(codes):
-        raise ValueError(
-            "y_true and y_pred must have as many samples as each other, "
-            f"got {len(true_codes)} and {len(codes)}."
-        )
+    true_codes, true_labels = _check_truth(y_true, len(codes))
     group_codes, groups = check_sensitive_features(sensitive_features, len(codes))
-    positive = _is_positive(codes, labels, {*labels, *true_labels}, pos_label)
+    positive = _is_positive(codes, labels, true_labels, pos_label)
     cells = true_codes * len(groups) + group_codes
     ratios = _ratios(_rates(positive, cells, (len(true_labels), len(groups))))
     index = pd.Index(true_labels, name="label")
     return pd.Series(ratios, index=index, name="equalized_odds_ratio")
 
 
-def over_diagonal_rates(y_pred, *, sensitive_features, offset=0.0):
+def over_diagonal_rates(y_true, y_pred, *, sensitive_features, offset=0.0):
     """Share of each group above the antidiagonal y2 = offset - y1.
 
     Parameters
     ----------
+    y_true : Ignored
+        Present for the convention of fairlearn; may be None.
     y_pred : array-like of shape (n_samples, 2)
         Predictions of a regression with two outputs.
     sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, n_features)
@@ -177,7 +183,8 @@ def over_diagonal_rates(y_pred, *, sensitive_features, offset=0.0):
     Examples
     --------
     >>> from sklearn_dpgen.metrics import over_diagonal_rates
-    >>> over_diagonal_rates([[0.1, 0.2], [0.3, -0.4], [0.5, 0.0]], sensitive_features=[0, 0, 1])
+    >>> y_pred = [[0.1, 0.2], [0.3, -0.4], [0.5, 0.0]]
+    >>> over_diagonal_rates(None, y_pred, sensitive_features=[0, 0, 1])
     0    0.5
     1    1.0
     Name: over_diagonal_rate, dtype: float64
@@ -193,9 +200,9 @@ def over_diagonal_rates(y_pred, *, sensitive_features, offset=0.0):
 
 
 def group_wasserstein_distance(
-    scores, *, sensitive_features, p=2, n_projections=200, random_state=None
+    y_true, y_pred, *, sensitive_features, p=2, n_projections=200, random_state=None
 ):
-    """Wasserstein distance between the groups' distributions of scores.
+    """Wasserstein distance between the groups' distributions of predictions.
 
     One output is compared exactly, several by sliced Wasserstein with the same directions for
     every pair of groups. More than two groups give the p-th root of the mean over the pairs of
@@ -204,7 +211,9 @@ def group_wasserstein_distance(
 
     Parameters
     ----------
-    scores : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    y_true : Ignored
+        Present for scorers and fairlearn's ``MetricFrame``; may be None.
+    y_pred : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Predicted probabilities, regression outputs or codes.
     sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, n_features)
         Samples with the same values in all columns form a group; at least two groups.
@@ -219,7 +228,7 @@ def group_wasserstein_distance(
     Returns
     -------
     float
-        In the units of the scores.
+        In the units of the predictions.
 
     Raises
     ------
@@ -234,21 +243,28 @@ def group_wasserstein_distance(
     Examples
     --------
     >>> from sklearn_dpgen.metrics import group_wasserstein_distance
-    >>> group_wasserstein_distance([0.25, 0.5, 0.5, 0.75], sensitive_features=[0, 0, 1, 1])
+    >>> group_wasserstein_distance(None, [0.25, 0.5, 0.5, 0.75], sensitive_features=[0, 0, 1, 1])
     0.25
+
+    A search with metadata routing looks for a small distance of the probabilities with this:
+
+    >>> from sklearn.metrics import make_scorer
+    >>> scorer = make_scorer(
+    ...     group_wasserstein_distance, response_method="predict_proba", greater_is_better=False
+    ... )
     """
     check_scalar(n_projections, "n_projections", Integral, min_val=1)
-    scores = _check_outputs(scores, "scores")
-    codes, groups = check_sensitive_features(sensitive_features, len(scores))
+    outputs = _check_outputs(y_pred, "y_pred")
+    codes, groups = check_sensitive_features(sensitive_features, len(outputs))
     one_seed = isinstance(random_state, Integral)
     seed = random_state if one_seed else check_random_state(random_state).randint(2**31 - 1)
     distances = [
         sliced_wasserstein_distance(
-            scores[codes == first],
-            scores[codes == second],
+            outputs[codes == first],
+            outputs[codes == second],
             p=p,
             # The directions of a line are its two orientations, and one is enough.
-            n_projections=n_projections if scores.shape[1] > 1 else 1,
+            n_projections=n_projections if outputs.shape[1] > 1 else 1,
             random_state=seed,
         )
         for first, second in combinations(range(len(groups)), 2)
@@ -267,6 +283,16 @@ def _check_labels(y, name):
     return codes, labels
 
 
+def _check_truth(y_true, n_samples):
+    codes, labels = _check_labels(y_true, "y_true")
+    if len(codes) != n_samples:
+        raise ValueError(
+            "y_true and y_pred must have as many samples as each other, "
+            f"got {len(codes)} and {n_samples}."
+        )
+    return codes, labels
+
+
 def _check_outputs(values, name):
     """Return finite float64 numbers of shape (n, d)."""
     try:
@@ -278,9 +304,12 @@ def _check_outputs(values, name):
     return values.reshape(len(values), -1)
 
 
-def _is_positive(codes, labels, known, pos_label):
+def _is_positive(codes, labels, true_labels, pos_label):
     """Whether each code is that of ``pos_label``, a label that may well never be predicted."""
-    if len(known) > 1 and pos_label not in known:
+    known = {*labels, *true_labels}
+    # The only label there is need not be the positive one, but is one of its kind.
+    alone = len(known) == 1 and isinstance(next(iter(known)), str) == isinstance(pos_label, str)
+    if pos_label not in known and not alone:
         raise ValueError(f"pos_label must be among the labels, and {pos_label!r} is not.")
     position = labels.index(pos_label) if pos_label in labels else -1
     return codes == position

@@ -1,8 +1,6 @@
 """What the estimators trained on private sliced Wasserstein gradients share."""
 
 import math
-import warnings
-from itertools import accumulate
 
 import numpy as np
 import torch
@@ -12,11 +10,9 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, descend
 from sklearn_dpgen.ot import random_directions
-from sklearn_dpgen.sliced._strata import make_strata
 from sklearn_dpgen.utils._base import PrivateEstimator
-from sklearn_dpgen.utils._groups import check_sensitive_features
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
-from sklearn_dpgen.utils._torch import as_tensor, resolve_device
+from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -26,15 +22,14 @@ from sklearn_dpgen.utils._validation import (
     check_widths,
 )
 
-__all__ = ["CAVEATS", "DTYPE", "FairEstimator", "SlicedEstimator", "linear_stack"]
+__all__ = ["CAVEATS", "CHUNK", "DTYPE", "SlicedEstimator", "linear_stack"]
+
+# Points that go through a network at a time.
+CHUNK = 512
 
 # Sums over a batch are then rounded far below what the noise is calibrated for.
 DTYPE = torch.float64
 
-_GROUPS_CAVEAT = (
-    "Neighbours share the sensitive feature: which group a record is in is protected no more "
-    "than the sizes of the groups."
-)
 CAVEATS = (
     "Whatever was fitted on the same records before, such as a scaler, is not paid for here.",
     "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
@@ -70,6 +65,12 @@ class SlicedEstimator(PrivateEstimator):
         "device": [str, torch.device],
         "verbose": ["verbose"],
     }
+
+    def _start(self):
+        """Forget the last fit, and return the device, refused before a record is read."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        return resolve_device(self.device)
 
     def _plan_mechanism(self, strata, sensitivities, n_samples):
         """Price every step from public quantities: sizes, rates, clips, number of steps."""
@@ -144,9 +145,9 @@ class SlicedEstimator(PrivateEstimator):
         """Return seeds of the noise with the batches, of initial weights, and of directions."""
         return split_random_state(self.random_state, 3)
 
-    def _directions(self, seed, n_projections, n_features):
+    def _directions(self, seed, n_features, device):
         """Return a function that draws the directions of a step; they are public."""
-        device = resolve_device(self.device)
+        n_projections = self._n_directions(n_features)
         generator = torch_generator(seed, device)
         if n_features == 1:
             only = torch.ones(1, 1, dtype=DTYPE, device=device)
@@ -155,6 +156,13 @@ class SlicedEstimator(PrivateEstimator):
             n_projections, n_features, generator=generator, dtype=DTYPE, device=device
         )
 
+    @torch.no_grad()
+    def _forward(self, module, X):
+        """Return what a fitted network makes of an array, a chunk at a time."""
+        device = next(module.parameters()).device
+        chunks = as_tensor(X, device=device, dtype=DTYPE).split(CHUNK)
+        return as_array(torch.cat([module(chunk) for chunk in chunks]))
+
     def __sklearn_is_fitted__(self):
         return hasattr(self, "module_")
 
@@ -162,97 +170,3 @@ class SlicedEstimator(PrivateEstimator):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
         return tags
-
-
-class FairEstimator(SlicedEstimator):
-    """Base of the estimators whose outputs are compared between the groups of a feature."""
-
-    _parameter_constraints: dict = {
-        **SlicedEstimator._parameter_constraints,
-        "alpha": [Interval(Real, 0, 1, closed="both")],
-        "task_clip": [Interval(Real, 0, None, closed="neither")],
-        "output_bound": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
-        "jacobian_clipping": [StrOptions({"spectral", "componentwise"})],
-    }
-
-    def _make_strata(self, sensitive_features, n_samples, *, labels=None, n_labels=None):
-        """Return the strata, and record the groups; without groups there is no penalty."""
-        if sensitive_features is None:
-            if self.alpha > 0:
-                warnings.warn(
-                    "sensitive_features is absent: fitting without the penalty, as with alpha=0. "
-                    "In a pipeline or a search, enable metadata routing and call "
-                    "set_fit_request(sensitive_features=True).",
-                    UserWarning,
-                    stacklevel=4,
-                )
-            self.groups_ = None
-            return make_strata(n_samples)
-        codes, self.groups_ = check_sensitive_features(sensitive_features, n_samples)
-        return make_strata(n_samples, groups=codes, labels=labels, n_labels=n_labels)
-
-    def _fit_module(self, module, gradient_fn, objective, keys, *, noise_seed, public=()):
-        """Plan, then train: the report is complete before a gradient is computed.
-
-        Parameters
-        ----------
-        module : torch.nn.Module
-            Trained in place, then kept as ``module_``.
-        gradient_fn : callable
-            ``gradient_fn(rows, batch)`` with the rows of a batch, stratum after stratum, and a
-            slice a stratum.
-        objective : FairObjective
-        keys : list of ndarray or Domain
-            The records and the domain of the targets, the key of seeded noise.
-        noise_seed : int or None
-        public : tuple of str
-            What else is public, beside sizes and groups.
-        """
-        strata = objective.strata
-        n_samples = sum(strata.sizes)
-        sensitivities = objective.sensitivities(strata.batch_sizes(self.batch_fraction))
-        mechanism = self._plan_mechanism(strata, sensitivities, n_samples)
-        noise = self._noise(noise_seed, *keys, *strata.members)
-        self.privacy_ = self._plan_privacy(
-            n_samples, mechanism=mechanism, noise=noise, **self._words(objective, public)
-        )
-        self.noise_multiplier_ = mechanism.noise_multiplier
-
-        def batch_gradient(drawn):
-            rows = np.concatenate(
-                [members[picks] for members, picks in zip(strata.members, drawn, strict=True)]
-            )
-            stops = list(accumulate(map(len, drawn)))
-            batch = [slice(a, b) for a, b in zip([0, *stops], stops, strict=False)]
-            return gradient_fn(torch.from_numpy(rows), batch)
-
-        self._descend(module, batch_gradient, mechanism, noise)
-        self.module_ = module
-
-    def _words(self, objective, public):
-        """Return the words of the report: neighbours, what is public, where bounds come from."""
-        strata = objective.strata
-        public = ("n_samples", "number and names of the features", *public)
-        if not strata.pairs:
-            return {
-                "neighbouring": "replace one record; the number of records is public",
-                "public": public,
-                "sensitivity_source": "l2; the gradient of each record's loss is clipped to "
-                f"{self.task_clip:g}",
-                "caveats": CAVEATS,
-            }
-        shared = "group" if strata.n_labels == 1 else "group and with the same label"
-        sizes = "sizes of the groups" if strata.n_labels == 1 else "sizes of the groups by label"
-        bounds = []
-        if objective.alpha < 1:
-            bounds.append(f"gradients of the task clipped to {self.task_clip:g}")
-        if objective.alpha > 0:
-            bounds.append(f"Jacobians ({self.jacobian_clipping}) clipped to {self.jacobian_clip:g}")
-            bounds.append(f"outputs in a ball of radius {objective.ball.radius:g}")
-        return {
-            "neighbouring": f"replace one record by another of the same {shared}; {sizes} are "
-            "public",
-            "public": (*public, "values of the sensitive features", sizes),
-            "sensitivity_source": "l2; " + ", ".join(bounds),
-            "caveats": (_GROUPS_CAVEAT, *CAVEATS),
-        }

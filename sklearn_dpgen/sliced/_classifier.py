@@ -1,17 +1,17 @@
 """DPSlicedWassersteinFairClassifier: private classification whose scores ignore a group."""
 
+from functools import partial
+
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from torch import nn
 from torch.nn import functional
 
 from sklearn_dpgen.domains import Ball
-from sklearn_dpgen.sliced._base import FairEstimator
-from sklearn_dpgen.sliced._predictors import FairPredictor
-from sklearn_dpgen.sliced._strata import PENALTIES
-from sklearn_dpgen.utils._validation import StrOptions, fit_context, validate_data
+from sklearn_dpgen.sliced._fair import FairPredictor
+from sklearn_dpgen.utils._labels import check_classes, check_labels
+from sklearn_dpgen.utils._validation import fit_context, validate_data
 
 __all__ = ["DPSlicedWassersteinFairClassifier"]
 
@@ -34,6 +34,10 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
     classes : array-like of shape (n_classes,) or None, default=None
         The public labels, at least two. None takes those that occur in ``y``, which are then
         public: ``privacy_`` says so.
+    groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
+        The public groups, at least two: values of ``sensitive_features``, or rows of them. A
+        declared group may lack records, as in a fold: then its pairs are left out of the penalty.
+        None takes the groups that occur, which are then public, and each needs two records.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
@@ -92,7 +96,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
     noise_multiplier_ : float
         Standard deviation of the noise over the sensitivity.
     groups_ : list or None
-        The values of the sensitive feature, in order.
+        The groups, in order: those declared, or the values of the sensitive feature.
     n_iter_ : int
         Number of steps.
     n_features_in_ : int
@@ -131,8 +135,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
     """
 
     _parameter_constraints: dict = {
-        **FairEstimator._parameter_constraints,
-        "penalty": [StrOptions(set(PENALTIES))],
+        **FairPredictor._parameter_constraints,
         "classes": ["array-like", None],
     }
 
@@ -142,6 +145,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         *,
         penalty="statistical_parity",
         classes=None,
+        groups=None,
         epsilon=1.0,
         delta="auto",
         hidden_layer_sizes=(64,),
@@ -164,6 +168,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         self.alpha = alpha
         self.penalty = penalty
         self.classes = classes
+        self.groups = groups
         self.epsilon = epsilon
         self.delta = delta
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -207,30 +212,28 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         TrainingDivergedError
             When a noisy gradient or a parameter is not finite.
         """
-        vars(self).pop("module_", None)
+        self._start()
         X, y = validate_data(self, X, y, dtype=np.float64)
-        labels = self._encode_labels(y)
+        self.classes_ = check_classes(self.classes, y)
+        labels = check_labels(y, self.classes_, len(X))
         n_classes = len(self.classes_)
         odds = self.penalty == "equalized_odds" and sensitive_features is not None
-        strata = self._make_strata(
-            sensitive_features,
-            len(X),
-            labels=labels if odds else None,
-            n_labels=n_classes if odds else None,
-        )
-        binary = n_classes == 2
-        self._fit_predictor(
+        within = {"labels": labels, "n_labels": n_classes} if odds else {}
+        strata = self._make_strata(sensitive_features, len(X), **within)
+        if n_classes == 2:
+            ball, n_logits = Ball(0.5, center=[0.5]), 1
+            head, residuals = nn.Sigmoid(), _binary_residuals
+        else:
+            radius, center = np.sqrt(1 - 1 / n_classes), np.full(n_classes, 1 / n_classes)
+            ball, n_logits = Ball(radius, center=center), n_classes
+            head, residuals = nn.Softmax(dim=1), _softmax_residuals
+        self._fit_network(
             X,
             labels,
             strata,
-            head=nn.Sigmoid() if binary else nn.Softmax(dim=1),
-            n_logits=1 if binary else n_classes,
-            ball=(
-                Ball(0.5, center=[0.5])
-                if binary
-                else Ball(np.sqrt(1 - 1 / n_classes), center=np.full(n_classes, 1 / n_classes))
-            ),
-            residuals=_binary_residuals if binary else _softmax_residuals,
+            network=partial(self._network, n_logits=n_logits, head=head),
+            ball=self._ball(ball),
+            residuals=residuals,
             public=("set of the labels",) if self.classes is None or odds else (),
         )
         return self
@@ -264,27 +267,10 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]
 
-    def _encode_labels(self, y):
-        """Return codes of the labels, and set ``classes_``."""
-        check_classification_targets(y)
-        if self.classes is None:
-            self.classes_, codes = np.unique(y, return_inverse=True)
-        else:
-            self.classes_ = np.unique(self.classes)
-            positions = {label: code for code, label in enumerate(self.classes_.tolist())}
-            codes = np.array([positions.get(label, -1) for label in y.tolist()])
-            if (codes < 0).any():
-                raise ValueError("y holds a label that is not among the declared classes.")
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least two classes, got {len(self.classes_)} class."
-            )
-        return codes
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         # A strong guarantee on few records leaves little to learn from.
-        tags.classifier_tags.poor_score = bool(np.isfinite(self.epsilon))
+        tags.classifier_tags.poor_score = self.epsilon != np.inf
         return tags
 
 

@@ -1,16 +1,13 @@
 """DPSlicedWassersteinFairEncoder: a private representation that is alike between groups."""
 
 import numpy as np
-import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import nn
 
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.nn import DomainHead
-from sklearn_dpgen.sliced._base import DTYPE, FairEstimator, linear_stack
-from sklearn_dpgen.sliced._objective import FairObjective, fair_gradient
-from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device, seeded_initialization
+from sklearn_dpgen.sliced._base import linear_stack
+from sklearn_dpgen.sliced._fair import FairEstimator
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -46,6 +43,10 @@ class DPSlicedWassersteinFairEncoder(
         pulls those of the groups together wherever they are (eq. 23 of [1]_): then small codes are
         close codes, and an autoencoder may shrink its codes instead of mixing them. "uniform"
         keeps the scale, and halves the sensitivity.
+    groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
+        The public groups, at least two: values of ``sensitive_features``, or rows of them. A
+        declared group may lack records, as in a fold: then its pairs are left out of the penalty.
+        None takes the groups that occur, which are then public, and each needs two records.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
@@ -99,7 +100,7 @@ class DPSlicedWassersteinFairEncoder(
     noise_multiplier_ : float
         Standard deviation of the noise over the sensitivity.
     groups_ : list or None
-        The values of the sensitive feature, in order.
+        The groups, in order: those declared, or the values of the sensitive feature.
     n_iter_ : int
         Number of steps.
     n_features_in_ : int
@@ -144,6 +145,7 @@ class DPSlicedWassersteinFairEncoder(
         *,
         n_components=2,
         code_law="uniform",
+        groups=None,
         epsilon=1.0,
         delta="auto",
         hidden_layer_sizes=(64,),
@@ -166,6 +168,7 @@ class DPSlicedWassersteinFairEncoder(
         self.alpha = alpha
         self.n_components = n_components
         self.code_law = code_law
+        self.groups = groups
         self.epsilon = epsilon
         self.delta = delta
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -207,50 +210,28 @@ class DPSlicedWassersteinFairEncoder(
         TrainingDivergedError
             When a noisy gradient or a parameter is not finite.
         """
-        vars(self).pop("module_", None)
+        self._start()
         X = validate_data(self, X, dtype=np.float64)
         strata = self._make_strata(sensitive_features, len(X))
-        noise_seed, init_seed, public_seed = self._seeds()
-        direction_seed, reference_seed = split_random_state(public_seed, 2)
-        rng = np.random.default_rng(reference_seed)
         ball = Ball(self.output_bound, n_features=self.n_components)
-        objective = FairObjective(
-            alpha=self.alpha if strata.pairs else 0.0,
-            strata=strata,
-            task_clip=self.task_clip,
-            jacobian_clip=self.jacobian_clip,
-            ball=ball,
-            n_directions=self._n_directions(self.n_components),
-            clipping=self.jacobian_clipping,
-            reference=(lambda n: ball.sample(n, rng)) if self.code_law == "uniform" else None,
-        )
-        device = resolve_device(self.device)
-        widths = [X.shape[1], *self._widths(), self.n_components]
-        with seeded_initialization(init_seed):
+
+        def network(hidden):
+            widths = [X.shape[1], *hidden, self.n_components]
             encoder = nn.Sequential(linear_stack(widths, self.activation), DomainHead(ball))
             module = nn.Sequential(encoder, linear_stack(widths[::-1], self.activation))
-        module = module.to(device, DTYPE)
-        records = as_tensor(X, device=device, dtype=DTYPE)
-        draw_directions = self._directions(
-            direction_seed, objective.n_directions, self.n_components
+            return module, module, encoder
+
+        self._fit_network(
+            X,
+            X,
+            strata,
+            network=network,
+            ball=ball,
+            residuals=lambda outputs, records: 2 * (outputs - records),
+            reference=ball.sample if self.code_law == "uniform" else None,
         )
-
-        def gradient(rows, batch):
-            chosen = records[rows.to(device)]
-            return fair_gradient(
-                objective,
-                module,
-                module[0],
-                lambda outputs: 2 * (outputs - chosen),
-                chosen,
-                batch,
-                draw_directions(),
-            )
-
-        self._fit_module(module, gradient, objective, [X], noise_seed=noise_seed)
         return self
 
-    @torch.no_grad()
     def transform(self, X):
         """Return the codes of records.
 
@@ -265,9 +246,8 @@ class DPSlicedWassersteinFairEncoder(
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        return self._apply(self.module_[0], X)
+        return self._forward(self.module_[0], X)
 
-    @torch.no_grad()
     def inverse_transform(self, X):
         """Return the records that codes stand for.
 
@@ -286,12 +266,8 @@ class DPSlicedWassersteinFairEncoder(
             raise ValueError(
                 f"X has {X.shape[1]} columns where codes have {self._n_features_out} components."
             )
-        return self._apply(self.module_[1], X)
+        return self._forward(self.module_[1], X)
 
     @property
     def _n_features_out(self):
         return self.module_[1][0].in_features
-
-    def _apply(self, part, X):
-        device = next(part.parameters()).device
-        return as_array(part(as_tensor(X, device=device, dtype=DTYPE)))

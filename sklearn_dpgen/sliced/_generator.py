@@ -8,11 +8,11 @@ from sklearn_dpgen.nn import clip_weights, linearize, mlp_generator
 from sklearn_dpgen.ot import sliced_wasserstein2_gradient
 from sklearn_dpgen.preprocessing._records import decode_records, encode_records
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.sliced._base import CAVEATS, DTYPE, SlicedEstimator
+from sklearn_dpgen.sliced._base import CAVEATS, CHUNK, DTYPE, SlicedEstimator
 from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
-from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device, seeded_initialization
+from sklearn_dpgen.utils._torch import as_tensor, seeded_initialization
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -23,10 +23,6 @@ from sklearn_dpgen.utils._validation import (
 )
 
 __all__ = ["DPSlicedWassersteinGenerator"]
-
-# Generated points whose Jacobians are taken at a time: with d outputs and layers of width w, each
-# has d * w numbers a layer.
-_CHUNK = 512
 
 
 class DPSlicedWassersteinGenerator(SlicedEstimator):
@@ -193,13 +189,12 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         TrainingDivergedError
             When a noisy gradient or a parameter is not finite.
         """
-        vars(self).pop("module_", None)
+        device = self._start()
         X = encode_records(self, X)
         if latents is not None:
             latents = _check_latents(latents, self.latent_dim)
         noise_seed, init_seed, public_seed = self._seeds()
         latent_seed, direction_seed = split_random_state(public_seed, 2)
-        device = resolve_device(self.device)
         with seeded_initialization(init_seed):
             module = mlp_generator(
                 self.latent_dim, self.domain_, self._widths(), self.activation
@@ -217,7 +212,7 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
 
         tensors = [as_tensor(sample, device=device, dtype=DTYPE) for sample in samples]
         width = self.domain_.n_features
-        draw_directions = self._directions(direction_seed, self._n_directions(width), width)
+        draw_directions = self._directions(direction_seed, width, device)
         normal = torch_generator(latent_seed, device)
         ball = None if latents is None else enclosing_ball(self.domain_)
 
@@ -277,13 +272,10 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         """
         check_is_fitted(self)
         latents = _check_latents(latents, self.module_[0].in_features)
-        return self._decode(torch.from_numpy(latents), None)
+        return self._decode(latents, None)
 
-    @torch.no_grad()
     def _decode(self, Z, rng):
-        device = next(self.module_.parameters()).device
-        X = as_array(torch.cat([self.module_(chunk.to(device)) for chunk in Z.split(_CHUNK)]))
-        return decode_records(self, X, rng)
+        return decode_records(self, self._forward(self.module_, Z), rng)
 
     def _sensitivities(self, batch_sizes):
         """Return the l2 sensitivity of a step to replacing a record, or a private latent."""
@@ -336,12 +328,12 @@ def _generator_gradient(module, Z, records, directions, clip, ball=None):
     The sensitivity to a latent rests on all points being in ``ball``, whatever the latents.
     """
     with torch.no_grad():
-        points = torch.nan_to_num(torch.cat([module(chunk) for chunk in Z.split(_CHUNK)]))
+        points = torch.nan_to_num(torch.cat([module(chunk) for chunk in Z.split(CHUNK)]))
     if ball is not None:
         points = ball.project(points)
     _, pulls, _ = sliced_wasserstein2_gradient(points, records, directions)
     totals = None
-    for latents, pull in zip(Z.split(_CHUNK), pulls.split(_CHUNK), strict=True):
+    for latents, pull in zip(Z.split(CHUNK), pulls.split(CHUNK), strict=True):
         jacobian = linearize(module, latents)
         weights = clip_weights(jacobian.gram(), pull, clip)
         part = jacobian.weighted_sum(weights)

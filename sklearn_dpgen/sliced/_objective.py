@@ -1,5 +1,6 @@
 """The clipped gradient of a task and a transport penalty, and what one record can change in it."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -8,11 +9,7 @@ import torch
 from sklearn_dpgen.domains import Ball, Box, Product
 from sklearn_dpgen.nn import clip_weights, linearize
 from sklearn_dpgen.ot import sliced_wasserstein2_gradient
-from sklearn_dpgen.sliced._sensitivity import (
-    parity_penalty_sensitivity,
-    projection_spread,
-    transport_gradient_sensitivity,
-)
+from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._torch import as_tensor
 
@@ -79,19 +76,26 @@ class FairObjective:
         task = (1 - self.alpha) * 2 * self.task_clip / sum(batch_sizes)
         if not self.strata.pairs:
             return [task] * len(batch_sizes)
-        return [task + self.alpha * self._penalty_sensitivity(size) for size in batch_sizes]
+        # With alpha = 1 a record in no pair changes nothing; a bound is positive all the same.
+        return [
+            max(task + self.alpha * share * self._distance_sensitivity(size), sys.float_info.min)
+            for size, share in zip(batch_sizes, self._shares(), strict=True)
+        ]
 
-    def _penalty_sensitivity(self, batch_size):
-        bounds = {
-            "radius": self.ball.radius,
-            "clip": self.jacobian_clip,
-            "spread": projection_spread(self.n_directions, self.ball.n_features),
-        }
-        if self.reference is not None:
-            one = transport_gradient_sensitivity(batch_size, other_clip=0.0, **bounds)
-            return one / len(self.strata.members)
-        n_groups, n_labels = self.strata.n_groups, self.strata.n_labels
-        return parity_penalty_sensitivity(batch_size, n_groups, n_labels=n_labels, **bounds)
+    def _shares(self):
+        """Return the weight of the distances that a record of each stratum is in."""
+        if self.reference is None:
+            return self.strata.shares
+        return [1 / len(self.strata.members)] * len(self.strata.members)
+
+    def _distance_sensitivity(self, batch_size):
+        return transport_gradient_sensitivity(
+            batch_size,
+            radius=self.ball.radius,
+            clip=self.jacobian_clip,
+            other_clip=self.jacobian_clip if self.reference is None else 0.0,
+            spread=projection_spread(self.n_directions, self.ball.n_features),
+        )
 
     def penalty_weights(self, gram, outputs, batch, directions):
         """Return the cotangents of the penalty with clipped outputs and clipped Jacobians.

@@ -1,16 +1,16 @@
 """DPSlicedWassersteinFairRegressor: private regression whose predictions ignore a group."""
 
+from functools import partial
+
 import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from sklearn_dpgen.domains import Ball, Domain, enclosing_ball
 from sklearn_dpgen.nn import DomainHead
-from sklearn_dpgen.sliced._base import FairEstimator
+from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import standardized
-from sklearn_dpgen.sliced._predictors import FairPredictor
-from sklearn_dpgen.sliced._strata import PENALTIES
-from sklearn_dpgen.utils._validation import StrOptions, check_array, fit_context, validate_data
+from sklearn_dpgen.utils._validation import check_array, fit_context, validate_data
 
 __all__ = ["DPSlicedWassersteinFairRegressor"]
 
@@ -33,6 +33,10 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         moved to its nearest point, silently: saying so would tell of a record.
     penalty : {"statistical_parity"}, default="statistical_parity"
         Equality of odds needs discrete targets, and is for the classifier.
+    groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
+        The public groups, at least two: values of ``sensitive_features``, or rows of them. A
+        declared group may lack records, as in a fold: then its pairs are left out of the penalty.
+        None takes the groups that occur, which are then public, and each needs two records.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
@@ -90,7 +94,7 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
     noise_multiplier_ : float
         Standard deviation of the noise over the sensitivity.
     groups_ : list or None
-        The values of the sensitive feature, in order.
+        The groups, in order: those declared, or the values of the sensitive feature.
     y_domain_ : Domain
         The domain of the targets.
     n_iter_ : int
@@ -133,9 +137,8 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
     """
 
     _parameter_constraints: dict = {
-        **FairEstimator._parameter_constraints,
+        **FairPredictor._parameter_constraints,
         "y_domain": [Domain, callable],
-        "penalty": [StrOptions(set(PENALTIES))],
     }
 
     def __init__(
@@ -144,6 +147,7 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         *,
         y_domain,
         penalty="statistical_parity",
+        groups=None,
         epsilon=1.0,
         delta="auto",
         hidden_layer_sizes=(64,),
@@ -166,6 +170,7 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         self.alpha = alpha
         self.y_domain = y_domain
         self.penalty = penalty
+        self.groups = groups
         self.epsilon = epsilon
         self.delta = delta
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -209,12 +214,13 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         TrainingDivergedError
             When a noisy gradient or a parameter is not finite.
         """
-        vars(self).pop("module_", None)
+        self._start()
         if self.penalty == "equalized_odds":
             raise ValueError(
                 "penalty='equalized_odds' compares groups within each label, so it needs discrete "
                 "targets: use DPSlicedWassersteinFairClassifier, or 'statistical_parity'."
             )
+        _check_numbers(y)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         self._single_output = y.ndim == 1
@@ -230,13 +236,12 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
                 loss = ((head(logits) - wanted) ** 2).sum()
                 return torch.autograd.grad(loss, logits)[0]
 
-        self._fit_predictor(
+        self._fit_network(
             X,
             (domain.project(y) - ball.center) / ball.radius,
             strata,
-            head=head,
-            n_logits=domain.n_features,
-            ball=Ball(1.0, n_features=domain.n_features),
+            network=partial(self._network, n_logits=domain.n_features, head=head),
+            ball=self._ball(Ball(1.0, n_features=domain.n_features)),
             residuals=residuals,
             keys=(domain,),
             public=("y_domain",),
@@ -263,7 +268,7 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         # A strong guarantee on few records leaves little to learn from.
-        tags.regressor_tags.poor_score = bool(np.isfinite(self.epsilon))
+        tags.regressor_tags.poor_score = self.epsilon != np.inf
         return tags
 
     def _resolve_domain(self, n_outputs):
@@ -275,3 +280,16 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
                 f"y_domain has {domain.n_features} features where y has {n_outputs} outputs."
             )
         return domain
+
+
+def _check_numbers(y):
+    """Refuse targets of words or dates; other errors are of scikit-learn."""
+    values = np.asarray(y)
+    try:
+        if values.dtype.kind in "USMm":
+            raise TypeError
+        values.astype(np.complex128)
+    except (TypeError, ValueError):
+        values = None
+    if values is None and y is not None:
+        raise ValueError("y must hold real numbers, as y_domain does.")

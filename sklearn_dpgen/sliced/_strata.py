@@ -20,28 +20,34 @@ class Strata:
         The rows of each stratum. Their numbers are public.
     pairs : tuple of (int, int)
         The strata whose outputs are pulled together; each pair has the same weight.
-    n_groups : int
-        Values of the sensitive feature.
-    n_labels : int
-        Labels within which groups are compared; 1 for statistical parity.
+    cells : tuple of (int, int or None)
+        Codes of the group and the label of each stratum; the label is None for statistical parity.
+        Empty without groups.
     """
 
     members: tuple[np.ndarray, ...]
     pairs: tuple[tuple[int, int], ...] = ()
-    n_groups: int = 1
-    n_labels: int = 1
+    cells: tuple[tuple[int, int | None], ...] = ()
 
     @property
     def sizes(self):
         """Number of records of each stratum."""
         return [len(rows) for rows in self.members]
 
+    @property
+    def shares(self):
+        """Share of the pairs that each stratum is in; 2 / G for all pairs of G strata."""
+        return [
+            sum(position in pair for pair in self.pairs) / max(1, len(self.pairs))
+            for position in range(len(self.members))
+        ]
+
     def batch_sizes(self, fraction):
         """Return how many records of each stratum a batch takes, at least one."""
         return [max(1, round(fraction * size)) for size in self.sizes]
 
 
-def make_strata(n_samples, *, groups=None, labels=None, n_labels=None):
+def make_strata(n_samples, *, groups=None, n_groups=0, labels=None, n_labels=1, declared=False):
     """Partition records by group, and by label within a group where labels are given.
 
     Parameters
@@ -49,10 +55,15 @@ def make_strata(n_samples, *, groups=None, labels=None, n_labels=None):
     n_samples : int
     groups : ndarray of int of shape (n_samples,), optional
         Codes 0 .. G - 1 of the sensitive feature. None leaves one stratum and no pairs.
+    n_groups : int, optional
+        G, where groups are given.
     labels : ndarray of int of shape (n_samples,), optional
         Codes 0 .. R - 1: groups are compared within each label (equality of odds).
     n_labels : int, optional
         R, where labels are given.
+    declared : bool, default=False
+        Whether the groups are declared: then a group without records, or without records of a
+        label, makes no stratum, and its pairs are left out.
 
     Returns
     -------
@@ -61,25 +72,29 @@ def make_strata(n_samples, *, groups=None, labels=None, n_labels=None):
     Raises
     ------
     ValueError
-        A stratum has fewer than two records. Sizes are public; the message gives them.
+        A stratum has fewer than two records, and groups are not declared. Sizes are public; the
+        message gives them.
     """
     if groups is None:
         return Strata((np.arange(n_samples),))
-    n_groups = int(groups.max()) + 1
-    if labels is None:
-        labels, n_labels = np.zeros_like(groups), 1
-    codes = labels * n_groups + groups
-    members = tuple(np.flatnonzero(codes == code) for code in range(n_labels * n_groups))
+    within = labels is not None
+    cells = [
+        (group, label if within else None) for label in range(n_labels) for group in range(n_groups)
+    ]
+    codes = (labels if within else 0) * n_groups + groups
+    members = [np.flatnonzero(codes == code) for code in range(len(cells))]
     smallest = min(map(len, members))
-    if smallest < 2:
-        within = " within every label" if n_labels > 1 else ""
+    if smallest < 2 and not declared:
+        every, parity = " within every label", "use statistical parity, "
         raise ValueError(
-            f"Each group of sensitive_features needs at least two records{within}; the smallest "
-            f"has {smallest}. Merge groups{', or use statistical parity' if within else ''}."
+            f"Each group of sensitive_features needs at least two records{every * within}; the "
+            f"smallest has {smallest}. Merge groups, {parity * within}or declare groups."
         )
-    pairs = tuple(
-        (label * n_groups + first, label * n_groups + second)
-        for label in range(n_labels)
-        for first, second in combinations(range(n_groups), 2)
+    kept = [position for position, rows in enumerate(members) if len(rows)]
+    members, cells = [members[i] for i in kept], [cells[i] for i in kept]
+    pairs = (
+        (first, second)
+        for first, second in combinations(range(len(cells)), 2)
+        if cells[first][1] == cells[second][1]
     )
-    return Strata(members, pairs, n_groups, n_labels)
+    return Strata(tuple(members), tuple(pairs), tuple(cells))

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-__all__ = ["check_sensitive_features", "encode_rows"]
+__all__ = ["check_groups", "check_sensitive_features", "encode_rows"]
 
 
 def encode_rows(values, name):
@@ -47,7 +47,33 @@ def encode_rows(values, name):
     return codes, labels
 
 
-def check_sensitive_features(sensitive_features, n_samples):
+def check_groups(groups):
+    """Return declared groups, sorted: plain values, or tuples where a group is a row of several.
+
+    Parameters
+    ----------
+    groups : array-like or DataFrame of shape (n_groups,) or (n_groups, n_features)
+
+    Returns
+    -------
+    list
+
+    Raises
+    ------
+    TypeError
+        A column has values without a common order.
+    ValueError
+        Not one or two dimensions, a value is missing, one is given twice, or fewer than two.
+    """
+    codes, declared = encode_rows(groups, "groups")
+    if len(declared) != len(codes):
+        raise ValueError("groups must be distinct.")
+    if len(declared) < 2:
+        raise ValueError(f"groups must be at least two, got {len(declared)}.")
+    return declared
+
+
+def check_sensitive_features(sensitive_features, n_samples, groups=None):
     """Return the group of each sample, and the groups.
 
     Parameters
@@ -55,29 +81,37 @@ def check_sensitive_features(sensitive_features, n_samples):
     sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, n_features)
         Samples with the same values in all columns form a group. An index is ignored.
     n_samples : int
+    groups : array-like or DataFrame of shape (n_groups,) or (n_groups, n_features), optional
+        The groups that there are, each of which may lack samples. None takes those that occur.
 
     Returns
     -------
     codes : ndarray of int64, shape (n_samples,)
-        Positions in ``groups``.
+        Positions in the groups.
     groups : list
-        The groups that occur, at least two, sorted: plain values for one column, tuples for
-        several.
+        The groups that are declared or occur, at least two, sorted: plain values for one column,
+        tuples for several.
 
     Raises
     ------
     TypeError
         A column has values without a common order, for instance numbers and strings.
     ValueError
-        Not one or two dimensions, another length, a missing value, or fewer than two groups.
-        No message shows a value.
+        Not one or two dimensions, another length, a missing value, fewer than two groups, or
+        one that is not declared. No message shows a value.
     """
-    codes, groups = encode_rows(sensitive_features, "sensitive_features")
+    declared = None if groups is None else check_groups(groups)
+    codes, found = encode_rows(sensitive_features, "sensitive_features")
     if len(codes) != n_samples:
         raise ValueError(f"sensitive_features has {len(codes)} rows for {n_samples} samples.")
-    if len(groups) < 2:
-        raise ValueError(f"sensitive_features must have at least two groups, got {len(groups)}.")
-    return codes, groups
+    if declared is None:
+        if len(found) < 2:
+            raise ValueError(f"sensitive_features must have at least two groups, got {len(found)}.")
+        return codes, found
+    positions = {group: position for position, group in enumerate(declared)}
+    if not positions.keys() >= set(found):
+        raise ValueError("sensitive_features holds a group that is not among the declared groups.")
+    return np.array([positions[group] for group in found], dtype=np.int64)[codes], declared
 
 
 def _as_frame(values, name):

@@ -43,7 +43,7 @@ def test_disparate_impact_agrees_with_fairlearn(rows):
     fairlearn = pytest.importorskip("fairlearn.metrics")
     y_true, y_pred, groups = np.transpose(rows)
     expected = fairlearn.demographic_parity_ratio(y_true, y_pred, sensitive_features=groups)
-    value = disparate_impact(y_pred, sensitive_features=groups)
+    value = disparate_impact(None, y_pred, sensitive_features=groups)
     assert fold(value) == pytest.approx(expected, nan_ok=True)
 
 
@@ -73,7 +73,7 @@ def test_over_diagonal_rates_are_selection_rates_of_fairlearn(columns):
         y_pred=above,
         sensitive_features=groups[columns],
     )
-    rates = over_diagonal_rates(y_pred, sensitive_features=groups[columns])
+    rates = over_diagonal_rates(None, y_pred, sensitive_features=groups[columns])
     assert rates.index.tolist() == frame.by_group.index.tolist()
     np.testing.assert_allclose(rates.to_numpy(), frame.by_group.to_numpy())
 
@@ -83,16 +83,18 @@ def test_over_diagonal_rates_are_selection_rates_of_fairlearn(columns):
 
 def test_disparate_impact_of_two_groups_keeps_its_direction():
     y_pred, groups = [1, 0, 0, 0, 1, 1, 1, 0], ["a"] * 4 + ["b"] * 4
-    assert disparate_impact(y_pred, sensitive_features=groups) == pytest.approx(1 / 3)
-    assert disparate_impact(y_pred, sensitive_features=groups[::-1]) == pytest.approx(3)
-    assert disparate_impact(y_pred, sensitive_features=groups, pos_label=0) == pytest.approx(3)
+    assert disparate_impact(None, y_pred, sensitive_features=groups) == pytest.approx(1 / 3)
+    assert disparate_impact(None, y_pred, sensitive_features=groups[::-1]) == pytest.approx(3)
+    assert disparate_impact(None, y_pred, sensitive_features=groups, pos_label=0) == pytest.approx(
+        3
+    )
 
 
 def test_disparate_impact_of_more_groups_is_the_smallest_over_pairs():
     y_pred, groups = np.array([1, 1, 1, 0, 1, 0, 0, 0]), np.array([0, 0, 1, 1, 2, 2, 2, 2])
     rates = [y_pred[groups == group].mean() for group in range(3)]
     smallest = min(min(a / b, b / a) for a, b in combinations(rates, 2))
-    assert disparate_impact(y_pred, sensitive_features=groups) == smallest == 0.25
+    assert disparate_impact(None, y_pred, sensitive_features=groups) == smallest == 0.25
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_disparate_impact_of_more_groups_is_the_smallest_over_pairs():
 )
 def test_zero_rates(y_pred, expected):
     groups = [0, 0, 1, 1]
-    np.testing.assert_equal(disparate_impact(y_pred, sensitive_features=groups), expected)
+    np.testing.assert_equal(disparate_impact(None, y_pred, sensitive_features=groups), expected)
     ratios = equalized_odds_ratios([1] * 4, y_pred, sensitive_features=groups)
     np.testing.assert_equal(ratios.to_dict(), {1: expected})
 
@@ -117,7 +119,9 @@ def test_equalized_odds_are_the_impact_within_a_label(rows):
         if len(set(groups[inside])) < len(set(groups)):
             assert np.isnan(ratio)
         else:
-            expected = disparate_impact(y_pred[inside], sensitive_features=groups[inside])
+            expected = disparate_impact(
+                y_true[inside], y_pred[inside], sensitive_features=groups[inside]
+            )
             np.testing.assert_equal(ratio, expected)
 
 
@@ -139,10 +143,10 @@ def test_order_of_samples_and_names_do_not_matter(rows, order):
     names = np.array(["c", "a", "b"])[other_groups]
     words = np.array(["no", "yes"])
     np.testing.assert_equal(
-        disparate_impact(y_pred, sensitive_features=groups),
-        disparate_impact(words[other_pred], sensitive_features=names, pos_label="yes")
+        disparate_impact(None, y_pred, sensitive_features=groups),
+        disparate_impact(None, words[other_pred], sensitive_features=names, pos_label="yes")
         if len(set(y_pred)) == 2
-        else disparate_impact(other_pred, sensitive_features=names),
+        else disparate_impact(None, other_pred, sensitive_features=names),
     )
     np.testing.assert_equal(
         equalized_odds_ratios(y_true, y_pred, sensitive_features=groups).to_dict(),
@@ -151,24 +155,26 @@ def test_order_of_samples_and_names_do_not_matter(rows, order):
     outputs = 1.0 * np.column_stack([y_true, y_pred])
     other = 1.0 * np.column_stack([other_true, other_pred])
     assert group_wasserstein_distance(
-        outputs, sensitive_features=groups, n_projections=5, random_state=0
+        None, outputs, sensitive_features=groups, n_projections=5, random_state=0
     ) == pytest.approx(
-        group_wasserstein_distance(other, sensitive_features=names, n_projections=5, random_state=0)
+        group_wasserstein_distance(
+            None, other, sensitive_features=names, n_projections=5, random_state=0
+        )
     )
 
 
 def test_an_index_is_ignored():
     y_pred, groups = [1, 0, 1, 1], [0, 0, 1, 1]
     shifted = pd.Series(groups, index=[3, 2, 1, 0])
-    assert disparate_impact(pd.Series(y_pred), sensitive_features=shifted) == 0.5
+    assert disparate_impact(None, pd.Series(y_pred), sensitive_features=shifted) == 0.5
 
 
 def test_over_diagonal_is_strict_and_shifts_with_the_offset():
     y_pred = np.array([[0.25, -0.25], [0.25, 0.0], [-0.5, 0.25], [0.5, 0.5]])
     groups = [False, False, True, True]
     expected = {False: 0.5, True: 0.5}
-    assert over_diagonal_rates(y_pred, sensitive_features=groups).to_dict() == expected
-    shifted = over_diagonal_rates(y_pred + 0.5, sensitive_features=groups, offset=1.0)
+    assert over_diagonal_rates(None, y_pred, sensitive_features=groups).to_dict() == expected
+    shifted = over_diagonal_rates(None, y_pred + 0.5, sensitive_features=groups, offset=1.0)
     assert shifted.to_dict() == expected
 
 
@@ -176,10 +182,10 @@ def test_the_bias_of_the_simulated_labels_is_seen():
     # P(Y = 1 | A = 0) = 1 - p and P(Y = 1 | A = 1) = p.
     n, p = 30000, 0.7
     data = make_biased_labels(n, agreement=p, random_state=0)
-    rates = over_diagonal_rates(data.y_continuous - 0.5, sensitive_features=data.sensitive)
+    rates = over_diagonal_rates(None, data.y_continuous - 0.5, sensitive_features=data.sensitive)
     sigma = np.sqrt(p * (1 - p) / (n / 2))
     np.testing.assert_allclose(rates, [1 - p, p], atol=5 * sigma)
-    impact = disparate_impact(data.y, sensitive_features=data.sensitive)
+    impact = disparate_impact(data.y, data.y, sensitive_features=data.sensitive)
     assert impact == pytest.approx(rates[0] / rates[1])
     ratios = equalized_odds_ratios(data.y, data.y, sensitive_features=data.sensitive)
     np.testing.assert_equal(ratios.to_dict(), {0: np.nan, 1: 1.0})
@@ -194,6 +200,7 @@ def test_two_groups_give_the_distance_between_them(shape, p):
     rng = np.random.RandomState(0)
     first, second = rng.randn(*shape), rng.rand(7, *shape[1:])
     value = group_wasserstein_distance(
+        None,
         np.concatenate([second, first]),
         sensitive_features=["b"] * 7 + ["a"] * 5,
         p=p,
@@ -212,7 +219,7 @@ def test_more_groups_give_the_mean_over_pairs_of_squares():
     # Translates by 0, 1 and 3: the squares are 1, 4 and 9.
     scores = np.concatenate([np.arange(4.0), np.arange(4.0) + 1, np.arange(4.0) + 3])
     groups = np.repeat([0, 1, 2], 4)
-    value = group_wasserstein_distance(scores, sensitive_features=groups)
+    value = group_wasserstein_distance(None, scores, sensitive_features=groups)
     assert value**2 == pytest.approx(14 / 3)
 
 
@@ -224,12 +231,13 @@ def test_all_pairs_share_their_directions():
     scores = np.concatenate([cloud, cloud + shift, cloud + 3 * shift])
     unit = sliced_wasserstein_distance(cloud, cloud + shift, n_projections=1, random_state=5)
     value = group_wasserstein_distance(
-        scores, sensitive_features=groups, n_projections=1, random_state=5
+        None, scores, sensitive_features=groups, n_projections=1, random_state=5
     )
     assert value == pytest.approx(unit * np.sqrt(14 / 3))
     # What direction a stream gives is not known, but it is the same for both orders.
     linear, square = (
         group_wasserstein_distance(
+            None,
             scores,
             sensitive_features=groups,
             p=p,
@@ -253,7 +261,7 @@ def test_a_stream_goes_on_and_a_seed_repeats():
 
     def distance(random_state):
         return group_wasserstein_distance(
-            scores, sensitive_features=groups, n_projections=3, random_state=random_state
+            None, scores, sensitive_features=groups, n_projections=3, random_state=random_state
         )
 
     state = np.random.RandomState(5)
@@ -266,27 +274,29 @@ def test_a_stream_goes_on_and_a_seed_repeats():
 @pytest.mark.parametrize("scale", [1e-100, 1e-15, 1e15, 1e100])
 def test_scale_equivariance(scale):
     scores, groups = np.array([0.1, 0.7, 0.4, 0.9]), [0, 0, 1, 2]
-    value = group_wasserstein_distance(scores, sensitive_features=groups)
-    scaled = group_wasserstein_distance(scale * scores, sensitive_features=groups)
+    value = group_wasserstein_distance(None, scores, sensitive_features=groups)
+    scaled = group_wasserstein_distance(None, scale * scores, sensitive_features=groups)
     assert scaled == pytest.approx(scale * value, rel=1e-9)
 
 
 def test_equal_groups_are_at_zero():
-    assert group_wasserstein_distance([0.5] * 4, sensitive_features=[0, 0, 0, 1]) == 0
+    assert group_wasserstein_distance(None, [0.5] * 4, sensitive_features=[0, 0, 0, 1]) == 0
 
 
 # errors
 
 CALLS = {
-    "disparate_impact": lambda groups, y=(0, 1, 1): disparate_impact(y, sensitive_features=groups),
+    "disparate_impact": lambda groups, y=(0, 1, 1): disparate_impact(
+        None, y, sensitive_features=groups
+    ),
     "equalized_odds": lambda groups, y=(0, 1, 1): equalized_odds_ratios(
         (0, 1, 0), y, sensitive_features=groups
     ),
     "over_diagonal": lambda groups, y=((0, 1),) * 3: over_diagonal_rates(
-        y, sensitive_features=groups
+        None, y, sensitive_features=groups
     ),
     "wasserstein": lambda groups, y=(0.0, 1.0, 1.0): group_wasserstein_distance(
-        y, sensitive_features=groups
+        None, y, sensitive_features=groups
     ),
 }
 
@@ -314,7 +324,7 @@ def test_groups_are_checked(call):
     ],
 )
 def test_predictions_are_checked(call, values):
-    with pytest.raises((TypeError, ValueError), match=r"^(y_pred|scores)\b") as caught:
+    with pytest.raises((TypeError, ValueError), match=r"^y_pred\b") as caught:
         call([0, 1, 0], values)
     assert str(SECRET) not in str(caught.value)
 
@@ -322,11 +332,19 @@ def test_predictions_are_checked(call, values):
 def test_labels_without_the_positive_one_are_refused():
     groups = [0, 1, 1]
     with pytest.raises(ValueError, match="pos_label must be among the labels, and 1 is not"):
-        disparate_impact(["no", "yes", "no"], sensitive_features=groups)
+        disparate_impact(None, ["no", "yes", "no"], sensitive_features=groups)
     with pytest.raises(ValueError, match="pos_label must be among the labels"):
         equalized_odds_ratios([0, 2, 0], [2, 2, 2], sensitive_features=groups)
-    # A constant prediction is a fair one to ask about.
-    assert np.isnan(disparate_impact([0, 0, 0], sensitive_features=groups))
+    # All decisions are alike, and that they are not the positive ones is seen from the truth.
+    for truth in (["no", "yes", "no"], ["no"] * 3, None):
+        with pytest.raises(ValueError, match="pos_label must be among the labels, and 1 is not"):
+            disparate_impact(truth, ["no"] * 3, sensitive_features=groups)
+    with pytest.raises(ValueError, match="pos_label must be among the labels, and 'yes' is not"):
+        disparate_impact([0, 0, 0], [0, 0, 0], sensitive_features=groups, pos_label="yes")
+    # A constant prediction is a fair one to ask about, be the positive label seen or not.
+    words = ["no"] * 3
+    assert np.isnan(disparate_impact(words, words, sensitive_features=groups, pos_label="yes"))
+    assert np.isnan(disparate_impact(None, [0, 0, 0], sensitive_features=groups))
 
 
 def test_other_errors_name_the_parameter():
@@ -335,13 +353,15 @@ def test_other_errors_name_the_parameter():
         equalized_odds_ratios([0, 1], [0, 1, 1], sensitive_features=groups)
     with pytest.raises(ValueError, match="y_true must have no missing values"):
         equalized_odds_ratios([0, 1, None], [0, 1, 1], sensitive_features=groups)
+    with pytest.raises(ValueError, match="y_true and y_pred must have as many samples"):
+        disparate_impact([0, 1], [0, 1, 1], sensitive_features=groups)
     with pytest.raises(ValueError, match="y_pred must have one column, got 2"):
-        disparate_impact([[0, 1]] * 3, sensitive_features=groups)
+        disparate_impact(None, [[0, 1]] * 3, sensitive_features=groups)
     with pytest.raises(ValueError, match="y_pred must have two columns, got 1"):
-        over_diagonal_rates([0, 1, 1], sensitive_features=groups)
+        over_diagonal_rates(None, [0, 1, 1], sensitive_features=groups)
     with pytest.raises(TypeError, match="offset"):
-        over_diagonal_rates([[0, 1]] * 3, sensitive_features=groups, offset="0")
+        over_diagonal_rates(None, [[0, 1]] * 3, sensitive_features=groups, offset="0")
     with pytest.raises(ValueError, match="p must be at least 1"):
-        group_wasserstein_distance([0, 1, 1], sensitive_features=groups, p=0.5)
+        group_wasserstein_distance(None, [0, 1, 1], sensitive_features=groups, p=0.5)
     with pytest.raises(ValueError, match="n_projections"):
-        group_wasserstein_distance([0, 1, 1], sensitive_features=groups, n_projections=0)
+        group_wasserstein_distance(None, [0, 1, 1], sensitive_features=groups, n_projections=0)

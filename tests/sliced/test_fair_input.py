@@ -108,6 +108,25 @@ def test_bad_sensitive_features(tiny, table, kind, groups, error, message):
 
 
 @pytest.mark.parametrize("kind", FAIR)
+@pytest.mark.parametrize(
+    ("groups", "error", "message"),
+    [
+        (["a"], ValueError, "groups must be at least two, got 1"),
+        (["a", "b", "a"], ValueError, "groups must be distinct"),
+        (["a", "c"], ValueError, "holds a group that is not among the declared groups"),
+        ([("a", 0), ("b", 1)], ValueError, "not among the declared groups"),
+        (["a", None], ValueError, "groups must have no missing values"),
+        (["a", 3], TypeError, "groups, column 0, must hold values of one type"),
+        (np.full((2, 1, 1), "a"), ValueError, "groups must be an array or a data frame"),
+    ],
+    ids=str,
+)
+def test_bad_declared_groups(tiny, table, kind, groups, error, message):
+    estimator = table.train(tiny(kind)).set_params(groups=groups)
+    refused(estimator, table, error, message)
+
+
+@pytest.mark.parametrize("kind", FAIR)
 def test_absent_sensitive_features_leave_the_penalty_out(tiny, table, parameters_of, kind):
     def fit(alpha, **options):
         estimator = tiny(kind, alpha=alpha, **options)
@@ -167,8 +186,11 @@ def test_targets_outside_are_clipped_silently(tiny, table, parameters_of, domain
         (np.full(41, np.nan), "Input y contains NaN"),
         (np.full(41, np.inf), "Input y contains infinity"),
         (np.full(40, SECRET), r"inconsistent numbers of samples: \[41, 40\]"),
-        (np.full(41, f"x{SECRET}"), "could not convert string to float"),
-        (np.full(41, f"x{SECRET}", dtype=object), "could not convert string to float"),
+        (np.full(41, f"x{SECRET}"), "y must hold real numbers"),
+        (np.full(41, str(SECRET)), "y must hold real numbers"),
+        (np.full(41, f"x{SECRET}", dtype=object), "y must hold real numbers"),
+        (pd.Series(["x", SECRET] * 20 + [1]), "y must hold real numbers"),
+        (np.full(41, "2020-01-01", dtype="M8[D]"), "y must hold real numbers"),
         (np.full((41, 3), SECRET), "y_domain has 2 features where y has 3 outputs"),
         (np.full(41, SECRET), "y_domain has 2 features where y has 1 outputs"),
         (np.full((41, 2, 2), SECRET), "dim 3"),
@@ -185,11 +207,19 @@ def test_bad_targets(tiny, table, y, message):
     ("options", "labels", "message"),
     [
         ({}, np.full(41, SECRET), "Unknown label type: continuous"),
-        ({}, np.zeros(41), "needs at least two classes, got 1 class"),
-        ({"classes": [3]}, np.full(41, 3), "needs at least two classes, got 1 class"),
-        ({"classes": [0, 1]}, np.arange(41) % 3, "y holds a label that is not among the declared"),
-        ({"classes": ["a", "b"]}, np.arange(41) % 2, "not among the declared classes"),
-        ({"classes": [0, 1]}, np.array(["a", "b"])[np.arange(41) % 2], "not among the declared"),
+        ({}, np.zeros(41), "classes must be at least two, got 1 class"),
+        ({"classes": [3]}, np.full(41, 3), "classes must be at least two, got 1 class"),
+        (
+            {"classes": [0, 1]},
+            np.arange(41) % 3,
+            "y holds labels that are missing or not among the classes",
+        ),
+        ({"classes": ["a", "b"]}, np.arange(41) % 2, "not among the classes"),
+        ({"classes": [0, 0, 1]}, np.arange(41) % 2, "classes must be distinct"),
+        ({"classes": [0, 1, None]}, np.arange(41) % 2, "classes holds labels that are missing"),
+        ({"classes": [0, np.nan]}, np.arange(41) % 2, "classes holds labels that are missing"),
+        ({"classes": [object(), object()]}, np.arange(41) % 2, "classes|unknown"),
+        ({"classes": [0, 1]}, np.array(["a", "b"])[np.arange(41) % 2], "not among the classes"),
         ({"classes": [0, 1]}, np.array(["a", "b"], dtype=object)[np.arange(41) % 2], "not among"),
         ({}, np.full(41, np.nan), "Input y contains NaN"),
         ({}, np.zeros((41, 2), dtype=int), "y should be a 1d array"),
@@ -204,10 +234,16 @@ def test_bad_labels(tiny, table, options, labels, message):
 def test_equalized_odds_needs_every_label_in_every_group(tiny, table):
     classifier = table.train(tiny("classifier", penalty="equalized_odds"))
     odds = "needs at least two records within every label; the smallest has"
+    advice = "Merge groups, use statistical parity, or declare groups"
     with_absent = tiny("classifier", penalty="equalized_odds", classes=[0, 1, 2])
-    refused(with_absent, table, ValueError, f"{odds} 0. Merge groups, or use statistical parity")
+    refused(
+        with_absent,
+        table,
+        ValueError,
+        f"{odds} 0. {advice}",
+    )
     table.labels = (table.groups == "a").astype(int)
-    refused(classifier, table, ValueError, f"{odds} 0. Merge groups, or use statistical parity")
+    refused(classifier, table, ValueError, f"{odds} 0. {advice}")
     table.labels[np.flatnonzero(table.groups == "a")[0]] = 0
     refused(classifier, table, ValueError, f"{odds} (0|1). Merge")
 
@@ -246,6 +282,7 @@ _BAD = {
     "n_components": [0],
     "penalty": ["parity"],
     "classes": [3],
+    "groups": [3, "ab"],
     "y_domain": [None, 3],
     "schema": [3],
     "domain": [3],

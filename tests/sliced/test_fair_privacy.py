@@ -197,8 +197,10 @@ def whole_batch_sensitivity(self, batch_sizes):
     return ORIGINAL(self, [sum(batch_sizes)] * len(batch_sizes))
 
 
-def two_group_sensitivity(self, batch_sizes):
-    return ORIGINAL(replace(self, strata=replace(self.strata, n_groups=3)), batch_sizes)
+def three_group_sensitivity(self, batch_sizes):
+    # Two groups make one pair; of three, each is in two pairs of three.
+    pairs = (*self.strata.pairs, *self.strata.pairs, (-1, -1)) * (len(batch_sizes) == 2)
+    return ORIGINAL(replace(self, strata=replace(self.strata, pairs=pairs)), batch_sizes)
 
 
 def worst_neighbours(tiny, probe, n_groups, penalty):
@@ -239,7 +241,7 @@ def test_the_sensitivity_is_attained(tiny, probe, monkeypatch, n_groups, penalty
     ratio = worst_neighbours(tiny, probe, n_groups, penalty)
     assert 1 - 1e-4 < ratio <= 1 + 1e-9
     broken = [task_sensitivity, penalty_sensitivity, whole_batch_sensitivity]
-    for sensitivities in broken + [two_group_sensitivity] * (n_groups == 2):
+    for sensitivities in broken + [three_group_sensitivity] * (n_groups == 2):
         monkeypatch.setattr(FairObjective, "sensitivities", sensitivities)
         assert worst_neighbours(tiny, probe, n_groups, penalty) > 1 + 1e-3
 
@@ -267,6 +269,21 @@ def test_the_sensitivity_is_that_of_the_theorem(tiny, table):
     regressor = table.train(tiny("regressor", alpha=1.0, jacobian_clip=1.0))
     expected = parity_penalty_sensitivity(17, 2, radius=1.0, clip=1.0)
     assert regressor.privacy_.sensitivity == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("n_latents", [30, 5])
+def test_the_sensitivity_to_a_private_latent_is_that_of_the_theorem(tiny, table, probe, n_latents):
+    domain = Box([0.0, -1.0, 2.0], [1.0, 1.0, 6.0])
+    generator = tiny("generator", domain=domain, jacobian_clip=0.5, n_projections=6)
+    strata = probe(generator.fit, table.X, latents=table.Y[:n_latents]).mechanism.strata
+    # With s = 1/sqrt(3): 4 M L s / n for a record, 4 M L (1 + 1/2 + s^2) / n for a latent.
+    radius = np.sqrt(1 + 4 + 16) / 2
+    expected = [
+        4 * radius * 0.5 / np.sqrt(3) / 41,
+        4 * radius * 0.5 * (1.5 + 1 / 3) / n_latents,
+    ]
+    assert [(s.size, s.batch_size) for s in strata] == [(41, 41), (n_latents, n_latents)]
+    assert [s.sensitivity for s in strata] == pytest.approx(expected, rel=1e-12)
 
 
 # Records that overflow.

@@ -40,7 +40,7 @@ def directions(monkeypatch):
 def test_without_clipping_it_is_the_gradient_of_the_loss(
     tiny, table, probe, directions, monkeypatch, n_latents, chunk, domain
 ):
-    monkeypatch.setattr(_generator, "_CHUNK", chunk)
+    monkeypatch.setattr(_generator, "CHUNK", chunk)
     theta = directions(3)
     Z = np.random.default_rng(1).normal(size=(n_latents, 2))
     generator = tiny("generator", domain=domain, jacobian_clip=HUGE, epsilon=np.inf)
@@ -55,6 +55,21 @@ def test_without_clipping_it_is_the_gradient_of_the_loss(
     # It is not that of other directions.
     monkeypatch.undo()
     assert not np.allclose(result.gradients[0], expected, rtol=1e-3)
+
+
+def test_points_are_clipped_in_every_chunk(tiny, table, probe, directions, monkeypatch):
+    directions(3)
+    Z = np.random.default_rng(1).normal(size=(30, 2))
+
+    def gradient(chunk, clip):
+        monkeypatch.setattr(_generator, "CHUNK", chunk)
+        generator = tiny("generator", jacobian_clip=clip, epsilon=np.inf)
+        return probe(generator.fit, table.X, latents=Z).gradients[0]
+
+    at_once = gradient(512, 0.2)
+    assert_allclose(gradient(7, 0.2), at_once, rtol=1e-9, atol=1e-15)
+    # It is small enough a clip for the points of a chunk to tell.
+    assert not np.allclose(gradient(7, 0.25), at_once, rtol=1e-2)
 
 
 def matched_points(generator, X, latents, monkeypatch):

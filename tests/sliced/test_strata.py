@@ -17,7 +17,7 @@ def is_partition(strata, n_samples):
 
 def test_without_groups_there_is_one_stratum():
     strata = make_strata(5)
-    assert (strata.sizes, strata.pairs, strata.n_groups, strata.n_labels) == ([5], (), 1, 1)
+    assert (strata.sizes, strata.pairs, strata.cells, strata.shares) == ([5], (), (), [0])
     np.testing.assert_array_equal(strata.members[0], np.arange(5))
 
 
@@ -33,7 +33,9 @@ def test_groups_and_labels_partition_the_records(n_groups, n_labels, random, ext
     records = 2 * kinds + [kind for kind in extra if kind in kinds]
     random.shuffle(records)
     groups, labels = np.array(records).T
-    strata = make_strata(len(records), groups=groups, labels=labels, n_labels=n_labels)
+    strata = make_strata(
+        len(records), groups=groups, n_groups=n_groups, labels=labels, n_labels=n_labels
+    )
     assert is_partition(strata, len(records))
     for rows in strata.members:
         assert len({records[row] for row in rows}) == 1
@@ -47,19 +49,22 @@ def test_groups_and_labels_partition_the_records(n_groups, n_labels, random, ext
         for first, second in itertools.combinations(range(n_groups), 2)
     ]
     assert sorted(sorted(pair) for pair in compared) == sorted(map(sorted, expected))
-    assert (strata.n_groups, strata.n_labels) == (n_groups, n_labels)
+    assert list(strata.cells) == [records[rows[0]] for rows in strata.members]
+    np.testing.assert_allclose(strata.shares, 2 / (n_groups * n_labels), rtol=1e-12)
 
 
 def test_labels_are_ignored_for_statistical_parity():
     groups = np.array([0, 1, 0, 1, 1])
-    strata = make_strata(5, groups=groups)
+    strata = make_strata(5, groups=groups, n_groups=2)
     assert strata.sizes == [2, 3]
+    assert strata.cells == ((0, None), (1, None))
     assert strata.pairs == ((0, 1),)
     assert not is_partition(Strata(strata.members[:1]), 5)
 
 
 @pytest.mark.parametrize(
-    ("fraction", "sizes"), [(1.0, [2, 40, 101]), (0.2, [1, 8, 20]), (1e-6, [1, 1, 1])]
+    ("fraction", "sizes"),
+    [(1.0, [2, 40, 101]), (0.2, [1, 8, 20]), (0.29, [1, 12, 29]), (1e-6, [1, 1, 1])],
 )
 def test_batches_take_a_share_of_every_stratum(fraction, sizes):
     strata = Strata(tuple(np.arange(n) for n in (2, 40, 101)))
@@ -69,16 +74,16 @@ def test_batches_take_a_share_of_every_stratum(fraction, sizes):
 @pytest.mark.parametrize(
     ("groups", "labels", "message"),
     [
-        ([0, 0, 1], None, "at least two records; the smallest has 1. Merge groups."),
-        ([0, 0, 1, 1], [0, 1, 0, 0], "within every label; the smallest has 0. Merge groups, or"),
+        ([0, 0, 1], None, "at least two records; the smallest has 1. Merge groups, or declare"),
+        ([0, 0, 1, 1], [0, 1, 0, 0], "within every label; the smallest has 0. Merge groups, use"),
         (
             [0, 0, 0, 0, 1, 1, 1],
             [0, 0, 1, 1, 0, 0, 1],
-            "within every label; the smallest has 1. Merge groups, or",
+            "within every label; the smallest has 1. Merge groups, use",
         ),
     ],
 )
 def test_small_groups_are_refused(groups, labels, message):
-    labels = None if labels is None else np.array(labels)
+    within = {} if labels is None else {"labels": np.array(labels), "n_labels": 2}
     with pytest.raises(ValueError, match=message):
-        make_strata(len(groups), groups=np.array(groups), labels=labels, n_labels=2)
+        make_strata(len(groups), groups=np.array(groups), n_groups=2, **within)
