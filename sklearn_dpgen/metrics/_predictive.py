@@ -72,8 +72,13 @@ def train_synthetic_test_real(
             UserWarning,
             stacklevel=2,
         )
-        return scorer(_constant_classifier(y_train, y_test), X_test, y_test)
-    return scorer(estimator.fit(X_train, y_train), X_test, y_test)
+        estimator = _constant_classifier(y_train, y_test)
+    else:
+        estimator.fit(X_train, y_train)
+    scores = scorer(estimator, X_test, y_test)
+    if isinstance(scores, dict):
+        return {name: float(score) for name, score in scores.items()}
+    return float(scores)
 
 
 def _split_target(frame, target, transform):

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._validation import check_n_samples
+from sklearn_dpgen.utils._validation import check_n_samples, column_or_1d
 
 __all__ = ["LabelSamplerMixin", "check_classes", "check_labels", "check_proportions"]
 

@@ -5,6 +5,7 @@ import math
 import re
 from numbers import Integral, Real
 
+import pandas as pd
 import sklearn.utils.validation
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import (
@@ -29,6 +30,7 @@ __all__ = [
     "check_n_samples",
     "check_positive",
     "check_widths",
+    "column_or_1d",
     "fit_context",
     "num_samples",
     "validate_data",
@@ -102,3 +104,12 @@ def check_widths(widths, name="hidden_layer_sizes"):
     if not all(isinstance(width, Integral) and width > 0 for width in widths):
         raise ValueError(f"{name} must hold positive integers, got {widths}.")
     return tuple(int(width) for width in widths)
+
+
+def column_or_1d(y):
+    """Return labels as an array of one dimension; any frame of several columns is a ValueError.
+
+    scikit-learn's own raises TypeError where the columns have no common type.
+    """
+    y = y.to_numpy() if isinstance(y, pd.DataFrame) else y
+    return sklearn.utils.validation.column_or_1d(y)
