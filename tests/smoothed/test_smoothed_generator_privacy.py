@@ -28,6 +28,8 @@ def train(generator, table, kind):
     """Fit with the labels that its kind takes."""
     if kind == "none":
         return generator.fit(table.X)
+    if kind == "private" and generator.classes is None:
+        generator.set_params(classes=sorted(set(table.y)))
     return generator.set_params(labels=kind).fit(table.X, table.y)
 
 
@@ -242,12 +244,9 @@ def test_another_label_takes_two_radii_where_they_are_more():
     # By Jung's theorem sqrt(2) radii of the smallest ball are less than the diameter.
     for domain in DOMAINS:
         assert math.sqrt(2) * enclosing_ball(domain).radius < domain.diameter(2)
-    plan = partial(
-        plan_releases, [10], epsilon=1.0, delta=1e-2, batch_size=1, n_epochs=1.0, diameter=2.0
-    )
-    wide = Ball(3.0, n_features=2)
-    assert plan(ball=wide, slots=2).records.sensitivity == pytest.approx(3 * math.sqrt(2))
-    assert plan(ball=wide).records.sensitivity == 2.0
+    plan = partial(plan_releases, [10], 2.0, epsilon=1.0, delta=1e-2, batch_size=1, n_epochs=1.0)
+    assert plan(slot_radius=3.0).records.sensitivity == pytest.approx(3 * math.sqrt(2))
+    assert plan().records.sensitivity == 2.0
 
 
 # Noise.
@@ -544,12 +543,13 @@ def test_the_plan_is_told_by_public_quantities(tiny_generator, labelled):
 
 
 def test_known_proportions_cost_nothing(tiny_generator, labelled, drawn):
-    generator = tiny_generator(label_proportions=[0.3, 0.7], labels="private")
+    options = {"labels": "private", "classes": ["a", "b"]}
+    generator = tiny_generator(label_proportions=[0.3, 0.7], **options)
     generator.fit(labelled.X, labelled.y)
     assert generator.privacy_.parts == ()
     assert all(batches[0].ndim == 2 for _, batches in drawn)
     assert_allclose(generator.label_proportions_, [0.3, 0.7])
-    counted = tiny_generator(labels="private").fit(labelled.X, labelled.y)
+    counted = tiny_generator(**options).fit(labelled.X, labelled.y)
     assert generator.noise_multiplier_ < counted.noise_multiplier_
 
 
@@ -557,8 +557,8 @@ def test_the_report_in_words(tiny_generator, labelled):
     def words(kind, **options):
         return train(tiny_generator(**options), labelled, kind).privacy_
 
+    assert "set of labels" in words("public").public
     for kind in ("public", "private"):
-        assert "set of labels" in words(kind).public
         assert "classes" in words(kind, classes=["a", "b"]).public
         assert "set of labels" not in words(kind, classes=["a", "b"]).public
     assert "class sizes" in words("public").public
@@ -581,7 +581,7 @@ def bytes_of(values):
 
 # Each is the network, the report, or public.
 FITTED = {
-    "_n_latents",
+    "_n_normals",
     "_output_domain",
     "classes_",
     "domain_",
