@@ -125,9 +125,9 @@ def scored_rows(y, sample_domain):
 def encode_source_labels(y, name):
     """Return the classes of the source, and the code of each of its labels."""
     check_array(y, ensure_2d=False, dtype=None, input_name="y")
-    check_classification_targets(y)
     # The target's masked labels had a part in the dtype of all labels together.
     try:
+        check_classification_targets(y)
         classes, codes = np.unique(np.asarray(y.tolist()), return_inverse=True)
     except TypeError:
         raise ValueError("y holds labels of the source that are not of one type.") from None
