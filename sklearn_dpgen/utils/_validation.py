@@ -47,17 +47,16 @@ def _explaining(function):
     """Return a function of scikit-learn whose errors name columns, and show no value."""
 
     @functools.wraps(function)
-    def wrapped(*args, **kwargs):
+    def wrapped(*args, dtype="numeric", **kwargs):
         (frame,) = [arg for arg in args if isinstance(arg, pd.DataFrame)] or [None]
-        if frame is not None and not frame.columns.is_unique:
-            names = frame.columns[frame.columns.duplicated()].unique().tolist()
-            raise ValueError(f"X has more than one column of the name: {names}.")
+        is_real = dtype is np.float64
+        if frame is not None:
+            _check_columns(frame, is_real)
         try:
-            return function(*args, **kwargs)
+            return function(*args, dtype=dtype, **kwargs)
         except (TypeError, ValueError) as error:
             message = _REVEALING.match(str(error))
-            is_of_types = message is not None or isinstance(error, TypeError)
-            names = _not_real(frame) if is_of_types and frame is not None else []
+            names = [] if frame is None or not is_real else _not_real(frame)
             if message is None and not names:
                 raise
         # Outside of the handler, or the context of the error would show them.
@@ -71,17 +70,27 @@ def _explaining(function):
     return wrapped
 
 
+def _check_columns(frame, is_real):
+    """Refuse columns of one name, and complex ones that a cast would cut."""
+    if not frame.columns.is_unique:
+        names = frame.columns[frame.columns.duplicated()].unique().tolist()
+        raise ValueError(f"X has more than one column of the name: {names}.")
+    names = [n for n, dtype in frame.dtypes.items() if pd.api.types.is_complex_dtype(dtype)]
+    if is_real and names:
+        raise ValueError(f"X must hold real numbers; columns that do not: {names}.")
+
+
 def _not_real(frame):
     """Return the names of the columns that are not of real numbers."""
     names = []
     for name, column in frame.items():
         if pd.api.types.is_numeric_dtype(column.dtype):
-            is_real = not pd.api.types.is_complex_dtype(column.dtype)
-        else:
-            try:
-                is_real = column.dtype == object and column.astype(np.float64) is not None
-            except (TypeError, ValueError):
-                is_real = False
+            continue
+        values = np.asarray(column)
+        try:
+            is_real = values.dtype.kind not in "mM" and values.astype(np.float64) is not None
+        except (TypeError, ValueError):
+            is_real = False
         if not is_real:
             names.append(name)
     return names

@@ -1,7 +1,6 @@
 """The smoothed generator as a scikit-learn estimator: parameters, inputs, errors, tables."""
 
 import pickle
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,33 +12,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.preprocessing import DCTTransformer
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _generator_training, _laws
-
-QUICK = {
-    "domain": partial(Box, -1000, 1000),
-    "hidden_layer_sizes": (4,),
-    "latent_dim": 2,
-    "n_projections": 4,
-    "n_generated": 4,
-    "n_epochs": 1.0,
-    "max_iter": 2,
-    "random_state": 0,
-}
-
-
-@parametrize_with_checks(
-    [
-        SmoothedSlicedWassersteinGenerator(**QUICK),
-        SmoothedSlicedWassersteinGenerator(np.inf, labels="private", **QUICK),
-    ]
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+from sklearn_dpgen.smoothed import _generator_training, _laws
 
 
 def test_clone_and_parameters(tiny_generator, labelled, weights_of):
