@@ -146,16 +146,19 @@ def weights(monkeypatch):
 
 def test_the_automatic_weight_gives_back_what_smoothing_takes(tiny_generator, weights):
     """1 + (σ/s)² with s half the radius a dimension, where there are releases enough."""
-    X = np.zeros((4000, 3))
-    for epsilon in (100.0, 400.0):
-        generator = tiny_generator(domain=Box(-1, 1, n_features=3), epsilon=epsilon).fit(X)
-        radius = np.sqrt(3)
-        spread = radius / (2 * np.sqrt(3))
-        sigma = max(generator.privacy_.noise_scale, radius / 11)
-        assert weights.pop() == pytest.approx(1 + (sigma / spread) ** 2, rel=0.02)
-    # Where they are few it is nearly that of the plain distance.
-    tiny_generator(domain=Box(-1, 1, n_features=3), epsilon=0.01).fit(X[:20])
-    assert 1 < weights.pop() < 1.05
+    domain = Box(-1, 1, n_features=3)
+    radius = np.sqrt(3)
+    spread = radius / (2 * np.sqrt(3))
+    tiny_generator(domain=domain, epsilon=np.inf).fit(np.zeros((4000, 3)))
+    # Without noise the width of a cell is what smooths.
+    assert weights.pop() == pytest.approx(1 + (radius / 11 / spread) ** 2, rel=1e-3)
+    # Less where the noise of 80 values hides the covariance of a class, a tenth of R² at most.
+    generator = tiny_generator(domain=domain).fit(np.zeros((40, 3)))
+    sigma = generator.privacy_.noise_scale
+    hidden = 2 * sigma**2 * np.sqrt(3 / 80) / (0.1 * radius**2)
+    expected = 1 + (sigma / spread) ** 2 / (1 + hidden**2)
+    assert weights.pop() == pytest.approx(expected, rel=1e-3)
+    assert expected < 0.1 * (sigma / spread) ** 2
 
 
 def test_one_hot_blocks_have_no_shape_of_their_own(tiny_generator, weights):
