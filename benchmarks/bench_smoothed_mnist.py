@@ -79,6 +79,7 @@ def make_generator(args, labels, seed):
         1e-5,
         domain=Ball(args.radius, center=center),
         labels=labels,
+        classes=list(range(10)),
         output_domain=PIXELS,
         output_transform=dct,
         generator=network,

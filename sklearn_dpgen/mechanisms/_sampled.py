@@ -21,6 +21,9 @@ from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_po
 
 __all__ = ["StratifiedGaussianMechanism", "StratifiedGaussianRun", "Stratum"]
 
+# Where privacy profiles are computed without overflow.
+_EPSILONS = 1e-50, 1e5
+
 
 @dataclass(frozen=True)
 class Stratum:
@@ -316,6 +319,11 @@ def _noise_scale(stratum, epsilon, delta, n_releases, projections):
 @functools.lru_cache(maxsize=128)
 def _noise_multiplier(epsilon, delta, rate, n_releases, projections):
     """Calibrate once for fits with the same plan: this takes up to seconds."""
+    if math.isfinite(epsilon) and not _EPSILONS[0] <= epsilon <= _EPSILONS[1]:
+        raise ValueError(
+            f"epsilon must be from {_EPSILONS[0]:g} to {_EPSILONS[1]:g}, or np.inf for no noise, "
+            f"got {epsilon:g}."
+        )
     return calibrate_noise_multiplier(
         epsilon, delta, sampling_rate=rate, n_steps=n_releases, projections=projections
     )

@@ -2,15 +2,15 @@
 
 import math
 
-import numpy as np
 import torch
 from torch import nn
 
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, descend
 from sklearn_dpgen.ot import random_directions
-from sklearn_dpgen.utils._base import PrivateEstimator
+from sklearn_dpgen.utils._base import TrainedEstimator
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import (
@@ -18,7 +18,6 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
     StrOptions,
-    check_delta,
     check_widths,
 )
 
@@ -32,8 +31,7 @@ DTYPE = torch.float64
 
 CAVEATS = (
     "Whatever was fitted on the same records before, such as a scaler, is not paid for here.",
-    "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
-    "draws.",
+    FLOATING_POINT,
 )
 
 
@@ -45,36 +43,25 @@ def linear_stack(widths, activation):
     return nn.Sequential(*layers[:-1])
 
 
-class SlicedEstimator(PrivateEstimator):
+class SlicedEstimator(TrainedEstimator):
     """Base of the estimators of paper 2: a network that descends noisy clipped gradients."""
 
-    _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, np.inf, closed="right")],
-        "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
-        "hidden_layer_sizes": ["array-like"],
+    _parameter_constraints: dict = TrainedEstimator._parameter_constraints | {
         "activation": [StrOptions(set(ACTIVATIONS))],
         "jacobian_clip": [Interval(Real, 0, None, closed="neither")],
         "n_projections": [Interval(Integral, 1, None, closed="left")],
         "batch_fraction": [Interval(Real, 0, 1, closed="right")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "solver": [StrOptions(set(OPTIMIZERS))],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "averaging": [Interval(Real, 0, 1, closed="left")],
         "callback": [callable, None],
-        "random_state": ["random_state"],
-        "device": [str, torch.device],
-        "verbose": ["verbose"],
     }
 
     def _start(self):
         """Forget the last fit, and return the device, refused before a record is read."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
+        self._forget()
         return resolve_device(self.device)
 
     def _plan_mechanism(self, strata, sensitivities, n_samples):
         """Price every step from public quantities: sizes, rates, clips, number of steps."""
-        delta = 0.1 / n_samples if self.delta == "auto" else check_delta(self.delta)
         batch_sizes = strata.batch_sizes(self.batch_fraction)
         return StratifiedGaussianMechanism(
             [
@@ -84,7 +71,7 @@ class SlicedEstimator(PrivateEstimator):
                 )
             ],
             epsilon=self.epsilon,
-            delta=delta,
+            delta=self._delta(n_samples),
             n_releases=self.max_iter,
         )
 
@@ -162,11 +149,3 @@ class SlicedEstimator(PrivateEstimator):
         device = next(module.parameters()).device
         chunks = as_tensor(X, device=device, dtype=DTYPE).split(CHUNK)
         return as_array(torch.cat([module(chunk) for chunk in chunks]))
-
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "module_")
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.random_state is None
-        return tags

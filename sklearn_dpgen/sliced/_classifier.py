@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.sliced._fair import FairPredictor
-from sklearn_dpgen.utils._labels import check_classes, check_labels
+from sklearn_dpgen.utils._labels import check_classes, check_labels, distinct_labels
 from sklearn_dpgen.utils._validation import fit_context, validate_data
 
 __all__ = ["DPSlicedWassersteinFairClassifier"]
@@ -213,8 +213,9 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
             When a noisy gradient or a parameter is not finite.
         """
         self._start()
+        declared = None if self.classes is None else check_classes(self.classes)
         X, y = validate_data(self, X, y, dtype=np.float64)
-        self.classes_ = check_classes(self.classes, y)
+        self.classes_ = distinct_labels(y, "y") if declared is None else declared
         labels = check_labels(y, self.classes_, len(X))
         n_classes = len(self.classes_)
         odds = self.penalty == "equalized_odds" and sensitive_features is not None

@@ -1,26 +1,24 @@
 """SmoothedSlicedWassersteinAdapter: a classifier for a private domain without labels."""
 
-import math
-
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
-from sklearn.utils import check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
-from torch.nn import functional
+from sklearn.metrics import accuracy_score
+from sklearn.utils import check_consistent_length
 
-from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
-from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, fit_module
-from sklearn_dpgen.smoothed._domains import (
-    RADIUS,
-    AdaptedNetwork,
-    feature_records,
-    random_rows,
+from sklearn_dpgen.nn import OPTIMIZERS
+from sklearn_dpgen.smoothed._adaptation import adapt_to_releases, train_on_source
+from sklearn_dpgen.smoothed._base import RELEASE_CONSTRAINTS
+from sklearn_dpgen.smoothed._features import RADIUS, AdaptedNetwork, feature_records
+from sklearn_dpgen.smoothed._laws import release_laws
+from sklearn_dpgen.smoothed._plan import ReleasePlan, plan_releases
+from sklearn_dpgen.smoothed._source_and_target import (
+    check_labels_of_both,
+    encode_source_labels,
+    scored_rows,
     source_mask,
 )
-from sklearn_dpgen.smoothed._laws import release_laws
-from sklearn_dpgen.utils._base import PrivateEstimator
+from sklearn_dpgen.utils._base import TrainedEstimator
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device, seeded_initialization
 from sklearn_dpgen.utils._validation import (
@@ -28,8 +26,6 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
     StrOptions,
-    check_array,
-    check_delta,
     check_is_fitted,
     check_widths,
     fit_context,
@@ -41,14 +37,8 @@ __all__ = ["SmoothedSlicedWassersteinAdapter"]
 # What is released is then rounded far below what the noise is calibrated for.
 _DTYPE = torch.float64
 
-_CAVEATS = (
-    "Whatever was fitted on the target records before, such as a scaler, is not paid for here.",
-    "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
-    "draws.",
-)
 
-
-class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
+class SmoothedSlicedWassersteinAdapter(ClassifierMixin, TrainedEstimator):
     """Classification of a private domain without labels, learned from a public one with labels.
 
     A network is first trained on the source alone, and its features are then fixed. Features of
@@ -147,7 +137,9 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
     the fitted network; a published prediction also tells of the record that it is for.
 
     A grid search that tries k candidates on the same target records spends k budgets for each
-    fold and each refit.
+    fold and each refit. ``score`` needs labels of the target, which ``fit`` does not read: route
+    ``sample_domain`` to both, with ``set_fit_request`` and ``set_score_request``. What is chosen by
+    them tells of them, and is not paid for.
 
     References
     ----------
@@ -171,28 +163,16 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
     """
 
     _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, np.inf, closed="right")],
-        "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
-        "hidden_layer_sizes": ["array-like"],
+        **TrainedEstimator._parameter_constraints,
+        **RELEASE_CONSTRAINTS,
         "feature_dim": [Interval(Integral, 1, None, closed="left")],
-        "activation": [StrOptions(set(ACTIVATIONS))],
         "adaptation_weight": [Interval(Real, 0, None, closed="left")],
-        "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "directions": [StrOptions({"orthogonal", "independent"})],
-        "shape_weight": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "n_epochs": [Interval(Real, 0, None, closed="neither")],
         "source_batch_size": [Interval(Integral, 1, None, closed="left")],
         "source_iter": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "solver": [StrOptions(set(OPTIMIZERS))],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "source_learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "averaging": [Interval(Real, 0, 1, closed="left")],
         "callback": [callable, None],
-        "random_state": ["random_state"],
-        "device": [str, torch.device],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -270,19 +250,21 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
         ValueError
             Also when there are fewer target rows than ``batch_size``.
         """
-        vars(self).pop("module_", None)
-        X, y, is_source = self._check_domains(X, y, sample_domain)
-        self.classes_, labels = self._encode_labels(y[is_source])
+        self._forget()
+        device = resolve_device(self.device)
+        name = type(self).__name__
+        X = validate_data(self, X, dtype=np.float64)
+        y = check_labels_of_both(X, y, name)
+        is_source = source_mask(y, sample_domain)
+        self.classes_, labels = encode_source_labels(y[is_source], name)
         n_target = int((~is_source).sum())
         noise_seed, init_seed, public_seed = split_random_state(self.random_state, 3)
+        source_seed, line_seed, step_seed = split_random_state(public_seed, 3)
 
-        mechanism = self._plan_mechanism(n_target)
-        self.privacy_ = self._plan_privacy(
-            n_target, mechanism=mechanism, noise=self._noise(noise_seed)
-        )
-        self.noise_multiplier_ = 0.0 if mechanism is None else mechanism.noise_multiplier
+        plan = self._plan(n_target)
+        self.privacy_ = self._plan_privacy(n_target, plan=plan, noise=self._noise(noise_seed))
+        self.noise_multiplier_ = plan.noise_multiplier
 
-        device = resolve_device(self.device)
         with seeded_initialization(init_seed):
             module = AdaptedNetwork(
                 X.shape[1],
@@ -294,12 +276,41 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
         module = module.to(device, _DTYPE)
         source = as_tensor(X[is_source], device=device, dtype=_DTYPE)
         labels = torch.from_numpy(labels).to(device)
-        source_seed, *seeds = split_random_state(public_seed, 3)
-        self._train_on_source(module, source, labels, torch_generator(source_seed, device))
+        options = {
+            "batch_size": self.source_batch_size,
+            "averaging": self.averaging,
+            "optimizer": self.solver,
+            "verbose": self.verbose,
+            "name": name,
+        }
+        train_on_source(
+            module,
+            source,
+            labels,
+            generator=torch_generator(source_seed, device),
+            max_iter=self.source_iter,
+            learning_rate=self.source_learning_rate,
+            **options,
+        )
         self.loss_curve_, self.n_iter_ = [], self.source_iter
-        if mechanism is not None:
+        if plan.records is not None:
             target = as_tensor(X[~is_source], device=device, dtype=_DTYPE)
-            self._adapt(module, source, labels, target, mechanism, noise_seed, seeds)
+            with torch.no_grad():
+                features = module.features(source)
+            result = adapt_to_releases(
+                module,
+                features,
+                labels,
+                self._release(module, target, plan, noise_seed, line_seed),
+                weight=self.adaptation_weight * self.feature_dim,
+                generator=torch_generator(step_seed, device),
+                callback=self.callback,
+                max_iter=self.max_iter,
+                learning_rate=self.learning_rate,
+                **options,
+            )
+            self.loss_curve_ = result.loss_curve
+            self.n_iter_ += result.n_iter
         self.module_ = module
         return self
 
@@ -336,149 +347,90 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, PrivateEstimator):
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]
 
-    def _plan_mechanism(self, n_target):
-        """Price every release from public quantities; None where nothing is released."""
+    def score(self, X, y, sample_weight=None, sample_domain=None):
+        """Return the accuracy on records of the target whose labels are known.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+        y : array-like of shape (n_samples,)
+            Labels. Rows where they are masked, -1 or NaN, do not count.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows.
+        sample_domain : array-like of int of shape (n_samples,) or None, default=None
+            Negative for rows of the target: the others do not count either. None takes all rows
+            for those of the target, and warns where labels are masked.
+
+        Returns
+        -------
+        float
+            In [0, 1]. It is computed from labels, which the guarantee does not cover.
+
+        Raises
+        ------
+        ValueError
+            No row of the target has a known label.
+        """
+        predicted = self.predict(X)
+        y = check_labels_of_both(X, y, type(self).__name__)
+        rows = scored_rows(y, sample_domain)
+        if sample_weight is not None:
+            check_consistent_length(y, sample_weight)
+            sample_weight = np.asarray(sample_weight)[rows]
+        truth = np.asarray(y[rows].tolist())
+        return float(accuracy_score(truth, predicted[rows], sample_weight=sample_weight))
+
+    def _plan(self, n_target):
+        """Price every release from public quantities."""
         if n_target == 0 or self.adaptation_weight == 0:
-            return None
-        if self.batch_size > n_target:
-            raise ValueError(
-                f"batch_size must be at most the number of target records, {n_target}, got "
-                f"{self.batch_size}."
-            )
-        return StratifiedGaussianMechanism(
-            [Stratum(n_target, self.batch_size, 2 * RADIUS)],
+            return ReleasePlan(None)
+        return plan_releases(
+            [n_target],
+            2 * RADIUS,
             epsilon=self.epsilon,
-            delta=0.1 / n_target if self.delta == "auto" else check_delta(self.delta),
-            n_releases=max(1, round(self.n_epochs * n_target / self.batch_size)),
+            delta=self._delta(n_target),
+            batch_size=self.batch_size,
+            n_epochs=self.n_epochs,
         )
 
-    def _plan_privacy(self, n_samples, *, mechanism, noise):
+    def _plan_privacy(self, n_samples, *, plan, noise):
         """Return the report, for a number of target records."""
-        words = {
-            "neighbouring": "replace one target record; the numbers of source and target records "
+        if plan.records is None:
+            words = {"mechanism": "trained on the source alone", "sampler": "no target record"}
+        else:
+            words = {
+                "mechanism": "noisy features of target records, all that is learned of them",
+                "sensitivity_source": f"l2; features clipped to radius {RADIUS:g}, row by row",
+                "noise_source": noise.description,
+            }
+        words["mechanism"] = f"{type(self).__name__}: {words['mechanism']}"
+        return plan.report(
+            of="target records",
+            neighbouring="replace one target record; the numbers of source and target records "
             "are public",
-            "public": (
+            public=(
                 "source records and their labels",
                 "sample_domain",
                 "number and names of the features",
                 "numbers of source and target records",
             ),
-            "caveats": _CAVEATS,
-        }
-        name = type(self).__name__
-        if mechanism is None:
-            return PrivacyReport(
-                mechanism=f"{name}: trained on the source alone",
-                epsilon=0.0,
-                delta=0.0,
-                sampler="no target record",
-                n_releases=0,
-                accountant="none: nothing is released",
-                **words,
-            )
-        return PrivacyReport(
-            mechanism=f"{name}: noisy features of target records, all that is learned of them",
-            epsilon=mechanism.epsilon,
-            delta=mechanism.delta if math.isfinite(mechanism.epsilon) else 0.0,
-            sensitivity_source=f"l2; features clipped to radius {RADIUS:g}, row by row",
-            noise_source=noise.description,
-            **mechanism.report_fields(),
             **words,
         )
 
-    def _train_on_source(self, module, source, labels, generator):
-        """Train features and classifier on the public domain."""
-
-        def loss(step):
-            rows = random_rows(source, self.source_batch_size, generator)
-            return functional.cross_entropy(module(source[rows]), labels[rows])
-
-        self._minimize(
-            [module.body, module.classifier],
-            loss,
-            max_iter=self.source_iter,
-            learning_rate=self.source_learning_rate,
-        )
-
-    def _adapt(self, module, source, labels, target, mechanism, noise_seed, seeds):
-        """Release the target's features, then train map and classifier on what was released."""
-        line_seed, step_seed = seeds
-        with torch.no_grad():
-            source = module.features(source)
-        target = feature_records(module, target)
+    def _release(self, module, target, plan, noise_seed, line_seed):
+        """Return the laws of the released features of the target."""
+        records = feature_records(module, target)
         # Keyed by what the mechanism is applied to, however the features came about.
-        laws = release_laws(
-            mechanism,
-            self._noise(noise_seed, target.records),
-            target,
+        return release_laws(
+            plan.records,
+            self._noise(noise_seed, records.records),
+            records,
             RADIUS,
             n_projections=self.n_projections,
             kind=self.directions,
             shape_weight=self.shape_weight,
             seed=line_seed,
-            device=source.device,
+            device=target.device,
             verbose=self.verbose,
         )
-        weight = self.adaptation_weight * self.feature_dim
-        generator = torch_generator(step_seed, source.device)
-
-        def loss(step):
-            rows = random_rows(source, self.source_batch_size, generator)
-            moved = module.move(source[rows])
-            task = functional.cross_entropy(module.logits(moved), labels[rows])
-            return task + weight * laws.distance(moved[None].float(), generator)
-
-        watch = None if self.callback is None else (lambda step: self.callback(step, module))
-        result = self._minimize(
-            [module.transport, module.classifier],
-            loss,
-            max_iter=self.max_iter,
-            learning_rate=self.learning_rate,
-            callback=watch,
-        )
-        self.loss_curve_ = result.loss_curve
-        self.n_iter_ += result.n_iter
-
-    def _minimize(self, parts, loss, **options):
-        return fit_module(
-            torch.nn.ModuleList(parts),
-            loss,
-            averaging=self.averaging,
-            optimizer=self.solver,
-            verbose=self.verbose,
-            name=type(self).__name__,
-            **options,
-        )
-
-    def _check_domains(self, X, y, sample_domain):
-        """Return records, labels with those of the target untouched, and where the source is."""
-        X = validate_data(self, X, dtype=np.float64)
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
-        y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
-        return X, y, source_mask(y, sample_domain)
-
-    def _encode_labels(self, y):
-        """Return the classes of the source, and the code of each of its labels."""
-        check_array(y, ensure_2d=False, dtype=None, input_name="y")
-        check_classification_targets(y)
-        # The target's masked labels had a part in the dtype of all labels together.
-        classes, codes = np.unique(np.asarray(y.tolist()), return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least two classes in the source, got "
-                f"{len(classes)} class."
-            )
-        return classes, codes
-
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "module_")
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.random_state is None
-        return tags

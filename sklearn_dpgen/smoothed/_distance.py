@@ -9,6 +9,7 @@ import torch
 
 from sklearn_dpgen.accounting import PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_choice, check_count
+from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum, on_grid
 from sklearn_dpgen.ot import random_directions, wasserstein_lines
@@ -25,8 +26,7 @@ _CAVEATS = (
     "samples are free.",
     "Whatever was fitted on the same records before, such as a scaler, is not paid for here.",
     "The samples that it is compared with are not protected.",
-    "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
-    "draws.",
+    FLOATING_POINT,
 )
 
 

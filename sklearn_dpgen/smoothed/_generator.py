@@ -4,50 +4,34 @@ import numpy as np
 import torch
 
 from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
-from sklearn_dpgen.nn import (
-    ACTIVATIONS,
-    DrawnGenerator,
-    GeneratorMixture,
-    dcgan_generator,
-    mlp_generator,
-    upsampling_generator,
-)
 from sklearn_dpgen.preprocessing._records import decode_records, encode_records
 from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.smoothed._base import RELEASE_CONSTRAINTS
+from sklearn_dpgen.smoothed._generator_training import n_normals, one_hot, train_generators
 from sklearn_dpgen.smoothed._laws import release_laws
+from sklearn_dpgen.smoothed._networks import NETWORKS, build_network
 from sklearn_dpgen.smoothed._plan import plan_releases
 from sklearn_dpgen.smoothed._releases import ClassRecords, released_proportions
-from sklearn_dpgen.smoothed._training import one_hot, train_generator
-from sklearn_dpgen.utils._base import PrivateEstimator
+from sklearn_dpgen.utils._base import TrainedEstimator
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
-from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device, seeded_initialization
+from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import (
     HasMethods,
     Integral,
     Interval,
-    Real,
     StrOptions,
-    check_delta,
     check_is_fitted,
     check_n_samples,
-    check_widths,
     fit_context,
 )
 
 __all__ = ["SmoothedSlicedWassersteinGenerator"]
 
-_GENERATORS = {"dcgan": dcgan_generator, "upsampling": upsampling_generator}
 _CHUNK = 2048
 
 
-def _has_categories(domain):
-    if isinstance(domain, Product):
-        return any(map(_has_categories, domain.domains))
-    return isinstance(domain, OneHot)
-
-
-class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, PrivateEstimator):
+class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, TrainedEstimator):
     """A generator trained to match noisy records in the smoothed sliced Wasserstein distance.
 
     Secret batches of records are released with Gaussian noise, and nothing else sees a record.
@@ -73,8 +57,8 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, PrivateEstimator):
         sizes are public. "private": neighbours differ in a record and its label. This needs
         some ``n_classes`` times the records for the same quality.
     classes : array-like of shape (n_classes,) or None, default=None
-        The public labels, at least two. None takes those that occur in ``y``, which are then
-        public: ``privacy_`` says so.
+        The public labels, at least two. Private labels need them. None takes those that occur
+        in ``y``, which are then public: ``privacy_`` says so.
     label_proportions : array-like of shape (n_classes,) or None, default=None
         Public shares of the classes, in the order of ``classes_``. None takes the public class
         sizes, or, with private labels, noisy counts for 5 percent of the budget.
@@ -193,8 +177,8 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, PrivateEstimator):
     """
 
     _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, np.inf, closed="right")],
-        "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
+        **TrainedEstimator._parameter_constraints,
+        **RELEASE_CONSTRAINTS,
         "schema": [Schema, None],
         "domain": [Domain, callable, None],
         "labels": [StrOptions({"public", "private"})],
@@ -202,25 +186,14 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, PrivateEstimator):
         "label_proportions": ["array-like", None],
         "output_domain": [Domain, None],
         "output_transform": [HasMethods("transform"), None],
-        "n_projections": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "directions": [StrOptions({"orthogonal", "independent"})],
         "q": [Interval(Integral, 1, 2, closed="both")],
-        "shape_weight": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "n_epochs": [Interval(Real, 0, None, closed="neither")],
-        "generator": [StrOptions({"auto", "mlp", *_GENERATORS}), callable],
-        "hidden_layer_sizes": ["array-like"],
-        "activation": [StrOptions(set(ACTIVATIONS))],
+        "generator": [StrOptions(NETWORKS), callable],
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
         "n_generators": [Interval(Integral, 1, None, closed="left")],
         "n_generated": [Interval(Integral, 2, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "averaging": [Interval(Real, 0, 1, closed="left")],
-        "random_state": ["random_state"],
-        "device": [str, torch.device],
-        "verbose": ["verbose"],
     }
+    _network = "generator_"
 
     def __init__(
         self,
@@ -300,11 +273,14 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, PrivateEstimator):
         ------
         TrainingDivergedError
             When a loss or a parameter is not finite.
+        ValueError
+            Also for private labels without ``classes``.
         """
-        for name in ("generator_", "classes_", "label_proportions_"):
-            vars(self).pop(name, None)
+        self._forget()
+        device = resolve_device(self.device)
         if self.output_transform is not None and self.output_domain is None:
             raise ValueError("output_transform needs an output_domain: where the network ends.")
+        self._check_label_parameters(y)
         X = encode_records(self, X)
         codes = self._encode_labels(y, len(X))
         noise_seed, train_seed = split_random_state(self.random_state, 2)
@@ -318,13 +294,11 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, PrivateEstimator):
         # The layout of a release is part of what its noise is for.
         noise = self._noise(noise_seed, X, codes, np.array([n_classes]), self.domain_)
         self.privacy_ = self._plan_privacy(len(X), plan=plan, noise=noise, n_classes=n_classes)
-        self.noise_multiplier_ = plan.records.noise_multiplier
+        self.noise_multiplier_ = plan.noise_multiplier
         if n_classes:
             self.label_proportions_ = released_proportions(
                 self.label_proportions, codes, n_classes, plan.counts, noise
             )
-
-        device = resolve_device(self.device)
         laws = release_laws(
             plan.records,
             noise,
@@ -340,57 +314,45 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, PrivateEstimator):
             verbose=self.verbose,
         )
         center = as_tensor(ball.center, device=device)
-        networks, results = [], []
-        for seed in split_random_state(train_seed, self.n_generators):
-            init_seed, latent_seed = split_random_state(seed, 2)
-            with seeded_initialization(init_seed):
-                network = self._build_generator(n_classes).to(device)
-            n_latents = getattr(network, "n_noise", 0) + self.latent_dim
-            results.append(
-                train_generator(
-                    network,
-                    laws,
-                    lambda G: self._to_domain(G) - center,
-                    n_classes=n_classes,
-                    n_generated=self.n_generated,
-                    latent_dim=n_latents,
-                    seed=latent_seed,
-                    max_iter=self.max_iter,
-                    learning_rate=self.learning_rate,
-                    averaging=self.averaging,
-                    verbose=self.verbose,
-                    name=type(self).__name__,
-                )
-            )
-            networks.append(network)
-        module = networks[0] if len(networks) == 1 else GeneratorMixture(networks)
-        self.loss_curve_ = np.mean([result.loss_curve for result in results], axis=0).tolist()
+        module, self.loss_curve_ = train_generators(
+            lambda: self._build_network(n_classes),
+            laws,
+            lambda G: self._to_domain(G) - center,
+            n_generators=self.n_generators,
+            latent_dim=self.latent_dim,
+            seed=train_seed,
+            n_classes=n_classes,
+            n_generated=self.n_generated,
+            max_iter=self.max_iter,
+            learning_rate=self.learning_rate,
+            averaging=self.averaging,
+            verbose=self.verbose,
+            name=type(self).__name__,
+        )
         self.n_iter_ = self.max_iter
-        self._n_latents = getattr(module, "n_noise", 0) + self.latent_dim
-        self._output_domain = self.output_domain
+        # What sample needs of the parameters, whatever they are by then.
+        self._n_normals = n_normals(module, self.latent_dim)
+        self._output_domain = self.domain_ if self.output_domain is None else self.output_domain
         self.generator_ = module
         return self
 
     def _plan(self, records, ball):
         n_samples = len(records.records)
         sizes = [len(rows) for rows in records.members]
+        batch_size = self.batch_size
+        if batch_size == "auto":
+            # At one rate for all: a higher one of a small class would be paid by every class.
+            batch_size = n_samples // max(1, min(sizes))
         return plan_releases(
             sizes,
-            ball,
             self.domain_.diameter(2),
             epsilon=self.epsilon,
-            delta=0.1 / n_samples if self.delta == "auto" else check_delta(self.delta),
-            batch_size=self._batch_size(n_samples, sizes),
+            delta=self._delta(n_samples),
+            batch_size=batch_size,
             n_epochs=self.n_epochs,
-            slots=1 if records.is_public else records.n_classes,
+            slot_radius=None if records.is_public else ball.radius,
             with_counts=not records.is_public and self.label_proportions is None,
         )
-
-    def _batch_size(self, n_samples, sizes):
-        if self.batch_size != "auto":
-            return self.batch_size
-        # At one rate for all: a higher one of a small class would be paid by every class.
-        return n_samples // max(1, min(sizes))
 
     def _plan_privacy(self, n_samples, *, plan, noise, n_classes):
         public = ["n_samples", "domain", "names and types of the columns"]
@@ -415,16 +377,14 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, PrivateEstimator):
             noise_source=noise.description,
         )
 
-    def _build_generator(self, n_classes):
-        domain = self.domain_ if self.output_domain is None else self.output_domain
-        n_inputs = self.latent_dim + n_classes
-        if callable(self.generator):
-            return self.generator(n_inputs, domain)
-        if self.generator in _GENERATORS:
-            return _GENERATORS[self.generator](n_inputs, domain)
-        widths = check_widths(self.hidden_layer_sizes)
-        build = DrawnGenerator if self.generator == "auto" else mlp_generator
-        return build(n_inputs, domain, widths, self.activation)
+    def _build_network(self, n_classes):
+        return build_network(
+            self.generator,
+            self.latent_dim + n_classes,
+            self.domain_ if self.output_domain is None else self.output_domain,
+            hidden_layer_sizes=self.hidden_layer_sizes,
+            activation=self.activation,
+        )
 
     def _shape_weight(self):
         # The variances of a one-hot block follow from its means.
@@ -461,25 +421,20 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, PrivateEstimator):
             A label that was not in ``classes_``, or any after a fit without labels.
         """
         check_is_fitted(self)
-        n_samples = check_n_samples(n_samples)
+        n_classes = len(self.classes_) if hasattr(self, "classes_") else 0
+        width = self._n_normals + n_classes + self._output_domain.n_features
+        n_samples = check_n_samples(n_samples, width)
         label_seed, latent_seed, category_seed = split_random_state(random_state, 3)
         codes = self._sample_codes(n_samples, y, label_seed)
-        n_classes = len(self.classes_) if hasattr(self, "classes_") else 0
         device = next(self.generator_.parameters()).device
-        Z = torch.randn(n_samples, self._n_latents, generator=torch_generator(latent_seed))
+        Z = torch.randn(n_samples, self._n_normals, generator=torch_generator(latent_seed))
         inputs = torch.cat([Z.to(device), one_hot(torch.from_numpy(codes), n_classes, device)], 1)
         X = torch.cat([self.generator_(chunk) for chunk in inputs.split(_CHUNK)])
-        return decode_records(
-            self,
-            as_array(X),
-            np.random.default_rng(category_seed),
-            domain=self._output_domain,
-        )
+        rng = np.random.default_rng(category_seed)
+        return decode_records(self, as_array(X), rng, domain=self._output_domain)
 
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "generator_")
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.random_state is None
-        return tags
+def _has_categories(domain):
+    if isinstance(domain, Product):
+        return any(map(_has_categories, domain.domains))
+    return isinstance(domain, OneHot)

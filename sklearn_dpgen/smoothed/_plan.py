@@ -1,51 +1,63 @@
-"""What the releases of a generator cost, from public quantities alone."""
+"""What the releases of noisy records cost, from public quantities alone."""
 
 import math
 from dataclasses import dataclass, replace
 
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
+from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 
-__all__ = ["GeneratorPlan", "plan_releases"]
+__all__ = ["ReleasePlan", "plan_releases"]
 
 # Share of the budget for the counts of private labels.
 _COUNT_SHARE = 0.05
 _CAVEATS = (
-    "Whatever was fitted on the same records before, such as a scaler, is not paid for here.",
-    "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
-    "draws.",
+    "Whatever was fitted on the {records} before, such as a scaler, is not paid for here.",
+    FLOATING_POINT,
 )
 
 
 @dataclass(frozen=True)
-class GeneratorPlan:
-    """The mechanism of the records, that of private label counts or None, and the whole price."""
+class ReleasePlan:
+    """The mechanism of the records, that of private label counts or None, and the whole price.
 
-    records: StratifiedGaussianMechanism
-    counts: StratifiedGaussianMechanism | None
-    epsilon: float
-    delta: float
+    Without a mechanism of the records nothing is released, and nothing is spent.
+    """
+
+    records: StratifiedGaussianMechanism | None
+    counts: StratifiedGaussianMechanism | None = None
+    epsilon: float = 0.0
+    delta: float = 0.0
 
     @property
-    def batch_size(self):
-        """Records of one release."""
-        return sum(stratum.batch_size for stratum in self.records.strata)
+    def noise_multiplier(self):
+        """Noise scale of the records over their sensitivity; 0 where nothing is released."""
+        return 0.0 if self.records is None else self.records.noise_multiplier
 
-    def report(self, **words):
+    def report(self, *, of="same records", **words):
         """Return the PrivacyReport.
 
         Parameters
         ----------
+        of : str, default="same records"
+            What the records are called.
         **words
             Its fields that no mechanism answers for.
         """
-        is_private = math.isfinite(self.epsilon)
+        words["caveats"] = tuple(caveat.format(records=of) for caveat in _CAVEATS)
+        if self.records is None:
+            return PrivacyReport(
+                epsilon=0.0,
+                delta=0.0,
+                n_releases=0,
+                accountant="none: nothing is released",
+                **words,
+            )
 
         def priced(epsilon, delta, part, **others):
             return PrivacyReport(
                 epsilon=epsilon,
-                delta=delta if is_private else 0.0,
-                caveats=_CAVEATS,
+                delta=delta if math.isfinite(self.epsilon) else 0.0,
                 **part.report_fields(),
                 **(words | others),
             )
@@ -68,7 +80,7 @@ class GeneratorPlan:
 
 
 def plan_releases(
-    sizes, ball, diameter, *, epsilon, delta, batch_size, n_epochs, slots=1, with_counts=False
+    sizes, diameter, *, epsilon, delta, batch_size, n_epochs, slot_radius=None, with_counts=False
 ):
     """Price noisy records, and label counts.
 
@@ -76,8 +88,6 @@ def plan_releases(
     ----------
     sizes : list of int
         Records of each stratum.
-    ball : Ball
-        Around the centered records.
     diameter : float
         Largest l2 distance of two of them.
     epsilon, delta : float
@@ -86,24 +96,27 @@ def plan_releases(
         Records of one release, over all strata.
     n_epochs : float
         Passes over the records.
-    slots : int, default=1
-        More than one where a record is released in the slot of its private class: another label
-        empties one slot and fills another.
+    slot_radius : float or None, default=None
+        Largest l2 norm of a record where it is released in the slot of its private class: another
+        label empties one slot and fills another. None without slots.
     with_counts : bool, default=False
         Whether the counts of the labels are released too.
 
     Returns
     -------
-    GeneratorPlan
+    ReleasePlan
     """
     n_samples = sum(sizes)
     if min(sizes) == 0:
         raise ValueError("With public labels every class of classes needs a record; one has none.")
     if batch_size > n_samples:
-        raise ValueError(f"batch_size must be at most n_samples = {n_samples}, got {batch_size}.")
+        raise ValueError(
+            f"batch_size must be at most the number of private records, {n_samples}, got "
+            f"{batch_size}."
+        )
     batches = [max(1, round(batch_size * size / n_samples)) for size in sizes]
-    if slots > 1:
-        diameter = max(diameter, math.sqrt(2) * ball.radius)
+    if slot_radius is not None:
+        diameter = max(diameter, math.sqrt(2) * slot_radius)
     counts, rest = None, 1.0
     if with_counts:
         if math.isfinite(epsilon):
@@ -122,4 +135,4 @@ def plan_releases(
         delta=rest * delta,
         n_releases=max(1, round(n_epochs * n_samples / sum(batches))),
     )
-    return GeneratorPlan(records, counts, epsilon, delta)
+    return ReleasePlan(records, counts, epsilon, delta)

@@ -2,9 +2,11 @@
 
 import functools
 import math
+import os
 import re
 from numbers import Integral, Real
 
+import numpy as np
 import pandas as pd
 import sklearn.utils.validation
 from sklearn.base import _fit_context as fit_context
@@ -42,18 +44,25 @@ _REVEALING = re.compile(
 )
 
 
-def _without_values(function):
-    """Return a function of scikit-learn whose errors show no value of its arrays."""
+def _explaining(function):
+    """Return a function of scikit-learn whose errors name columns, and show no value."""
 
     @functools.wraps(function)
-    def wrapped(*args, **kwargs):
+    def wrapped(*args, dtype="numeric", **kwargs):
+        (frame,) = [arg for arg in args if isinstance(arg, pd.DataFrame)] or [None]
+        is_real = dtype is np.float64
+        if frame is not None:
+            _check_columns(frame, is_real)
         try:
-            return function(*args, **kwargs)
-        except ValueError as error:
+            return function(*args, dtype=dtype, **kwargs)
+        except (TypeError, ValueError) as error:
             message = _REVEALING.match(str(error))
-            if message is None:
+            names = [] if frame is None or not is_real else _not_real(frame)
+            if message is None and not names:
                 raise
         # Outside of the handler, or the context of the error would show them.
+        if names:
+            raise ValueError(f"X must hold real numbers; columns that do not: {names}.")
         raise ValueError(
             f"{message[0]}. X must hold real numbers in two dimensions. "
             "Reshape your data with reshape(-1, 1) if it has a single feature."
@@ -62,9 +71,35 @@ def _without_values(function):
     return wrapped
 
 
+def _check_columns(frame, is_real):
+    """Refuse columns of one name, and complex ones that a cast would cut."""
+    if not frame.columns.is_unique:
+        names = frame.columns[frame.columns.duplicated()].unique().tolist()
+        raise ValueError(f"X has more than one column of the name: {names}.")
+    names = [n for n, dtype in frame.dtypes.items() if pd.api.types.is_complex_dtype(dtype)]
+    if is_real and names:
+        raise ValueError(f"X must hold real numbers; columns that do not: {names}.")
+
+
+def _not_real(frame):
+    """Return the names of the columns that are not of real numbers."""
+    names = []
+    for name, column in frame.items():
+        if pd.api.types.is_numeric_dtype(column.dtype):
+            continue
+        values = np.asarray(column)
+        try:
+            is_real = values.dtype.kind not in "mM" and values.astype(np.float64) is not None
+        except (TypeError, ValueError):
+            is_real = False
+        if not is_real:
+            names.append(name)
+    return names
+
+
 num_samples = sklearn.utils.validation._num_samples
-check_array = _without_values(sklearn.utils.validation.check_array)
-validate_data = _without_values(sklearn.utils.validation.validate_data)
+check_array = _explaining(sklearn.utils.validation.check_array)
+validate_data = _explaining(sklearn.utils.validation.validate_data)
 
 
 def check_positive(value, name, *, allow_infinite=False):
@@ -91,11 +126,37 @@ def check_delta(delta, name="delta"):
     return delta
 
 
-def check_n_samples(n_samples):
-    """Return a number of records to sample as an int, if it is one of at least 1."""
+def check_n_samples(n_samples, width=1):
+    """Return a number of records to sample as an int, if it is one of at least 1.
+
+    Parameters
+    ----------
+    n_samples : int
+    width : int, default=1
+        Numbers that a record takes while it is made, latents and one-hot blocks included.
+
+    Raises
+    ------
+    ValueError
+        No such number, or more records than fit in the memory of the machine, at 8 bytes a number.
+    """
     if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
         raise ValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
+    needed, there = 8 * int(n_samples) * width, _memory()
+    if needed > there:
+        raise ValueError(
+            f"n_samples={n_samples} records of {width} numbers need {needed / 2**30:.0f} GiB of "
+            f"memory, of which there are {there / 2**30:.0f} GiB: sample in parts."
+        )
     return int(n_samples)
+
+
+def _memory():
+    """Return the bytes of the machine's memory, or 64 GiB where it does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 2**36
 
 
 def check_widths(widths, name="hidden_layer_sizes"):

@@ -65,3 +65,17 @@ def released(monkeypatch):
 
     monkeypatch.setattr(StratifiedGaussianRun, "release", watch)
     return seen
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Return a list that collects, of each call, the mechanism and the batches."""
+    seen = []
+    draw = StratifiedGaussianRun.draw
+
+    def watch(self, n_releases=None):
+        seen.append((self._mechanism, draw(self, n_releases)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(StratifiedGaussianRun, "draw", watch)
+    return seen

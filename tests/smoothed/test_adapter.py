@@ -8,19 +8,17 @@ import pytest
 import sklearn
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
+from sklearn.base import ClassifierMixin, clone
+from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.exceptions import TrainingDivergedError
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter
-from sklearn_dpgen.smoothed._domains import (
-    AdaptedNetwork,
-    clip_rows,
-    source_mask,
-)
+from sklearn_dpgen.smoothed._features import AdaptedNetwork, clip_rows
+from sklearn_dpgen.smoothed._source_and_target import source_mask
 
 ABSENT = "ignore:sample_domain is absent:UserWarning"
 
@@ -77,7 +75,7 @@ def test_scikit_learn_checks(estimator, check):
 
 def learned(adapter, X, y, domain):
     adapter.fit(X, np.where(domain < 0, -1, y), sample_domain=domain)
-    return adapter.score(X[domain < 0], y[domain < 0])
+    return np.mean(adapter.predict(X[domain < 0]) == y[domain < 0])
 
 
 def test_adapts_to_the_target(shifted):
@@ -187,8 +185,104 @@ def test_metadata_routing(table):
         pipe = make_pipeline(FunctionTransformer(), inner).fit(X, y, sample_domain=domain)
         assert pipe[-1].privacy_.n_releases == 5
         full = np.abs(y)
-        search = GridSearchCV(inner, {"max_iter": [2]}, cv=2).fit(X, full, sample_domain=domain)
+        search = GridSearchCV(inner, {"max_iter": [2]}, cv=2)
+        with pytest.raises(UnsetMetadataPassedError, match="set_score_request"):
+            search.fit(X, full, sample_domain=domain)
+        inner.set_score_request(sample_domain=True)
+        search.fit(X, full, sample_domain=domain)
         assert search.best_estimator_.n_iter_ == 5
+
+
+# The score.
+
+
+class CountsMasks(SmoothedSlicedWassersteinAdapter):
+    """Scores as any classifier does: masked rows are wrong, source rows count."""
+
+    def score(self, X, y, sample_weight=None, sample_domain=None):
+        return ClassifierMixin.score(self, X, y, sample_weight)
+
+
+def is_scored_by_known_target_labels(adapter, X, y, domain):
+    """Whether scores are those counted by hand, whatever is masked and however."""
+    rng = np.random.default_rng(2)
+    weight = rng.uniform(size=len(y))
+    target = domain < 0
+    hidden = rng.uniform(size=len(y)) < 0.5
+    known = target & ~hidden
+    correct = adapter.predict(X) == y
+    by_hand = correct[known].mean()
+    weighted = np.average(correct[known], weights=weight[known])
+    masked, missing = np.where(hidden, -1, y), np.where(hidden, np.nan, y)
+    return bool(
+        np.isclose(adapter.score(X, masked, sample_domain=domain), by_hand)
+        and np.isclose(adapter.score(X, missing, sample_domain=list(domain)), by_hand)
+        and np.isclose(adapter.score(X, masked, weight, domain), weighted)
+        and np.isclose(adapter.score(X[target], y[target]), correct[target].mean())
+    )
+
+
+def test_score_counts_known_labels_of_the_target(shifted):
+    X, y, domain = shifted
+    options = {"source_iter": 100, "adaptation_weight": 0.0, "hidden_layer_sizes": (16,)}
+    masked = np.where(domain < 0, -1, y)
+    for make, expected in ((tiny, True), (CountsMasks, False)):
+        adapter = make(**options, random_state=0).fit(X, masked, sample_domain=domain)
+        assert is_scored_by_known_target_labels(adapter, X, y, domain) == expected
+    adapter = tiny(**options).fit(X, masked, sample_domain=domain)
+    with pytest.warns(UserWarning, match="may all be of the source"):
+        on_source = adapter.score(X, masked)
+    assert on_source == adapter.score(X[domain > 0], y[domain > 0])
+    with pytest.raises(ValueError, match="rows of the target with known labels"):
+        adapter.score(X, masked, sample_domain=domain)
+    with pytest.raises(ValueError, match="sample_domain must hold 6000 integers"):
+        adapter.score(X, y, sample_domain=domain[1:])
+
+
+def test_score_of_names(table):
+    X, y, domain = table
+    names = np.array(["x", "y", "z", None], dtype=object)[y]
+    adapter = tiny().fit(X, names, sample_domain=domain)
+    truth = np.array(["x", "y", "z"], dtype=object)[np.abs(y)]
+    expected = np.mean(adapter.predict(X[domain < 0]) == truth[domain < 0])
+    assert adapter.score(X, truth, sample_domain=domain) == expected
+    with pytest.raises(ValueError, match="known labels"):
+        adapter.score(X, names, sample_domain=domain)
+
+
+def test_a_search_sees_the_target(shifted):
+    """With weight 0 a model suits the source, where the target is elsewhere."""
+    X, y, domain = (rows[::4] for rows in shifted)
+    options = {
+        "epsilon": np.inf,
+        "hidden_layer_sizes": (32,),
+        "feature_dim": 4,
+        "max_iter": 200,
+        "learning_rate": 0.01,
+        "source_iter": 100,
+        "random_state": 0,
+    }
+
+    # A third of the target's labels are known.
+    given = np.where((domain < 0) & (np.arange(len(y)) % 3 > 0), -1, y)
+
+    def found(make):
+        with sklearn.config_context(enable_metadata_routing=True):
+            adapter = make(**options).set_fit_request(sample_domain=True)
+            return GridSearchCV(
+                adapter.set_score_request(sample_domain=True),
+                {"adaptation_weight": [0.0, 3.0]},
+                cv=StratifiedKFold(2, shuffle=True, random_state=0),
+                error_score="raise",
+            ).fit(X, given, sample_domain=domain)
+
+    search = found(SmoothedSlicedWassersteinAdapter)
+    assert search.best_params_ == {"adaptation_weight": 3.0}
+    alone, adapted = search.cv_results_["mean_test_score"]
+    assert alone < 0.85
+    assert adapted > 0.93
+    # Masked rows counted as wrong leave no score near the truth.
+    assert found(CountsMasks).cv_results_["mean_test_score"].max() < 0.8
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 
 from sklearn_dpgen.accounting import epsilon_spent
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _domains, _laws
+from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _adapter, _features, _laws
 from sklearn_dpgen.utils._random import NoiseSource
 
 N_SOURCE, N_TARGET = 40, 30
@@ -150,7 +150,7 @@ def worst_shift(n_trials=40):
     torch.manual_seed(0)
     worst, others = 0.0, 0.0
     for trial in range(n_trials):
-        module = _domains.AdaptedNetwork(4, (), 4, 2, "relu").double()
+        module = _features.AdaptedNetwork(4, (), 4, 2, "relu").double()
         with torch.no_grad():
             module.body[0].weight.copy_(torch.eye(4))
             module.body[0].bias.zero_()
@@ -158,7 +158,7 @@ def worst_shift(n_trials=40):
         W = Z.clone()
         # Opposite points are a diameter apart.
         W[4] = -Z[4] * 10.0 ** (trial % 3)
-        first, second = (_domains.feature_records(module, P).records for P in (Z, W))
+        first, second = (_features.feature_records(module, P).records for P in (Z, W))
         moved = np.linalg.norm(first - second, axis=1)
         worst = max(worst, moved[4])
         others = max(others, np.delete(moved, 4).max())
@@ -170,7 +170,7 @@ def test_a_record_moves_its_own_row_by_the_bound_at_most(monkeypatch):
     assert 1 - 1e-12 < worst < 1 + 1e-12
     assert others == 0
 
-    clip_rows = _domains.clip_rows
+    clip_rows = _features.clip_rows
 
     def by_batch(Z, radius=0.5):
         return Z * radius / Z.norm(dim=1).max()
@@ -182,7 +182,7 @@ def test_a_record_moves_its_own_row_by_the_bound_at_most(monkeypatch):
         return clip_rows((Z - Z.mean(dim=0)) / Z.std(dim=0), radius)
 
     for broken in (by_batch, unclipped, standardized):
-        monkeypatch.setattr(_domains, "clip_rows", broken)
+        monkeypatch.setattr(_features, "clip_rows", broken)
         worst, others = worst_shift()
         assert worst > 1.001 or others > 0
 
@@ -190,7 +190,7 @@ def test_a_record_moves_its_own_row_by_the_bound_at_most(monkeypatch):
 @pytest.mark.parametrize("value", [1e3, 1e160, 1e308, np.inf, -np.inf, np.nan])
 def test_huge_features_are_clipped(value):
     Z = torch.tensor([[value, 1.0, -value], [0.1, 0.2, 0.0]], dtype=torch.float64)
-    clipped = _domains.clip_rows(Z)
+    clipped = _features.clip_rows(Z)
     assert torch.isfinite(clipped).all()
     assert (clipped.norm(dim=1) <= 0.5 + 1e-15).all()
     assert_array_equal(clipped[1], Z[1])
@@ -280,11 +280,11 @@ def test_the_report_prices_the_releases(table, releases):
 def test_the_cost_is_known_before_a_record_is_read(table, monkeypatch):
     reports = []
 
-    def refuse(self, *args, **kwargs):
-        reports.append(self.privacy_)
+    def refuse(*args, **kwargs):
+        reports.append(adapter.privacy_)
         raise PermissionError
 
-    monkeypatch.setattr(SmoothedSlicedWassersteinAdapter, "_train_on_source", refuse)
+    monkeypatch.setattr(_adapter, "train_on_source", refuse)
     adapter = tiny(epsilon=3.0)
     with pytest.raises(PermissionError):
         fitted(adapter, table)

@@ -1,6 +1,7 @@
 """What the smoothed generator learns: laws, the classes of records, and what a weight is for."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
@@ -93,7 +94,8 @@ MEANS = {"low": [-0.5, 0.1], "up": [0.5, 0.4]}
 @pytest.mark.parametrize(("labels", "epsilon"), [("public", 10.0), ("private", np.inf)])
 def test_classes_have_their_means(labels, epsilon):
     X, y = blobs(2000, 0)
-    generator = learn(X, y, epsilon=epsilon, labels=labels, domain=Ball(1.0, n_features=2))
+    options = {"labels": labels, "classes": ["low", "up"], "domain": Ball(1.0, n_features=2)}
+    generator = learn(X, y, epsilon=epsilon, **options)
     for label, mean in MEANS.items():
         made = generator.sample(1000, y=label, random_state=0)
         assert_allclose(made.mean(axis=0), mean, atol=0.08)
@@ -101,7 +103,12 @@ def test_classes_have_their_means(labels, epsilon):
 
 def test_private_classes_have_their_means_under_noise():
     X, y = blobs(10_000, 0, shares=(0.4, 0.6))
-    options = {"labels": "private", "domain": Ball(1.0, n_features=2), "epsilon": 10.0}
+    options = {
+        "labels": "private",
+        "classes": ["low", "up"],
+        "domain": Ball(1.0, n_features=2),
+        "epsilon": 10.0,
+    }
     generator = learn(X, y, n_epochs=10.0, **options)
     assert_allclose(generator.label_proportions_, [0.4, 0.6], atol=0.01)
     for label, mean in MEANS.items():
@@ -111,7 +118,12 @@ def test_private_classes_have_their_means_under_noise():
 
 def test_without_its_share_a_private_class_is_too_near_the_center(monkeypatch):
     X, y = blobs(2000, 0)
-    options = {"labels": "private", "domain": Ball(1.0, n_features=2), "epsilon": np.inf}
+    options = {
+        "labels": "private",
+        "classes": ["low", "up"],
+        "domain": Ball(1.0, n_features=2),
+        "epsilon": np.inf,
+    }
     lines = _laws.SmoothedLines
     monkeypatch.setattr(
         _laws, "SmoothedLines", lambda *args, **given: lines(*args, **given | {"shares": None})
@@ -165,9 +177,11 @@ def test_declared_classes_and_proportions(tiny_generator):
 
 
 def test_classes_are_checked():
-    assert check_classes(None, ["b", "a", "b"]).tolist() == ["a", "b"]
-    assert check_classes([3, 1], ["b", "a"]).tolist() == [1, 3]
-    assert check_classes([3, 1], None).dtype.kind == "i"
+    for given in (["b", "a"], ("b", "a"), np.array(["b", "a"]), pd.Series(["b", "a"])):
+        assert check_classes(given).tolist() == ["a", "b"]
+    assert check_classes([3, 1]).tolist() == [1, 3]
+    assert check_classes([3, 1]).dtype.kind == "i"
+    assert check_classes([True, False]).dtype.kind == "b"
 
 
 @pytest.mark.parametrize(

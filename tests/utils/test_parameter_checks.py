@@ -6,11 +6,13 @@ import pytest
 import sklearn.utils.validation
 from sklearn.base import BaseEstimator
 
+from sklearn_dpgen.utils import _validation
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._validation import (
     check_array,
     check_delta,
     check_epsilon,
+    check_n_samples,
     check_positive,
     check_widths,
     validate_data,
@@ -117,3 +119,54 @@ def test_widths(widths):
 def test_widths_that_are_none(widths):
     with pytest.raises(ValueError, match="hidden_layer_sizes must hold positive integers"):
         check_widths(widths)
+
+
+def test_number_of_samples():
+    for value in (1, 7, np.int32(5)):
+        assert type(check_n_samples(value)) is int
+    for value in (0, -1, 2.0, True, "3", None):
+        with pytest.raises(ValueError, match="n_samples must be an integer of at least 1"):
+            check_n_samples(value)
+
+
+def test_more_samples_than_memory(monkeypatch):
+    with pytest.raises(ValueError, match="n_samples=10{15} records of 3 numbers need .* GiB"):
+        check_n_samples(10**15, width=3)
+    monkeypatch.setattr(_validation, "_memory", lambda: 8 * 600)
+    assert check_n_samples(200, width=3) == 200
+    assert check_n_samples(600) == 600
+    for n_samples, width in ((201, 3), (601, 1), (1, 601)):
+        with pytest.raises(ValueError, match="sample in parts"):
+            check_n_samples(n_samples, width)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        ["7.5x", "1", "2"],
+        [{}, {}, {}],
+        np.array([1j, 2, 3]),
+        pd.to_datetime(["2020-01-01"] * 3),
+        pd.Categorical(["7.5x", "a", "b"]),
+        pd.to_timedelta([1, 2, 3]),
+        np.array([7.5, "7.5x", None], dtype=object),
+    ],
+    ids=lambda column: type(column).__name__,
+)
+@pytest.mark.parametrize("validate", [validate_data, lambda _, X, **o: check_array(X, **o)])
+def test_errors_of_columns_name_them(column, validate):
+    frame = pd.DataFrame({"fine": [1.0, 2, 3], "truth": [True, False, True]}).assign(strange=column)
+    with pytest.raises(ValueError, match=r"real numbers; columns that do not: \['strange'\]") as e:
+        validate(Anything(), frame, dtype=np.float64)
+    assert "7.5" not in str(e.value)
+    assert e.value.__context__ is None
+    # Numbers among objects are numbers.
+    for fine in (np.array([1, 2.5, True], dtype=object), pd.Categorical([3, 4, 3])):
+        fine = frame.assign(strange=fine)
+        assert validate(Anything(), fine, dtype=np.float64).shape == (3, 3)
+
+
+def test_columns_of_one_name_are_refused():
+    frame = pd.DataFrame(np.zeros((3, 4)), columns=list("abab"))
+    with pytest.raises(ValueError, match=r"more than one column of the name: \['a', 'b'\]"):
+        validate_data(Anything(), frame)

@@ -1,7 +1,6 @@
-"""Two domains: their rows in one table, features in a ball, and what moves one to the other."""
+"""Features of records in a ball, a classifier on them, and a map that moves them."""
 
 import math
-import warnings
 
 import numpy as np
 import torch
@@ -10,72 +9,14 @@ from torch import nn
 from sklearn_dpgen.nn import ACTIVATIONS
 from sklearn_dpgen.smoothed._releases import ClassRecords
 from sklearn_dpgen.utils._torch import as_array
-from sklearn_dpgen.utils._validation import check_array
 
-__all__ = [
-    "RADIUS",
-    "AdaptedNetwork",
-    "clip_rows",
-    "feature_records",
-    "random_rows",
-    "source_mask",
-]
+__all__ = ["RADIUS", "AdaptedNetwork", "clip_rows", "feature_records"]
 
 # Of the ball of the features: one row in the place of another moves by a diameter, 1, at most.
 RADIUS = 0.5
 
 # Location shows through noise before shape does: of the map, the linear part learns slower.
 _LINEAR_GAIN = 0.2
-
-
-def source_mask(y, sample_domain):
-    """Tell source rows from target rows, by the convention of skada.
-
-    Parameters
-    ----------
-    y : ndarray of shape (n_samples,)
-        Labels. Read only where ``sample_domain`` is None.
-    sample_domain : array-like of shape (n_samples,) or None
-        Integers: negative for rows of the target. None takes masked labels for the target: -1,
-        or NaN.
-
-    Returns
-    -------
-    ndarray of bool of shape (n_samples,)
-        True for rows of the source. With None it may be so everywhere, after a warning.
-
-    Raises
-    ------
-    ValueError
-        Another length, not integers, or one of the domains is absent.
-    """
-    if sample_domain is None:
-        numeric = y.dtype.kind in "iuf"
-        masked = (y == -1) | np.isnan(y) if numeric else np.zeros(len(y), dtype=bool)
-        if not masked.any():
-            warnings.warn(
-                "sample_domain is absent and no label is masked: fitting on the source alone. In "
-                "a pipeline or a search, enable metadata routing and call "
-                "set_fit_request(sample_domain=True).",
-                UserWarning,
-                stacklevel=4,
-            )
-            return ~masked
-        is_source = ~masked
-    else:
-        domains = check_array(
-            sample_domain, ensure_2d=False, dtype=None, input_name="sample_domain"
-        )
-        if domains.shape != y.shape or domains.dtype.kind not in "iu":
-            raise ValueError(
-                f"sample_domain must hold {len(y)} integers, one a sample: negative for the "
-                "target, others for the source."
-            )
-        is_source = domains >= 0
-    for present, name in ((is_source.any(), "source"), (not is_source.all(), "target")):
-        if not present:
-            raise ValueError(f"sample_domain must mark samples of both domains: no {name} sample.")
-    return is_source
 
 
 def clip_rows(Z, radius=RADIUS):
@@ -165,8 +106,3 @@ def feature_records(module, X):
     """
     features = as_array(clip_rows(module.features(X)))
     return ClassRecords(features, np.zeros(len(features), dtype=np.int64), 1, True)
-
-
-def random_rows(X, count, generator):
-    """Draw rows with replacement, uniformly."""
-    return torch.randint(len(X), (count,), generator=generator, device=X.device)

@@ -1,12 +1,14 @@
 """Training of a generator on counted releases; no private record comes here."""
 
+import numpy as np
 import torch
 from torch.optim.swa_utils import update_bn
 
-from sklearn_dpgen.nn import fit_module
-from sklearn_dpgen.utils._random import torch_generator
+from sklearn_dpgen.nn import GeneratorMixture, fit_module
+from sklearn_dpgen.utils._random import split_random_state, torch_generator
+from sklearn_dpgen.utils._torch import seeded_initialization
 
-__all__ = ["one_hot", "train_generator"]
+__all__ = ["n_normals", "one_hot", "train_generator", "train_generators"]
 
 _N_NORMALIZED = 50
 
@@ -16,6 +18,48 @@ def one_hot(codes, n_classes, device):
     if n_classes == 0:
         return torch.zeros(len(codes), 0, device=device)
     return torch.nn.functional.one_hot(codes.to(device), n_classes).float()
+
+
+def n_normals(module, latent_dim):
+    """Return how many standard normals a network takes for a record."""
+    return getattr(module, "n_noise", 0) + latent_dim
+
+
+def train_generators(build, laws, to_ball, *, n_generators, latent_dim, seed, **options):
+    """Train networks, each by itself on the same releases.
+
+    Parameters
+    ----------
+    build : callable
+        Returns a new network, with weights from the global random stream.
+    laws : ReleasedLaws
+    to_ball : callable
+    n_generators : int
+    latent_dim : int
+    seed : int or None
+    **options
+        Of :func:`train_generator`.
+
+    Returns
+    -------
+    module : torch.nn.Module
+        The network, or their mixture.
+    loss_curve : list of float
+        Mean over the networks.
+    """
+    networks, curves = [], []
+    for one_seed in split_random_state(seed, n_generators):
+        init_seed, latent_seed = split_random_state(one_seed, 2)
+        with seeded_initialization(init_seed):
+            network = build().to(laws.directions.device)
+        width = n_normals(network, latent_dim)
+        result = train_generator(
+            network, laws, to_ball, latent_dim=width, seed=latent_seed, **options
+        )
+        networks.append(network)
+        curves.append(result.loss_curve)
+    module = networks[0] if n_generators == 1 else GeneratorMixture(networks)
+    return module, np.mean(curves, axis=0).tolist()
 
 
 def train_generator(module, laws, to_ball, *, n_classes, n_generated, latent_dim, seed, **options):

@@ -1,0 +1,82 @@
+"""Training of the adapter: on the source, then on what was released of the target."""
+
+import torch
+from torch.nn import functional
+
+from sklearn_dpgen.nn import fit_module
+
+__all__ = ["adapt_to_releases", "train_on_source"]
+
+
+def train_on_source(module, source, labels, *, batch_size, generator, **options):
+    """Train features and classifier on the public domain.
+
+    Parameters
+    ----------
+    module : AdaptedNetwork
+        Trained in place.
+    source : Tensor of shape (n, n_inputs)
+    labels : Tensor of int of shape (n,)
+    batch_size : int
+        Rows of a step.
+    generator : torch.Generator
+        Draws them.
+    **options
+        Of :func:`sklearn_dpgen.nn.fit_module`.
+
+    Returns
+    -------
+    TrainingResult
+    """
+
+    def loss(step):
+        rows = _random_rows(source, batch_size, generator)
+        return functional.cross_entropy(module(source[rows]), labels[rows])
+
+    return fit_module(torch.nn.ModuleList([module.body, module.classifier]), loss, **options)
+
+
+def adapt_to_releases(
+    module, features, labels, laws, *, weight, batch_size, generator, callback=None, **options
+):
+    """Move source features to the law of the releases, and train the classifier on them.
+
+    Parameters
+    ----------
+    module : AdaptedNetwork
+        Its map and its classifier are trained in place.
+    features : Tensor of shape (n, feature_dim)
+        Of the source.
+    labels : Tensor of int of shape (n,)
+    laws : ReleasedLaws
+        Of the features of the target: all that is known of it.
+    weight : float
+        Of the distance against the cross-entropy.
+    batch_size : int
+        Rows of a step.
+    generator : torch.Generator
+        Draws them, and the lines of a step.
+    callback : callable or None
+        Called as ``callback(step, module)``.
+    **options
+        Of :func:`sklearn_dpgen.nn.fit_module`.
+
+    Returns
+    -------
+    TrainingResult
+    """
+
+    def loss(step):
+        rows = _random_rows(features, batch_size, generator)
+        moved = module.move(features[rows])
+        task = functional.cross_entropy(module.logits(moved), labels[rows])
+        return task + weight * laws.distance(moved[None].float(), generator)
+
+    watch = None if callback is None else (lambda step: callback(step, module))
+    parts = torch.nn.ModuleList([module.transport, module.classifier])
+    return fit_module(parts, loss, callback=watch, **options)
+
+
+def _random_rows(X, count, generator):
+    """Draw rows with replacement, uniformly."""
+    return torch.randint(len(X), (count,), generator=generator, device=X.device)
