@@ -9,8 +9,9 @@ import yaml
 
 from sklearn_dpgen.domains import Product
 from sklearn_dpgen.schema._column import Column
+from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._labels import Categorical, Ordinal
-from sklearn_dpgen.schema._numbers import Datetime, Numeric
+from sklearn_dpgen.schema._numbers import Numeric
 
 _TYPES = {
     "numeric": Numeric,

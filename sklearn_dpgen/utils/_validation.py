@@ -5,6 +5,8 @@ import math
 import re
 from numbers import Integral, Real
 
+import numpy as np
+import pandas as pd
 import sklearn.utils.validation
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import (
@@ -13,6 +15,7 @@ from sklearn.utils._param_validation import (
     InvalidParameterError,
     StrOptions,
 )
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "check_positive",
     "check_widths",
     "fit_context",
+    "gives_pandas",
     "num_samples",
     "validate_data",
 ]
@@ -53,11 +57,34 @@ def _without_values(function):
                 raise
         # Outside of the handler, or the context of the error would show them.
         raise ValueError(
-            f"{message[0]}. X must hold real numbers in two dimensions. "
+            f"{message[0]}{_place_of_text(args)}. X must hold real numbers in two dimensions. "
             "Reshape your data with reshape(-1, 1) if it has a single feature."
         )
 
     return wrapped
+
+
+def _place_of_text(args):
+    """Return which columns of the array among the arguments are no numbers, for an error."""
+    X = next((arg for arg in args if hasattr(arg, "shape") and len(arg.shape) == 2), None)
+    if X is None or not hasattr(X, "__array__"):
+        return ""
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
+    columns = [name for i, name in enumerate(frame.columns) if not _is_real(frame.iloc[:, i])]
+    return f" in columns {columns}" if columns else ""
+
+
+def _is_real(series):
+    try:
+        series.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def gives_pandas(estimator):
+    """Return whether ``transform`` gives data frames of pandas, by ``set_output``."""
+    return _get_output_config("transform", estimator)["dense"] == "pandas"
 
 
 num_samples = sklearn.utils.validation._num_samples
