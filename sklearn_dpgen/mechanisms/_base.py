@@ -186,17 +186,18 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
 
     def _rows(self, X, *, reset):
         """Return records as an array without missing values."""
-        names = list(getattr(X, "columns", range(np.shape(X)[-1] if np.ndim(X) else 0)))
+        names = getattr(X, "columns", None)
         X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
-        missing = [name for name, null in zip(names, np.isnan(X).any(axis=0), strict=True) if null]
+        missing = np.flatnonzero(np.isnan(X).any(axis=0)).tolist()
         if missing:
+            missing = missing if names is None else list(names[missing])
             raise ValueError(f"X contains NaN: columns {missing} must have no missing values.")
         return X
 
     def _forget(self):
         """Drop all that an earlier fit left: a fit that fails leaves nothing."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
+        for name in ("domain_", "n_features_in_", "feature_names_in_", "privacy_"):
+            vars(self).pop(name, None)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "privacy_")

@@ -75,6 +75,8 @@ def _place_of_text(args):
 
 
 def _is_real(series):
+    if series.dtype.kind == "c":
+        return False
     try:
         series.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
