@@ -201,7 +201,7 @@ class Condition:
         starts, stops = self.starts[parts], self.stops[parts]
         shifts = (rng.uniform(size=len(parts)) * (stops - starts)).astype(np.int64)
         places = np.minimum(starts + shifts, stops - 1)
-        values = self.column.decode_places(places, self.values.dtype)
+        values = self.column.decode_places(places)
         chosen[placed] = n_values + np.arange(len(placed))
         return pd.concat([self.values, values], ignore_index=True).iloc[chosen]
 
@@ -282,7 +282,6 @@ def _labels(name, column, intervals):
     return [label for labels in found for label in labels]
 
 
-@np.errstate(over="ignore")  # of ends beyond the largest number in single precision
 def _in_bins(name, binned, given, intervals):
     """Return the condition of values and intervals of a column in bins."""
     column, given = binned.column, pd.Series(given, name=name, dtype=object)

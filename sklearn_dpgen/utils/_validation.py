@@ -66,8 +66,8 @@ def _without_values(function):
 
 def _place_of_text(args):
     """Return which columns of the array among the arguments are no numbers, for an error."""
-    X = next((arg for arg in args if hasattr(arg, "shape") and len(arg.shape) == 2), None)
-    if X is None or not hasattr(X, "__array__"):
+    X = next((arg for arg in args if hasattr(arg, "__array__") and np.ndim(arg) == 2), None)
+    if X is None:
         return ""
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
     columns = [name for i, name in enumerate(frame.columns) if not _is_real(frame.iloc[:, i])]
