@@ -280,8 +280,8 @@ def test_many_intervals_on_any_column():
             continue
         encoder = encoder_of(column, bins)
         low, high = float(column.low), float(column.high)
-        ends = low + rng.uniform(-0.1, 1.1, size=(12, 2)) * (high - low)
-        ends = np.sort(np.where(rng.uniform(size=(12, 2)) < 0.3, np.round(ends), ends), axis=1)
+        ends = low + rng.uniform(-0.1, 1.1, size=(20, 2)) * (high - low)
+        ends = np.sort(np.where(rng.uniform(size=(20, 2)) < 0.3, np.round(ends), ends), axis=1)
         for left, right in ends.tolist():
             interval = between(left, right, CLOSED[rng.integers(4)])
             try:
