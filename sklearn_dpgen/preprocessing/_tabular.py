@@ -63,7 +63,8 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
     >>> import pandas as pd
     >>> from sklearn_dpgen.preprocessing import TabularEncoder
     >>> from sklearn_dpgen.schema import Categorical, Numeric, Schema
-    >>> schema = Schema({"age": Numeric(0, 100), "smoker": Categorical(["no", "yes"])})
+    >>> age = Numeric(0, 100, integer=True)
+    >>> schema = Schema({"age": age, "smoker": Categorical(["no", "yes"])})
     >>> records = pd.DataFrame({"age": [50, 130], "smoker": ["yes", "no"]})
     >>> encoder = TabularEncoder(schema).fit(records)
     >>> encoder.transform(records)

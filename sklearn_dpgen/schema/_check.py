@@ -20,8 +20,7 @@ def check_records(schema, frame):
             f"missing {missing}, more than once {twice}."
         )
     counts = {name: _count(column, frame[name]) for name, column in schema.items()}
-    table = pd.DataFrame.from_dict(counts, orient="index", columns=list(_FAULTS))
-    return table.rename_axis("column")
+    return pd.DataFrame.from_dict(counts, orient="index", columns=list(_FAULTS))
 
 
 def _count(column, series):

@@ -131,7 +131,6 @@ class Schema(Mapping):
         >>> schema = Schema({"age": Numeric(0, 120), "smoker": Categorical(["no", "yes"])})
         >>> schema.check(pd.DataFrame({"age": [31, 340], "smoker": ["no", None]}))
                 outside_bounds  undeclared  null  not_integer  unreadable
-        column
         age                  1           0     0            0           0
         smoker               0           0     1            0           0
         """

@@ -44,7 +44,6 @@ def test_each_fault_is_counted_once():
     found = SCHEMA.check(records())
     assert found.columns.tolist() == FAULTS
     assert found.index.tolist() == list(SCHEMA)
-    assert found.index.name == "column"
     assert found.loc["age"].tolist() == [2, 0, 1, 2, 1]
     assert found.loc["income"].tolist() == [2, 0, 0, 0, 0]
     assert found.loc["sex"].tolist() == [0, 3, 1, 0, 0]
