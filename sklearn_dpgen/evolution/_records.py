@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.preprocessing._records import encode_records
+from sklearn_dpgen.preprocessing._reader import NO_RECORDS, is_dask_array
+from sklearn_dpgen.preprocessing._records import encode_records, resolve_domain
 from sklearn_dpgen.utils._validation import validate_data
 
 __all__ = ["encode_votes"]
@@ -26,15 +26,11 @@ def encode_votes(estimator, X):
     """
     for name in ("domain_", "encoder_"):
         vars(estimator).pop(name, None)
-    if _is_dask(X):
+    if is_dask_array(X):
         return _encode_dask(estimator, X)
     if estimator.schema is None and estimator.domain is None:
         return validate_data(estimator, X, dtype=np.float64)
     return encode_records(estimator, X)
-
-
-def _is_dask(X):
-    return type(X).__module__.startswith("dask.array")
 
 
 def _encode_dask(estimator, X):
@@ -43,16 +39,11 @@ def _encode_dask(estimator, X):
     if X.ndim != 2 or np.isnan(X.shape).any():
         raise ValueError("A dask array must have two dimensions of known sizes.")
     if len(X) == 0:
-        raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+        raise ValueError(NO_RECORDS)
     X = X.rechunk({1: -1}).astype(np.float64)
     estimator.n_features_in_ = X.shape[1]
     vars(estimator).pop("feature_names_in_", None)
     if estimator.domain is None:
         return X
-    domain = estimator.domain
-    if not isinstance(domain, Domain):
-        domain = domain(n_features=X.shape[1])
-    if domain.n_features != X.shape[1]:
-        raise ValueError(f"domain has {domain.n_features} features, X has {X.shape[1]} features.")
-    estimator.domain_ = domain
-    return X.map_blocks(domain.project, dtype=np.float64)
+    estimator.domain_ = resolve_domain(estimator.domain, X.shape[1])
+    return X.map_blocks(estimator.domain_.project, dtype=np.float64)

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from scipy.spatial import KDTree
 
-from sklearn_dpgen.evolution._chunks import add_up, checked, pieces
 from sklearn_dpgen.evolution._nearest import TorchSearch, first_of_equal, unit_rows
+from sklearn_dpgen.preprocessing._reader import add_up, pieces
 from sklearn_dpgen.utils._torch import resolve_device
-from sklearn_dpgen.utils._validation import check_positive
+from sklearn_dpgen.utils._validation import check_array, check_positive
 
 __all__ = ["nearest_neighbor_votes"]
 
@@ -88,7 +88,7 @@ def nearest_neighbor_votes(
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {BACKENDS}, got {backend!r}.")
     memory = check_positive(memory, "memory") * 2**20
-    V = checked(V, "V")
+    V = _checked(V, "V")
     if len(V) == 0:
         raise ValueError("V must hold at least one candidate.")
     width = V.shape[1]
@@ -142,7 +142,7 @@ class _Counter:
         votes = np.zeros(self.n_candidates, np.int64)
         rows = max(1, int(self.memory / 4 / (24 * max(self.width, self.embedded_width))))
         for part in pieces(X, rows):
-            records = checked(part, "X", width=self.width)
+            records = _checked(part, "X", width=self.width)
             if len(records) == 0:
                 continue
             records = _embedded(records, self.embedding, "X", self.embedded_width)
@@ -158,7 +158,20 @@ def _embedded(X, embedding, name, width=None):
         return X
     Y = getattr(embedding, "transform", embedding)(X)
     Y = Y.detach().cpu().numpy() if isinstance(Y, torch.Tensor) else Y
-    return checked(Y, f"embedding({name})", width=width, n_rows=len(X))
+    return _checked(Y, f"embedding({name})", width=width, n_rows=len(X))
+
+
+def _checked(X, name, *, width=None, n_rows=None):
+    """Return an array-like as finite float64 of shape (n, width), or say what is wrong with it."""
+    X = check_array(X, dtype=np.float64, ensure_min_samples=0, ensure_all_finite=False)
+    # That of scikit-learn takes a sum first, which warns where it overflows.
+    if not np.isfinite(X).all():
+        raise ValueError(f"{name} contains NaN or infinity.")
+    if width is not None and X.shape[1] != width:
+        raise ValueError(f"{name} has {X.shape[1]} features, V has {width} features.")
+    if n_rows is not None and len(X) != n_rows:
+        raise ValueError(f"{name} has {len(X)} rows for {n_rows} records.")
+    return X
 
 
 class OneCandidate:

@@ -22,6 +22,9 @@ class LaplaceMechanism(Mechanism):
         None draws noise from the operating system's entropy. An int repeats the noise for the
         same records and gives independent noise for any others; the guarantee is then void for
         whoever knows or guesses it.
+    index : {"reset", "keep"}, default="reset"
+        Whether the rows of a released data frame are numbered afresh, or keep the index of the
+        records, which may name persons and is then public.
 
     Attributes
     ----------
@@ -54,10 +57,11 @@ class LaplaceMechanism(Mechanism):
 
     cost_norm = 1
 
-    def __init__(self, epsilon=1.0, *, domain=None, random_state=None):
+    def __init__(self, epsilon=1.0, *, domain=None, random_state=None, index="reset"):
         self.epsilon = epsilon
         self.domain = domain
         self.random_state = random_state
+        self.index = index
 
     def _plan_privacy(self, n_samples):
         sensitivity = self.domain_.diameter(1)
@@ -96,6 +100,8 @@ class GaussianMechanism(Mechanism):
         more noise than it needs to.
     random_state : int, RandomState or None, default=None
         As in LaplaceMechanism.
+    index : {"reset", "keep"}, default="reset"
+        As in LaplaceMechanism.
 
     Attributes
     ----------
@@ -123,13 +129,21 @@ class GaussianMechanism(Mechanism):
     }
 
     def __init__(
-        self, epsilon=1.0, delta=1e-5, *, domain=None, calibration="analytic", random_state=None
+        self,
+        epsilon=1.0,
+        delta=1e-5,
+        *,
+        domain=None,
+        calibration="analytic",
+        random_state=None,
+        index="reset",
     ):
         self.epsilon = epsilon
         self.delta = delta
         self.domain = domain
         self.calibration = calibration
         self.random_state = random_state
+        self.index = index
 
     def _plan_privacy(self, n_samples):
         delta = check_delta(self.delta)

@@ -10,13 +10,16 @@ import torch
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.preprocessing._records import resolve_domain
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
+    StrOptions,
     check_is_fitted,
     fit_context,
+    gives_pandas,
     validate_data,
 )
 
@@ -24,14 +27,9 @@ __all__ = ["Mechanism", "as_scale", "as_table", "on_grid"]
 
 _LOCAL_FIELDS = {
     "neighbouring": "local model: any two values of one person's record",
-    "public": (
-        "domain",
-        "n_samples",
-        "names and types of the columns",
-        "order and index of the records",
-    ),
     "sampler": "each record is released once",
 }
+_WITH_INDEX = "order and index of the records"
 _LOCAL_CAVEATS = (
     "Each call of transform is one more release of the records it is given.",
     "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
@@ -72,7 +70,10 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         "epsilon": [Interval(Real, 0, np.inf, closed="right")],
         "domain": [Domain, callable],
         "random_state": ["random_state"],
+        "index": [StrOptions({"reset", "keep"})],
     }
+    # Of a mechanism without this parameter.
+    index = "reset"
 
     # l_p norm of the equivalent ground cost; None where the noise is not additive.
     cost_norm = None
@@ -91,8 +92,9 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         -------
         self : object
         """
+        self._forget()
         if X is not None:
-            X = validate_data(self, X, dtype=np.float64)
+            X = self._rows(X, reset=True)
         self.domain_ = self._resolve_domain(None if X is None else X.shape[1])
         self.n_features_in_ = self.domain_.n_features
         self._set_privacy(None if X is None else X.shape[0])
@@ -104,17 +106,25 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Raw records. What lies outside the domain is moved to its nearest point.
+            Raw records. What lies outside the domain is moved to its nearest point, infinity
+            included.
 
         Returns
         -------
         Y : ndarray of shape (n_samples, n_features)
-            Privatized records.
+            Privatized records. As a data frame, by ``set_output``, its rows are numbered afresh
+            unless ``index="keep"``.
+
+        Raises
+        ------
+        ValueError
+            Missing values, or what is no number.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        X = self.domain_.project(X)
-        return self._randomize(X, self._noise(X)) if self._has_noise else X
+        rows = self.domain_.project(self._rows(X, reset=False))
+        Y = self._randomize(rows, self._noise(rows)) if self._has_noise else rows
+        # Of an array scikit-learn makes a frame with the index of X.
+        return pd.DataFrame(Y) if self.index == "reset" and gives_pandas(self) else Y
 
     def log_likelihood(self, X, Y):
         """Log-density of privatized records given points of the domain.
@@ -174,29 +184,43 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
     def _log_likelihood(self, X, Y):
         """Return the matrix of log p(y|x)."""
 
+    def _rows(self, X, *, reset):
+        """Return records as an array without missing values."""
+        names = getattr(X, "columns", None)
+        X = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+        missing = np.flatnonzero(np.isnan(X).any(axis=0)).tolist()
+        if missing:
+            missing = missing if names is None else list(names[missing])
+            raise ValueError(f"X contains NaN: columns {missing} must have no missing values.")
+        return X
+
+    def _forget(self):
+        """Drop all that an earlier fit left: a fit that fails leaves nothing."""
+        for name in ("domain_", "n_features_in_", "feature_names_in_", "privacy_"):
+            vars(self).pop(name, None)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "privacy_")
+
     def _resolve_domain(self, n_features):
-        domain = self.domain
-        if not isinstance(domain, Domain):
-            if n_features is None:
-                raise ValueError("A domain given as a function needs X, to know its width.")
-            domain = domain(n_features=n_features)
-            if not isinstance(domain, Domain):
-                raise TypeError(f"domain must return a Domain, got {type(domain).__name__}.")
-        if n_features not in (None, domain.n_features):
-            raise ValueError(
-                f"domain has {domain.n_features} features, X has {n_features} features."
-            )
-        return domain
+        if n_features is not None:
+            return resolve_domain(self.domain, n_features)
+        if not isinstance(self.domain, Domain):
+            raise ValueError("A domain given as a function needs X, to know its width.")
+        return self.domain
 
     def _set_privacy(self, n_samples):
         """Plan, and fix all that ``privacy_`` states: parameters set later change nothing."""
         (self._seed,) = split_random_state(self.random_state, 1)
         source = noise_source(self._seed).description
+        records = "order of the records" if self.index == "reset" else _WITH_INDEX
+        public = ("domain", "n_samples", "names of the columns", records)
 
         def complete(report):
             return replace(
                 report,
                 **_LOCAL_FIELDS,
+                public=public,
                 noise_source=source,
                 caveats=(*_LOCAL_CAVEATS, *report.caveats),
                 parts=tuple(complete(part) for part in report.parts),

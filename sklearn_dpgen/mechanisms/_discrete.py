@@ -12,8 +12,24 @@ from sklearn_dpgen.mechanisms._densities import discrete_log_likelihood
 __all__ = ["RandomizedResponse", "draw_response", "response_table"]
 
 
-def response_table(epsilon, n_categories):
-    """Return p(y|c) of k-ary randomized response, an array of shape (k, k)."""
+# Of a table of probabilities.
+_MOST_BYTES = 2**30
+
+
+def response_table(epsilon, n_categories, what="domain"):
+    """Return p(y|c) of k-ary randomized response, an array of shape (k, k).
+
+    Raises
+    ------
+    ValueError
+        More categories than a table of a GiB has; ``what`` is named.
+    """
+    if 8 * n_categories**2 > _MOST_BYTES:
+        raise ValueError(
+            f"{what}: randomized response on {n_categories} categories takes a table of "
+            f"{8 * n_categories**2 / 2**30:.1f} GiB, more than {_MOST_BYTES // 2**30} GiB. "
+            "Declare fewer categories or bins."
+        )
     # In terms of exp(-ε), so that a large budget does not overflow.
     other = math.exp(-epsilon) / (1 + (n_categories - 1) * math.exp(-epsilon))
     table = np.full((n_categories, n_categories), other)
@@ -26,7 +42,9 @@ def draw_response(X, table, noise):
     edges = np.cumsum(table, axis=1)[X.argmax(axis=1)]
     # The last edge is 1 up to rounding; a draw above it belongs to the last category.
     released = (noise.uniform((len(X), 1)) > edges[:, :-1]).sum(axis=1)
-    return np.eye(X.shape[1])[released]
+    drawn = np.zeros(X.shape)
+    drawn[np.arange(len(X)), released] = 1
+    return drawn
 
 
 class RandomizedResponse(Mechanism):
@@ -42,6 +60,8 @@ class RandomizedResponse(Mechanism):
     domain : OneHot or callable
         The declared categories.
     random_state : int, RandomState or None, default=None
+        As in LaplaceMechanism.
+    index : {"reset", "keep"}, default="reset"
         As in LaplaceMechanism.
 
     Attributes
@@ -59,10 +79,11 @@ class RandomizedResponse(Mechanism):
     p(y|s) = Σ_c s_c p(y|c), which is exact at the vertices.
     """
 
-    def __init__(self, epsilon=1.0, *, domain=None, random_state=None):
+    def __init__(self, epsilon=1.0, *, domain=None, random_state=None, index="reset"):
         self.epsilon = epsilon
         self.domain = domain
         self.random_state = random_state
+        self.index = index
 
     def _plan_privacy(self, n_samples):
         if not isinstance(self.domain_, OneHot):

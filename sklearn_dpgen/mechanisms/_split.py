@@ -111,7 +111,7 @@ def plan_columns(columns, blocks, shares, noise, delta):
     for name, column in columns.items():
         block = blocks[name]
         if name not in intervals:
-            table = response_table(shares[name], block.stop - block.start)
+            table = response_table(shares[name], block.stop - block.start, f"Column {name!r}")
             what = f"randomized response on {len(table)} categories"
             plans.append(ColumnPlan(name, what, table[0, 1:].sum(), None, None, block, table))
             continue

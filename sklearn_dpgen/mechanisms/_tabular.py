@@ -15,9 +15,8 @@ from sklearn_dpgen.mechanisms._densities import (
 )
 from sklearn_dpgen.mechanisms._discrete import draw_response
 from sklearn_dpgen.mechanisms._split import plan_columns, split_budget
-from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.schema import Numeric, Schema
-from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.preprocessing._tabular import TabularEncoder, with_index
+from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -62,6 +61,8 @@ class TabularMechanism(Mechanism):
     delta : float, default=1e-5
         Failure probability in (0, 1), used by Gaussian noise only.
     random_state : int, RandomState or None, default=None
+        As in LaplaceMechanism.
+    index : {"reset", "keep"}, default="reset"
         As in LaplaceMechanism.
 
     Attributes
@@ -109,6 +110,7 @@ class TabularMechanism(Mechanism):
         "noise": [StrOptions(set(_DENSITIES))],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "random_state": ["random_state"],
+        "index": Mechanism._parameter_constraints["index"],
     }
 
     def __init__(
@@ -121,6 +123,7 @@ class TabularMechanism(Mechanism):
         noise="laplace",
         delta=1e-5,
         random_state=None,
+        index="reset",
     ):
         self.epsilon = epsilon
         self.schema = schema
@@ -129,6 +132,7 @@ class TabularMechanism(Mechanism):
         self.noise = noise
         self.delta = delta
         self.random_state = random_state
+        self.index = index
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X=None, y=None):
@@ -137,13 +141,14 @@ class TabularMechanism(Mechanism):
         Parameters
         ----------
         X : data frame of shape (n_samples, n_columns), optional
-            Only its column names and containers (dtypes) are used.
+            Only its column names are used.
         y : Ignored
 
         Returns
         -------
         self : object
         """
+        self._forget()
         self.encoder_ = TabularEncoder(self.schema, bins=self.bins).fit(X)
         self.domain_ = self.encoder_.domain_
         self.n_features_in_ = len(self.schema)
@@ -162,9 +167,9 @@ class TabularMechanism(Mechanism):
         Returns
         -------
         Y : data frame of shape (n_samples, n_columns)
-            Privatized records, in the fitted columns, with the index of ``X``. Numbers with noise
-            are floats and may lie outside the declared bounds; binned ones are drawn uniformly
-            from the released bin. Dates have no time zone.
+            Privatized records, in the fitted columns, numbered afresh unless ``index="keep"``.
+            Numbers with noise are floats and may lie outside the declared bounds; binned ones are
+            drawn uniformly from the released bin.
         """
         check_is_fitted(self)
         encoded = self.domain_.project(self.encoder_.transform(X))
@@ -172,7 +177,7 @@ class TabularMechanism(Mechanism):
         if self._has_noise:
             encoded = self._randomize(encoded, noise)
         Y = self._release(encoded, noise)
-        return Y.set_axis(X.index) if isinstance(X, pd.DataFrame) else Y
+        return with_index(Y, X, self.index)
 
     def encode_release(self, Y, *, reset=False, estimator=None):
         """Return a privatized table as an array in the encoder's layout, values not clipped."""
@@ -219,12 +224,11 @@ class TabularMechanism(Mechanism):
         for part in self._parts:
             name, column = part.name, self.encoder_.columns_[part.name]
             if part.value is None:
-                # A value of a released bin may not fit the container of the records.
-                dtype = None if isinstance(column, Binned) else self.encoder_.dtypes_[name]
-                block = encoded[:, part.block]
-                columns[name] = column.decode(block, dtype=dtype, name=name, rng=noise)
+                columns[name] = column.decode(encoded[:, part.block], name=name, rng=noise)
                 continue
             values = pd.Series(column.from_unit(encoded[:, part.value]))
+            if isinstance(column, Datetime):
+                values = column.in_zone(values)
             if part.block is not None:
                 values = values.mask(encoded[:, part.block][:, 1] == 1)
             columns[name] = values

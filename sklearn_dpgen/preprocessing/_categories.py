@@ -26,7 +26,9 @@ def draw_categories(domain, X, rng):
     if isinstance(domain, OneHot):
         edges = np.cumsum(X, axis=1)
         draws = rng.uniform(size=(len(X), 1)) * edges[:, -1:]
-        return np.eye(X.shape[1])[(draws > edges[:, :-1]).sum(axis=1)]
+        drawn = np.zeros(X.shape)
+        drawn[np.arange(len(X)), (draws > edges[:, :-1]).sum(axis=1)] = 1
+        return drawn
     if isinstance(domain, Product):
         stops = np.cumsum([factor.n_features for factor in domain.domains])[:-1]
         blocks = np.split(X, stops, axis=1)

@@ -7,7 +7,7 @@ from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder
 from sklearn_dpgen.utils._validation import validate_data
 
-__all__ = ["decode_records", "encode_records"]
+__all__ = ["decode_records", "encode_records", "resolve_domain"]
 
 
 def encode_records(estimator, X):
@@ -41,13 +41,27 @@ def encode_records(estimator, X):
         estimator.domain_ = encoder.domain_
         return encoder.domain_.project(encoder.transform(X))
     X = validate_data(estimator, X, dtype=np.float64)
-    domain = estimator.domain
+    estimator.domain_ = resolve_domain(estimator.domain, X.shape[1])
+    return estimator.domain_.project(X)
+
+
+def resolve_domain(domain, n_features):
+    """Return the domain of records of a width, given as it is or as a function of the width.
+
+    Raises
+    ------
+    ValueError
+        A domain of another width.
+    TypeError
+        A function that returns no domain.
+    """
     if not isinstance(domain, Domain):
-        domain = domain(n_features=X.shape[1])
-    if domain.n_features != X.shape[1]:
-        raise ValueError(f"domain has {domain.n_features} features, X has {X.shape[1]} features.")
-    estimator.domain_ = domain
-    return domain.project(X)
+        domain = domain(n_features=n_features)
+        if not isinstance(domain, Domain):
+            raise TypeError(f"domain must return a Domain, got {type(domain).__name__}.")
+    if domain.n_features != n_features:
+        raise ValueError(f"domain has {domain.n_features} features, X has {n_features} features.")
+    return domain
 
 
 def decode_records(estimator, X, rng, *, domain=None):

@@ -1,17 +1,19 @@
 """Data frames to arrays inside the domain of a schema, and back."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_dpgen.domains import Product
+from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_names, map_frames
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import bin_column
 from sklearn_dpgen.utils._validation import Integral, check_array, check_is_fitted, fit_context
 
-__all__ = ["TabularEncoder"]
+__all__ = ["TabularEncoder", "with_index"]
 
 
 class TabularEncoder(TransformerMixin, BaseEstimator):
@@ -19,7 +21,7 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
 
     Numbers and dates are scaled by their declared bounds to [-1, 1] (clipped, silently),
     categories become one-hot blocks. Nothing is learned from records: `fit` reads the column
-    names and the dtypes, no value, and needs no data at all.
+    names, no value, and needs no data at all.
 
     Parameters
     ----------
@@ -39,27 +41,30 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
     blocks_ : dict of str to slice
         The encoded features of each column.
     dtypes_ : dict of str to dtype
-        What `inverse_transform` returns.
+        What `inverse_transform` returns: what the schema implies.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray of str
-        The names of the columns, in the order of the fitted frame, or of the schema if an array
-        or nothing was fitted.
+        The names of the columns, in the order of the fitted frame, or of the schema if anything
+        else, or nothing, was fitted.
 
     Notes
     -----
-    The dtype of each column of the fitted frame counts as public. Two traps are closed: a
-    categorical dtype comes back with the declared categories, not with those that occurred, and
-    a nullable column held in NumPy comes back as float64 (object for bools) whether or not a
-    null occurred. What reads a file may still infer a dtype from the records, as
-    ``pandas.read_csv`` does to tell integers from floats: pass it ``dtype``.
+    Every value is encoded by itself: whether it is accepted, and what it becomes, depends on it
+    and on the schema, not on the other records or on the dtype that holds it. Nor do the dtypes
+    of decoded records depend on those of the fitted ones, of which a single record decides: one
+    number with a fraction makes a column of integers one of floats. They are those of the
+    declarations: int64 for integers that are not nullable, float64 for other numbers,
+    datetime64[us] for dates, in the declared zone, and for labels the narrowest of bool, int64,
+    float64, strings and object that holds all the declared ones.
 
     Examples
     --------
     >>> import pandas as pd
     >>> from sklearn_dpgen.preprocessing import TabularEncoder
     >>> from sklearn_dpgen.schema import Categorical, Numeric, Schema
-    >>> schema = Schema({"age": Numeric(0, 100), "smoker": Categorical(["no", "yes"])})
+    >>> age = Numeric(0, 100, integer=True)
+    >>> schema = Schema({"age": age, "smoker": Categorical(["no", "yes"])})
     >>> records = pd.DataFrame({"age": [50, 130], "smoker": ["yes", "no"]})
     >>> encoder = TabularEncoder(schema).fit(records)
     >>> encoder.transform(records)
@@ -79,32 +84,26 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X=None, y=None):
-        """Read the names and dtypes of the columns.
+        """Read the names of the columns.
 
         Parameters
         ----------
-        X : DataFrame of shape (n, n_columns), array-like or None
+        X : DataFrame of shape (n, n_columns), array-like, other source of records or None
             A frame's columns are matched by name, in any order, and must be those of the
-            schema; an array's by position. An array, and None, take the dtypes that the schema
-            implies. Noisy records of a frame serve as well as the raw ones.
+            schema; an array's by position. Noisy records of a frame serve as well as raw ones.
         y : ignored
 
         Returns
         -------
         self
         """
-        schema = self.schema
-        dtypes, names = {}, list(schema)
-        if X is not None:
-            frame = self._as_frame(X)
-            if isinstance(X, pd.DataFrame):
-                dtypes, names = dict(frame.dtypes), list(X.columns)
-        self.dtypes_ = {
-            name: schema[name].decoded_dtype(dtypes.get(name), name=name) for name in names
-        }
-        self.columns_ = self._binned_columns()
-        self.domain_ = Product([column.domain for column in self.columns_.values()])
-        self.blocks_ = dict(zip(schema, self.domain_.slices, strict=True))
+        names = list(self.schema)
+        names = names if X is None else column_names(X, names)
+        columns = self._binned_columns()
+        self.columns_ = columns
+        self.dtypes_ = {name: columns[name].dtype for name in names}
+        self.domain_ = Product([column.domain for column in columns.values()])
+        self.blocks_ = dict(zip(columns, self.domain_.slices, strict=True))
         self.n_features_in_ = len(names)
         self.feature_names_in_ = np.array(names, dtype=object)
         return self
@@ -114,7 +113,9 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n, n_columns)
+        X : DataFrame, array-like of shape (n, n_columns), or other source of records
+            An iterable of frames, a dask DataFrame and what offers an Arrow stream, such as a
+            frame of Polars, are read in parts.
 
         Returns
         -------
@@ -128,10 +129,12 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
             or holds a value outside the declared ones.
         """
         check_is_fitted(self)
-        frame = self._as_frame(X)
-        return np.hstack([column.encode(frame[name]) for name, column in self.columns_.items()])
+        parts = list(map_frames(partial(_encode, self.columns_), X, list(self.columns_)))
+        if not parts:
+            raise ValueError(NO_RECORDS)
+        return np.concatenate(parts)
 
-    def inverse_transform(self, X, *, rng=None):
+    def inverse_transform(self, X, *, rng=None, index="reset"):
         """Decode points into records, clipped and rounded as the schema declares.
 
         Parameters
@@ -140,6 +143,9 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
             Need not lie in the domain: of a block of categories, the largest entry wins.
         rng : numpy.random.Generator or NoiseSource, optional
             Places values uniformly within their bins; by default they are in the middle.
+        index : {"reset", "keep"}, default="reset"
+            Whether rows are numbered afresh, or have the index of ``X``, if it is a frame: an
+            index may name persons.
 
         Returns
         -------
@@ -151,14 +157,11 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
         if array.shape[1] != self.domain_.n_features:
             width = self.domain_.n_features
             raise ValueError(f"The schema encodes {width} features, X has {array.shape[1]}.")
-        index = X.index if isinstance(X, pd.DataFrame) else None
-        series = {
-            name: self.columns_[name].decode(
-                array[:, self.blocks_[name]], dtype=dtype, name=name, index=index, rng=rng
-            )
-            for name, dtype in self.dtypes_.items()
-        }
-        return pd.DataFrame(series)
+        blocks = {name: array[:, self.blocks_[name]] for name in self.dtypes_}
+        frame = pd.DataFrame(
+            {n: self.columns_[n].decode(block, name=n, rng=rng) for n, block in blocks.items()}
+        )
+        return with_index(frame, X, index)
 
     def get_feature_names_out(self, input_features=None):
         """Return the names of the encoded features.
@@ -192,34 +195,27 @@ class TabularEncoder(TransformerMixin, BaseEstimator):
             bins = {}
         return {n: bin_column(n, column, bins.get(n)) for n, column in self.schema.items()}
 
-    def _as_frame(self, X):
-        """Return records as a frame with the columns of the schema, in its order."""
-        names = list(self.schema)
-        if isinstance(X, pd.DataFrame):
-            missing = [name for name in names if name not in X.columns]
-            unknown = [name for name in X.columns if name not in self.schema]
-            if missing or unknown or not X.columns.is_unique:
-                raise ValueError(
-                    f"The columns must be those of the schema, each once: "
-                    f"missing {missing}, unknown {unknown}."
-                )
-            X = X[names]
-        else:
-            dtype = None if hasattr(X, "dtype") else object
-            X = check_array(X, dtype=dtype, ensure_all_finite=False, estimator=self)
-            if X.shape[1] != len(names):
-                raise ValueError(
-                    f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                    f"{len(names)} features as input, the columns of the schema."
-                )
-            X = pd.DataFrame(X, columns=names)
-        if len(X) == 0:
-            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        return X
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         tags.input_tags.allow_nan = True
         return tags
+
+
+def with_index(frame, X, index):
+    """Return a frame with the index of another if ``index="keep"``, else with its own.
+
+    Raises
+    ------
+    ValueError
+        Another ``index`` than "reset" and "keep".
+    """
+    if index not in ("reset", "keep"):
+        raise ValueError(f"index must be 'reset' or 'keep', got {index!r}.")
+    keeps = index == "keep" and isinstance(X, pd.DataFrame)
+    return frame.set_axis(X.index) if keeps else frame
+
+
+def _encode(columns, frame):
+    return np.hstack([column.encode(frame[name]) for name, column in columns.items()])

@@ -7,15 +7,16 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.schema._column import CategoryColumn
-from sklearn_dpgen.schema._numbers import Datetime, Numeric
+from sklearn_dpgen.schema._dates import Datetime
+from sklearn_dpgen.schema._numbers import Numeric
 
 # Beyond it, float64 does not tell the values of a grid apart: bins of them are intervals.
 _MOST_STEPS = 2**53
-
+# Some 100 MB of edges; finer ones hardly tell more than a column without bins.
+_MOST_BINS = 2**20
 
 # On the unit scale, a bin narrower than this is a point.
 _POINT = 1e-4
@@ -55,11 +56,19 @@ class Binned(CategoryColumn):
         names = [f"{name}=<bin {i}>" for i in range(self.n_bins)]
         return [*names, f"{name}=<null>"] if self.nullable else names
 
-    def decoded_dtype(self, dtype=None, *, name=None):
-        return self.column.decoded_dtype(dtype, name=name)
+    @property
+    def dtype(self):
+        return self.column.dtype
 
-    def _codes(self, series, null):
-        unit = self.column._encode(series, null)[:, 0]
+    @property
+    def _rule(self):
+        return self.column._rule
+
+    def _read(self, series, null):
+        return self.column._read(series, null)
+
+    def _codes(self, values, null):
+        unit = self.column._encode(values, null)[:, 0]
         # Where bins are equal this is it, up to rounding, without a search.
         codes = np.minimum(((unit + 1) * (self.n_bins / 2)).astype(np.int64), self.n_bins - 1)
         starts = self._starts
@@ -152,22 +161,20 @@ class Binned(CategoryColumn):
         nearest = _grid(n_steps, np.rint((unit + 1) / 2 * n_steps))
         return nearest if abs(unit - nearest) < 1e-6 / n_steps else np.nan
 
-    def _decode(self, array, dtype, rng):
+    def _decode(self, array, rng):
         codes = np.argmax(array, axis=1)
         null = codes == self.n_bins
         codes = np.where(null, 0, codes)
         share = np.full(len(codes), 0.5) if rng is None else rng.uniform(size=len(codes))
-        return self._values(codes, self._place(codes, share), null, dtype)
+        return self._values(codes, self._place(codes, share), null)
 
-    def decode_places(self, places, dtype):
+    def decode_places(self, places):
         """Decode places.
 
         Parameters
         ----------
         places : ndarray of int of shape (n,)
             From 0 to below ``n_places``.
-        dtype : dtype
-            As ``decoded_dtype`` gives it.
 
         Returns
         -------
@@ -176,17 +183,15 @@ class Binned(CategoryColumn):
         """
         codes = np.searchsorted(self._grid_starts, places, side="right") - 1
         unit = _grid(_grid_steps(self.column) or _MOST_STEPS, places)
-        return self._values(codes, unit, np.zeros(len(codes), dtype=bool), dtype)
+        return self._values(codes, unit, np.zeros(len(codes), dtype=bool))
 
-    def interval_places(self, intervals, dtype):
+    def interval_places(self, intervals):
         """Return which places decode to values in intervals.
 
         Parameters
         ----------
         intervals : list of pandas.Interval
             With ends as :func:`comparable` makes them.
-        dtype : dtype
-            As ``decoded_dtype`` gives it.
 
         Returns
         -------
@@ -207,7 +212,7 @@ class Binned(CategoryColumn):
         while (is_open := low < high).any():
             middle = (low + high) // 2
             places = np.minimum(middle, self.n_places - 1)
-            values = comparable(self.column, self.decode_places(places, dtype))
+            values = comparable(self.column, self.decode_places(places))
             passes = [test(v, end) for v, (test, end) in zip(values, tests, strict=True)]
             high = np.where(is_open & passes, middle, high)
             low = np.where(is_open & np.logical_not(passes), middle + 1, low)
@@ -239,18 +244,17 @@ class Binned(CategoryColumn):
         codes = np.searchsorted(self._grid_starts, starts, side="right") - 1
         return codes, starts, stops, (stops - starts) / np.diff(self._grid_starts)[codes]
 
-    def _values(self, codes, unit, null, dtype):
+    def _values(self, codes, unit, null):
         """Decode places in bins, on the unit scale."""
-        has_grid = _grid_steps(self.column) is not None
         points = self._points[codes]
-        is_point = ~np.isnan(points) & ~null & (has_grid or types.is_float_dtype(dtype))
+        is_point = ~np.isnan(points) & ~null
         block = np.where(is_point, self._point_units[codes], unit)[:, None]
         if self.nullable:
             block = np.column_stack([block, ~null, null])
-        values = self.column._decode(block, dtype, None)
-        if is_point.any() and not has_grid:
+        values = self.column._decode(block, None)
+        if is_point.any() and _grid_steps(self.column) is None:
             # To decode the number would round it.
-            values = values.mask(is_point, pd.Series(points).astype(values.dtype))
+            values = values.mask(is_point, pd.Series(points))
         return values
 
     def _place(self, codes, share):
@@ -304,7 +308,10 @@ def bin_column(name, column, bins):
     else:
         if isinstance(bins, bool) or int(bins) != bins or bins < 2:
             raise ValueError(f"Column {name!r}: bins must be edges or an integer of at least 2.")
-        edges = _equal_edges(n_steps, int(bins))
+        n_bins = int(bins) if n_steps is None else min(int(bins), n_steps + 1)
+        if n_bins > _MOST_BINS:
+            raise ValueError(f"Column {name!r}: {n_bins} bins are more than {_MOST_BINS}.")
+        edges = _equal_edges(n_steps, n_bins)
     binned = Binned(column, tuple(edges.tolist()))
     if n_steps is not None and not (np.diff(binned._grid_starts) > 0).all():
         raise ValueError(f"Column {name!r}: every bin must hold a value of the declared grid.")
@@ -351,7 +358,6 @@ def _below_rounding(column, edges):
 def _equal_edges(n_steps, n_bins):
     if n_steps is None:
         return np.linspace(-1, 1, n_bins + 1)
-    n_bins = min(n_bins, n_steps + 1)
     size, rest = divmod(n_steps + 1, n_bins)
     i = np.arange(1, n_bins)
     starts = i * size - (-i * rest) // n_bins

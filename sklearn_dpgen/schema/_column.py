@@ -1,6 +1,7 @@
 """What every column of a schema offers."""
 
 from abc import ABC, abstractmethod
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -8,47 +9,42 @@ from pandas.api import types
 
 
 class Column(ABC):
-    """A declared column: its domain, and the way from a series to that domain and back."""
+    """A declared column: its domain, and the way from a series to that domain and back.
+
+    Every value is encoded by itself: whether it is accepted, and what it becomes, depends on it
+    and on the declaration, never on the other values or on the dtype that holds them.
+    """
+
+    # The end of the error about a value that cannot be read.
+    _rule: str
 
     @property
     @abstractmethod
     def domain(self):
         """The public set that an encoded value lies in, a Domain."""
 
+    @property
+    @abstractmethod
+    def dtype(self):
+        """The dtype of decoded values: the declaration alone decides."""
+
     @abstractmethod
     def feature_names(self, name):
         """Return the names of the encoded features of a column called ``name``."""
 
     @abstractmethod
-    def decoded_dtype(self, dtype=None, *, name=None):
-        """Return the dtype that `decode` gives for a container.
+    def _read(self, series, null):
+        """Return what values are read as, and the mask of those that cannot be read.
 
-        Parameters
-        ----------
-        dtype : dtype, optional
-            The dtype of the series that values come from, taken as public; by default the
-            declaration alone decides.
-        name : str, optional
-            Named in errors.
-
-        Returns
-        -------
-        dtype
-            Never dependent on the categories that occur, nor on whether a null occurs in a
-            nullable column held in a NumPy container.
-
-        Raises
-        ------
-        ValueError
-            If such a container cannot hold the declared values.
+        At a null, of which the mask is given, the first is anything and the second False.
         """
 
     @abstractmethod
-    def _encode(self, series, null):
-        """Encode a series with the mask of its nulls."""
+    def _encode(self, values, null):
+        """Encode values that were read."""
 
     @abstractmethod
-    def _decode(self, array, dtype, rng):
+    def _decode(self, array, rng):
         """Return decoded values, a series of ``dtype``."""
 
     def encode(self, series):
@@ -65,54 +61,47 @@ class Column(ABC):
         Raises
         ------
         ValueError
-            If values are missing in a column not declared nullable, are of another type, or
-            fall outside the declared categories. Numbers and dates out of bounds are clipped.
+            If a value is missing in a column not declared nullable, is of another type, or
+            falls outside the declared categories. Numbers and dates out of bounds are clipped.
         """
-        return self._encode(*self._with_nulls(series))
+        return self._encode(*self._checked(series))
 
-    def decode(self, array, *, dtype=None, name=None, index=None, rng=None):
+    def decode(self, array, *, name=None, rng=None):
         """Decode points into values of the column, clipped and rounded as declared.
 
         Parameters
         ----------
         array : ndarray of shape (n, domain.n_features)
             Finite; not necessarily in the domain.
-        dtype : dtype, optional
-            The container, as in `decoded_dtype`.
-        name, index : optional
+        name : optional
             Of the returned series.
         rng : numpy.random.Generator or NoiseSource, optional
             Places values uniformly within public bins; by default they are in the middle.
 
         Returns
         -------
-        Series of shape (n,)
+        Series of shape (n,), of ``dtype``
         """
-        series = self._decode(array, self.decoded_dtype(dtype, name=name), rng)
-        series.name = name
-        if index is not None:
-            series.index = index
-        return series
+        return self._decode(array, rng).rename(name)
 
-    def _with_nulls(self, series):
-        """Return values as a series that can hold them, and the mask of its nulls."""
+    def _checked(self, series):
+        """Return values as they are read, and the mask of their nulls."""
         series = series if isinstance(series, pd.Series) else pd.Series(series)
-        self.decoded_dtype(series.dtype, name=series.name)
-        null = series.isna().to_numpy(dtype=bool)
-        if types.is_float_dtype(series.dtype):
-            # A masked array may hold NaN beside its nulls.
-            null = null | np.isnan(series.to_numpy(dtype=np.float64, na_value=np.nan))
+        null = find_nulls(series)
         if null.any() and not self.nullable:
             raise ValueError(f"Column {series.name!r} has missing values but is not nullable.")
-        return series, null
+        values, bad = self._read(series, null)
+        if bad.any():
+            raise ValueError(f"Column {series.name!r} {self._rule}")
+        return values, null
 
 
 class CategoryColumn(Column):
     """A column encoded as one of finitely many categories, one-hot; null is the last."""
 
     @abstractmethod
-    def _codes(self, series, null):
-        """Return the category of each value of a series with the mask of its nulls."""
+    def _codes(self, values, null):
+        """Return the category of each value that was read."""
 
     def codes(self, series):
         """Return the category of each value: where `encode` puts its one.
@@ -131,18 +120,61 @@ class CategoryColumn(Column):
         ValueError
             As `encode`.
         """
-        return self._codes(*self._with_nulls(series)).astype(np.int64, copy=False)
+        return self._codes(*self._checked(series)).astype(np.int64, copy=False)
 
-    def _encode(self, series, null):
-        codes = self._codes(series, null)
+    def _encode(self, values, null):
+        codes = self._codes(values, null)
         encoded = np.zeros((len(codes), self.domain.n_features))
         encoded[np.arange(len(codes)), codes] = 1
         return encoded
 
 
-def container_error(name, declared, dtype):
-    """Return the error of a container that cannot hold the declared values."""
-    return ValueError(f"Column {name!r} is declared {declared}, which dtype {dtype} cannot hold.")
+def find_nulls(series):
+    """Return the mask of the missing values of a series."""
+    try:
+        null = series.isna().to_numpy(dtype=bool)
+    except ArithmeticError:
+        # A signaling NaN does not let itself be compared.
+        return np.array([_is_null(value) for value in series], dtype=bool)
+    if types.is_float_dtype(series.dtype):
+        # A masked array may hold NaN beside its nulls.
+        null = null | np.isnan(series.to_numpy(dtype=np.float64, na_value=np.nan))
+    return null
+
+
+def _is_null(value):
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return types.is_scalar(value) and bool(pd.isna(value))
+
+
+def read_each(read, series, null, dtype):
+    """Read Python objects one by one.
+
+    Parameters
+    ----------
+    read : callable
+        From an object to what it is read as, None if it cannot be.
+    series : Series of shape (n,)
+    null : ndarray of bool of shape (n,)
+        Where objects are not read.
+    dtype : dtype
+        Of what is read.
+
+    Returns
+    -------
+    values : ndarray of shape (n,)
+        Zero where nothing is read.
+    bad : ndarray of bool of shape (n,)
+    """
+    found = list(map(read, series[~null].to_numpy(dtype=object)))
+    bad = np.zeros(len(null), dtype=bool)
+    if None in found:
+        bad[~null] = [value is None for value in found]
+        found = [0 if value is None else value for value in found]
+    values = np.zeros(len(null), dtype=dtype)
+    values[~null] = found
+    return values, bad
 
 
 def check_flags(column, *names):

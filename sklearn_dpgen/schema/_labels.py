@@ -7,26 +7,24 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 
 from sklearn_dpgen.domains import OneHot
-from sklearn_dpgen.schema._column import CategoryColumn, check_flags, container_error
+from sklearn_dpgen.schema._column import CategoryColumn, check_flags, read_each
 
-_KIND_NAMES = {bool: "boolean", float: "number", str: "string", object: "mixed"}
+_EXACT_INTEGERS = 2**53
+# What may be looked up without a second thought.
+_HASHABLE = {bool, int, float, str, type(None), type(pd.NA), type(pd.NaT)}
 
 
 class _Labels(CategoryColumn):
     """One of a declared list of labels, encoded one-hot; a nullable column puts null last."""
 
+    _rule = "holds a value outside those declared."
+
     @property
     @abstractmethod
     def labels(self):
         """The declared labels, a tuple of bools, numbers or strings in the order of the code."""
-
-    @property
-    @abstractmethod
-    def _ordered(self):
-        """Whether the order of the labels means something."""
 
     @property
     def domain(self):
@@ -43,63 +41,45 @@ class _Labels(CategoryColumn):
         return kinds.pop() if len(kinds) == 1 else object
 
     @property
-    def _whole(self):
-        return self._kind in (bool, float) and all(float(v).is_integer() for v in self.labels)
-
-    @property
-    def _default_dtype(self):
-        if self._kind is str:
+    def dtype(self):
+        kind, labels = self._kind, self.labels
+        if kind is str:
             return pd.Series(["label"]).dtype
-        if self._kind is float:
-            whole = not self.nullable and all(type(label) is int for label in self.labels)
-            return np.dtype(np.int64 if whole else np.float64)
-        return np.dtype(bool if self._kind is bool and not self.nullable else object)
+        if kind is bool and not self.nullable:
+            return np.dtype(bool)
+        if kind is float:
+            if not self.nullable and all(type(v) is int and -(2**63) <= v < 2**63 for v in labels):
+                return np.dtype(np.int64)
+            if all(abs(v) <= _EXACT_INTEGERS or type(v) is float for v in labels):
+                return np.dtype(np.float64)
+        return np.dtype(object)
 
-    def decoded_dtype(self, dtype=None, *, name=None):
-        default = self._default_dtype
-        if dtype is None:
-            return default
-        if isinstance(dtype, pd.CategoricalDtype):
-            # The categories of the container came from the records; these are declared.
-            return pd.CategoricalDtype(list(self.labels), ordered=self._ordered)
-        if types.is_object_dtype(dtype):
-            return default if self.nullable and self._kind is float else dtype
-        if types.is_string_dtype(dtype):
-            holds, keeps = self._kind is not float and self._kind is not bool, self._kind is str
-        elif types.is_bool_dtype(dtype):
-            holds = self._kind is not str
-            keeps = self._whole and set(self.labels) <= {0, 1}
-        elif types.is_integer_dtype(dtype):
-            holds, keeps = self._kind is not str, self._whole and self._fits(dtype)
-        else:
-            # A chunk of nulls alone is held as floats.
-            holds = types.is_float_dtype(dtype) and (self.nullable or self._kind is not str)
-            keeps = self._kind in (bool, float)
-        if not holds:
-            raise container_error(name, f"with {_KIND_NAMES[self._kind]} labels", dtype)
-        # NumPy changes the dtype of a column when a null occurs, and so does a rarer label of
-        # another type: the declaration alone decides where the container could tell.
-        nullable_numpy = self.nullable and not types.is_extension_array_dtype(dtype)
-        return dtype if keeps and not nullable_numpy else default
+    def _read(self, series, null):
+        known = {label: i for i, label in enumerate(self.labels)}
 
-    def _fits(self, dtype):
-        info = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
-        return info.min <= min(self.labels) and max(self.labels) <= info.max
+        def read(value):
+            # A duration equals its number.
+            if isinstance(value, np.timedelta64):
+                return None
+            try:
+                return known.get(value)
+            except TypeError:  # unhashable
+                return None
 
-    def _codes(self, series, null):
         places, values = _distinct(series)
-        labels = pd.Index(self.labels, dtype=object)
-        codes = labels.get_indexer(pd.Index(values.astype(object), dtype=object))
-        if places is not None:
-            codes = np.append(codes, -1)[places]
-        codes[null] = len(self.labels)
-        if (codes < 0).any():
-            raise ValueError(f"Column {series.name!r} holds a value outside those declared.")
-        return codes
+        if places is None:
+            plain = set(map(type, series)) <= _HASHABLE
+            return read_each(known.get if plain else read, series, null, np.int64)
+        found = [read(value) for value in values.astype(object)]
+        codes = np.array([-1 if code is None else code for code in [*found, None]])[places]
+        return codes, (codes < 0) & ~null
 
-    def _decode(self, array, dtype, rng):
+    def _codes(self, values, null):
+        return np.where(null, len(self.labels), values)
+
+    def _decode(self, array, rng):
         labels = np.array([*self.labels, None], dtype=object)
-        return pd.Series(labels[np.argmax(array, axis=1)], dtype=dtype)
+        return pd.Series(labels[np.argmax(array, axis=1)], dtype=self.dtype)
 
 
 @dataclass(frozen=True)
@@ -110,7 +90,7 @@ class Categorical(_Labels):
     ----------
     categories : sequence of bool, int, float or str
         All the values that can occur, public and distinct: as in Python, True equals 1. At
-        least 2, counting the null.
+        least 2, counting the null. Not a set, of which the order is not fixed.
     nullable : bool, default=False
         A null is one more category, the last.
 
@@ -133,10 +113,6 @@ class Categorical(_Labels):
     @property
     def labels(self):
         return self.categories
-
-    @property
-    def _ordered(self):
-        return False
 
 
 @dataclass(frozen=True)
@@ -164,29 +140,28 @@ class Ordinal(_Labels):
     def labels(self):
         return self.values
 
-    @property
-    def _ordered(self):
-        return True
-
 
 def _distinct(series):
     """Return the distinct values, and the place of each value among them, -1 for a null.
 
-    Python objects stay as they are, without places: to tell them apart is to look each up. So do
-    long doubles, which pandas tells apart as doubles.
+    What is not told apart faster than it is looked up stays as it is, without places. So do long
+    doubles, which pandas tells apart as doubles.
     """
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return series.cat.codes.to_numpy(), series.cat.categories
-    are_objects = types.is_object_dtype(dtype) or getattr(dtype, "storage", None) == "python"
-    if are_objects or getattr(dtype, "itemsize", 0) > 8:
-        return None, series
-    return series.array.factorize()
+    is_text = isinstance(dtype, pd.StringDtype) and dtype.storage != "python"
+    kind = getattr(dtype, "numpy_dtype", dtype)
+    is_number = isinstance(kind, np.dtype) and kind.kind in "biuf" and kind.itemsize <= 8
+    return series.array.factorize() if is_text or is_number else (None, series)
 
 
 def _as_labels(labels, field, nullable):
     if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise ValueError(f"{field} must be a sequence of labels.")
+    if isinstance(labels, set | frozenset):
+        # The order of strings in a set changes from one process to the next.
+        raise ValueError(f"{field} must have an order, which a set has not: pass a list.")
     labels = tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
     for label in labels:
         if type(label) not in (bool, int, float, str):

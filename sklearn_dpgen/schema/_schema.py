@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import yaml
 
 from sklearn_dpgen.domains import Product
+from sklearn_dpgen.schema._check import check_records
 from sklearn_dpgen.schema._column import Column
+from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._labels import Categorical, Ordinal
-from sklearn_dpgen.schema._numbers import Datetime, Numeric
+from sklearn_dpgen.schema._numbers import Numeric
 
 if TYPE_CHECKING:
     from sklearn_dpgen.schema._draft import SchemaDraft
@@ -99,6 +101,44 @@ class Schema(Mapping):
     def feature_names(self):
         """The names of the encoded features, a list."""
         return [feature for name in self for feature in self[name].feature_names(name)]
+
+    def check(self, frame):
+        """Count by column the values that do not fit the declaration.
+
+        .. warning::
+            FOR THE CURATOR'S EYES ONLY. The result is read from private records without any
+            noise: it is as private as they are. DO NOT publish it, and do not show it beside a
+            release. A bound or a category that is changed for it is no longer public knowledge:
+            take better ones from a codebook.
+
+        Parameters
+        ----------
+        frame : DataFrame of shape (n, n_columns)
+            Private records, with the columns of the schema; further ones are passed over.
+
+        Returns
+        -------
+        DataFrame of int of shape (len(schema), 5)
+            For each column how many values are "outside_bounds" (they will be clipped),
+            "undeclared" labels, "null" without being nullable, "not_integer" (they will be
+            rounded), or "unreadable" as what is declared. Counts alone, no value.
+
+        Raises
+        ------
+        ValueError
+            A column that is missing or there twice.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn_dpgen.schema import Categorical, Numeric, Schema
+        >>> schema = Schema({"age": Numeric(0, 120), "smoker": Categorical(["no", "yes"])})
+        >>> schema.check(pd.DataFrame({"age": [31, 340], "smoker": ["no", None]}))
+                outside_bounds  undeclared  null  not_integer  unreadable
+        age                  1           0     0            0           0
+        smoker               0           0     1            0           0
+        """
+        return check_records(self, frame)
 
     @classmethod
     def draft(cls, codebook) -> "SchemaDraft":

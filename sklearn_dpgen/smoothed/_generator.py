@@ -193,7 +193,7 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, TrainedEstimator):
         "n_generators": [Interval(Integral, 1, None, closed="left")],
         "n_generated": [Interval(Integral, 2, None, closed="left")],
     }
-    _network = "generator_"
+    _trained = "generator_"
 
     def __init__(
         self,

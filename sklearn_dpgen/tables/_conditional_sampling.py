@@ -7,7 +7,7 @@ from numbers import Real
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_float_dtype, is_list_like
+from pandas.api.types import is_list_like
 
 from sklearn_dpgen.schema import Categorical, Datetime
 from sklearn_dpgen.schema._binned import Binned, comparable
@@ -201,7 +201,7 @@ class Condition:
         starts, stops = self.starts[parts], self.stops[parts]
         shifts = (rng.uniform(size=len(parts)) * (stops - starts)).astype(np.int64)
         places = np.minimum(starts + shifts, stops - 1)
-        values = self.column.decode_places(places, self.values.dtype)
+        values = self.column.decode_places(places)
         chosen[placed] = n_values + np.arange(len(placed))
         return pd.concat([self.values, values], ignore_index=True).iloc[chosen]
 
@@ -243,16 +243,16 @@ def read_conditions(encoder, conditions):
         given = list(given) if is_list_like(given) else [given]
         if not given:
             raise ValueError(f"conditions on {name!r} are impossible: no value is listed.")
-        column, dtype = encoder.columns_[name], encoder.dtypes_[name]
+        column = encoder.columns_[name]
         intervals = [_checked(name, column, v) for v in given if isinstance(v, pd.Interval)]
         given = [value for value in given if not isinstance(value, pd.Interval)]
         if isinstance(column, Binned):
-            found[name] = _in_bins(name, column, given, intervals, dtype)
+            found[name] = _in_bins(name, column, given, intervals)
         else:
             given += _labels(name, column, intervals)
             series = pd.Series(given, name=name, dtype=object)
             codes = column.codes(series)
-            values = column.decode(column.encode(series), dtype=dtype, name=name)
+            values = column.decode(column.encode(series), name=name)
             empty = np.zeros(0, dtype=np.int64)
             found[name] = Condition(column, values, codes, _even(codes), empty, empty)
     return found
@@ -282,18 +282,17 @@ def _labels(name, column, intervals):
     return [label for labels in found for label in labels]
 
 
-@np.errstate(over="ignore")  # of ends beyond the largest number in single precision
-def _in_bins(name, binned, given, intervals, dtype):
+def _in_bins(name, binned, given, intervals):
     """Return the condition of values and intervals of a column in bins."""
     column, given = binned.column, pd.Series(given, name=name, dtype=object)
-    values = column.decode(column.encode(given), dtype=dtype, name=name)
+    values = column.decode(column.encode(given), name=name)
     # Encoding clips to the bounds, and decoding rounds to the grid.
     both = [_units(column, series) for series in (given, values)]
     if not np.allclose(*both, rtol=0, atol=1e-9, equal_nan=True):
         raise ValueError(f"conditions on {name!r} hold a value outside those declared.")
-    if column.n_steps is None and is_float_dtype(values.dtype):
+    if column.n_steps is None:
         values = given.astype(values.dtype)  # to the last bit
-    starts, stops = binned.interval_places(intervals, dtype)
+    starts, stops = binned.interval_places(intervals)
     if (starts >= stops).any():
         raise ValueError(_MISSED.format(name=name))
     part_codes, starts, stops, shares = binned.split_places(starts, stops)

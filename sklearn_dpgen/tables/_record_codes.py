@@ -1,22 +1,17 @@
 """Records of a table as the category of each in each column, in as little memory as that takes."""
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 
+from sklearn_dpgen.preprocessing._reader import NO_RECORDS, map_frames
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder
 from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.utils._validation import check_is_fitted
 
-__all__ = ["RecordCodes", "encode_codes", "fit_encoder", "with_bins"]
-
-# Records that are encoded at a time: what is held beside the codes is small.
-_BLOCK = 1 << 16
-_NO_RECORDS = "Found array with 0 sample(s) while a minimum of 1 is required."
+__all__ = ["RecordCodes", "encode_codes", "with_bins"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +45,9 @@ def encode_codes(X, encoder):
 
     Parameters
     ----------
-    X : data frame, array-like of shape (n, n_columns), iterable of data frames or dask DataFrame
-        Private records. An iterable is read once, chunk by chunk; each chunk has the columns of
-        the schema in any order, in dtypes of its own, and may be empty. A list or tuple is one of
-        chunks if it begins with a data frame, else one of rows. A dask frame is encoded by the
-        workers, partition by partition: codes alone come back.
+    X : data frame, array-like of shape (n, n_columns), or other source of records
+        Private records, in any form that :func:`~sklearn_dpgen.preprocessing._reader.map_frames`
+        reads. Of a dask frame the workers encode each partition: codes alone come back.
     encoder : TabularEncoder
         Fitted, with bins for all numbers and dates.
 
@@ -79,102 +72,27 @@ def encode_codes(X, encoder):
     configuration is False.
     """
     check_is_fitted(encoder)
-    bare = [name for name, c in encoder.columns_.items() if not isinstance(c, CategoryColumn)]
+    columns = encoder.columns_
+    bare = [name for name, column in columns.items() if not isinstance(column, CategoryColumn)]
     if bare:
         raise ValueError(f"Columns without categories need bins: {bare}.")
-    parts = _dask_codes(X, encoder) if _is_dask(X) else _codes_of(_tables(X, encoder), encoder)
-    columns = _joined(parts, encoder)
-    if len(columns[0]) == 0:
-        raise ValueError(_NO_RECORDS)
-    return RecordCodes(columns, [c.domain.n_features for c in encoder.columns_.values()])
-
-
-def fit_encoder(X, encoder):
-    """Fit an encoder on the names and dtypes of records that may come in chunks.
-
-    Parameters
-    ----------
-    X : data frame, array-like, iterable of data frames or dask DataFrame
-        As for :func:`encode_codes`. Of an iterable, the dtypes of the first chunk count as public,
-        as those of a frame do.
-    encoder : TabularEncoder
-
-    Returns
-    -------
-    X : data frame, array-like, iterable of data frames or dask DataFrame
-        With all the records: it takes the place of the argument, from which an iterator has lost
-        a chunk.
-    encoder : TabularEncoder
-        Fitted.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As for :func:`encode_codes`.
-    """
-    if _is_dask(X):
-        return X, encoder.fit(_one_row(X._meta.dtypes))
-    if not _is_chunked(X):
-        return X, encoder.fit(X)
-    chunks = _frames(X)
-    first = next(chunks, None)
-    if first is None:
-        raise ValueError(_NO_RECORDS)
-    # Of the first, be it empty: which chunks have records is not public.
-    encoder.fit(_one_row(first.dtypes))
-    return (X if isinstance(X, list | tuple) else chain([first], chunks)), encoder
-
-
-def _is_chunked(X):
-    if isinstance(X, list | tuple):
-        return len(X) == 0 or isinstance(X[0], pd.DataFrame)
-    is_table = hasattr(X, "shape") or hasattr(X, "__array__")
-    return isinstance(X, Iterable) and not is_table and not isinstance(X, str | bytes | Mapping)
-
-
-def _frames(chunks):
-    for chunk in chunks:
-        if not isinstance(chunk, pd.DataFrame):
-            raise TypeError(f"Chunks of X must be data frames, got {type(chunk).__name__}.")
-        yield chunk
-
-
-def _tables(X, encoder):
-    """Return an iterable of tables, of which rows can be sliced."""
-    if _is_chunked(X):
-        return _frames(X)
-    if isinstance(X, pd.DataFrame) or (isinstance(X, np.ndarray) and X.ndim == 2):
-        return [X]
-    return [encoder._as_frame(X)]
-
-
-def _codes_of(tables, encoder):
-    """Yield a list of the codes of each column for each block of records."""
-    for table in tables:
-        rows = table.iloc if isinstance(table, pd.DataFrame) else table
-        for start in range(0, len(table), _BLOCK):
-            frame = encoder._as_frame(rows[start : start + _BLOCK])
-            yield [column.codes(frame[name]) for name, column in encoder.columns_.items()]
-
-
-def _joined(parts, encoder):
-    """Return the codes of all parts, one array a column."""
-    dtypes = [np.min_scalar_type(c.domain.n_features - 1) for c in encoder.columns_.values()]
+    dtypes = [np.min_scalar_type(column.domain.n_features - 1) for column in columns.values()]
     # They grow in place, where a list of parts would be copied in the end.
     buffers = [bytearray() for _ in dtypes]
-    for part in parts:
-        for buffer, codes, dtype in zip(buffers, part, dtypes, strict=True):
-            buffer += codes.astype(dtype, copy=False).data
-    return [np.frombuffer(b, dtype=dtype) for b, dtype in zip(buffers, dtypes, strict=True)]
+    for part in map_frames(partial(_codes, columns, dtypes), X, list(columns)):
+        for buffer, codes in zip(buffers, part, strict=True):
+            buffer += codes.data
+    if not buffers[0]:
+        raise ValueError(NO_RECORDS)
+    codes = [np.frombuffer(b, dtype=dtype) for b, dtype in zip(buffers, dtypes, strict=True)]
+    return RecordCodes(codes, [column.domain.n_features for column in columns.values()])
 
 
-def _is_dask(X):
-    # dask_expr was a package of its own before 2025.
-    if type(X).__module__.partition(".")[0] not in ("dask", "dask_expr"):
-        return False
-    if not isinstance(getattr(X, "_meta", None), pd.DataFrame):
-        raise TypeError(f"X must be a data frame if it is of dask, got {type(X).__name__}.")
-    return True
+def _codes(columns, dtypes, frame):
+    return [
+        column.codes(frame[name]).astype(dtype)
+        for (name, column), dtype in zip(columns.items(), dtypes, strict=True)
+    ]
 
 
 def with_bins(encoder, bins):
@@ -191,29 +109,7 @@ def with_bins(encoder, bins):
     -------
     TabularEncoder
     """
-    return TabularEncoder(encoder.schema, bins=bins).fit(_one_row(encoder.dtypes_))
-
-
-def _one_row(dtypes):
-    """Return a frame of these names and dtypes, of which an encoder wants a row."""
-    return pd.DataFrame(
-        {
-            name: pd.array([None], dtype=dtype)
-            if types.is_extension_array_dtype(dtype)
-            else np.zeros(1, dtype=dtype)
-            for name, dtype in dtypes.items()
-        }
+    names = encoder.feature_names_in_
+    return TabularEncoder(encoder.schema, bins=bins).fit(
+        pd.DataFrame([[0] * len(names)], columns=names)
     )
-
-
-def _dask_codes(X, encoder):
-    import dask
-
-    encode = dask.delayed(_partition_codes, pure=False)
-    # Delayed, the encoder is in the graph once.
-    shared = dask.delayed(encoder, pure=False, traverse=False)
-    return dask.compute(*(encode(part, shared) for part in X.to_delayed()))
-
-
-def _partition_codes(frame, encoder):
-    return _joined(_codes_of([frame], encoder), encoder)

@@ -13,7 +13,7 @@ from sklearn_dpgen.tables._pair_distances import pair_distances
 from sklearn_dpgen.tables._population import Population, predicted_slices
 from sklearn_dpgen.tables._privacy_plan import RELATIONS, SlicesPlan, plan_rounds
 from sklearn_dpgen.tables._product_mixture import ProductMixture
-from sklearn_dpgen.tables._record_codes import encode_codes, fit_encoder, with_bins
+from sklearn_dpgen.tables._record_codes import encode_codes, with_bins
 from sklearn_dpgen.tables._releases import release_singles, total_records
 from sklearn_dpgen.tables._selection import measure_rounds
 from sklearn_dpgen.tables._slices import (
@@ -259,7 +259,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
         weights = slice_weights(slices, names, self.workload)
         plan = self._plan(len(slices) - len(names))
         bins, found = self._fine_bins()
-        X, fine = fit_encoder(X, TabularEncoder(self.schema, bins=bins))
+        fine = TabularEncoder(self.schema, bins=bins).fit(X)
         trees = [
             ColumnTree(column.n_bins, nullable=column.nullable)
             if name in found

@@ -81,10 +81,10 @@ class TrainedEstimator(PrivateEstimator):
         "verbose": ["verbose"],
     }
     # The attribute that a complete fit ends with.
-    _network = "module_"
+    _trained = "module_"
 
     def __sklearn_is_fitted__(self):
-        return hasattr(self, self._network)
+        return hasattr(self, self._trained)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import (
     InvalidParameterError,
     StrOptions,
 )
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "check_widths",
     "column_or_1d",
     "fit_context",
+    "gives_pandas",
     "num_samples",
     "validate_data",
 ]
@@ -64,7 +66,7 @@ def _explaining(function):
         if names:
             raise ValueError(f"X must hold real numbers; columns that do not: {names}.")
         raise ValueError(
-            f"{message[0]}. X must hold real numbers in two dimensions. "
+            f"{message[0]}{_place_of_text(args)}. X must hold real numbers in two dimensions. "
             "Reshape your data with reshape(-1, 1) if it has a single feature."
         )
 
@@ -95,6 +97,18 @@ def _not_real(frame):
         if not is_real:
             names.append(name)
     return names
+
+
+def _place_of_text(args):
+    """Return which columns of an array among the arguments are no real numbers, for an error."""
+    X = next((arg for arg in args if hasattr(arg, "__array__") and np.ndim(arg) == 2), None)
+    columns = [] if X is None else _not_real(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X))
+    return f" in columns {columns}" if columns else ""
+
+
+def gives_pandas(estimator):
+    """Return whether ``transform`` gives data frames of pandas, by ``set_output``."""
+    return _get_output_config("transform", estimator)["dense"] == "pandas"
 
 
 num_samples = sklearn.utils.validation._num_samples

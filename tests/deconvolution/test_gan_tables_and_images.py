@@ -60,10 +60,8 @@ def test_a_table_comes_back_as_a_table(tiny, mechanism, objective):
     gan = tiny(mechanism, privatize=True, objective=objective).fit(raw)
     samples = gan.sample(200, random_state=0)
     assert list(samples.columns) == list(raw.columns)
-    pd.testing.assert_series_equal(
-        samples.dtypes.drop("region"), raw.dtypes.drop("region"), check_index=True
-    )
-    assert list(samples["region"].cat.categories) == ["north", "south", "west"]
+    assert samples.dtypes.to_dict() == {name: SCHEMA[name].dtype for name in raw}
+    assert samples["region"].dropna().isin(["north", "south", "west"]).all()
     assert samples["age"].between(0, 100).all()
     assert samples["visits"].isin(range(9)).all()
     assert samples["grade"].isin([1, 2, 3]).all()

@@ -38,6 +38,7 @@ class AnyWidthTabular(TabularMechanism):
 
     _parameter_constraints = {"bound": [float], "random_state": ["random_state"]}
     epsilon, split, noise, delta, bins = 1.0, "uniform", "laplace", 1e-5, None
+    index = "keep"
 
     @property
     def schema(self):
@@ -50,9 +51,15 @@ class AnyWidthTabular(TabularMechanism):
         return super().fit(X)
 
 
+def infinity_is_moved(estimator):
+    if isinstance(estimator, TabularMechanism):
+        return {}
+    return {"check_estimators_nan_inf": "infinity lies outside of the domain, as any large number"}
+
+
 def expected_failures(estimator):
     joint = "the noise of a batch is drawn jointly: a part of it is another release"
-    return {
+    return infinity_is_moved(estimator) | {
         "check_methods_sample_order_invariance": joint,
         "check_methods_subset_invariance": joint,
     }
@@ -60,8 +67,9 @@ def expected_failures(estimator):
 
 @parametrize_with_checks(
     [
-        LaplaceMechanism(domain=ANY_WIDTH, random_state=0),
-        GaussianMechanism(domain=ANY_WIDTH, random_state=0),
+        # Generic checks want data frames with the index of the records.
+        LaplaceMechanism(domain=ANY_WIDTH, random_state=0, index="keep"),
+        GaussianMechanism(domain=ANY_WIDTH, random_state=0, index="keep"),
         AnyWidthTabular(random_state=0),
     ],
     expected_failed_checks=expected_failures,
@@ -70,9 +78,12 @@ def test_scikit_learn_conformity(estimator, check):
     check(estimator)
 
 
-@parametrize_with_checks([LaplaceMechanism(np.inf, domain=ANY_WIDTH, random_state=0)])
+@parametrize_with_checks(
+    [LaplaceMechanism(np.inf, domain=ANY_WIDTH, random_state=0, index="keep")],
+    expected_failed_checks=infinity_is_moved,
+)
 def test_scikit_learn_conformity_without_noise(estimator, check):
-    # Nothing is excused here: the failures above are those of noise alone.
+    # The other failures above are those of noise alone.
     check(estimator)
 
 
@@ -111,8 +122,35 @@ def test_set_output(mechanism, X):
     Y = clone(mechanism).fit_transform(X)
     framed = clone(mechanism).set_output(transform="pandas").fit_transform(X)
     assert list(framed.columns) == list(X.columns)
-    assert framed.index.equals(X.index)
     np.testing.assert_array_equal(framed, Y)
+
+
+def releases_an_index(mechanism, X):
+    Y = clone(mechanism).set_output(transform="pandas").fit_transform(X)
+    return not Y.index.equals(pd.RangeIndex(len(X)))
+
+
+@pytest.mark.parametrize(("mechanism", "X"), FITTED, ids=lambda value: type(value).__name__)
+def test_the_index_is_released_on_request_only(mechanism, X):
+    keeping = clone(mechanism).set_params(index="keep")
+    assert not releases_an_index(mechanism, X)
+    assert releases_an_index(keeping, X)
+    assert keeping.set_output(transform="pandas").fit_transform(X).index.equals(X.index)
+    reports = [clone(m).fit(X).privacy_.public[-1] for m in (mechanism, keeping)]
+    assert reports == ["order of the records", "order and index of the records"]
+    with pytest.raises(ValueError, match="'index' parameter"):
+        clone(mechanism).set_params(index="drop").fit(X)
+
+
+@pytest.mark.parametrize(("mechanism", "X"), FITTED, ids=lambda value: type(value).__name__)
+def test_a_fit_that_fails_leaves_nothing_fitted(mechanism, X):
+    other = X.iloc[:, :1]
+    for before in (clone(mechanism), clone(mechanism).fit(X)):
+        with pytest.raises(ValueError, match="features, X has 1 features|missing \\['sex'\\]|age"):
+            before.fit(other)
+        with pytest.raises(ValueError, match="is not fitted"):
+            before.transform(X)
+        assert not hasattr(before, "privacy_")
 
 
 def test_the_order_of_columns_is_checked():

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sklearn_dpgen.domains import Ball, Box, OneHot
-from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism, RandomizedResponse
+from sklearn_dpgen.mechanisms import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    RandomizedResponse,
+    TabularMechanism,
+)
+from sklearn_dpgen.schema import Categorical, Schema
 
 reproducibly = settings(deadline=None, max_examples=40, derandomize=True)
 ADDITIVE = [LaplaceMechanism, GaussianMechanism]
@@ -78,22 +84,50 @@ def test_a_domain_by_width_needs_data():
     [
         ([[SECRET]], "X has 1 features, but LaplaceMechanism is expecting 2"),
         (np.empty((0, 2)), r"0 sample\(s\)"),
-        ([[SECRET, math.nan]], "NaN"),
-        ([[SECRET, math.inf]], "infinity"),
+        ([[SECRET, math.nan]], r"NaN: columns \[1\]"),
+        (pd.DataFrame({"a": [SECRET], "b": [None]}), r"NaN: columns \['b'\]"),
         ([[SECRET, f"{SECRET}x"]], "could not convert"),
+        (np.array([[SECRET, f"{SECRET}x"]], dtype=object), r"could not .* in columns \[1\]"),
         ([SECRET, SECRET], "Expected 2D array"),
         (np.array([[SECRET + 1j, 0]]), "Complex data"),
         ([[[SECRET, SECRET]]], "dim 3"),
-        (pd.DataFrame({"a": [SECRET], "b": [f"{SECRET}x"]}), "could not convert"),
+        (
+            pd.DataFrame({"a": [SECRET], "b": [f"{SECRET}x"]}),
+            r"could not .* in columns \['b'\]",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:X has feature names")
 def test_bad_records(records, message):
     mechanism = square().fit()
-    for call in (mechanism.transform, mechanism.encode_release):
-        with pytest.raises(ValueError, match=message) as caught:
-            call(records)
-        assert str(SECRET) not in str(caught.value)
+    with pytest.raises(ValueError, match=message) as caught:
+        mechanism.transform(records)
+    assert str(SECRET) not in str(caught.value)
+    with pytest.raises(ValueError, match=message.partition(":")[0]) as caught:
+        mechanism.encode_release(records)
+    assert str(SECRET) not in str(caught.value)
+
+
+@pytest.mark.parametrize("domain", [Box(0, 1, n_features=2), Ball(1.0, n_features=2)], ids=str)
+@pytest.mark.parametrize("kind", ADDITIVE)
+def test_infinity_is_moved_to_the_domain(kind, domain):
+    rows = np.array([[0.2, 0.3], [math.inf, 0.0], [-math.inf, math.inf]])
+    exact = kind(np.inf, domain=domain).fit(rows)
+    assert domain.contains(exact.transform(rows)).all()
+    noisy = kind(1.0, domain=domain, random_state=0).fit(rows)
+    expected = noisy.transform(domain.project(rows))
+    np.testing.assert_array_equal(noisy.transform(rows), expected)
+    with pytest.raises(ValueError, match="infinity"):
+        noisy.encode_release(rows[:2])
+
+
+def test_tables_of_probabilities_are_refused_before_they_are_made():
+    with pytest.raises(ValueError, match="30000 categories takes a table of 6.7 GiB"):
+        RandomizedResponse(domain=OneHot(30_000)).fit()
+    schema = Schema({"town": Categorical(range(200_000))})
+    with pytest.raises(ValueError, match="Column 'town'.* 200000 categories .* 298.0 GiB"):
+        TabularMechanism(schema=schema).fit()
+    assert RandomizedResponse(domain=OneHot(1000)).fit().table_.shape == (1000, 1000)
 
 
 @pytest.mark.parametrize("kind", [*ADDITIVE, RandomizedResponse])
@@ -165,8 +199,8 @@ def test_the_report(kind):
     assert set(report.public) == {
         "domain",
         "n_samples",
-        "names and types of the columns",
-        "order and index of the records",
+        "names of the columns",
+        "order of the records",
     }
     assert any("one more release" in caveat for caveat in report.caveats)
     assert any("floating point" in caveat for caveat in report.caveats)

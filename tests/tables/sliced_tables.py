@@ -64,7 +64,7 @@ def table(n=60, seed=0):
         "age": rng.integers(10, 60, size=n),
         "pay": np.where(rng.uniform(size=n) < 0.3, np.nan, rng.uniform(0, 7, size=n)),
         "job": rng.choice(JOBS[:2], size=n).astype(object),
-        "level": rng.choice([1, 2], size=n).astype(np.int8),
+        "level": rng.choice([1, 2], size=n),
         "day": pd.Timestamp("2020-02-01") + pd.to_timedelta(rng.integers(200, size=n), "D"),
     }
     frame = pd.DataFrame(columns)

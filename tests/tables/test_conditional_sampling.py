@@ -1,6 +1,7 @@
 """Conditions on records: what values and intervals mean, the law that is left, and draws."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -143,13 +144,8 @@ def test_conditions_that_nothing_declares(conditions, message):
 # Intervals: which values are inside.
 
 
-def encoder_of(column, bins, dtype=None):
-    schema = Schema({"x": column})
-    if dtype is None:
-        return TabularEncoder(schema, bins={"x": bins}).fit()
-    dtype = pd.api.types.pandas_dtype(dtype)
-    record = column.decode(np.zeros((1, column.domain.n_features)), dtype=dtype, name="x")
-    return TabularEncoder(schema, bins={"x": bins}).fit(record.to_frame())
+def encoder_of(column, bins):
+    return TabularEncoder(Schema({"x": column}), bins={"x": bins}).fit()
 
 
 def condition(encoder, given):
@@ -157,13 +153,13 @@ def condition(encoder, given):
 
 
 def decoded(encoder, places):
-    return encoder.columns_["x"].decode_places(np.asarray(places), encoder.dtypes_["x"])
+    return encoder.columns_["x"].decode_places(np.asarray(places))
 
 
 def inside(found):
     """All values in the parts of a condition."""
     places = [np.arange(*ends) for ends in zip(found.starts, found.stops, strict=True)]
-    return found.column.decode_places(np.concatenate(places), found.values.dtype)
+    return found.column.decode_places(np.concatenate(places))
 
 
 ENDS = [-np.inf, -1, 0, 0.5, 3, 4, 7.5, 9, 11, np.inf]
@@ -212,40 +208,27 @@ def stamps(*texts, tz=None):
 
 
 CASES = {
-    "floats": (Numeric(0, 1), 4, None, (0.1, 0.6)),
-    "float32": (Numeric(0, 1), 4, "float32", (0.1, 0.6)),
-    "Float32 with nulls": (Numeric(-2, 1, nullable=True), 4, "Float32", (-0.3, np.inf)),
-    "an end too large for float32": (Numeric(0, 1), 4, "float32", (0.3, 1e300)),
-    "decimals": (Numeric(0, 1, step=0.1), 3, None, (0.3, 0.7)),
-    "decimals in float32": (Numeric(0, 1, step=0.1), 3, "float32", (0.3, 0.7)),
-    "objects": (Numeric(0, 1), 4, object, (0.1, 0.6)),
-    "rounded to integers": (Numeric(0.2, 9.7), 4, "int16", (2, 5)),
-    "steps rounded to integers": (Numeric(0, 20, step=0.5), 4, "int16", (2, 5)),
-    "nullable integers": (Numeric(0, 20, integer=True, nullable=True), 4, "Int64", (2, 5)),
-    "points": (Numeric(0, 10), POINTS, None, (2.5, 5)),
-    "points in float32": (Numeric(0, 10), POINTS, "float32", (2.5, 5)),
-    "days": (SCHEMA["day"], 4, None, stamps("2020-02-01", "2020-08-01")),
-    "aware ends": (SCHEMA["day"], 4, None, stamps("2020-02-01", "2020-08-01", tz="Asia/Tokyo")),
-    "aware days": (SCHEMA["day"], 4, "datetime64[us, Asia/Tokyo]", stamps("2020-02-01", "2020-03")),
-    "seconds": (Datetime("2020-01-01", "2020-01-02"), 4, None, stamps("1999", "2020-01-01 07:00")),
-    "held in seconds": (
-        Datetime("2020-01-01", "2020-01-01 00:00:09", resolution="ms"),
-        4,
-        "datetime64[s]",
-        stamps("2020-01-01 00:00:02", "2020-01-01 00:00:05"),
-    ),
-    "a grid beyond float64": (LONG, 4, None, stamps("0700", "2020")),
-    "a fine grid": (Numeric(0, 2**53, integer=True), 3, None, (2**50, 2.0**52)),
-    "tiny numbers": (Numeric(0, 1e-300), 4, None, (1e-301, np.inf)),
-    "huge numbers": (Numeric(-8e307, 8e307), 4, None, (-np.inf, 1e307)),
+    "floats": (Numeric(0, 1), 4, (0.1, 0.6)),
+    "with nulls": (Numeric(-2, 1, nullable=True), 4, (-0.3, np.inf)),
+    "decimals": (Numeric(0, 1, step=0.1), 3, (0.3, 0.7)),
+    "nullable integers": (Numeric(0, 20, integer=True, nullable=True), 4, (2, 5)),
+    "points": (Numeric(0, 10), POINTS, (2.5, 5)),
+    "days": (SCHEMA["day"], 4, stamps("2020-02-01", "2020-08-01")),
+    "aware ends": (SCHEMA["day"], 4, stamps("2020-02-01", "2020-08-01", tz="Asia/Tokyo")),
+    "aware days": (replace(SCHEMA["day"], zone="Asia/Tokyo"), 4, stamps("2020-02-01", "2020-03")),
+    "seconds": (Datetime("2020-01-01", "2020-01-02"), 4, stamps("1999", "2020-01-01 07:00")),
+    "a grid beyond float64": (LONG, 4, stamps("0700", "2020")),
+    "a fine grid": (Numeric(0, 2**53, integer=True), 3, (2**50, 2.0**52)),
+    "tiny numbers": (Numeric(0, 1e-300), 4, (1e-301, np.inf)),
+    "huge numbers": (Numeric(-8e307, 8e307), 4, (-np.inf, 1e307)),
 }
 
 
 @every_closed
 @pytest.mark.parametrize("name", CASES)
 def test_shares_are_those_of_the_values_that_are_drawn(name, closed):
-    column, bins, dtype, ends = CASES[name]
-    encoder = encoder_of(column, bins, dtype)
+    column, bins, ends = CASES[name]
+    encoder = encoder_of(column, bins)
     binned, interval = encoder.columns_["x"], between(*ends, closed)
     found = condition(encoder, interval)
     aware = isinstance(column, Datetime)
@@ -256,8 +239,7 @@ def test_shares_are_those_of_the_values_that_are_drawn(name, closed):
 
     def is_in(series):
         series = pd.to_datetime(series, utc=True) if aware else series
-        with np.errstate(over="ignore"):
-            return np.array([value in interval for value in series.array])
+        return np.array([value in interval for value in series.array])
 
     shares = [is_in(dense(encoder, code)).mean() for code in range(binned.n_bins)]
     assert_allclose(
@@ -293,13 +275,13 @@ def test_many_intervals_on_any_column():
     """Bisection ends, and draws stay inside."""
     rng = np.random.default_rng(0)
     n_found = 0
-    for name, (column, bins, dtype, _) in CASES.items():
+    for name, (column, bins, _) in CASES.items():
         if isinstance(column, Datetime):
             continue
-        encoder = encoder_of(column, bins, dtype)
+        encoder = encoder_of(column, bins)
         low, high = float(column.low), float(column.high)
-        ends = low + rng.uniform(-0.1, 1.1, size=(12, 2)) * (high - low)
-        ends = np.sort(np.where(rng.uniform(size=(12, 2)) < 0.3, np.round(ends), ends), axis=1)
+        ends = low + rng.uniform(-0.1, 1.1, size=(20, 2)) * (high - low)
+        ends = np.sort(np.where(rng.uniform(size=(20, 2)) < 0.3, np.round(ends), ends), axis=1)
         for left, right in ends.tolist():
             interval = between(left, right, CLOSED[rng.integers(4)])
             try:

@@ -1,0 +1,34 @@
+"""How well records fit a schema: for the eyes of the curator alone."""
+
+import pandas as pd
+
+from sklearn_dpgen.schema._column import find_nulls
+from sklearn_dpgen.schema._interval import IntervalColumn
+
+__all__ = ["check_records"]
+
+_FAULTS = ("outside_bounds", "undeclared", "null", "not_integer", "unreadable")
+
+
+def check_records(schema, frame):
+    """Count by column the values that do not fit a declaration; see :meth:`Schema.check`."""
+    missing = [name for name in schema if name not in frame.columns]
+    twice = list(frame.columns[frame.columns.duplicated()].unique())
+    if missing or twice:
+        raise ValueError(
+            "The columns of the schema must be in the frame, each once: "
+            f"missing {missing}, more than once {twice}."
+        )
+    counts = {name: _count(column, frame[name]) for name, column in schema.items()}
+    return pd.DataFrame.from_dict(counts, orient="index", columns=list(_FAULTS))
+
+
+def _count(column, series):
+    null = find_nulls(series)
+    values, bad = column._read(series, null)
+    found = {"null": 0 if column.nullable else int(null.sum())}
+    if isinstance(column, IntervalColumn):
+        found |= column._count_faults(values[~null & ~bad]) | {"unreadable": int(bad.sum())}
+    else:
+        found["undeclared"] = int(bad.sum())
+    return [found.get(fault, 0) for fault in _FAULTS]

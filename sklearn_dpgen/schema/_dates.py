@@ -1,0 +1,233 @@
+"""Columns of dates and times between public bounds."""
+
+import datetime
+from dataclasses import KW_ONLY, dataclass
+from numbers import Real
+
+import numpy as np
+import pandas as pd
+
+from sklearn_dpgen.schema._column import check_flags, read_each
+from sklearn_dpgen.schema._interval import IntervalColumn
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_NO_TIME = datetime.timedelta()
+# In microseconds, about 146 000 years.
+_FARTHEST = 2**62
+_FINER = ("ns", "ps", "fs", "as")
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_RESOLUTIONS = {
+    "D": 86_400_000_000,
+    "h": 3_600_000_000,
+    "m": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1_000,
+    "us": 1,
+}
+
+
+@dataclass(frozen=True)
+class Datetime(IntervalColumn):
+    """A column of dates and times with public bounds.
+
+    Parameters
+    ----------
+    low, high : str (ISO 8601), datetime, date, Timestamp or datetime64
+        Public bounds, multiples of the resolution; naive ones are in UTC, and so are naive
+        values compared with them. Values outside are clipped, silently. Stored naive, in UTC.
+    resolution : {"D", "h", "m", "s", "ms", "us"}, default="s"
+        Decoded values are rounded to it (NumPy's unit codes: "m" is the minute).
+    nullable : bool, default=False
+    zone : str, optional
+        The time zone of decoded values, such as "Europe/Paris"; by default that of the bounds,
+        and none if they are naive.
+
+    Notes
+    -----
+    Decoded values are datetime64[us], in the zone if there is one. Bounds in two zones need
+    ``zone``.
+    """
+
+    _rule = "is declared Datetime; it holds what is no date."
+
+    low: datetime.datetime
+    high: datetime.datetime
+    _: KW_ONLY
+    resolution: str = "s"
+    nullable: bool = False
+    zone: str | None = None
+
+    def __post_init__(self):
+        check_flags(self, "nullable")
+        if self.resolution not in _RESOLUTIONS:
+            raise ValueError(f"resolution must be one of {list(_RESOLUTIONS)}.")
+        zones = set()
+        for field in ("low", "high"):
+            value, zone = _as_datetime(getattr(self, field), field)
+            object.__setattr__(self, field, value)
+            zones |= {zone} - {None}
+            if _since_epoch(value) % _RESOLUTIONS[self.resolution]:
+                raise ValueError(f"{field} must be a multiple of the resolution.")
+        if not self.low < self.high:
+            raise ValueError("low must be earlier than high.")
+        if self.zone is None and len(zones) > 1:
+            raise ValueError("low and high are in two time zones: give zone.")
+        if self.zone is None and zones:
+            object.__setattr__(self, "zone", zones.pop())
+        if self.zone is not None:
+            _check_zone(self.zone)
+
+    @property
+    def _bounds(self):
+        return _since_epoch(self.low), _since_epoch(self.high)
+
+    @property
+    def n_steps(self):
+        """The number of steps of the resolution between the bounds."""
+        low, high = self._bounds
+        return (high - low) // _RESOLUTIONS[self.resolution]
+
+    def to_unit(self, values):
+        """Map the bounds to [-1, 1], affinely, without clipping.
+
+        Parameters
+        ----------
+        values : array-like of datetime64, or Series
+            Naive ones in UTC. Saturated at 2**62 microseconds (146 000 years) from the lower bound.
+
+        Returns
+        -------
+        ndarray of float64
+            NaN for a missing date.
+        """
+        values = _in_utc(values) if isinstance(values, pd.Series) else np.asarray(values)
+        if values.dtype.kind != "M":
+            values = values.astype("datetime64[us]")
+        null, low = np.isnat(values), self._bounds[0]
+        offset = _microseconds(values, low - _FARTHEST, low + _FARTHEST) - low
+        return self._unit(np.where(null, np.nan, offset))
+
+    def from_unit(self, values):
+        """Invert `to_unit`, to the microsecond and without clipping: noisy values stay noisy.
+
+        Parameters
+        ----------
+        values : array-like of float
+
+        Returns
+        -------
+        ndarray of datetime64[us]
+            Saturated at 2**62 microseconds (146 000 years) from the lower bound.
+        """
+        offset = self._offset(np.asarray(values, dtype=np.float64))
+        null = np.isnan(offset)
+        offset = np.rint(np.clip(np.where(null, 0, offset), -_FARTHEST, _FARTHEST)).astype(np.int64)
+        dates = np.datetime64(self.low, "us") + offset.astype("timedelta64[us]")
+        return np.where(null, np.datetime64("NaT", "us"), dates)
+
+    def in_zone(self, values):
+        """Return a series of datetime64[us] in UTC as one of ``dtype``."""
+        values = pd.Series(values)
+        return values if self.zone is None else values.dt.tz_localize("UTC").astype(self.dtype)
+
+    @property
+    def dtype(self):
+        if self.zone is None:
+            return np.dtype("datetime64[us]")
+        return pd.DatetimeTZDtype("us", self.zone)
+
+    def _read(self, series, null):
+        # One step beyond the bounds is beyond them, and no unit overflows there.
+        low, high = (bound + step for bound, step in zip(self._bounds, (-1, 1), strict=True))
+        if isinstance(series.dtype, pd.DatetimeTZDtype) or _is_datetime64(series.dtype):
+            return _microseconds(_in_utc(series), low, high), np.zeros_like(null)
+
+        def read(value):
+            moment = _moment(value)
+            return None if moment is None else min(max(moment, low), high)
+
+        return read_each(read, series, null, np.int64)
+
+    def _count_faults(self, values):
+        low, high = self._bounds
+        return {"outside_bounds": int(((values < low) | (values > high)).sum())}
+
+    def _decode(self, array, rng):
+        fraction, null = self._split(array)
+        (low, high), resolution = self._bounds, _RESOLUTIONS[self.resolution]
+        steps = np.rint(fraction * ((high - low) // resolution)).astype(np.int64)
+        values = (low + steps * resolution).view("datetime64[us]")
+        return self.in_zone(np.where(null, np.datetime64("NaT", "us"), values))
+
+
+def _is_datetime64(dtype):
+    return isinstance(dtype, np.dtype) and dtype.kind == "M"
+
+
+def _in_utc(series):
+    """Return a series of dates as an ndarray of datetime64."""
+    if isinstance(series.dtype, pd.DatetimeTZDtype):
+        series = series.dt.tz_convert(None)
+    return series.to_numpy()
+
+
+def _microseconds(values, low, high):
+    """Return an ndarray of datetime64 as microseconds since 1970 within [low, high], rounded down.
+
+    The ends lie so far from those of 64 bits that a unit beside each is no overflow.
+    """
+    unit = np.datetime_data(values.dtype)[0]
+    if unit in _FINER:
+        values = values.astype("datetime64[us]")
+    else:
+        ends = np.array([low, high]).view("datetime64[us]").astype(values.dtype).astype(np.int64)
+        counts = np.clip(values.astype(np.int64), ends[0] - 1, ends[1] + 1)
+        values = counts.astype(values.dtype).astype("datetime64[us]")
+    return np.clip(values.astype(np.int64), low, high)
+
+
+def _moment(value):
+    """Return a date as whole microseconds since 1970 in UTC, rounded down; None if it is none."""
+    if isinstance(value, pd.Timestamp):
+        # Its own arithmetic overflows.
+        count, per_second = int(value.asm8.view(np.int64)), _PER_SECOND[value.unit]
+        return count * 1_000_000 // per_second
+    if isinstance(value, datetime.datetime):
+        return _since_epoch(value)
+    if isinstance(value, datetime.date):
+        return _since_epoch(datetime.datetime(value.year, value.month, value.day))
+    if isinstance(value, np.datetime64):
+        return int(_microseconds(np.array([value]), -_FARTHEST, _FARTHEST)[0])
+    return None
+
+
+def _since_epoch(moment):
+    """Return a datetime as whole microseconds since 1970, a naive one as in UTC."""
+    since = moment.replace(tzinfo=None) - _EPOCH
+    return (since - (moment.utcoffset() or _NO_TIME)) // _MICROSECOND
+
+
+def _as_datetime(value, field):
+    """Return a bound as a naive datetime in UTC, and the name of its time zone, if any."""
+    try:
+        if isinstance(value, Real):
+            raise ValueError
+        value = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+        stamp = pd.Timestamp(value).as_unit("us", round_ok=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{field} must be a date and time, to the microsecond.") from error
+    if stamp is pd.NaT:
+        raise ValueError(f"{field} must be a date and time, not a missing one.")
+    if stamp.tz is None:
+        return stamp.to_pydatetime(), None
+    return stamp.tz_convert("UTC").tz_localize(None).to_pydatetime(), str(stamp.tz)
+
+
+def _check_zone(zone):
+    try:
+        if not isinstance(zone, str):
+            raise TypeError
+        pd.DatetimeTZDtype("us", zone)
+    except Exception as error:  # of any kind, by what is wrong with it
+        raise ValueError("zone must be the name of a time zone.") from error
