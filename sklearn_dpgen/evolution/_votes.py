@@ -8,7 +8,7 @@ import torch
 from scipy.spatial import KDTree
 
 from sklearn_dpgen.evolution._chunks import add_up, checked, pieces
-from sklearn_dpgen.evolution._nearest import TorchSearch, first_of_equal, unit_rows
+from sklearn_dpgen.evolution._nearest_candidates import TorchSearch, first_of_equal, unit_rows
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import check_positive
 

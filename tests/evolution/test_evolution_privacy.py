@@ -15,8 +15,8 @@ from sklearn_dpgen.evolution import (
     EuclideanVariation,
     LatentVariation,
     PrivateEvolutionSampler,
-    _base,
-    _sampler,
+    _evolution_sampler,
+    _voting_sampler,
 )
 from sklearn_dpgen.mechanisms import GaussianSequenceRun, ThresholdedLaplaceRun
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
@@ -24,7 +24,7 @@ from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
 SAMPLERS = ["evolution", "measure"]
 KINDS = ["none", "public", "private"]
-BASE = "sklearn_dpgen.evolution._base"
+BASE = "sklearn_dpgen.evolution._voting_sampler"
 
 
 def train(sampler, table, kind):
@@ -128,7 +128,7 @@ def test_records_matter_where_releases_are_not_forced(
 @samplers
 @kinds
 def test_votes_that_pass_by_the_release_are_caught(told_by_releases_alone, monkeypatch, name, kind):
-    votes, count = _base.nearest_neighbor_votes, _base.VotingSampler._count
+    votes, count = _voting_sampler.nearest_neighbor_votes, _voting_sampler.VotingSampler._count
     exact = []
 
     def watch(*args, **options):
@@ -141,39 +141,39 @@ def test_votes_that_pass_by_the_release_are_caught(told_by_releases_alone, monke
 
     monkeypatch.setattr(f"{BASE}.nearest_neighbor_votes", watch)
     assert told_by_releases_alone(name, kind)
-    monkeypatch.setattr(_base.VotingSampler, "_count", leaking)
+    monkeypatch.setattr(_voting_sampler.VotingSampler, "_count", leaking)
     assert not told_by_releases_alone(name, kind)
 
 
 @samplers
 def test_private_class_sizes_that_pass_by_are_caught(told_by_releases_alone, monkeypatch, name):
-    read = _base.VotingSampler._read
+    read = _voting_sampler.VotingSampler._read
 
     def leaking(self, X, y):
         members = read(self, X, y)
         self._sizes = [len(part) for part in members]
         return members
 
-    monkeypatch.setattr(_base.VotingSampler, "_read", leaking)
+    monkeypatch.setattr(_voting_sampler.VotingSampler, "_read", leaking)
     assert told_by_releases_alone(name, "public")
     monkeypatch.setattr(
-        _base.VotingSampler, "_class_size", lambda self, code, *_: self._sizes[code]
+        _voting_sampler.VotingSampler, "_class_size", lambda self, code, *_: self._sizes[code]
     )
     assert told_by_releases_alone(name, "public")
     assert not told_by_releases_alone(name, "private")
 
 
 def test_candidates_from_the_records_are_caught(told_by_releases_alone, monkeypatch):
-    read = _base.VotingSampler._read
+    read = _voting_sampler.VotingSampler._read
 
     def leaking(self, X, y):
         self.secret = read(self, X, y)
         return self.secret
 
-    monkeypatch.setattr(_base.VotingSampler, "_read", leaking)
+    monkeypatch.setattr(_voting_sampler.VotingSampler, "_read", leaking)
     assert told_by_releases_alone("evolution", "none")
     monkeypatch.setattr(
-        _sampler.PrivateEvolutionSampler,
+        _evolution_sampler.PrivateEvolutionSampler,
         "_random",
         lambda self, n, rng: self.secret[0][rng.integers(len(self.secret[0]), size=n)],
     )
@@ -271,7 +271,7 @@ def test_records_that_are_not_projected_would_be_seen(
     sampler_of, labelled, released, monkeypatch, name, kind
 ):
     """The twin: the exact votes of the check are not those of any other search."""
-    votes = _base.nearest_neighbor_votes
+    votes = _voting_sampler.nearest_neighbor_votes
     monkeypatch.setattr(
         f"{BASE}.nearest_neighbor_votes", lambda X, V, **given: votes(X[1:], V, **given)
     )
@@ -431,7 +431,7 @@ def test_without_a_budget_there_is_no_noise(sampler_of, labelled, released, name
 
 @samplers
 def test_a_release_too_many_is_refused(sampler_of, labelled, monkeypatch, name):
-    count = _base.VotingSampler._count
+    count = _voting_sampler.VotingSampler._count
 
     def twice(self, *args):
         count(self, *args)
@@ -440,7 +440,7 @@ def test_a_release_too_many_is_refused(sampler_of, labelled, monkeypatch, name):
     for histogram in ("gaussian", "laplace_threshold"):
         sampler_of(name, histogram=histogram, epsilon=50.0).fit(labelled.X)
         with monkeypatch.context() as patch:
-            patch.setattr(_base.VotingSampler, "_count", twice)
+            patch.setattr(_voting_sampler.VotingSampler, "_count", twice)
             with pytest.raises(RuntimeError, match="budget paid for"):
                 sampler_of(name, histogram=histogram, epsilon=50.0).fit(labelled.X)
 

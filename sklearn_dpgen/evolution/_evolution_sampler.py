@@ -8,11 +8,11 @@ import torch
 from tqdm import tqdm
 
 from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._base import POSTPROCESSING, ClassVotes, VotingSampler
-from sklearn_dpgen.evolution._interfaces import EuclideanVariation, check_candidates
-from sklearn_dpgen.evolution._plan import HISTOGRAMS
-from sklearn_dpgen.evolution._settings import annealed_parameters, theory_parameters
-from sklearn_dpgen.evolution._tabular import TabularVariation
+from sklearn_dpgen.evolution._schedules import annealed_parameters, theory_parameters
+from sklearn_dpgen.evolution._tabular_variation import TabularVariation
+from sklearn_dpgen.evolution._variation_interface import EuclideanVariation, check_candidates
+from sklearn_dpgen.evolution._votes_plan import HISTOGRAMS
+from sklearn_dpgen.evolution._voting_sampler import POSTPROCESSING, ClassVotes, VotingSampler
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklearn_dpgen.evolution._plan import VotesPlan
-from sklearn_dpgen.evolution._projection import (
+from sklearn_dpgen.evolution._records import encode_votes
+from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
+from sklearn_dpgen.evolution._votes_plan import VotesPlan
+from sklearn_dpgen.evolution._weight_projections import (
     project_bounded_lipschitz,
     project_simplex,
     threshold_weights,
 )
-from sklearn_dpgen.evolution._records import encode_votes
-from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
 from sklearn_dpgen.preprocessing._records import decode_records
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._labels import LabelSamplerMixin

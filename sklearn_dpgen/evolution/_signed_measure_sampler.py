@@ -7,9 +7,9 @@ import torch
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._base import POSTPROCESSING, ClassVotes, VotingSampler
-from sklearn_dpgen.evolution._plan import HISTOGRAMS
-from sklearn_dpgen.evolution._supports import grid_support
+from sklearn_dpgen.evolution._public_supports import grid_support
+from sklearn_dpgen.evolution._votes_plan import HISTOGRAMS
+from sklearn_dpgen.evolution._voting_sampler import POSTPROCESSING, ClassVotes, VotingSampler
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
