@@ -37,6 +37,7 @@ def encode_records(estimator, X):
         encoder = TabularEncoder(estimator.schema).fit(X)
         estimator.encoder_ = encoder
         estimator.n_features_in_ = encoder.n_features_in_
+        estimator.feature_names_in_ = encoder.feature_names_in_
         estimator.domain_ = encoder.domain_
         return encoder.domain_.project(encoder.transform(X))
     X = validate_data(estimator, X, dtype=np.float64)

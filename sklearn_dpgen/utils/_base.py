@@ -4,12 +4,20 @@ import pickle
 from abc import ABC, abstractmethod
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.utils._random import noise_source
 from sklearn_dpgen.utils._torch import resolve_device
+from sklearn_dpgen.utils._validation import (
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    check_delta,
+)
 
-__all__ = ["PrivateEstimator"]
+__all__ = ["PrivateEstimator", "TrainedEstimator"]
 
 
 class PrivateEstimator(BaseEstimator, ABC):
@@ -22,6 +30,15 @@ class PrivateEstimator(BaseEstimator, ABC):
     @abstractmethod
     def _plan_privacy(self, n_samples):
         """Return the complete PrivacyReport of a fit, from public quantities alone."""
+
+    def _forget(self):
+        """Drop what an earlier fit left, so that one that fails keeps no report of another."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
+    def _delta(self, n_samples):
+        """Return the failure probability to spend on a number of private records."""
+        return 0.1 / n_samples if self.delta == "auto" else check_delta(self.delta)
 
     def _noise(self, seed, *parts):
         """Return the source of noise and of batches; a seeded one is keyed by all that is given.
@@ -47,3 +64,29 @@ class PrivateEstimator(BaseEstimator, ABC):
             else:
                 context.append(pickle.dumps(part))
         return noise_source(seed, context=context)
+
+
+class TrainedEstimator(PrivateEstimator):
+    """Base of the private estimators that train a network: their parameters, tags and state."""
+
+    _parameter_constraints: dict = {
+        "epsilon": [Interval(Real, 0, np.inf, closed="right")],
+        "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
+        "hidden_layer_sizes": ["array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "averaging": [Interval(Real, 0, 1, closed="left")],
+        "random_state": ["random_state"],
+        "device": [str, torch.device],
+        "verbose": ["verbose"],
+    }
+    # The attribute that a complete fit ends with.
+    _network = "module_"
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, self._network)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags

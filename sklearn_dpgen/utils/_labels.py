@@ -1,5 +1,7 @@
 """Labels of a class-conditional sampler: declared classes, codes, proportions, and draws."""
 
+from collections.abc import Mapping, Set
+
 import numpy as np
 import pandas as pd
 from sklearn.utils import column_or_1d
@@ -15,14 +17,31 @@ __all__ = ["LabelSamplerMixin", "check_classes", "check_labels", "check_proporti
 class LabelSamplerMixin:
     """Labels of a sampler with parameters ``classes`` and ``label_proportions``.
 
-    A fit with labels leaves ``classes_`` and ``label_proportions_``.
+    They are private unless a parameter ``labels`` says "public". A fit with labels leaves
+    ``classes_`` and ``label_proportions_``.
     """
+
+    def _check_label_parameters(self, y):
+        """Return the declared classes or None, or say what is wrong, before a label is read.
+
+        Private labels need declared classes: those that occur in ``y`` would show a lone label.
+        """
+        classes = None if self.classes is None else check_classes(self.classes)
+        if y is not None and classes is None and getattr(self, "labels", "private") != "public":
+            raise ValueError(
+                "Private labels need classes, the public list of all labels: those that occur in "
+                "y would tell of single records."
+            )
+        if self.label_proportions is not None:
+            check_proportions(self.label_proportions, None if classes is None else len(classes))
+        return classes
 
     def _encode_labels(self, y, n_samples):
         """Set ``classes_`` and return the position of each label, 0 without labels."""
+        classes = self._check_label_parameters(y)
         if y is None:
             return np.zeros(n_samples, dtype=np.int64)
-        self.classes_ = check_classes(self.classes, y)
+        self.classes_ = _classes_of(y, "y") if classes is None else classes
         if self.label_proportions is not None:
             check_proportions(self.label_proportions, len(self.classes_))
         return check_labels(y, self.classes_, n_samples)
@@ -48,7 +67,7 @@ class LabelSamplerMixin:
         y : ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
-        n_samples = check_n_samples(n_samples)
+        n_samples = check_n_samples(n_samples, width=2)
         if not hasattr(self, "classes_"):
             raise ValueError("sample_labels needs a fit with labels: fit(X, y).")
         (seed,) = split_random_state(random_state, 1)
@@ -68,19 +87,33 @@ class LabelSamplerMixin:
         return check_labels(y, self.classes_, n_samples)
 
 
-def check_classes(classes, y):
-    """Return the sorted public classes: those declared, or those that occur in ``y``."""
-    name, labels = ("y", y) if classes is None else ("classes", classes)
+def check_classes(classes):
+    """Return declared classes, sorted, if they are distinct labels of one type, two at least."""
+    if isinstance(classes, Mapping | Set) or not pd.api.types.is_list_like(classes):
+        raise ValueError(f"classes must be a list of labels, got a {type(classes).__name__}.")
+    labels = list(classes)
+    if getattr(classes, "ndim", 1) != 1 or any(map(pd.api.types.is_list_like, labels)):
+        raise ValueError("classes must be a list of labels in one dimension, got a nested one.")
+    if not pd.isna(labels).any() and len({isinstance(label, str) for label in labels}) > 1:
+        raise ValueError("classes holds labels that are not of one type.")
+    found = _classes_of(labels, "classes")
+    if len(found) != len(labels):
+        raise ValueError("classes must be distinct.")
+    return found
+
+
+def _classes_of(labels, name):
+    """Return the labels that occur, sorted; no error shows one."""
     labels = column_or_1d(labels)
     if pd.isna(labels).any():
         raise ValueError(f"{name} holds labels that are missing.")
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise ValueError(f"{name} holds labels that are infinite.")
     try:
         check_classification_targets(labels)
         found = unique_labels(labels)
     except TypeError:
         raise ValueError(f"{name} holds labels that are not of one type.") from None
-    if classes is not None and len(found) != len(labels):
-        raise ValueError("classes must be distinct.")
     if len(found) < 2:
         raise ValueError(
             f"classes must be at least two, got {len(found)} class; fit without y for one."
@@ -103,13 +136,19 @@ def check_labels(y, classes, n_samples):
     return codes.astype(np.int64)
 
 
-def check_proportions(label_proportions, n_classes):
+def check_proportions(label_proportions, n_classes=None):
     """Return public proportions, if they are one a class, non-negative and sum to one."""
-    shares = np.asarray(label_proportions, dtype=np.float64)
-    if shares.shape != (n_classes,):
+    try:
+        shares = np.asarray(label_proportions, dtype=np.float64)
+    except (TypeError, ValueError):
         raise ValueError(
-            f"label_proportions must hold one share a class, {n_classes}; its shape is "
-            f"{shares.shape}."
+            "label_proportions must be a list of numbers, got a "
+            f"{type(label_proportions).__name__} that is none."
+        ) from None
+    if shares.ndim != 1 or len(shares) != (len(shares) if n_classes is None else n_classes):
+        wanted = "" if n_classes is None else f", {n_classes}"
+        raise ValueError(
+            f"label_proportions must hold one share a class{wanted}; its shape is {shares.shape}."
         )
     if not np.all(shares >= 0) or not np.isclose(shares.sum(), 1):
         raise ValueError("label_proportions must be non-negative and sum to 1.")

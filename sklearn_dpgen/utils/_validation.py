@@ -2,20 +2,25 @@
 
 import functools
 import math
+import os
 import re
 from numbers import Integral, Real
 
+import numpy as np
+import pandas as pd
 import sklearn.utils.validation
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import (
     HasMethods,
     Interval,
     InvalidParameterError,
+    Options,
     StrOptions,
 )
 from sklearn.utils.validation import check_is_fitted
 
 __all__ = [
+    "BUDGET",
     "HasMethods",
     "Integral",
     "Interval",
@@ -25,6 +30,7 @@ __all__ = [
     "check_array",
     "check_delta",
     "check_epsilon",
+    "check_fits",
     "check_is_fitted",
     "check_n_samples",
     "check_positive",
@@ -34,24 +40,35 @@ __all__ = [
     "validate_data",
 ]
 
+# A parameter constraint: more than this protects nobody, and np.inf says so.
+BUDGET = [Interval(Real, 0, 1e6, closed="right"), Options(Real, {math.inf})]
+
 # How the errors begin of which the rest would show values of an array.
 _REVEALING = re.compile(
     "could not convert string to float|Complex data not supported|Expected 2D array, got .* instead"
 )
 
 
-def _without_values(function):
-    """Return a function of scikit-learn whose errors show no value of its arrays."""
+def _explaining(function):
+    """Return a function of scikit-learn whose errors name columns, and show no value."""
 
     @functools.wraps(function)
     def wrapped(*args, **kwargs):
+        (frame,) = [arg for arg in args if isinstance(arg, pd.DataFrame)] or [None]
+        if frame is not None and not frame.columns.is_unique:
+            names = frame.columns[frame.columns.duplicated()].unique().tolist()
+            raise ValueError(f"X has more than one column of the name: {names}.")
         try:
             return function(*args, **kwargs)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             message = _REVEALING.match(str(error))
-            if message is None:
+            is_of_types = message is not None or isinstance(error, TypeError)
+            names = _not_real(frame) if is_of_types and frame is not None else []
+            if message is None and not names:
                 raise
         # Outside of the handler, or the context of the error would show them.
+        if names:
+            raise ValueError(f"X must hold real numbers; columns that do not: {names}.")
         raise ValueError(
             f"{message[0]}. X must hold real numbers in two dimensions. "
             "Reshape your data with reshape(-1, 1) if it has a single feature."
@@ -60,9 +77,25 @@ def _without_values(function):
     return wrapped
 
 
+def _not_real(frame):
+    """Return the names of the columns that are not of real numbers."""
+    names = []
+    for name, column in frame.items():
+        if pd.api.types.is_numeric_dtype(column.dtype):
+            is_real = not pd.api.types.is_complex_dtype(column.dtype)
+        else:
+            try:
+                is_real = column.dtype == object and column.astype(np.float64) is not None
+            except (TypeError, ValueError):
+                is_real = False
+        if not is_real:
+            names.append(name)
+    return names
+
+
 num_samples = sklearn.utils.validation._num_samples
-check_array = _without_values(sklearn.utils.validation.check_array)
-validate_data = _without_values(sklearn.utils.validation.validate_data)
+check_array = _explaining(sklearn.utils.validation.check_array)
+validate_data = _explaining(sklearn.utils.validation.validate_data)
 
 
 def check_positive(value, name, *, allow_infinite=False):
@@ -89,11 +122,47 @@ def check_delta(delta, name="delta"):
     return delta
 
 
-def check_n_samples(n_samples):
-    """Return a number of records to sample as an int, if it is one of at least 1."""
+def check_n_samples(n_samples, width=1):
+    """Return a number of records to sample as an int, if it is one of at least 1.
+
+    Parameters
+    ----------
+    n_samples : int
+    width : int, default=1
+        Numbers that a record takes while it is made, latents and one-hot blocks included.
+
+    Raises
+    ------
+    ValueError
+        No such number, or more records than fit in the memory of the machine, at 8 bytes a number.
+    """
     if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
         raise ValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
+    needed, there = 8 * int(n_samples) * width, _memory()
+    if needed > there:
+        raise ValueError(
+            f"n_samples={n_samples} records of {width} numbers need {needed / 2**30:.0f} GiB of "
+            f"memory, of which there are {there / 2**30:.0f} GiB: sample in parts."
+        )
     return int(n_samples)
+
+
+def check_fits(n_bytes, subject):
+    """Raise ValueError if what a parameter asks for does not fit in the memory of the machine."""
+    there = _memory()
+    if n_bytes > there:
+        raise ValueError(
+            f"{subject} would take {n_bytes / 2**30:.0f} GiB of memory, of which there are "
+            f"{there / 2**30:.0f} GiB."
+        )
+
+
+def _memory():
+    """Return the bytes of the machine's memory, or 64 GiB where it does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 2**36
 
 
 def check_widths(widths, name="hidden_layer_sizes"):

@@ -79,21 +79,40 @@ def test_errors_of_parameters(sampler_of, labelled, name, options, message):
 
 @samplers
 @pytest.mark.parametrize(
-    ("y", "message"),
+    ("y", "public", "private"),
     [
-        (["a"] * 60, "at least two, got 1 class"),
-        ([None] + ["a", "b"] * 29 + ["a"], "y holds labels that are missing"),
-        ([np.nan] + [0, 1] * 29 + [0], "y holds labels that are missing"),
-        (["a", "b"], "y must hold 60 labels"),
-        (np.linspace(0, 1, 60), "Unknown label type"),
-        (np.zeros((60, 2)), "1d array"),
+        (["a"] * 60, "at least two, got 1 class", None),
+        ([None] + ["a", "b"] * 29 + ["a"], "y holds labels that are missing", "missing or not"),
+        ([np.nan] + [0, 1] * 29 + [0], "y holds labels that are missing", "missing or not"),
+        (["a", "b"], "y must hold 60 labels", "y must hold 60 labels"),
+        (np.linspace(0, 1, 60), "Unknown label type", "not among the classes"),
+        (np.zeros((60, 2)), "1d array", "1d array"),
     ],
     ids=["one", "None", "NaN", "short", "continuous", "wide"],
 )
-def test_errors_of_labels(sampler_of, labelled, name, y, message):
-    for kind in ("public", "private"):
-        with pytest.raises(ValueError, match=message):
-            sampler_of(name, labels=kind).fit(labelled.X, y)
+def test_errors_of_labels(sampler_of, labelled, name, y, public, private):
+    with pytest.raises(ValueError, match=public):
+        sampler_of(name).fit(labelled.X, y)
+    sampler = sampler_of(name, labels="private", classes=["a", "b"])
+    if private is None:
+        # Which of the declared classes occur is private.
+        assert_array_equal(sampler.fit(labelled.X, y).classes_, ["a", "b"])
+        return
+    with pytest.raises(ValueError, match=private):
+        sampler.fit(labelled.X, y)
+
+
+@samplers
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"classes": ["a"]}, "at least two"), ({"classes": [["a", "b"]]}, "classes")]
+    + [({"classes": [0, np.nan]}, "missing"), ({"label_proportions": [-1.0, 2.0]}, "non-negative")]
+    + [({"label_proportions": [np.nan, 1.0]}, "non-negative")],
+    ids=str,
+)
+def test_nonsense_about_labels_is_refused_without_them_too(sampler_of, name, options, message):
+    with pytest.raises(ValueError, match=message):
+        sampler_of(name, **options).fit(np.zeros((60, 3)))
 
 
 @samplers

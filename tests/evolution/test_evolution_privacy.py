@@ -31,7 +31,10 @@ def train(sampler, table, kind):
     """Fit with the labels that its kind takes."""
     if kind == "none":
         return sampler.fit(table.X)
-    return sampler.set_params(labels=kind).fit(table.X, table.y)
+    sampler.set_params(labels=kind)
+    if kind == "private" and sampler.classes is None:
+        sampler.set_params(classes=["a", "b"])
+    return sampler.fit(table.X, table.y)
 
 
 def squares(X, V):
@@ -583,6 +586,35 @@ def test_public_class_sizes_are_exact(sampler_of, labelled, name):
     assert many.label_proportions_.min() > 0
 
 
+def labels_in_the_open(sampler_of, name, y):
+    """Return the classes that a fit with private labels shows, or the error that it ends in."""
+    sampler = sampler_of(name, labels="private")
+    try:
+        return tuple(sampler.fit(np.zeros((60, 3)), y).classes_)
+    except ValueError as error:
+        return str(error)
+
+
+@samplers
+def test_private_labels_need_declared_classes(sampler_of, monkeypatch, released, name):
+    """A lone rare label is that of one record: without a declaration it would be published."""
+    y = np.repeat(["a", "b"], 30)
+    rare = np.where(np.arange(60) == 7, "c", y)
+    first, second = (labels_in_the_open(sampler_of, name, labels) for labels in (y, rare))
+    assert first == second
+    assert "need classes" in first
+    assert not released
+    # The twin: the classes that occur, as with public labels.
+    check = _voting_sampler.VotingSampler._check_label_parameters
+    monkeypatch.setattr(
+        _voting_sampler.VotingSampler,
+        "_check_label_parameters",
+        lambda self, y: None if self.classes is None else check(self, y),
+    )
+    shown = [labels_in_the_open(sampler_of, name, labels) for labels in (y, rare)]
+    assert shown == [("a", "b"), ("a", "b", "c")]
+
+
 # The report.
 
 
@@ -599,8 +631,8 @@ def test_the_report_names_what_is_public(sampler_of, labelled, name):
     assert "l2" in plain.sensitivity_source
     assert "l1" in words("none", histogram="laplace_threshold", epsilon=50.0).sensitivity_source
     assert any("embedding" in caveat for caveat in plain.caveats)
+    assert "set of labels" in words("public").public
     for kind in ("public", "private"):
-        assert "set of labels" in words(kind).public
         assert "set of labels" not in words(kind, classes=["a", "b"]).public
         assert "classes" in words(kind, classes=["a", "b"]).public
     assert "class sizes" in words("public").public
@@ -692,7 +724,7 @@ def test_errors_show_no_label(sampler_of, labelled, name, kind, declared, secret
     if declared is None and secret == "secret":
         y[8] = 1.0
     y[7] = secret
-    with pytest.raises(ValueError, match="missing|one type") as raised:
+    with pytest.raises(ValueError, match="missing|one type|need classes") as raised:
         sampler_of(name, labels=kind, classes=declared).fit(labelled.X, y)
     assert not reveals(raised.value)
 

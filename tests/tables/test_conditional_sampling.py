@@ -128,6 +128,8 @@ def test_values_of_conditions():
         ({"age": [3, 101]}, "'age'"),
         ({"age": [between(0, 9), 101]}, "'age' hold a value"),
     ]
+    # A range to some, two values to others.
+    + [({"age": (20, 50)}, r"'age' hold a tuple.*pandas\.Interval"), ({"job": ("nurse",)}, "tuple")]
     + [
         ({"day": DAY + pd.Timedelta(12, "h")}, "'day'"),
         ({"day": pd.Timestamp("2031-01-01")}, "'day'"),

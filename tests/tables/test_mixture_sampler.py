@@ -38,7 +38,8 @@ def quick(monkeypatch):
 
 def make(epsilon=1.0, **options):
     small = {"bins": 4, "n_candidates": 12, "n_cells": 2, "random_state": 0, "device": "cpu"}
-    return PrivateMixtureSampler(epsilon, **({"schema": SCHEMA} | small | options))
+    small |= {"schema": SCHEMA, "classes": ["a", "b"]}
+    return PrivateMixtureSampler(epsilon, **(small | options))
 
 
 def table(n=60, seed=0):
@@ -142,9 +143,30 @@ def test_records_come_back_as_declared():
 
 def test_types_of_labels():
     expected = make().fit(X, Y)
-    for equal in (Y.tolist(), Y == "b", pd.Series(Y, index=range(9, 69)), pd.Categorical(Y)):
+    for equal in (Y.tolist(), pd.Series(Y, index=range(9, 69)), pd.Categorical(Y)):
         assert same(make().fit(X, equal), expected)
-    assert make().fit(X, Y == "b").sample_labels(2).dtype == bool
+    of_bools = make(classes=[False, True]).fit(X, Y == "b")
+    assert same(of_bools, expected)
+    assert of_bools.sample_labels(2).dtype == bool
+
+
+def shown_classes(y):
+    """Return the classes that a fit without declared ones shows, or the error that it ends in."""
+    try:
+        return tuple(make(classes=None).fit(X, y).classes_)
+    except ValueError as error:
+        return str(error)
+
+
+def test_labels_need_declared_classes(monkeypatch, released):
+    """A lone rare label is that of one record: without a declaration it would be published."""
+    rare = np.where(np.arange(60) == 7, "c", Y)
+    assert shown_classes(Y) == shown_classes(rare)
+    assert "need classes" in shown_classes(Y)
+    assert not released
+    # The twin: the classes that occur.
+    monkeypatch.setattr(PrivateMixtureSampler, "_check_label_parameters", lambda self, y: None)
+    assert [shown_classes(Y), shown_classes(rare)] == [("a", "b"), ("a", "b", "c")]
 
 
 def test_records_of_a_wanted_class():
@@ -380,13 +402,13 @@ def test_noise_has_a_source_of_its_own(monkeypatch):
 
 
 def test_the_report_names_what_is_public():
-    plain, named = make().fit(X).privacy_, make(classes=["a", "b"]).fit(X, Y).privacy_
+    plain, named = make().fit(X).privacy_, make().fit(X, Y).privacy_
     assert plain.public == ("n_samples", "names and types of the columns", "schema", "bins")
     assert "label" not in plain.neighbouring
     assert "and its label" in named.neighbouring
     assert "classes" in named.public
-    inferred = make(label_proportions=[0.5, 0.5]).fit(X, Y).privacy_
-    assert {"set of labels", "label_proportions"} <= set(inferred.public)
+    given = make(label_proportions=[0.5, 0.5]).fit(X, Y).privacy_
+    assert {"classes", "label_proportions"} <= set(given.public)
     assert "seed" in plain.noise_source
     assert make(random_state=None).fit(X).privacy_.noise_source == "operating system entropy"
     assert (make(np.inf).fit(X).privacy_.delta, plain.delta) == (0, 1e-5)
@@ -487,7 +509,7 @@ def test_errors_of_parameters(released, options, message):
 
 
 def test_errors_of_records_and_samples():
-    for y, message in ((["a"] * 60, "at least two"), (Y[:5], "y must hold 60"), (X, "1d array")):
+    for y, message in ((["c"] * 60, "not among"), (Y[:5], "y must hold 60"), (X, "1d array")):
         with pytest.raises(ValueError, match=message):
             make().fit(X, y)
     for wrong, message in ((X[:0], "0 sample"), (X.assign(z=1), "unknown"), (Y, "2D array")):
