@@ -135,6 +135,40 @@ def test_errors_are_within_their_bounds(metric, dtype, shift):
         assert np.abs(gaps).max() > bounds.max() / 50
 
 
+def keeps_what_may_be_nearest():
+    """Whether each block within two errors of the best score survives, as scores are stored.
+
+    Scores are sums of few bits, exact in float32: what moves them is how bfloat16 stores them.
+    """
+    n_blocks, n = 64, 4000
+    V = np.ones((_low_precision_scores.BLOCK * n_blocks, 4))
+    # Half of the blocks are far off.
+    steps = np.where(np.arange(n_blocks) < 32, -0.5, np.arange(n_blocks) * 2.0**-14)
+    V[:, 0] = np.repeat(steps, _low_precision_scores.BLOCK)
+    parts = np.random.default_rng(0).integers(128, size=(n, 3)) * 2.0 ** np.array([-7, -14, -21])
+    points = torch.from_numpy(np.column_stack([np.ones(n), parts, np.ones((n, 2))])).bfloat16()
+    error = torch.full((n,), 2.0**-13, dtype=torch.float64)
+    frame = _low_precision_scores.Frame(V, "cosine")
+    level = _low_precision_scores.Level(
+        frame, np.arange(len(V)), torch.bfloat16, torch.device("cpu")
+    )
+    kept = np.zeros((n, n_blocks), dtype=bool)
+    blocks, rows = level.surviving(_low_precision_scores.Records(points, error), 2**24)
+    kept[rows, blocks] = True
+    scores = 1 + parts.sum(axis=1)[:, None] + steps
+    may_be_nearest = scores >= scores.max(axis=1, keepdims=True) - 2.0**-12
+    assert not kept[:, :32].any()
+    return bool(kept[may_be_nearest].all())
+
+
+def test_scores_are_stored_with_a_margin(monkeypatch):
+    assert keeps_what_may_be_nearest()
+    power = torch.ldexp
+    for share in (0.0, 0.5, 0.9):
+        monkeypatch.setattr(torch, "ldexp", lambda *args, s=share: s * power(*args))
+        assert not keeps_what_may_be_nearest()
+
+
 def test_low_precision_is_given_up_where_it_tells_nothing():
     V = normal(2000, 4, scale=1e-6) + np.eye(4)[np.arange(2000) % 4]
     search = TorchSearch(V, "l2", memory=2**20, device=torch.device("cpu"))
