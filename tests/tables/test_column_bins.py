@@ -1,6 +1,5 @@
 """The bins that noisy counts on a tree tell of."""
 
-
 import numpy as np
 import pytest
 from column_tables import (
