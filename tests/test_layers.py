@@ -130,11 +130,11 @@ def test_every_module_has_a_level():
     ("module", "line"),
     [
         ("deconvolution._gan", "from sklearn_dpgen.sliced import anything"),
-        ("evolution._sampler", "def f():\n    import sklearn_dpgen.smoothed._core"),
+        ("evolution._evolution_sampler", "def f():\n    import sklearn_dpgen.smoothed._core"),
         ("sliced._loss", "from ..deconvolution._losses import make_loss"),
         ("sliced._loss", "from .. import deconvolution"),
         ("smoothed._loss", "from sklearn_dpgen import evolution"),
-        ("evolution._tabular", "from sklearn_dpgen.tables import ProductMixture"),
+        ("evolution._tabular_variation", "from sklearn_dpgen.tables import ProductMixture"),
         ("tables._slices", "from sklearn_dpgen.sliced import anything"),
         ("tables._slices", "from sklearn_dpgen.evolution._votes import nearest_neighbor_votes"),
         ("preprocessing._tabular", "from sklearn_dpgen.mechanisms import LaplaceMechanism"),

@@ -1,30 +1,30 @@
 """Private evolution: synthetic records from public candidates and private votes."""
 
-from sklearn_dpgen.evolution._base import ClassVotes
-from sklearn_dpgen.evolution._diffusion import DiffusionVariation
-from sklearn_dpgen.evolution._interfaces import (
-    EuclideanVariation,
-    VariationInterface,
-    paper_degrees,
-)
-from sklearn_dpgen.evolution._latent import LatentVariation, SamplerVariation
-from sklearn_dpgen.evolution._projection import (
-    bounded_lipschitz_distance,
-    project_bounded_lipschitz,
-    project_simplex,
-    threshold_weights,
-)
-from sklearn_dpgen.evolution._sampler import PrivateEvolutionSampler
-from sklearn_dpgen.evolution._settings import (
+from sklearn_dpgen.evolution._diffusion_variation import DiffusionVariation
+from sklearn_dpgen.evolution._evolution_sampler import PrivateEvolutionSampler
+from sklearn_dpgen.evolution._latent_variation import LatentVariation, SamplerVariation
+from sklearn_dpgen.evolution._public_supports import grid_support, kmeans_support
+from sklearn_dpgen.evolution._schedules import (
     AnnealedParameters,
     TheoryParameters,
     annealed_parameters,
     theory_parameters,
 )
-from sklearn_dpgen.evolution._signed_measure import PrivateSignedMeasureSampler
-from sklearn_dpgen.evolution._supports import grid_support, kmeans_support
-from sklearn_dpgen.evolution._tabular import TabularVariation
+from sklearn_dpgen.evolution._signed_measure_sampler import PrivateSignedMeasureSampler
+from sklearn_dpgen.evolution._tabular_variation import TabularVariation
+from sklearn_dpgen.evolution._variation_interface import (
+    EuclideanVariation,
+    VariationInterface,
+    paper_degrees,
+)
 from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
+from sklearn_dpgen.evolution._voting_sampler import ClassVotes
+from sklearn_dpgen.evolution._weight_projections import (
+    bounded_lipschitz_distance,
+    project_bounded_lipschitz,
+    project_simplex,
+    threshold_weights,
+)
 
 __all__ = [
     "AnnealedParameters",

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from scipy.spatial import KDTree
 
-from sklearn_dpgen.evolution._nearest import TorchSearch, first_of_equal, unit_rows
+from sklearn_dpgen.evolution._nearest_candidates import TorchSearch, first_of_equal, unit_rows
 from sklearn_dpgen.preprocessing._reader import add_up, pieces
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import check_array, check_positive

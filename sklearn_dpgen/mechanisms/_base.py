@@ -14,8 +14,7 @@ from sklearn_dpgen.preprocessing._records import resolve_domain
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
-    Interval,
-    Real,
+    BUDGET,
     StrOptions,
     check_is_fitted,
     fit_context,
@@ -67,7 +66,7 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
     """
 
     _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, np.inf, closed="right")],
+        "epsilon": BUDGET,
         "domain": [Domain, callable],
         "random_state": ["random_state"],
         "index": [StrOptions({"reset", "keep"})],

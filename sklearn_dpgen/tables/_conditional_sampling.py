@@ -47,7 +47,7 @@ class ConditionalSamplerMixin:
             ends may be infinite, or of dates (naive ones in UTC); ordinal columns of numbers take
             them too. A listed number or date in bins stands for all that intervals leave of its
             bin, and records have the value itself; ``Interval(v, v, closed="both")`` takes a grid
-            value by its own share of the bin.
+            value by its own share of the bin. A tuple could mean either, and is refused.
         random_state : int, RandomState or None, default=None
             Seed of the draw.
 
@@ -74,7 +74,7 @@ class ConditionalSamplerMixin:
         a condition rests.
         """
         check_is_fitted(self)
-        n_samples = check_n_samples(n_samples)
+        n_samples = check_n_samples(n_samples, width=len(self.encoder_.columns_))
         found = read_conditions(self.encoder_, conditions)
         law = self._conditioned(found)
         effective_size = _effective_size(law)
@@ -240,6 +240,11 @@ def read_conditions(encoder, conditions):
     for name, given in (conditions or {}).items():
         if name not in encoder.columns_:
             raise ValueError(f"conditions name a column that the schema does not: {name!r}.")
+        if isinstance(given, tuple):
+            raise ValueError(
+                f"conditions on {name!r} hold a tuple: list the values, [low, high], or give the "
+                "range between them, pandas.Interval(low, high)."
+            )
         given = list(given) if is_list_like(given) else [given]
         if not given:
             raise ValueError(f"conditions on {name!r} are impossible: no value is listed.")

@@ -44,7 +44,7 @@ class Measurements:
     """
 
     def __init__(self, names, sizes, n_records):
-        self._names, self.sizes, self._n_records = names, sizes, n_records
+        self._names, self.sizes, self.n_records = names, sizes, n_records
         self.columns, self._shares, self._precisions = [], [], []
         self.slices = []
 
@@ -65,8 +65,8 @@ class Measurements:
         for part, table, spread in zip(columns, tables, spreads, strict=True):
             names = tuple(self._names[column] for column in part)
             self.slices.append(MeasuredSlice(names, table, noise_scale * spread))
-            self._shares.append(table / self._n_records)
-            self._precisions.append((self._n_records / ((noise_scale or 1.0) * spread)) ** 2)
+            self._shares.append(table / self.n_records)
+            self._precisions.append((self.n_records / ((noise_scale or 1.0) * spread)) ** 2)
         self.columns += columns
 
     @property

@@ -11,7 +11,7 @@ from sklearn_dpgen.tables._cell_counts import (
 )
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 
-__all__ = ["automatic_cells", "evolve_mixtures", "fit_mixture", "rake"]
+__all__ = ["automatic_cells", "evolve_mixtures", "fit_mixture", "needed_bytes", "rake"]
 
 _POOL = 20_000
 
@@ -32,6 +32,24 @@ def automatic_cells(n_samples, noise, n_classes):
         (n_samples / noise)^(1/3) over the classes, from 1 to 32: a rule of thumb.
     """
     return int(np.clip(round((n_samples / max(1.0, noise)) ** (1 / 3) / n_classes), 1, 32))
+
+
+def needed_bytes(n_samples, width, n_candidates, n_cells):
+    """Return about how much memory :func:`evolve_mixtures` takes.
+
+    Parameters
+    ----------
+    n_samples : int
+        Private records.
+    width : int
+        Categories of all columns.
+    n_candidates : int
+    n_cells : int
+        Of each class.
+    """
+    # Records and the public draws, with a copy and their embedding; components of all draws.
+    n_rows = n_samples + _POOL + n_candidates
+    return 8 * (3 * n_rows * width + 2 * n_cells * (n_rows + 3 * width))
 
 
 def rake(cells, shares):

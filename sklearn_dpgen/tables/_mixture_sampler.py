@@ -5,17 +5,19 @@ import pickle
 from collections.abc import Mapping
 
 import numpy as np
-import torch
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.tables._cell_counts import marginal_noise
-from sklearn_dpgen.tables._mixture_evolution import automatic_cells, evolve_mixtures
-from sklearn_dpgen.utils._base import PrivateEstimator
+from sklearn_dpgen.tables._mixture_evolution import (
+    automatic_cells,
+    evolve_mixtures,
+    needed_bytes,
+)
+from sklearn_dpgen.tables._table_sampler import TableSampler
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
@@ -23,19 +25,21 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
     StrOptions,
-    check_delta,
+    check_fits,
     check_is_fitted,
     check_n_samples,
     fit_context,
+    num_samples,
 )
 
 __all__ = ["PrivateMixtureSampler"]
 
 # Of the budget: one-way counts, all histograms of votes, one-way counts within cells.
 _FIRST, _VOTES, _LAST = 0.1, 0.2, 0.7
+_MOST_BINS, _MOST_STEPS = 1 << 17, 10_000
 
 
-class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
+class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
     """Tables by private evolution of a law: votes part the records, counts describe the parts.
 
     One-way counts come first, with noise. Then candidates are drawn from independent columns, each
@@ -54,18 +58,17 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
         The public declaration of the columns.
     bins : int or mapping, default=20
         Public bins of numbers and dates, as in
-        :class:`~sklearn_dpgen.preprocessing.TabularEncoder`: a number of equal bins for each, or
-        ``{column: number or edges}``, which names all of them.
+        :class:`~sklearn_dpgen.preprocessing.TabularEncoder`: a number of equal bins for each, up to
+        131072, or ``{column: number or edges}``, which names all of them.
     classes : array-like of shape (n_classes,) or None, default=None
-        The public labels of ``fit(X, y)``, at least two. None takes those that occur in ``y``,
-        which are then public: ``privacy_`` says so.
+        The public labels, at least two: ``fit(X, y)`` needs them, for labels are private.
     label_proportions : array-like of shape (n_classes,) or None, default=None
         Public shares of the classes, in the order of ``classes_``. None takes those of the
         noisy counts.
     n_candidates : int, default=1000
         Candidates of a histogram of votes, of all classes together.
     n_iter : int, default=2
-        Histograms of votes.
+        Histograms of votes, at most 10000.
     n_cells : int or "auto", default="auto"
         Cells of each class. "auto" takes more of them the more the records exceed the noise.
     random_state : int, RandomState or None, default=None
@@ -117,18 +120,14 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
     ['mdvis', 'lncoins', 'idp']
     """
 
-    _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, np.inf, closed="right")],
+    _parameter_constraints: dict = TableSampler._parameter_constraints | {
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
-        "schema": [Schema],
-        "bins": [Interval(Integral, 2, None, closed="left"), Mapping],
+        "bins": [Interval(Integral, 2, _MOST_BINS, closed="both"), Mapping],
         "classes": ["array-like", None],
         "label_proportions": ["array-like", None],
         "n_candidates": [Interval(Integral, 1, None, closed="left")],
-        "n_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_iter": [Interval(Integral, 1, _MOST_STEPS, closed="both")],
         "n_cells": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-        "device": [str, torch.device],
     }
 
     def __init__(
@@ -176,14 +175,21 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
         Raises
         ------
         ValueError
-            Records or labels that do not fit the declarations, or a number without bins.
+            Records or labels that do not fit the declarations, labels without ``classes``, a number
+            without bins, or parameters that need more memory than there is.
         """
-        for name in ("classes_", "label_proportions_", "laws_", "privacy_", "noise_multiplier_"):
-            vars(self).pop(name, None)
+        self._forget()
+        self._check_label_parameters(y)
         encoder = TabularEncoder(self.schema, bins=self.bins).fit(X)
         for name, column in encoder.columns_.items():
             if not isinstance(column.domain, OneHot):
                 raise ValueError(f"Column {name!r} needs bins: its values are not categories.")
+        width, n_cells = encoder.domain_.n_features, 1 if self.n_cells == "auto" else self.n_cells
+        check_fits(
+            needed_bytes(num_samples(X), width, self.n_candidates, n_cells),
+            f"n_candidates={self.n_candidates} candidates and n_cells={self.n_cells} cells of "
+            f"{width} categories and bins",
+        )
         self.encoder_ = encoder
         self.n_features_in_ = encoder.n_features_in_
         self.feature_names_in_ = encoder.feature_names_in_
@@ -226,16 +232,16 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
         return self
 
     def _mechanism(self, n_samples):
-        delta = 0.1 / n_samples if self.delta == "auto" else check_delta(self.delta)
         votes = (_VOTES / self.n_iter,) * self.n_iter
         shares = (_FIRST, *votes, _LAST)
+        delta = self._delta(n_samples)
         return GaussianSequenceMechanism(math.sqrt(2), shares, self.epsilon, delta)
 
     def _plan_privacy(self, n_samples, *, mechanism, noise_seed):
         public = ["n_samples", "names and types of the columns", "schema", "bins"]
         relation = "replace one record; the number of records is public"
         if hasattr(self, "classes_"):
-            public.append("set of labels" if self.classes is None else "classes")
+            public.append("classes")
             relation = "replace one record and its label; the number of records is public"
             if self.label_proportions is not None:
                 public.append("label_proportions")
@@ -275,19 +281,15 @@ class PrivateMixtureSampler(LabelSamplerMixin, PrivateEstimator):
             A label that was not in ``classes_``, or any after a fit without labels.
         """
         check_is_fitted(self)
-        n_samples = check_n_samples(n_samples)
+        width = self.encoder_.domain_.n_features
+        n_samples = check_n_samples(n_samples, width=width)
         label_seed, draw_seed = split_random_state(random_state, 2)
         codes = self._sample_codes(n_samples, y, label_seed)
         rng = np.random.default_rng(draw_seed)
-        rows = np.empty((n_samples, self.encoder_.domain_.n_features))
+        rows = np.empty((n_samples, width))
         for code, law in enumerate(self.laws_):
             rows[codes == code] = law.sample(int((codes == code).sum()), rng)
         return self.encoder_.inverse_transform(rows, rng=rng)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "laws_")
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.random_state is None
-        return tags

@@ -38,7 +38,7 @@ def plan_rounds(n_candidates, n_columns, *, is_adaptive, n_slices="auto", n_roun
     n_slices : "auto" or int
         How many are measured in all: 120, or twice the columns if these are more.
     n_rounds : "auto" or int
-        10, if there are as many slices.
+        10, if there are as many slices; one where no choice is to be made.
 
     Returns
     -------
@@ -50,15 +50,15 @@ def plan_rounds(n_candidates, n_columns, *, is_adaptive, n_slices="auto", n_roun
     ValueError
         More rounds than slices.
     """
-    if n_candidates == 0:
-        return ()
     wanted = max(_FEW, 2 * n_columns) if n_slices == "auto" else n_slices
-    if not is_adaptive or wanted >= n_candidates:
-        return (n_candidates,)
     if n_rounds == "auto":
         n_rounds = min(_ROUNDS, wanted)
     if n_rounds > wanted:
         raise ValueError(f"n_rounds must be at most the {wanted} slices to measure.")
+    if n_candidates == 0:
+        return ()
+    if not is_adaptive or wanted >= n_candidates:
+        return (n_candidates,)
     return tuple(len(part) for part in np.array_split(np.arange(wanted), n_rounds))
 
 

@@ -1,20 +1,17 @@
 """SlicedMeasureSampler: noisy tables of few columns, and a population that evolves to fit them."""
 
-import numpy as np
-import torch
+from functools import partial
 
-from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.schema import Datetime, Numeric, Schema
+import numpy as np
+
 from sklearn_dpgen.schema._binned import Binned
-from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
+from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
+from sklearn_dpgen.tables._column_trees import MAX_LEAVES
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
-from sklearn_dpgen.tables._measurements import Measurements
 from sklearn_dpgen.tables._pair_distances import pair_distances
-from sklearn_dpgen.tables._population import Population, predicted_slices
+from sklearn_dpgen.tables._population_fit import PopulationFit
 from sklearn_dpgen.tables._privacy_plan import RELATIONS, SlicesPlan, plan_rounds
-from sklearn_dpgen.tables._product_mixture import ProductMixture
-from sklearn_dpgen.tables._record_codes import encode_codes, with_bins
-from sklearn_dpgen.tables._releases import release_singles, total_records
+from sklearn_dpgen.tables._record_codes import encode_codes
 from sklearn_dpgen.tables._selection import measure_rounds
 from sklearn_dpgen.tables._slices import (
     check_memory,
@@ -22,9 +19,8 @@ from sklearn_dpgen.tables._slices import (
     slice_counts,
     slice_weights,
 )
-from sklearn_dpgen.utils._base import PrivateEstimator
-from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
-from sklearn_dpgen.utils._torch import resolve_device
+from sklearn_dpgen.tables._table_sampler import TableSampler
+from sklearn_dpgen.utils._random import noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -37,22 +33,8 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["SlicedMeasureSampler"]
 
-_FITTED = (
-    "encoder_",
-    "law_",
-    "loss_curve_",
-    "n_records_",
-    "noise_multiplier_",
-    "privacy_",
-    "slices_",
-)
-# Steps of a round that is not the last, as a share of all.
-_ROUND = 0.05
-# Nats of log likelihood, of all tables, that a nat of dependence between columns must be worth.
-_PRIOR = 150.0
 
-
-class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
+class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
     """Synthetic tables from noisy counts over few columns at a time, by an evolving population.
 
     The counts of single columns are released with Gaussian noise, and tell which bins numbers and
@@ -80,8 +62,8 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
     n_bins : "auto", int or mapping, default="auto"
         "auto" finds bins for numbers and dates privately, at most 32 a column: wide ones where
         records are few or lie evenly, and one for a single value that is frequent. Or public bins:
-        a number of equal ones for each, or ``{column: number or edges}``, as ``bins`` of
-        :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; those not named are found.
+        a number of equal ones for each, at most 131072, or ``{column: number or edges}``, as
+        ``bins`` of :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; those not named are found.
     workload : mapping or None, default=None
         Public weights, from 1e-6 to 1e6, 1 where not named:
         ``{column or tuple of columns: weight}``. The noise of a table of weight w has a standard
@@ -176,21 +158,17 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
     [1, 1, 1]
     """
 
-    _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, np.inf, closed="right")],
+    _parameter_constraints: dict = TableSampler._parameter_constraints | {
         "delta": [Interval(Real, 0, 1, closed="neither")],
-        "schema": [Schema],
         "slices": [StrOptions({"adaptive", "pairs"}), list, tuple],
         "n_slices": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_rounds": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "n_bins": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left"), dict],
+        "n_bins": [StrOptions({"auto"}), Interval(Integral, 2, MAX_LEAVES, closed="both"), dict],
         "workload": [dict, None],
         "population_size": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "neighbours": [StrOptions(set(RELATIONS))],
-        "random_state": ["random_state"],
-        "device": [str, torch.device],
         "verbose": ["verbose"],
     }
 
@@ -252,119 +230,60 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
             rounds than slices, or tables that need too much memory. Or records that do not fit
             the schema.
         """
-        for name in _FITTED:
-            vars(self).pop(name, None)
+        self._forget()
         names = list(self.schema)
         slices = expand_slices(self.slices, names)
         weights = slice_weights(slices, names, self.workload)
         plan = self._plan(len(slices) - len(names))
-        bins, found = self._fine_bins()
-        fine = TabularEncoder(self.schema, bins=bins).fit(X)
-        trees = [
-            ColumnTree(column.n_bins, nullable=column.nullable)
-            if name in found
-            else ColumnTree(column.domain.n_features, is_flat=True)
-            for name, column in fine.columns_.items()
-        ]
-        n_single = sum(tree.n_cells for tree in trees)
-        check_memory(names, [t.n_bins for t in trees], slices, self.population_size, n_single)
+        encoder, found = fine_encoder(self.schema, self.n_bins)
+        encoder.fit(X)
+        trees = column_trees(encoder, found)
+        check_memory(names, trees, slices, self.population_size)
         noise_seed, start_seed = split_random_state(self.random_state, 2)
         # Before the first release: what is interrupted has been paid for.
         self.privacy_ = self._plan_privacy(None, plan=plan, noise_seed=noise_seed)
         self.noise_multiplier_ = self.privacy_.noise_multiplier
-        self.n_features_in_ = fine.n_features_in_
-        self.feature_names_in_ = fine.feature_names_in_
+        self.n_features_in_ = encoder.n_features_in_
+        self.feature_names_in_ = encoder.feature_names_in_
 
-        def noise(*context):
-            return self._noise(noise_seed, *context)
-
-        run, n_columns = plan.mechanism.run(), len(names)
-        columns = encode_codes(X, fine).columns
-        release = {"run": run, "noise": noise}
-        measured, codes = self._measure_columns(
-            columns, fine, trees, weights[:n_columns], plan.mechanism.noise_scales[0], **release
+        # Measured: single columns, which tell of bins.
+        run, noise, n_columns = plan.mechanism.run(), partial(self._noise, noise_seed), len(names)
+        records = encode_codes(X, encoder)
+        measured, self.encoder_, codes = measure_columns(
+            records.columns,
+            encoder,
+            trees,
+            weights[:n_columns],
+            plan.mechanism.noise_scales[0],
+            lambda vector: run.release(vector, noise(vector)),
+            n_records=float(records.n_records) if self.neighbours == "replace_one" else None,
         )
-        del columns
-        self._measure_slices(
-            codes, slices[n_columns:], weights[n_columns:], plan, measured, start_seed, **release
-        )
-        return self
-
-    def _measure_columns(self, columns, fine, trees, weights, scale, *, run, noise):
-        """Release the counts of each column, and return them and the records in their bins."""
-        counts, factors = release_singles(
-            columns, trees, weights, lambda vector: run.release(vector, noise(vector))
-        )
-        self.n_records_ = float(len(columns[0]))
-        if self.neighbours == "add_or_remove":
-            self.n_records_ = total_records(counts, trees, factors)
-        starts, tables, variances = zip(
-            *(t.bins(c, scale * f) for t, c, f in zip(trees, counts, factors, strict=True)),
-            strict=True,
-        )
-        bins = {
-            name: column if tree.is_flat else column.merged(first)
-            for (name, column), tree, first in zip(
-                fine.columns_.items(), trees, starts, strict=True
-            )
-            if isinstance(column, Binned)
-        }
-        self.encoder_ = with_bins(fine, bins)
-        sizes = [len(table) for table in tables]
-        measured = Measurements(list(self.schema), sizes, self.n_records_)
-        spreads = [
-            factor if tree.is_flat else factor * np.sqrt(v)
-            for tree, factor, v in zip(trees, factors, variances, strict=True)
-        ]
-        measured.add([(i,) for i in range(len(sizes))], tables, spreads, scale)
-        codes = [t.bin_codes(c, s) for t, c, s in zip(trees, columns, starts, strict=True)]
-        return measured, codes
-
-    def _measure_slices(self, codes, slices, weights, plan, measured, seed, *, run, noise):
-        """Release slices in rounds, let the population evolve between them, and keep its law."""
-        device, n_rows = resolve_device(self.device), self.population_size
-        population = Population(measured.singles, n_rows, torch_generator(seed), device)
-        self.loss_curve_ = []
-
-        def predict(columns):
-            self._descend(population, measured, max(1, int(_ROUND * self.max_iter)))
-            expected = predicted_slices(population().T, measured.sizes, columns)
-            return [self.n_records_ * table for table in expected]
-
-        measure_rounds(
-            slice_counts(codes, measured.sizes, slices),
-            slices,
-            weights,
-            plan,
+        del records
+        self.n_records_ = measured.n_records
+        # Fitted to all that was measured so far, which tells what is chosen next.
+        population = PopulationFit(
             measured,
-            predict=predict,
-            run=run,
-            noise=noise,
-        )
-        self._descend(population, measured, self.max_iter)
-        self.slices_ = measured.slices
-        shares = np.full(n_rows, 1 / n_rows)
-        self.law_ = ProductMixture(self.encoder_.domain_, shares, population.probabilities())
-
-    def _descend(self, population, measured, max_iter):
-        result = population.fit(
-            measured.loss(population.logits.device),
-            prior=2 * _PRIOR / measured.n_cells,
-            max_iter=max_iter,
+            self.population_size,
+            start_seed,
+            max_iter=self.max_iter,
             learning_rate=self.learning_rate,
+            device=self.device,
             verbose=self.verbose,
             name=type(self).__name__,
         )
-        self.loss_curve_ += result.loss_curve
-
-    def _fine_bins(self):
-        """Return public bins of numbers and dates, and which columns have theirs to be found."""
-        ordered = [n for n, c in self.schema.items() if isinstance(c, Numeric | Datetime)]
-        if isinstance(self.n_bins, Integral):
-            return dict.fromkeys(ordered, self.n_bins), []
-        given = {} if self.n_bins == "auto" else self.n_bins
-        found = [name for name in ordered if name not in given]
-        return dict.fromkeys(found, MAX_LEAVES) | given, found
+        measure_rounds(
+            slice_counts(codes, measured.sizes, slices[n_columns:]),
+            slices[n_columns:],
+            weights[n_columns:],
+            plan,
+            measured,
+            predict=population.predict,
+            run=run,
+            noise=noise,
+        )
+        self.law_ = population.law(self.encoder_.domain_)
+        self.loss_curve_, self.slices_ = population.loss_curve, measured.slices
+        return self
 
     def _plan(self, n_candidates):
         rounds = plan_rounds(
@@ -418,8 +337,3 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, PrivateEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "law_")
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.random_state is None
-        return tags

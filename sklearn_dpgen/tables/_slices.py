@@ -107,21 +107,20 @@ def slice_weights(slices, names, workload):
     )
 
 
-def check_memory(names, sizes, slices, n_rows, n_single):
+def check_memory(names, trees, slices, n_rows):
     """Raise ValueError if slices and a population would not fit in 1 GiB.
 
     Parameters
     ----------
     names : sequence of str
-    sizes : sequence of int
-        Categories of each column, at most.
+    trees : sequence of ColumnTree
+        Of the columns.
     slices : sequence of tuple of int
     n_rows : int
         Of the population.
-    n_single : int
-        Counts of single columns.
     """
-    width = sum(sizes)
+    sizes = [tree.n_bins for tree in trees]
+    n_single, width = sum(tree.n_cells for tree in trees), sum(sizes)
     # The counts with and without noise, targets and weights; rows, gradients and moments.
     needed = 24 * n_single + 34 * sum(slice_cells(sizes, slices)) + 4 * 12 * width * n_rows
     if needed > _MEMORY:

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn_dpgen.utils._random import noise_source
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import (
+    BUDGET,
     Integral,
     Interval,
     Real,
@@ -70,7 +71,7 @@ class TrainedEstimator(PrivateEstimator):
     """Base of the private estimators that train a network: their parameters, tags and state."""
 
     _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, np.inf, closed="right")],
+        "epsilon": BUDGET,
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
         "hidden_layer_sizes": ["array-like"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],

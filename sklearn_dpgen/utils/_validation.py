@@ -14,12 +14,14 @@ from sklearn.utils._param_validation import (
     HasMethods,
     Interval,
     InvalidParameterError,
+    Options,
     StrOptions,
 )
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 __all__ = [
+    "BUDGET",
     "HasMethods",
     "Integral",
     "Interval",
@@ -29,6 +31,7 @@ __all__ = [
     "check_array",
     "check_delta",
     "check_epsilon",
+    "check_fits",
     "check_is_fitted",
     "check_n_samples",
     "check_positive",
@@ -39,6 +42,9 @@ __all__ = [
     "num_samples",
     "validate_data",
 ]
+
+# A parameter constraint: more than this protects nobody, and np.inf says so.
+BUDGET = [Interval(Real, 0, 1e6, closed="right"), Options(Real, {math.inf})]
 
 # How the errors begin of which the rest would show values of an array.
 _REVEALING = re.compile(
@@ -163,6 +169,16 @@ def check_n_samples(n_samples, width=1):
             f"memory, of which there are {there / 2**30:.0f} GiB: sample in parts."
         )
     return int(n_samples)
+
+
+def check_fits(n_bytes, subject):
+    """Raise ValueError if what a parameter asks for does not fit in the memory of the machine."""
+    there = _memory()
+    if n_bytes > there:
+        raise ValueError(
+            f"{subject} would take {n_bytes / 2**30:.0f} GiB of memory, of which there are "
+            f"{there / 2**30:.0f} GiB."
+        )
 
 
 def _memory():

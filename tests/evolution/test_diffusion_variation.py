@@ -8,8 +8,8 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.evolution._diffusion import DiffusionVariation
-from sklearn_dpgen.evolution._interfaces import VariationInterface
+from sklearn_dpgen.evolution._diffusion_variation import DiffusionVariation
+from sklearn_dpgen.evolution._variation_interface import VariationInterface
 
 # Of some schedulers, in NumPy 2: they hand tensors to it.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

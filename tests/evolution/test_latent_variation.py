@@ -11,8 +11,8 @@ from torch import nn
 
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
-from sklearn_dpgen.evolution._interfaces import VariationInterface
-from sklearn_dpgen.evolution._latent import LatentVariation, SamplerVariation
+from sklearn_dpgen.evolution._latent_variation import LatentVariation, SamplerVariation
+from sklearn_dpgen.evolution._variation_interface import VariationInterface
 from sklearn_dpgen.mechanisms import LaplaceMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema

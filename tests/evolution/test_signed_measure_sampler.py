@@ -143,7 +143,7 @@ def test_private_class_sizes_do_not_depend_on_the_support():
     X, y = quadrant(1000), np.repeat(["a", "b"], [100, 900])
     for n_points in (4, 400):
         sampler = PrivateSignedMeasureSampler(
-            np.inf, domain=DISC, labels="private", n_points=n_points, **PLAIN
+            np.inf, domain=DISC, labels="private", classes=["a", "b"], n_points=n_points, **PLAIN
         ).fit(X, y)
         assert_allclose(sampler.label_proportions_, [0.1, 0.9])
 

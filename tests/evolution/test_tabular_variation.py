@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.evolution._interfaces import VariationInterface, check_candidates
-from sklearn_dpgen.evolution._tabular import TabularVariation
+from sklearn_dpgen.evolution._tabular_variation import TabularVariation
+from sklearn_dpgen.evolution._variation_interface import VariationInterface, check_candidates
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 
 N = 4000

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from votes_reference import check, clouds, distances, normal, unit
 
-from sklearn_dpgen.evolution import _nearest, _scores
-from sklearn_dpgen.evolution._nearest import TorchSearch
+from sklearn_dpgen.evolution import _low_precision_scores, _nearest_candidates
+from sklearn_dpgen.evolution._nearest_candidates import TorchSearch
 
 LEVELS = [torch.bfloat16, torch.float32, torch.float64]
 
@@ -42,7 +42,9 @@ def near_ties():
 
 def largest_of_tied(self, X, rows, candidates):
     found = np.empty(len(X), np.int64)
-    gaps = _nearest.direct_distances(X[rows], self.V[candidates], self.metric, self.largest)
+    gaps = _nearest_candidates.direct_distances(
+        X[rows], self.V[candidates], self.metric, self.largest
+    )
     for i in np.lexsort((candidates, -gaps, rows)):
         found[rows[i]] = candidates[i]
     return found
@@ -64,12 +66,12 @@ def test_wrong_decision_of_ties_is_found(monkeypatch, fault, backend):
 
 
 def test_decision_in_float32_is_found(monkeypatch):
-    direct = _nearest.direct_distances
+    direct = _nearest_candidates.direct_distances
 
     def rounded(X, V, metric, largest):
         return direct(X.astype(np.float32), V.astype(np.float32), metric, largest)
 
-    monkeypatch.setattr(_nearest, "direct_distances", rounded)
+    monkeypatch.setattr(_nearest_candidates, "direct_distances", rounded)
     with pytest.raises(AssertionError):
         check(*near_ties(), "l2", backend="torch")
 
@@ -77,11 +79,11 @@ def test_decision_in_float32_is_found(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_precision_without_tolerance_is_found(monkeypatch, dtype):
     only(monkeypatch, dtype)
-    original = _scores.Level.records
+    original = _low_precision_scores.Level.records
 
     def without(self, *coordinates):
         records = original(self, *coordinates)
-        return _scores.Records(records.points, 0 * records.error)
+        return _low_precision_scores.Records(records.points, 0 * records.error)
 
     if dtype == torch.float32:
         X, V, metric = normal(1000, 16), normal(1000, 16, 1), "l2"
@@ -96,7 +98,7 @@ def test_precision_without_tolerance_is_found(monkeypatch, dtype):
         X, metric = np.ones((40, 201)), "cosine"
         X[:, 200] = np.linspace(-3, 3, 40)
     check(X, V, metric, backend="torch", memory=4)
-    monkeypatch.setattr(_scores.Level, "records", without)
+    monkeypatch.setattr(_low_precision_scores.Level, "records", without)
     with pytest.raises(AssertionError):
         check(X, V, metric, backend="torch", memory=4)
 
@@ -112,8 +114,8 @@ def test_errors_are_within_their_bounds(metric, dtype, shift):
     X, V = normal(50, 40, 0, 1.0, shift), normal(300, 40, 1)
     if metric == "cosine":
         X, V = unit(X), unit(V)
-    frame = _scores.Frame(V, metric)
-    level = _scores.Level(frame, np.arange(300), dtype, torch.device("cpu"))
+    frame = _low_precision_scores.Frame(V, metric)
+    level = _low_precision_scores.Level(frame, np.arange(300), dtype, torch.device("cpu"))
     records = level.records(*frame(X))
     # The product as float64 has it, of the factors as this precision has them: what is left is
     # the rounding of the factors, by far the most in bfloat16.
@@ -133,6 +135,40 @@ def test_errors_are_within_their_bounds(metric, dtype, shift):
         assert np.abs(gaps).max() > bounds.max() / 50
 
 
+def keeps_what_may_be_nearest():
+    """Whether each block within two errors of the best score survives, as scores are stored.
+
+    Scores are sums of few bits, exact in float32: what moves them is how bfloat16 stores them.
+    """
+    n_blocks, n = 64, 4000
+    V = np.ones((_low_precision_scores.BLOCK * n_blocks, 4))
+    # Half of the blocks are far off.
+    steps = np.where(np.arange(n_blocks) < 32, -0.5, np.arange(n_blocks) * 2.0**-14)
+    V[:, 0] = np.repeat(steps, _low_precision_scores.BLOCK)
+    parts = np.random.default_rng(0).integers(128, size=(n, 3)) * 2.0 ** np.array([-7, -14, -21])
+    points = torch.from_numpy(np.column_stack([np.ones(n), parts, np.ones((n, 2))])).bfloat16()
+    error = torch.full((n,), 2.0**-13, dtype=torch.float64)
+    frame = _low_precision_scores.Frame(V, "cosine")
+    level = _low_precision_scores.Level(
+        frame, np.arange(len(V)), torch.bfloat16, torch.device("cpu")
+    )
+    kept = np.zeros((n, n_blocks), dtype=bool)
+    blocks, rows = level.surviving(_low_precision_scores.Records(points, error), 2**24)
+    kept[rows, blocks] = True
+    scores = 1 + parts.sum(axis=1)[:, None] + steps
+    may_be_nearest = scores >= scores.max(axis=1, keepdims=True) - 2.0**-12
+    assert not kept[:, :32].any()
+    return bool(kept[may_be_nearest].all())
+
+
+def test_scores_are_stored_with_a_margin(monkeypatch):
+    assert keeps_what_may_be_nearest()
+    power = torch.ldexp
+    for share in (0.0, 0.5, 0.9):
+        monkeypatch.setattr(torch, "ldexp", lambda *args, s=share: s * power(*args))
+        assert not keeps_what_may_be_nearest()
+
+
 def test_low_precision_is_given_up_where_it_tells_nothing():
     V = normal(2000, 4, scale=1e-6) + np.eye(4)[np.arange(2000) % 4]
     search = TorchSearch(V, "l2", memory=2**20, device=torch.device("cpu"))
@@ -142,14 +178,14 @@ def test_low_precision_is_given_up_where_it_tells_nothing():
 
 
 def test_rounded_products_are_not_trusted(monkeypatch):
-    assert _nearest.product_is_exact(18, torch.device("cpu"))
+    assert _nearest_candidates.product_is_exact(18, torch.device("cpu"))
     product = torch.mm
 
     def rounded(a, b, **options):
         return product(a.bfloat16().float(), b.bfloat16().float(), **options)
 
     monkeypatch.setattr(torch, "mm", rounded)
-    assert not _nearest.product_is_exact(18, torch.device("cpu"))
+    assert not _nearest_candidates.product_is_exact(18, torch.device("cpu"))
 
 
 @pytest.mark.gpu

@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
 from scipy.spatial.distance import cdist
 
-from sklearn_dpgen.evolution import _projection
-from sklearn_dpgen.evolution._projection import (
+from sklearn_dpgen.evolution import _weight_projections
+from sklearn_dpgen.evolution._weight_projections import (
     bounded_lipschitz_distance,
     project_bounded_lipschitz,
     project_simplex,
@@ -332,7 +332,7 @@ def test_the_diameter_covers_the_support():
 
 def test_a_transport_problem_left_unsolved(monkeypatch):
     support, weights = measure(50, 0)
-    monkeypatch.setattr(_projection, "_MAX_PIVOTS", 1)
+    monkeypatch.setattr(_weight_projections, "_MAX_PIVOTS", 1)
     with (
         pytest.warns(UserWarning, match="numItermax"),
         pytest.raises(RuntimeError, match="not solved: numItermax"),

@@ -15,6 +15,8 @@ from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, GaussianSequence
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import (
     SlicedMeasureSampler,
+    _column_measurements,
+    _population_fit,
     _privacy_plan,
     _releases,
     _selection,
@@ -221,7 +223,7 @@ def levels_forgotten(monkeypatch):
     def forgetful(codes, trees, *args):
         return release(codes, [SimpleNamespace(counts=t.counts, n_levels=1) for t in trees], *args)
 
-    monkeypatch.setattr(_sliced_measure_sampler, "release_singles", forgetful)
+    monkeypatch.setattr(_column_measurements, "release_singles", forgetful)
 
 
 def weights_as_given(monkeypatch):
@@ -245,7 +247,7 @@ def tell_length(monkeypatch):
         return codes
 
     monkeypatch.setattr(_sliced_measure_sampler, "encode_codes", watch)
-    monkeypatch.setattr(_sliced_measure_sampler, "total_records", lambda *args: lengths[-1])
+    monkeypatch.setattr(_column_measurements, "total_records", lambda *args: lengths[-1])
 
 
 def tell_bins(monkeypatch):
@@ -281,7 +283,7 @@ def tell_order(monkeypatch):
 
 
 def tell_seed(monkeypatch):
-    population = _sliced_measure_sampler.Population
+    population = _population_fit.Population
     encode, seeds = _sliced_measure_sampler.encode_codes, []
 
     def watch(*args):
@@ -292,4 +294,4 @@ def tell_seed(monkeypatch):
         return population(singles, n_rows, generator.manual_seed(seeds[-1]), device)
 
     monkeypatch.setattr(_sliced_measure_sampler, "encode_codes", watch)
-    monkeypatch.setattr(_sliced_measure_sampler, "Population", leak)
+    monkeypatch.setattr(_population_fit, "Population", leak)

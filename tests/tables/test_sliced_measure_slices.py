@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sliced_tables import ADAPTIVE, JOBS, NAMES, hasten, make, same, table
 
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables._sliced_measure_sampler import _ROUND
+from sklearn_dpgen.tables._population_fit import _ROUND
 
 SIZES = [4, 5, 3, 3, 4]
 X = table()

@@ -3,11 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from sliced_tables import make, table
 
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import _sliced_measure_sampler
+from sklearn_dpgen.tables import _population_fit, _sliced_measure_sampler
 from sklearn_dpgen.tables._sliced_measure_sampler import SlicedMeasureSampler
 
 # What the docstring lists, all of it released, or public.
@@ -33,22 +32,21 @@ def holds_no_more_than_it_says(n=60):
 
 def test_a_fitted_object_holds_what_was_released_alone(monkeypatch):
     assert holds_no_more_than_it_says()
-    measure = SlicedMeasureSampler._measure_slices
+    noise, fit = SlicedMeasureSampler._noise, _sliced_measure_sampler.PopulationFit
 
-    def keep_counts(self, codes, *args, **options):
-        self._exact = [np.bincount(column) for column in codes]
-        return measure(self, codes, *args, **options)
+    def keep_counts(self, seed, *parts):
+        self._exact = parts
+        return noise(self, seed, *parts)
 
-    def fewer_rows(self, codes, *args, **options):
-        self.population_size = min(90, len(codes[0]))
-        try:
-            return measure(self, codes, *args, **options)
-        finally:
-            self.population_size = 90
+    def fewer_rows(measured, n_rows, *args, **options):
+        return fit(measured, min(n_rows, round(measured.n_records)), *args, **options)
 
-    for leak in (keep_counts, fewer_rows):
+    for place, name, leak in (
+        (SlicedMeasureSampler, "_noise", keep_counts),
+        (_sliced_measure_sampler, "PopulationFit", fewer_rows),
+    ):
         with monkeypatch.context() as patch:
-            patch.setattr(SlicedMeasureSampler, "_measure_slices", leak)
+            patch.setattr(place, name, leak)
             assert not holds_no_more_than_it_says()
 
 
@@ -58,7 +56,7 @@ def test_a_fit_that_is_interrupted_has_a_report_of_its_own(monkeypatch):
     def interrupt(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_sliced_measure_sampler.Population, "fit", interrupt)
+    monkeypatch.setattr(_population_fit.Population, "fit", interrupt)
     with pytest.raises(KeyboardInterrupt):
         sampler.set_params(epsilon=7.0).fit(table())
     assert sampler.privacy_.epsilon == 7.0
@@ -74,38 +72,3 @@ def test_dtypes_are_those_of_the_schema_whatever_chunks_hold():
         sampler = make(schema=schema, n_bins="auto", neighbours="add_or_remove").fit(chunks)
         drawn = sampler.sample(4)
         assert drawn.dtypes.to_dict() == {name: schema[name].dtype for name in "ab"}
-
-
-# The checks of scikit-learn make tables of any width.
-WIDTH = "the schema fixes the number of columns"
-EXPECTED = dict.fromkeys(
-    [
-        "check_dict_unchanged",
-        "check_dont_overwrite_parameters",
-        "check_dtype_object",
-        "check_estimators_dtypes",
-        "check_estimators_pickle",
-        "check_f_contiguous_array_estimator",
-        "check_fit2d_1feature",
-        "check_fit2d_predict1d",
-        "check_fit_score_takes_y",
-        "check_methods_sample_order_invariance",
-        "check_methods_subset_invariance",
-        "check_n_features_in_after_fitting",
-        "check_pipeline_consistency",
-        "check_positive_only_tag_during_fit",
-    ],
-    WIDTH,
-) | {
-    "check_estimators_nan_inf": "the schema says where values may be missing; errors name columns",
-    "check_fit2d_1sample": "a single record is a table, and its error is one of the width",
-}
-TWO = Schema({name: Numeric(-5, 5) for name in "ab"})
-
-
-@parametrize_with_checks(
-    [make(10.0, schema=TWO, population_size=10, max_iter=2)],
-    expected_failed_checks=lambda estimator: EXPECTED,
-)
-def test_conformity(estimator, check):
-    check(estimator)

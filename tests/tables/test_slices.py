@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -170,12 +171,15 @@ def test_workloads_that_are_none(workload, message):
 
 
 def test_memory_is_counted_before_it_is_taken():
+    def trees(*sizes, n_cells=None):
+        return [SimpleNamespace(n_bins=size, n_cells=n_cells or size) for size in sizes]
+
     names = [str(i) for i in range(100)]
-    check_memory(names, [20] * 100, expand_slices("pairs", names), 2000, 2000)
+    check_memory(names, trees(*[20] * 100), expand_slices("pairs", names), 2000)
     with pytest.raises(ValueError, match=r"1\.5 GiB.*'b' has the most categories, 10000"):
-        check_memory(["a", "b"], [2, 10_000], [(0,), (1,), (0, 1)], 3400, 10_002)
+        check_memory(["a", "b"], trees(2, 10_000), [(0,), (1,), (0, 1)], 3400)
     with pytest.raises(ValueError, match="GiB"):
-        check_memory(list("abc"), [1000] * 3, [(0, 1, 2)], 2, 3000)
+        check_memory(list("abc"), trees(*[1000] * 3), [(0, 1, 2)], 2)
     # Counts of single columns may be many more than their bins.
     with pytest.raises(ValueError, match="GiB"):
-        check_memory(names, [20] * 100, [(0,)], 2, 50_000_000)
+        check_memory(names, trees(*[20] * 100, n_cells=500_000), [(0,)], 2)

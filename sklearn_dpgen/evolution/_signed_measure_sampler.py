@@ -3,18 +3,14 @@
 import math
 
 import numpy as np
-import torch
 
 from sklearn_dpgen.accounting import gaussian_sigma
-from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._base import POSTPROCESSING, ClassVotes, VotingSampler
-from sklearn_dpgen.evolution._plan import HISTOGRAMS
-from sklearn_dpgen.evolution._supports import grid_support
+from sklearn_dpgen.evolution._public_supports import grid_support
+from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
-    Real,
     StrOptions,
     fit_context,
 )
@@ -111,21 +107,10 @@ class PrivateSignedMeasureSampler(VotingSampler):
     (3, 2)
     """
 
-    _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, np.inf, closed="right")],
-        "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
-        "domain": [Domain, callable, None],
+    _parameter_constraints: dict = VotingSampler._parameter_constraints | {
         "support": [StrOptions({"grid"}), "array-like"],
         "n_points": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "labels": [StrOptions({"public", "private"})],
-        "classes": ["array-like", None],
-        "label_proportions": ["array-like", None],
-        "histogram": [StrOptions(set(HISTOGRAMS))],
-        "postprocess": [StrOptions(set(POSTPROCESSING))],
-        "threshold": [Interval(Real, 0, 1, closed="left")],
         "metric": [StrOptions({"l2", "l1"}), callable],
-        "random_state": ["random_state"],
-        "device": [str, torch.device],
     }
 
     def __init__(
@@ -176,6 +161,12 @@ class PrivateSignedMeasureSampler(VotingSampler):
         Returns
         -------
         self : object
+
+        Raises
+        ------
+        ValueError
+            Records, labels or points that do not fit the declarations, private labels without
+            ``classes``, or points that do not fit in memory.
         """
         members = self._read(X, y)
         plan = self._plan([1.0])
@@ -201,13 +192,16 @@ class PrivateSignedMeasureSampler(VotingSampler):
         if isinstance(self.support, str):
             if domain is None:
                 raise ValueError("support='grid' needs a domain.")
-            return grid_support(domain, self._n_points(size, delta))
+            n_points = self._n_points(size, delta)
+            self._check_sizes("n_points", n_points, self._width)
+            return grid_support(domain, n_points)
         support = np.asarray(self.support, dtype=np.float64)
         width = self.n_features_in_
         if support.ndim != 2 or len(support) == 0 or support.shape[1] != width:
             raise ValueError(f"support must hold rows of {width} features, as X does.")
         if not np.isfinite(support).all():
             raise ValueError("support must be finite.")
+        self._check_sizes("support", len(support), width)
         if domain is not None and not domain.contains(support).all():
             raise ValueError("support has points outside of the domain.")
         return support

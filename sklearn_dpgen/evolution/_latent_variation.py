@@ -8,7 +8,7 @@ import torch
 from scipy.special import ndtr
 
 from sklearn_dpgen.domains import Domain, OneHot, Product
-from sklearn_dpgen.evolution._interfaces import (
+from sklearn_dpgen.evolution._variation_interface import (
     check_candidates,
     check_degree,
     choose_columns,

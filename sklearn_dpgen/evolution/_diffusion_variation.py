@@ -6,7 +6,7 @@ import inspect
 import numpy as np
 import torch
 
-from sklearn_dpgen.evolution._interfaces import check_candidates, check_degree
+from sklearn_dpgen.evolution._variation_interface import check_candidates, check_degree
 from sklearn_dpgen.utils._random import torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import Integral
@@ -63,7 +63,7 @@ class DiffusionVariation:
 
     Examples
     --------
-    >>> from sklearn_dpgen.evolution._diffusion import DiffusionVariation
+    >>> from sklearn_dpgen.evolution._diffusion_variation import DiffusionVariation
     >>> interface = DiffusionVariation.from_pretrained(  # doctest: +SKIP
     ...     "google/ddpm-cifar10-32", n_inference_steps=100
     ... )

@@ -5,24 +5,32 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
-from sklearn_dpgen.evolution._plan import VotesPlan
-from sklearn_dpgen.evolution._projection import (
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.evolution._records import encode_votes
+from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
+from sklearn_dpgen.evolution._votes_plan import HISTOGRAMS, VotesPlan
+from sklearn_dpgen.evolution._weight_projections import (
     project_bounded_lipschitz,
     project_simplex,
     threshold_weights,
 )
-from sklearn_dpgen.evolution._records import encode_votes
-from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
 from sklearn_dpgen.preprocessing._records import decode_records
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import noise_source, split_random_state
-from sklearn_dpgen.utils._validation import check_delta, check_is_fitted, check_n_samples
+from sklearn_dpgen.utils._validation import (
+    BUDGET,
+    Interval,
+    Real,
+    StrOptions,
+    check_fits,
+    check_is_fitted,
+    check_n_samples,
+)
 
-__all__ = ["POSTPROCESSING", "ClassVotes", "VotingSampler"]
-
-POSTPROCESSING = ("simplex", "threshold", "bounded_lipschitz")
+__all__ = ["ClassVotes", "VotingSampler"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,19 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
     embedding = None
     # Parameters that are public where they are not None.
     _declarations: tuple[str, ...] = ("domain",)
+    _parameter_constraints: dict = {
+        "epsilon": BUDGET,
+        "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
+        "domain": [Domain, callable, None],
+        "labels": [StrOptions({"public", "private"})],
+        "classes": ["array-like", None],
+        "label_proportions": ["array-like", None],
+        "histogram": [StrOptions(set(HISTOGRAMS))],
+        "postprocess": [StrOptions({"simplex", "threshold", "bounded_lipschitz"})],
+        "threshold": [Interval(Real, 0, 1, closed="left")],
+        "random_state": ["random_state"],
+        "device": [str, torch.device],
+    }
 
     def _read(self, X, y):
         """Return the encoded records of each class.
@@ -62,8 +83,8 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
         The sizes of the classes are set: exact ones where they are public, else what is publicly
         known of them.
         """
-        for name in ("classes_", "label_proportions_", "candidates_", "weights_"):
-            vars(self).pop(name, None)
+        self._forget()
+        self._check_label_parameters(y)
         if self.postprocess == "bounded_lipschitz" and self.metric not in ("l1", "l2"):
             raise ValueError(
                 f"postprocess='bounded_lipschitz' needs metric 'l1' or 'l2', got {self.metric!r}."
@@ -91,7 +112,7 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
             shares = [1 / len(shares)] * len(shares)
         return VotesPlan(
             epsilon=self.epsilon,
-            delta=0.1 / self._n_samples if self.delta == "auto" else check_delta(self.delta),
+            delta=self._delta(self._n_samples),
             shares=tuple(shares),
             histogram=self.histogram,
         )
@@ -153,6 +174,21 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
     def _decode(self, candidates):
         """Return candidates as records."""
         return candidates
+
+    @property
+    def _width(self):
+        """The number of features of a record among the candidates."""
+        domain = getattr(self, "domain_", None)
+        return self.n_features_in_ if domain is None else domain.n_features
+
+    def _check_sizes(self, name, n_candidates, width):
+        """Refuse candidates that do not fit in memory, before they are made."""
+        # As candidates and as records, each with a copy that is sorted or scaled.
+        needed = 16 * n_candidates * (width + self._width)
+        if self.postprocess == "bounded_lipschitz":
+            # Distances, costs and plan of a transport problem, from one half to the other.
+            needed += 8 * n_candidates**2
+        check_fits(needed, f"{name}: votes for {n_candidates} candidates")
 
     def _class_size(self, code, sums, precisions):
         """Return the public or the released number of records of a class.
@@ -226,11 +262,12 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
             A label that was not in ``classes_``, or any after a fit without labels.
         """
         check_is_fitted(self)
-        n_samples = check_n_samples(n_samples)
+        width = self.candidates_[0].shape[1]
+        n_samples = check_n_samples(n_samples, width=width + self._width)
         label_seed, draw_seed = split_random_state(random_state, 2)
         codes = self._sample_codes(n_samples, y, label_seed)
         rng = np.random.default_rng(draw_seed)
-        points = np.empty((n_samples, self.candidates_[0].shape[1]))
+        points = np.empty((n_samples, width))
         for code, (candidates, weights) in enumerate(
             zip(self.candidates_, self.weights_, strict=True)
         ):
@@ -249,4 +286,8 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
+        is_table = self.schema is not None
+        # The schema says of each column which labels it has, and whether it has nulls.
+        tags.input_tags.categorical = tags.input_tags.string = is_table
+        tags.input_tags.allow_nan = is_table
         return tags

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.evolution._interfaces import check_candidates, check_degree, choose_columns
+from sklearn_dpgen.evolution._variation_interface import (
+    check_candidates,
+    check_degree,
+    choose_columns,
+)
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema
 from sklearn_dpgen.utils._validation import Integral, Real, check_positive
@@ -68,7 +72,7 @@ class TabularVariation:
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_dpgen.evolution._tabular import TabularVariation
+    >>> from sklearn_dpgen.evolution._tabular_variation import TabularVariation
     >>> from sklearn_dpgen.schema import Categorical, Numeric, Schema
     >>> schema = Schema({"age": Numeric(0, 100), "smoker": Categorical(["no", "yes"])})
     >>> interface = TabularVariation(schema)

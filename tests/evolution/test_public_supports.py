@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
-from sklearn_dpgen.evolution._supports import grid_support, kmeans_support
+from sklearn_dpgen.evolution._public_supports import grid_support, kmeans_support
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
 DOMAINS = st.one_of(

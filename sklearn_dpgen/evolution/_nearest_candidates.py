@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from scipy.spatial import KDTree
 
-from sklearn_dpgen.evolution._scores import BLOCK, Frame, Level, Records, at_least
+from sklearn_dpgen.evolution._low_precision_scores import BLOCK, Frame, Level, Records, at_least
 
 __all__ = ["TorchSearch", "direct_distances", "first_of_equal", "unit_rows"]
 

@@ -91,7 +91,7 @@ class EuclideanVariation:
     --------
     >>> import numpy as np
     >>> from sklearn_dpgen.domains import Ball
-    >>> from sklearn_dpgen.evolution._interfaces import EuclideanVariation
+    >>> from sklearn_dpgen.evolution._variation_interface import EuclideanVariation
     >>> interface = EuclideanVariation(Ball(1.0, n_features=2))
     >>> rng = np.random.default_rng(0)
     >>> interface.vary(interface.random(3, rng), rng, 0.25).shape

@@ -4,15 +4,12 @@ import math
 import warnings
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
-from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._base import POSTPROCESSING, ClassVotes, VotingSampler
-from sklearn_dpgen.evolution._interfaces import EuclideanVariation, check_candidates
-from sklearn_dpgen.evolution._plan import HISTOGRAMS
-from sklearn_dpgen.evolution._settings import annealed_parameters, theory_parameters
-from sklearn_dpgen.evolution._tabular import TabularVariation
+from sklearn_dpgen.evolution._schedules import annealed_parameters, theory_parameters
+from sklearn_dpgen.evolution._tabular_variation import TabularVariation
+from sklearn_dpgen.evolution._variation_interface import EuclideanVariation, check_candidates
+from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
@@ -27,6 +24,7 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["PrivateEvolutionSampler"]
 
 _DRAWS = 2
+_MOST_STEPS = 10_000
 # Noise that is wider than this many mean shares is warned of.
 _DROWNED = 10
 
@@ -60,15 +58,15 @@ class PrivateEvolutionSampler(VotingSampler):
         sizes are public. "private": neighbours differ in a record and its label; class sizes are
         estimated by the sums of the votes. The noise is the same.
     classes : array-like of shape (n_classes,) or None, default=None
-        The public labels, at least two. None takes those that occur in ``y``, which are then
-        public: ``privacy_`` says so.
+        The public labels, at least two; private labels need them. None takes those that occur in
+        ``y``, which are then public: ``privacy_`` says so.
     label_proportions : array-like of shape (n_classes,) or None, default=None
         Public shares of the classes, in the order of ``classes_``.
     n_samples : int or "auto", default="auto"
         Records of a population, of each class. "auto" follows from the size of the class, the
         dimension and the budget.
     n_iter : int or "auto", default="auto"
-        Steps, each a release: the noise grows as their square root. "auto" likewise.
+        Steps, each a release: the noise grows as their square root. "auto" likewise; at most 10000.
     variant : {"practical", "theory"}, default="practical"
         The next population: "practical" draws records by their probability; "theory" copies each
         in proportion to it, rounded, without chance.
@@ -156,27 +154,16 @@ class PrivateEvolutionSampler(VotingSampler):
     """
 
     _declarations = ("schema", "domain", "interface", "embedding")
-    _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, np.inf, closed="right")],
-        "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
+    _parameter_constraints: dict = VotingSampler._parameter_constraints | {
         "schema": [Schema, None],
-        "domain": [Domain, callable, None],
         "interface": [HasMethods(["random", "vary"]), None],
-        "labels": [StrOptions({"public", "private"})],
-        "classes": ["array-like", None],
-        "label_proportions": ["array-like", None],
         "n_samples": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "n_iter": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "n_iter": [StrOptions({"auto"}), Interval(Integral, 1, _MOST_STEPS, closed="both")],
         "variant": [StrOptions({"practical", "theory"})],
-        "histogram": [StrOptions(set(HISTOGRAMS))],
-        "postprocess": [StrOptions(set(POSTPROCESSING))],
-        "threshold": [Interval(Real, 0, 1, closed="left")],
         "schedule": [StrOptions({"annealed", "theory"})],
         "smoothing": [Interval(Real, 0, 1, closed="both")],
         "embedding": [callable, HasMethods("transform"), None],
         "metric": [StrOptions({"l2", "l1", "cosine"}), callable],
-        "random_state": ["random_state"],
-        "device": [str, torch.device],
         "verbose": ["verbose"],
     }
 
@@ -246,13 +233,17 @@ class PrivateEvolutionSampler(VotingSampler):
         Raises
         ------
         ValueError
-            Records, labels or candidates that do not fit the declarations.
+            Records, labels or candidates that do not fit the declarations, private labels without
+            ``classes``, or candidates that do not fit in memory.
         """
         members = self._read(X, y)
         self.interface_ = self._make_interface()
         noise_seed, candidate_seed = split_random_state(self.random_state, 2)
         rng = np.random.default_rng(candidate_seed)
-        settings = self._settings(self._random(1, rng).shape[1])
+        width = self._random(1, rng).shape[1]
+        settings = self._settings(width)
+        most = sum(s.n_samples * (1 + len(self._degrees(s, 0))) for s in settings)
+        self._check_sizes("n_samples", most, width)
         plan = self._plan(settings[0].shares)
         self.privacy_ = self._plan_privacy(self._n_samples, plan=plan, noise_seed=noise_seed)
         self.noise_multiplier_ = self.privacy_.noise_multiplier
@@ -308,8 +299,7 @@ class PrivateEvolutionSampler(VotingSampler):
         decode = getattr(self.interface_, "decode", None)
         places = candidates if decode is None else decode(candidates)
         domain = getattr(self, "domain_", None)
-        width = self.n_features_in_ if domain is None else domain.n_features
-        return check_candidates(places, len(candidates), width, domain, self.interface_)
+        return check_candidates(places, len(candidates), self._width, domain, self.interface_)
 
     def _settings(self, dimension):
         """Return the settings of each class."""

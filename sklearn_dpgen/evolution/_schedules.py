@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.evolution._interfaces import paper_degrees
+from sklearn_dpgen.evolution._variation_interface import paper_degrees
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = ["AnnealedParameters", "TheoryParameters", "annealed_parameters", "theory_parameters"]

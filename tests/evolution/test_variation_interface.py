@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
-from sklearn_dpgen.evolution._interfaces import (
+from sklearn_dpgen.evolution._variation_interface import (
     EuclideanVariation,
     VariationInterface,
     check_candidates,
