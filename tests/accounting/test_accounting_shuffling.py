@@ -108,6 +108,21 @@ def test_numbers_of_clones_are_rounded_down(monkeypatch):
     assert not clones_keep_to_the_budget(**case)
 
 
+def test_few_clones_that_are_left_out_count_as_a_failure(monkeypatch):
+    # No clone at all, which gives the record away, has probability 0.007: then it is left out.
+    monkeypatch.setattr(_shuffling, "_TAIL_MASS", 0.01)
+    epsilon0, n, delta = math.log(200.0), 1000, 0.05
+
+    def is_private():
+        epsilon = shuffled_epsilon(epsilon0, n, delta, method="numerical")
+        return clone_delta(epsilon, epsilon0, n) <= delta
+
+    assert is_private()
+    counted = _shuffling._clone_counts
+    monkeypatch.setattr(_shuffling, "_clone_counts", lambda *plan: (*counted(*plan)[:2], 0.0))
+    assert not is_private()
+
+
 def test_rounding_the_number_of_clones_costs_little():
     # More than 4096 distinct numbers of clones, so that they are grouped.
     epsilon = shuffled_epsilon(0.7, 10**8, 1e-6, method="numerical")

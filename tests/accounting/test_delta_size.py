@@ -7,8 +7,10 @@ from functools import partial
 import pytest
 
 from sklearn_dpgen.accounting import check_delta_size, epsilon_spent
+from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import LargeDeltaWarning
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
+from sklearn_dpgen.smoothed._plan import plan_releases
 
 
 def divergence_of_raw_release(n_published, n_samples):
@@ -78,3 +80,27 @@ def test_full_batches_are_warned_of_and_no_noise_is_not():
 def test_bad_arguments(delta, n_samples, rate, error):
     with pytest.raises(error):
         check_delta_size(delta, n_samples, sampling_rate=rate)
+
+
+def warns(delta, with_counts):
+    """Whether a plan of 100 records warns of its delta."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        plan_releases(
+            [100],
+            Ball(1.0, n_features=2),
+            2.0,
+            epsilon=1.0,
+            delta=delta,
+            batch_size=100,
+            n_epochs=1.0,
+            with_counts=with_counts,
+        )
+    return any(issubclass(warning.category, LargeDeltaWarning) for warning in caught)
+
+
+@pytest.mark.parametrize("with_counts", [False, True])
+def test_a_budget_in_parts_is_compared_as_a_whole(with_counts):
+    # With counts the records have 0.95 of it: still below one record in a hundred.
+    assert warns(0.0102, with_counts)
+    assert not warns(0.0098, with_counts)

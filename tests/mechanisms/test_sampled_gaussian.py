@@ -83,6 +83,16 @@ def test_the_rate_is_that_of_the_integers(batch_size, size):
         assert not is_priced(max(digits, 1e-9) / 100)
 
 
+def test_the_product_of_multiplier_and_sensitivity_is_rounded_up():
+    exact = calibrate_noise_multiplier(1.0, 1e-5, sampling_rate=0.5, n_steps=40)
+    sensitivities = np.random.default_rng(0).uniform(0.1, 3, 100)
+    for sensitivity in sensitivities:
+        mechanism = StratifiedGaussianMechanism([Stratum(100, 50, sensitivity)], **BUDGET)
+        assert mechanism.noise_scale / sensitivity >= exact
+    # Negative twin: of the products as they come some are too small.
+    assert (exact * sensitivities / sensitivities).min() < exact
+
+
 MANY = [
     # A larger rate against a larger sensitivity: either can be the worst.
     [Stratum(1000, 200, 1.0), Stratum(5000, 200, 2.0)],

@@ -82,7 +82,7 @@ def test_null_distances_have_the_law_of_the_distance(monkeypatch):
 
 def test_null_distances_tell_a_shift():
     X, Y = sample(2000), sample(2000, seed=1)
-    result = private(X, Y)
+    result = private(X, Y, random_state=1)
     null = result.null_distances(Y, n_draws=30, random_state=2)
     assert null.min() < result.distance < null.max()
     away = Y + 0.5
