@@ -40,6 +40,18 @@ def test_private_class_sizes_come_from_noisy_votes(sampler_of, labelled, name):
 
 
 @samplers
+def test_private_class_sizes_weigh_releases_by_their_noise(sampler_of, labelled, name):
+    sampler = train(sampler_of(name, epsilon=5.0), labelled, "private")
+    stated = sampler.privacy_.noise_scale
+    scales = np.array(list(stated.values()) if isinstance(stated, dict) else [stated])
+    lengths = np.array([[len(votes.votes) for votes in step] for step in sampler.history_])
+    precisions = 1 / (scales[:, None] ** 2 * lengths)
+    sizes = (sums_of_classes(name, sampler) * precisions).sum(axis=0) / precisions.sum(axis=0)
+    sizes = sizes.clip(1, 60)
+    np.testing.assert_allclose(sampler.label_proportions_, sizes / sizes.sum())
+
+
+@samplers
 def test_public_class_sizes_are_exact(sampler_of, labelled, name):
     sampler = train(sampler_of(name, epsilon=0.1), labelled, "public")
     np.testing.assert_allclose(sampler.label_proportions_, [1 / 3, 2 / 3])

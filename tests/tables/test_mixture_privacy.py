@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -209,6 +210,29 @@ def test_noise_is_for_one_set_of_bins(released):
         for edge in (60, 70)
     )
     assert not shares_noise(first[:1], second[:1])
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_noise_is_for_what_was_released_before(monkeypatch, is_broken):
+    """Votes for other candidates may be equal, and equal noise on them would tell it."""
+    if is_broken:
+        keyed = _mixture_sampler.noise_source
+
+        def by_vector(seed, *, context=()):
+            return keyed(seed, context=[*context[:2], context[-1]] if context else context)
+
+        monkeypatch.setattr(_mixture_sampler, "noise_source", by_vector)
+    votes = []
+
+    def two_releases(members, columns, domain, release, *args, first, **options):
+        release(np.full(9, first))
+        votes.append(release(np.arange(50.0)))
+        return np.array([60.0]), []
+
+    for first in (1.0, 2.0):
+        monkeypatch.setattr(_mixture_sampler, "evolve_mixtures", partial(two_releases, first=first))
+        make().fit(X)
+    assert shares_noise(votes[:1], votes[1:]) is is_broken
 
 
 def test_noise_has_a_source_of_its_own(monkeypatch):

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sliced_tables import ADAPTIVE, JOBS, NAMES, hasten, make, same, table
 
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
+from sklearn_dpgen.tables._population import Population
 from sklearn_dpgen.tables._population_fit import _ROUND
 
 SIZES = [4, 5, 3, 3, 4]
@@ -220,3 +221,18 @@ def test_the_population_evolves_before_each_selection():
         fit = make(max_iter=50, **options).fit(X)
         assert len(fit.loss_curve_) == 50 + n_selecting * steps
         assert np.isfinite(fit.loss_curve_).all()
+
+
+def test_the_prior_is_in_nats_of_all_tables(monkeypatch):
+    """300 times the divergence, beside a loss that is over the number of cells."""
+    fit, seen = Population.fit, []
+
+    def watch(self, loss, *, prior=0.0, **options):
+        seen.append(prior)
+        return fit(self, loss, prior=prior, **options)
+
+    monkeypatch.setattr(Population, "fit", watch)
+    sampler = make(**ADAPTIVE).fit(X)
+    cells = np.cumsum([part.counts.size for part in sampler.slices_])
+    # Before each selection, of single columns and of two pairs more, and at the end.
+    assert_allclose(np.multiply(seen, cells[[4, 6, 7]]), 300)
