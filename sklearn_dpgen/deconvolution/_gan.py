@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 from sklearn.base import clone
-from torch.optim.swa_utils import update_bn
 
 from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
-from sklearn_dpgen.deconvolution._model import generate, mixture_log_likelihood, score_latents
+from sklearn_dpgen.deconvolution._model import GeneratorModel
+from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out, settle_normalization
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.mechanisms import release_of
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, fit_module, mlp_generator
-from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (
@@ -35,7 +35,6 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["EntropicDeconvGAN"]
 
-_N_SCORED_RECORDS = 50_000
 _AVERAGED_SHARE = 0.2
 
 
@@ -162,6 +161,10 @@ class EntropicDeconvGAN(PrivateEstimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "n_sinkhorn": [Interval(Integral, 1, None, closed="left")],
+        "sinkhorn_tol": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "random_state": ["random_state"],
@@ -188,7 +191,11 @@ class EntropicDeconvGAN(PrivateEstimator):
         max_iter=1500,
         n_init=1,
         n_sinkhorn=100,
-        tol=1e-2,
+        sinkhorn_tol=1e-2,
+        early_stopping=True,
+        validation_fraction=0.1,
+        n_iter_no_change=300,
+        tol=1e-4,
         learning_rate=2e-3,
         random_state=None,
         device="auto",
@@ -210,6 +217,10 @@ class EntropicDeconvGAN(PrivateEstimator):
         self.max_iter = max_iter
         self.n_init = n_init
         self.n_sinkhorn = n_sinkhorn
+        self.sinkhorn_tol = sinkhorn_tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.learning_rate = learning_rate
         self.random_state = random_state
@@ -236,35 +247,48 @@ class EntropicDeconvGAN(PrivateEstimator):
         TrainingDivergedError
             When a loss is not finite; the estimator is then not fitted.
         """
-        vars(self).pop("generator_", None)
-        noise_seed, train_seed = split_random_state(self.random_state, 2)
+        for name in ("generator_", "_model"):
+            vars(self).pop(name, None)
+        device = resolve_device(self.device)
+        noise_seed, train_seed, split_seed = split_random_state(self.random_state, 3)
         self.mechanism_ = self._fit_mechanism(X, noise_seed)
         self.privacy_ = self._plan_privacy(num_samples(X))
         if self.privatize:
-            X = self.mechanism_.transform(X)
+            X = self.mechanism_.transform(_raw(X))
         Y = self.mechanism_.encode_release(X, reset=True, estimator=self)
-        Y = as_tensor(Y, device=resolve_device(self.device))
-        runs = [self._train(Y, seed) for seed in split_random_state(train_seed, self.n_init)]
+        Y = as_tensor(Y, device=device)
+        held_out = None
+        if self.early_stopping or self.n_init > 1:
+            stream = torch_generator(split_seed, device)
+            Y, held_out = hold_out(Y, self.validation_fraction, stream)
+        runs = [
+            self._train(Y, held_out, seed) for seed in split_random_state(train_seed, self.n_init)
+        ]
         if len(runs) > 1:
-            runs.sort(key=lambda run: self._log_likelihood(run[0], Y[:_N_SCORED_RECORDS]).mean())
-        module, result = runs[-1]
+            runs.sort(key=lambda run: run[0].log_likelihood(held_out).mean())
+        model, result = runs[-1]
         self.loss_curve_ = result.loss_curve
         self.n_iter_ = result.n_iter
-        self.generator_ = module
+        self._privatizes = self.privatize
+        self._model = model
+        self.generator_ = model.module
         return self
 
-    def _train(self, Y, seed):
+    def _train(self, Y, held_out, seed):
         """Train one generator on encoded privatized records; return it with its losses."""
         init_seed, batch_seed, perturb_seed = split_random_state(seed, 3)
         with seeded_initialization(init_seed):
             module = self._build_generator().to(Y.device)
+        model = GeneratorModel(
+            module, self.latent_dim, self.mechanism_, self.output_domain, self.output_transform
+        )
         loss = make_loss(
             self.loss,
             self.mechanism_,
             objective=self.objective,
             reg_scale=self.reg_scale,
             n_sinkhorn=self.n_sinkhorn,
-            tol=self.tol,
+            tol=self.sinkhorn_tol,
             noise=noise_source(perturb_seed),
         )
         batches = torch_generator(batch_seed, Y.device)
@@ -278,8 +302,13 @@ class EntropicDeconvGAN(PrivateEstimator):
             if not G.isfinite().all():
                 # To the training loop a diverged run; the solvers would call it bad input.
                 return G.sum()
-            return loss(self._to_domain(G), Y[rows])
+            return loss(model.to_domain(G), Y[rows])
 
+        watch = None
+        if self.early_stopping:
+            watch = HeldOutScore(
+                model, held_out, n_iter_no_change=self.n_iter_no_change, tol=self.tol
+            )
         result = fit_module(
             module,
             step_loss,
@@ -288,10 +317,13 @@ class EntropicDeconvGAN(PrivateEstimator):
             averaging=_AVERAGED_SHARE,
             verbose=self.verbose,
             name=type(self).__name__,
+            stop=watch and watch.stop,
         )
-        # Statistics of a batch normalization belong to the weights before they were averaged.
-        update_bn(score_latents(self.latent_dim).to(Y.device).split(self.n_generated), module)
-        return module, result
+        if watch is None:
+            settle_normalization(module, self.latent_dim)
+        else:
+            watch.restore()
+        return model, result
 
     def sample(self, n_samples=1, *, random_state=None):
         """Draw synthetic raw records.
@@ -310,13 +342,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         """
         check_is_fitted(self)
         n_samples = check_n_samples(n_samples)
-        latent_seed, category_seed = split_random_state(random_state, 2)
-        generator = torch_generator(latent_seed)
-        Z = 2 * torch.rand(n_samples, self.latent_dim, generator=generator) - 1
-        X = as_array(generate(self.generator_, Z))
-        rng = np.random.default_rng(category_seed)
-        X = draw_categories(self._generator_domain(), X, rng)
-        return self.mechanism_.decode(X, rng)
+        return self._model.sample(n_samples, random_state)
 
     def score_samples(self, X):
         """Log-likelihood of each privatized record under the generator, in nats.
@@ -332,10 +358,10 @@ class EntropicDeconvGAN(PrivateEstimator):
             ``log mean_i p(y | G(z_i))`` over a fixed set of latents.
         """
         check_is_fitted(self)
-        if self.privatize:
-            X = self.mechanism_.transform(X)
+        if self._privatizes:
+            X = self.mechanism_.transform(_raw(X))
         Y = self.mechanism_.encode_release(X, estimator=self)
-        return as_array(self._log_likelihood(self.generator_, as_tensor(Y)))
+        return as_array(self._model.log_likelihood(as_tensor(Y)))
 
     def score(self, X, y=None):
         """Mean of ``score_samples(X)``: larger is better.
@@ -375,13 +401,12 @@ class EntropicDeconvGAN(PrivateEstimator):
             raise ValueError("output_transform needs an output_domain, where its input lies.")
         mechanism.fit(X)
         mechanism.require_noise()
+        if self.privatize and hasattr(mechanism, "feature_names_in_"):
+            mechanism.set_output(transform="pandas")
         return mechanism
 
-    def _generator_domain(self):
-        return self.mechanism_.domain_ if self.output_domain is None else self.output_domain
-
     def _build_generator(self):
-        domain = self._generator_domain()
+        domain = self.mechanism_.domain_ if self.output_domain is None else self.output_domain
         if callable(self.generator):
             return self.generator(self.latent_dim, domain)
         if self.generator == "dcgan":
@@ -389,14 +414,13 @@ class EntropicDeconvGAN(PrivateEstimator):
         widths = check_widths(self.hidden_layer_sizes)
         return mlp_generator(self.latent_dim, domain, widths, self.activation)
 
-    def _to_domain(self, G):
-        """Map what the generator makes into the domain of the mechanism, as records were."""
-        if self.output_transform is not None:
-            G = self.output_transform.transform(G)
-        if self.output_domain is None:
-            return G
-        return self.mechanism_.domain_.project(G)
 
-    def _log_likelihood(self, module, Y):
-        points = self._to_domain(generate(module, score_latents(self.latent_dim)))
-        return mixture_log_likelihood(self.mechanism_, points, Y)
+def _raw(X):
+    """Return records to privatize, if they are not a release already."""
+    release = release_of(X)
+    if release is not None:
+        raise ValueError(
+            f"privatize=True takes raw records, but {release['mechanism']} released these with "
+            f"epsilon={release['epsilon']:g} already. Use privatize=False."
+        )
+    return X

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin
 
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
@@ -39,12 +40,13 @@ _LOCAL_CAVEATS = (
 )
 
 
-class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
+class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     """Base class of local randomizers, as scikit-learn transformers.
 
     ``fit`` reads no record: it takes the width and the column names only, and calibrates from
     the public domain. ``transform`` projects every record on the domain and then randomizes it,
-    so the guarantee holds for whatever it is given.
+    so the guarantee holds for whatever it is given. The output is labelled with the mechanism, see
+    ``release_of``; who learns from records that name another one is refused.
 
     A new mechanism implements three methods:
 
@@ -109,7 +111,7 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         Returns
         -------
         Y : ndarray of shape (n_samples, n_features)
-            Privatized records.
+            Privatized records, a ReleasedArray.
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
@@ -143,7 +145,11 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         return self._log_likelihood(X, Y)
 
     def encode_release(self, Y, *, reset=False, estimator=None):
-        """Return privatized records as a float array that ``log_likelihood`` takes."""
+        """Return privatized records as a float array that ``log_likelihood`` takes.
+
+        Those that name another mechanism are refused with a ValueError.
+        """
+        check_release(Y, self)
         return validate_data(estimator or self, Y, reset=reset, dtype=np.float64)
 
     def decode(self, X, rng=None):
@@ -220,6 +226,10 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         kind, report = type(self), self.privacy_
         stated = ((p.mechanism, p.epsilon, p.delta, p.noise_scale) for p in (report, *report.parts))
         return f"{kind.__module__}.{kind.__qualname__}", repr(self.domain_), *map(repr, stated)
+
+    def _release_settings(self):
+        """Return what the likelihood depends on beside the budget and the noise scales."""
+        return (self.domain_,)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -14,6 +14,7 @@ from sklearn_dpgen.mechanisms._densities import (
     log_weight,
 )
 from sklearn_dpgen.mechanisms._discrete import draw_response
+from sklearn_dpgen.mechanisms._release import check_release
 from sklearn_dpgen.mechanisms._split import plan_columns, split_budget
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Numeric, Schema
@@ -175,7 +176,11 @@ class TabularMechanism(Mechanism):
         return Y.set_axis(X.index) if isinstance(X, pd.DataFrame) else Y
 
     def encode_release(self, Y, *, reset=False, estimator=None):
-        """Return a privatized table as an array in the encoder's layout, values not clipped."""
+        """Return a privatized table as an array in the encoder's layout, values not clipped.
+
+        One that names another mechanism is refused with a ValueError.
+        """
+        check_release(Y, self)
         validate_data(estimator or self, Y, reset=reset, skip_check_array=True)
         missing = [part.name for part in self._parts if part.name not in getattr(Y, "columns", ())]
         if missing:
@@ -204,6 +209,9 @@ class TabularMechanism(Mechanism):
     def decode(self, X, rng=None):
         """Return points of the domain as a table of raw records."""
         return self.encoder_.inverse_transform(X, rng=rng)
+
+    def _release_settings(self):
+        return (self.encoder_.columns_,)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
