@@ -48,11 +48,13 @@ class EntropicDeconvGAN(PrivateEstimator):
     Parameters
     ----------
     mechanism : Mechanism
-        The mechanism that privatized the records, with its domain and budget.
+        The mechanism that privatized the records, with its domain and budget. Records that name
+        another one are refused.
     privatize : bool, default=False
         False: ``fit`` and ``score`` take privatized records. True: they take raw records and
-        privatize them first, once a call; so a grid search over ``mechanism__epsilon`` works, and
-        every fit and every score of it is one more release of its records.
+        privatize them first, once a call, with a clone of ``mechanism``. A grid search over
+        ``mechanism__epsilon`` then needs no pairing by hand; every fit and every score of it, for
+        each candidate and fold, is one more release of its records.
     generator : {"mlp", "dcgan"} or callable, default="mlp"
         A network, or ``generator(latent_dim, domain)`` that returns a module.
     hidden_layer_sizes : tuple of int, default=(256, 256)
@@ -84,14 +86,25 @@ class EntropicDeconvGAN(PrivateEstimator):
     n_generated : int, default=500
         Generated points a step. Fewer than records: noise makes records the scarce side.
     max_iter : int, default=1500
-        Number of steps.
+        Most steps.
     n_init : int, default=1
-        How many times to train, from other initial weights; the run under which the privatized
-        records are likeliest is kept. Worth it when the noise is large.
+        How many times to train, from other initial weights; the run under which held-out
+        privatized records are likeliest is kept. Worth it when the noise is large.
     n_sinkhorn : int, default=100
         Most Sinkhorn iterations a step.
-    tol : float, default=1e-2
+    sinkhorn_tol : float, default=1e-2
         Marginal error at which the Sinkhorn iterations of a step stop.
+    early_stopping : bool, default=True
+        True holds out privatized records, trains until they gain nothing, and then trains anew
+        on all of them for the steps that paid; it reads nothing raw and costs no privacy. Give
+        False to a baseline: what learns the noise would be stopped before it does.
+    validation_fraction : float, default=0.1
+        Share of the records that are held out, of 5000 at most, with ``early_stopping`` or
+        several starts.
+    n_iter_no_change : int, default=300
+        Steps without a gain after which to stop; there is a check every 50 steps.
+    tol : float, default=1e-4
+        The least gain in the mean log-likelihood of the held-out records, in nats.
     learning_rate : float, default=2e-3
         Peak learning rate of Adam, with cosine decay.
     random_state : int, RandomState or None, default=None
@@ -110,9 +123,9 @@ class EntropicDeconvGAN(PrivateEstimator):
     mechanism_ : Mechanism
         The fitted mechanism.
     loss_curve_ : list of float
-        The loss at each step.
+        The loss at each step of the training that was kept.
     n_iter_ : int
-        Number of steps run.
+        Number of its steps.
     privacy_ : PrivacyReport
         What the privatized records cost; training on them is post-processing and free.
 
@@ -124,6 +137,8 @@ class EntropicDeconvGAN(PrivateEstimator):
     -----
     ``score`` is the mean log-likelihood of privatized records. It reads nothing raw, so choosing
     hyperparameters by cross-validation on privatized records costs no privacy.
+
+    What is fitted stays: parameters that are set later take effect in the next ``fit`` only.
 
     References
     ----------
@@ -244,6 +259,9 @@ class EntropicDeconvGAN(PrivateEstimator):
 
         Raises
         ------
+        ValueError
+            For records that name another mechanism, or that are a release already where raw ones
+            are taken, and for a ``device`` that is not there.
         TrainingDivergedError
             When a loss is not finite; the estimator is then not fitted.
         """
@@ -257,16 +275,12 @@ class EntropicDeconvGAN(PrivateEstimator):
             X = self.mechanism_.transform(_raw(X))
         Y = self.mechanism_.encode_release(X, reset=True, estimator=self)
         Y = as_tensor(Y, device=device)
-        held_out = None
+        seeds = split_random_state(train_seed, self.n_init)
         if self.early_stopping or self.n_init > 1:
             stream = torch_generator(split_seed, device)
-            Y, held_out = hold_out(Y, self.validation_fraction, stream)
-        runs = [
-            self._train(Y, held_out, seed) for seed in split_random_state(train_seed, self.n_init)
-        ]
-        if len(runs) > 1:
-            runs.sort(key=lambda run: run[0].log_likelihood(held_out).mean())
-        model, result = runs[-1]
+            model, result = self._train_by_held_out(Y, seeds, stream)
+        else:
+            model, result = self._train(Y, seeds[0])
         self.loss_curve_ = result.loss_curve
         self.n_iter_ = result.n_iter
         self._privatizes = self.privatize
@@ -274,8 +288,21 @@ class EntropicDeconvGAN(PrivateEstimator):
         self.generator_ = model.module
         return self
 
-    def _train(self, Y, held_out, seed):
-        """Train one generator on encoded privatized records; return it with its losses."""
+    def _train_by_held_out(self, Y, seeds, stream):
+        """Train from every seed, and keep the run that explains held-out records best."""
+        trained, held_out = hold_out(Y, self.validation_fraction, stream)
+        patience = self.n_iter_no_change if self.early_stopping else None
+        runs = []
+        for seed in seeds:
+            score = HeldOutScore(held_out, n_iter_no_change=patience, tol=self.tol)
+            runs.append((score, seed, self._train(trained, seed, score=score)))
+        score, seed, run = max(runs, key=lambda run: run[0].of(run[2][0]))
+        # The rate falls over the steps that are planned, and the last ones are averaged: a short
+        # training is better than a long one that is cut short. It has all records.
+        return self._train(Y, seed, max_iter=score.n_best) if score.stopped else run
+
+    def _train(self, Y, seed, *, max_iter=None, score=None):
+        """Train one generator on encoded privatized records; return its model and its losses."""
         init_seed, batch_seed, perturb_seed = split_random_state(seed, 3)
         with seeded_initialization(init_seed):
             module = self._build_generator().to(Y.device)
@@ -304,25 +331,17 @@ class EntropicDeconvGAN(PrivateEstimator):
                 return G.sum()
             return loss(model.to_domain(G), Y[rows])
 
-        watch = None
-        if self.early_stopping:
-            watch = HeldOutScore(
-                model, held_out, n_iter_no_change=self.n_iter_no_change, tol=self.tol
-            )
         result = fit_module(
             module,
             step_loss,
-            max_iter=self.max_iter,
+            max_iter=self.max_iter if max_iter is None else max_iter,
             learning_rate=self.learning_rate,
             averaging=_AVERAGED_SHARE,
             verbose=self.verbose,
             name=type(self).__name__,
-            stop=watch and watch.stop,
+            stop=score and score.watch(model),
         )
-        if watch is None:
-            settle_normalization(module, self.latent_dim)
-        else:
-            watch.restore()
+        settle_normalization(module, self.latent_dim)
         return model, result
 
     def sample(self, n_samples=1, *, random_state=None):

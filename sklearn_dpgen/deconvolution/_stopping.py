@@ -1,6 +1,5 @@
 """Held-out privatized records: which weights explain them best, and when to stop."""
 
-import copy
 import math
 from dataclasses import replace
 
@@ -12,9 +11,7 @@ from sklearn_dpgen.deconvolution._model import score_latents
 __all__ = ["HeldOutScore", "hold_out", "settle_normalization"]
 
 _CHECK_EVERY = 50
-# So many records tell two generators apart that a person could.
-_N_SCORED_RECORDS = 50_000
-_N_WATCHED_RECORDS = 5_000
+_N_SCORED_RECORDS = 5_000
 _N_NORMALIZED = 512
 
 
@@ -25,7 +22,7 @@ def hold_out(Y, fraction, generator):
     ----------
     Y : tensor of shape (n, n_features)
     fraction : float
-        Share of the scored ones, of which there is at least one, and at most 50000.
+        Share of the scored ones, of which there is at least one, and at most 5000.
     generator : torch.Generator
         On the device of ``Y``.
 
@@ -42,56 +39,58 @@ def hold_out(Y, fraction, generator):
 
 
 class HeldOutScore:
-    """Watches a training by the likelihood of held-out records, and keeps the best weights.
-
-    A candidate is the average of the weights over the steps since the last check.
+    """The likelihood of held-out records: ranks trainings, and says when to stop one.
 
     Parameters
     ----------
-    model : GeneratorModel
-        The one that is trained.
     Y : tensor of shape (n, n_features)
-        Encoded privatized records that it is not trained on.
-    n_iter_no_change : int
-        Steps without a gain of ``tol`` after which to stop.
+        Encoded privatized records that are not trained on.
+    n_iter_no_change : int or None
+        Steps without a gain of ``tol`` after which to stop; None never stops.
     tol : float
         In nats a record.
+
+    Attributes
+    ----------
+    n_best : int
+        Number of steps at the last gain.
+    stopped : bool
     """
 
-    def __init__(self, model, Y, *, n_iter_no_change, tol):
-        self._model = model
-        self._watched = Y[:_N_WATCHED_RECORDS]
-        self._n_checks = math.ceil(n_iter_no_change / _CHECK_EVERY)
-        self._tol = tol
-        self._average = AveragedModel(model.module)
-        self._to_beat, self._n_without = -math.inf, 0
-        self._best, self._weights = -math.inf, None
+    def __init__(self, Y, *, n_iter_no_change, tol):
+        self._Y, self._tol = Y, tol
+        self._n_iter_no_change = n_iter_no_change
+        self._best, self.n_best, self.stopped = -math.inf, 0, False
 
-    @torch.no_grad()
-    def stop(self, step):
-        """Take a step into account; return whether it should be the last one."""
-        self._average.update_parameters(self._model.module)
-        if (step + 1) % _CHECK_EVERY:
-            return False
-        score = self._consider(self._average.module)
-        self._average.n_averaged.zero_()
-        self._n_without += 1
-        if score > self._to_beat + self._tol:
-            self._to_beat, self._n_without = score, 0
-        return self._n_without >= self._n_checks
+    def watch(self, model):
+        """Return the function by which the training of a model asks whether to stop."""
+        if self._n_iter_no_change is None:
+            return None
+        # One step's weights are as good as chance: those since the last check are averaged.
+        average = AveragedModel(model.module)
+        averaged = replace(model, module=average.module)
 
-    def restore(self):
-        """Give the module its best weights, of which those that it has now are candidates."""
-        self._consider(self._model.module)
-        self._model.module.load_state_dict(self._weights)
+        def stop(step):
+            average.update_parameters(model.module)
+            n_steps = step + 1
+            if n_steps % _CHECK_EVERY == 0:
+                settle_normalization(average.module, model.latent_dim)
+                score = self._score(averaged)
+                average.n_averaged.zero_()
+                if score > self._best + self._tol:
+                    self._best, self.n_best = score, n_steps
+                self.stopped = n_steps - self.n_best >= self._n_iter_no_change
+            return self.stopped
 
-    def _consider(self, module):
-        settle_normalization(module, self._model.latent_dim)
-        model = replace(self._model, module=module.eval())
-        score = model.log_likelihood(self._watched).mean().item()
-        if self._weights is None or score > self._best:
-            self._best, self._weights = score, copy.deepcopy(module.state_dict())
-        return score
+        return stop
+
+    def of(self, model):
+        """Return the best score of a training that was stopped, or that of its result."""
+        return self._best if self.stopped else self._score(model)
+
+    def _score(self, model):
+        model.module.eval()
+        return model.log_likelihood(self._Y).mean().item()
 
 
 def settle_normalization(module, latent_dim):

@@ -23,6 +23,9 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["Mechanism", "as_scale", "as_table", "on_grid"]
 
+# Likelihoods are computed in single precision, where the noise of larger budgets is lost.
+_MAX_EPSILON = 1e6
+
 _LOCAL_FIELDS = {
     "neighbouring": "local model: any two values of one person's record",
     "public": (
@@ -165,11 +168,12 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         return X + torch.as_tensor(self._randomize(zeros, noise), dtype=X.dtype, device=X.device)
 
     def require_noise(self):
-        """Raise a ValueError when the budget is infinite and there is no likelihood."""
-        if not self._has_noise:
+        """Raise a ValueError when the budget leaves no noise of which to know the likelihood."""
+        epsilon = self.privacy_.epsilon
+        if epsilon > _MAX_EPSILON:
             raise ValueError(
-                "epsilon=inf releases the records as they are: there is no noise to deconvolve "
-                "and no likelihood. Choose a finite epsilon."
+                f"epsilon={epsilon:g} releases the records as they are, up to rounding: there is "
+                f"no noise to deconvolve. Choose an epsilon of at most {_MAX_EPSILON:g}."
             )
 
     @abstractmethod
@@ -262,7 +266,10 @@ def on_grid(values, scale):
        CCS 2012.
     """
     step = math.ldexp(1.0, math.frexp(scale)[1] - 11)
-    return np.rint(values / step) * step
+    # A grid finer than the floats themselves changes nothing, and the division may overflow.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        multiples = np.rint(values / step)
+    return np.where(np.isfinite(multiples), multiples * step, values)
 
 
 def as_scale(scale, X):

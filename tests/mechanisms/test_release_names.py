@@ -48,8 +48,7 @@ def is_refused(Y, mechanism):
     try:
         mechanism.encode_release(Y)
     except ValueError as error:
-        assert "The records were released by" in str(error)
-        return True
+        return "The records were released by" in str(error)
     return False
 
 
