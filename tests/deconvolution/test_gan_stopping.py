@@ -1,6 +1,7 @@
 """Which of several trainings is kept, and when one stops: held-out privatized records decide."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats
@@ -8,7 +9,8 @@ from scipy import stats
 from sklearn_dpgen.deconvolution import _gan
 from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.mechanisms import LaplaceMechanism
+from sklearn_dpgen.mechanisms import LaplaceMechanism, TabularMechanism
+from sklearn_dpgen.schema import Ordinal, Schema
 
 BOX = Box(-1, 1, n_features=2)
 MECHANISM = LaplaceMechanism(20.0, domain=BOX, random_state=0)
@@ -116,23 +118,26 @@ def test_stops_after_so_many_steps_without_a_gain(scores, patience, tol, expecte
 
 
 def test_stopping_early_explains_new_records_better(tiny):
-    # One raw value, and few noisy records: a large network learns their noise.
-    mechanism = LaplaceMechanism(8.0, domain=Box(-1, 1, n_features=4), random_state=0)
-    released = mechanism.fit_transform(np.zeros((1200, 4)))
-    known, new = released[:200], released[200:]
+    # Ten independent coins of few people: a long training learns pairs that are not there.
+    schema = Schema({f"coin {i}": Ordinal([0, 1]) for i in range(10)})
+    coins = np.random.default_rng(0).integers(0, 2, (4300, 10))
+    mechanism = TabularMechanism(20.0, schema=schema, random_state=0)
+    released = mechanism.fit_transform(pd.DataFrame(coins, columns=list(schema)))
+    known, new = released[:300], released[300:]
     options = {
-        "hidden_layer_sizes": (128, 128),
+        "hidden_layer_sizes": (64, 64),
         "activation": "silu",
-        "latent_dim": 4,
-        "batch_size": 200,
+        "latent_dim": 6,
+        "batch_size": 300,
         "n_generated": 200,
-        "max_iter": 600,
+        "max_iter": 400,
         "objective": "likelihood",
         "validation_fraction": 0.3,
+        "n_iter_no_change": 100,
     }
     stopped = tiny(mechanism, **options).fit(known)
     whole = tiny(mechanism, early_stopping=False, **options).fit(known)
-    assert stopped.n_iter_ < 600 == whole.n_iter_
+    assert stopped.n_iter_ < 400 == whole.n_iter_
     assert len(stopped.loss_curve_) == stopped.n_iter_
     gain = stopped.score_samples(new) - whole.score_samples(new)
     assert gain.mean() > 5 * stats.sem(gain)
