@@ -1,17 +1,15 @@
 """EntropicDeconvGAN: a generator of raw data learned from privatized records."""
 
-from dataclasses import replace
-
 import numpy as np
 import torch
-from sklearn.base import clone
 
 from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
 from sklearn_dpgen.deconvolution._model import GeneratorModel
-from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out, settle_normalization
+from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out
+from sklearn_dpgen.deconvolution._training import train_generator
 from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.mechanisms import release_of
-from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, fit_module, mlp_generator
+from sklearn_dpgen.mechanisms._learner import fit_mechanism, learner_report, released_records
+from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (
@@ -36,6 +34,7 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["EntropicDeconvGAN"]
 
 _AVERAGED_SHARE = 0.2
+_MANY_EPOCHS = 20
 
 
 class EntropicDeconvGAN(PrivateEstimator):
@@ -94,10 +93,11 @@ class EntropicDeconvGAN(PrivateEstimator):
         Most Sinkhorn iterations a step.
     sinkhorn_tol : float, default=1e-2
         Marginal error at which the Sinkhorn iterations of a step stop.
-    early_stopping : bool, default=True
+    early_stopping : "auto" or bool, default="auto"
         True holds out privatized records, trains until they gain nothing, and then trains anew
-        on all of them for the steps that paid; it reads nothing raw and costs no privacy. Give
-        False to a baseline: what learns the noise would be stopped before it does.
+        on all of them for the steps that paid; it reads nothing raw and costs no privacy. "auto"
+        does so for the entropic loss where ``max_iter`` steps would see each record more than 20
+        times, so that its noise can be learned.
     validation_fraction : float, default=0.1
         Share of the records that are held out, of 5000 at most, with ``early_stopping`` or
         several starts.
@@ -177,7 +177,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "n_sinkhorn": [Interval(Integral, 1, None, closed="left")],
         "sinkhorn_tol": [Interval(Real, 0, None, closed="left")],
-        "early_stopping": ["boolean"],
+        "early_stopping": [StrOptions({"auto"}), "boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -207,7 +207,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         n_init=1,
         n_sinkhorn=100,
         sinkhorn_tol=1e-2,
-        early_stopping=True,
+        early_stopping="auto",
         validation_fraction=0.1,
         n_iter_no_change=300,
         tol=1e-4,
@@ -271,12 +271,11 @@ class EntropicDeconvGAN(PrivateEstimator):
         noise_seed, train_seed, split_seed = split_random_state(self.random_state, 3)
         self.mechanism_ = self._fit_mechanism(X, noise_seed)
         self.privacy_ = self._plan_privacy(num_samples(X))
-        if self.privatize:
-            X = self.mechanism_.transform(_raw(X))
+        X = released_records(X, self.mechanism_, privatize=self.privatize)
         Y = self.mechanism_.encode_release(X, reset=True, estimator=self)
         Y = as_tensor(Y, device=device)
         seeds = split_random_state(train_seed, self.n_init)
-        if self.early_stopping or self.n_init > 1:
+        if self._stops_early(len(Y)) or self.n_init > 1:
             stream = torch_generator(split_seed, device)
             model, result = self._train_by_held_out(Y, seeds, stream)
         else:
@@ -288,10 +287,16 @@ class EntropicDeconvGAN(PrivateEstimator):
         self.generator_ = model.module
         return self
 
+    def _stops_early(self, n_samples):
+        if self.early_stopping != "auto":
+            return self.early_stopping
+        n_seen = self.max_iter * min(self.batch_size, n_samples)
+        return self.loss == "entropic" and n_seen > _MANY_EPOCHS * n_samples
+
     def _train_by_held_out(self, Y, seeds, stream):
         """Train from every seed, and keep the run that explains held-out records best."""
         trained, held_out = hold_out(Y, self.validation_fraction, stream)
-        patience = self.n_iter_no_change if self.early_stopping else None
+        patience = self.n_iter_no_change if self._stops_early(len(Y)) else None
         runs = []
         for seed in seeds:
             score = HeldOutScore(held_out, n_iter_no_change=patience, tol=self.tol)
@@ -318,22 +323,13 @@ class EntropicDeconvGAN(PrivateEstimator):
             tol=self.sinkhorn_tol,
             noise=noise_source(perturb_seed),
         )
-        batches = torch_generator(batch_seed, Y.device)
-        batch_size = min(self.batch_size, len(Y))
-        shape = (self.n_generated, self.latent_dim)
-
-        def step_loss(step):
-            rows = torch.randint(len(Y), (batch_size,), generator=batches, device=Y.device)
-            Z = 2 * torch.rand(shape, generator=batches, device=Y.device) - 1
-            G = module(Z)
-            if not G.isfinite().all():
-                # To the training loop a diverged run; the solvers would call it bad input.
-                return G.sum()
-            return loss(model.to_domain(G), Y[rows])
-
-        result = fit_module(
-            module,
-            step_loss,
+        result = train_generator(
+            model,
+            loss,
+            Y,
+            seed=batch_seed,
+            batch_size=self.batch_size,
+            n_generated=self.n_generated,
             max_iter=self.max_iter if max_iter is None else max_iter,
             learning_rate=self.learning_rate,
             averaging=_AVERAGED_SHARE,
@@ -341,7 +337,6 @@ class EntropicDeconvGAN(PrivateEstimator):
             name=type(self).__name__,
             stop=score and score.watch(model),
         )
-        settle_normalization(module, self.latent_dim)
         return model, result
 
     def sample(self, n_samples=1, *, random_state=None):
@@ -377,8 +372,7 @@ class EntropicDeconvGAN(PrivateEstimator):
             ``log mean_i p(y | G(z_i))`` over a fixed set of latents.
         """
         check_is_fitted(self)
-        if self._privatizes:
-            X = self.mechanism_.transform(_raw(X))
+        X = released_records(X, self.mechanism_, privatize=self._privatizes)
         Y = self.mechanism_.encode_release(X, estimator=self)
         return as_array(self._model.log_likelihood(as_tensor(Y)))
 
@@ -394,35 +388,12 @@ class EntropicDeconvGAN(PrivateEstimator):
         return hasattr(self, "generator_")
 
     def _plan_privacy(self, n_samples):
-        report = self.mechanism_.privacy_
-        if self.privatize:
-            caveat = "Every fit and score with privatize=True is one more release of its records."
-            return replace(report, caveats=(*report.caveats, caveat))
-        caveat = "fit takes its records to be the output of the mechanism and privatizes nothing."
-        return replace(
-            report,
-            noise_source="drawn where the records were privatized",
-            caveats=(*report.caveats, caveat),
-        )
+        return learner_report(self.mechanism_.privacy_, privatize=self.privatize)
 
     def _fit_mechanism(self, X, noise_seed):
-        required = ("fit", "transform", "log_likelihood", "encode_release", "get_params")
-        missing = [name for name in required if not hasattr(self.mechanism, name)]
-        if missing:
-            raise TypeError(
-                "mechanism must be a Mechanism with a likelihood, such as LaplaceMechanism; "
-                f"{type(self.mechanism).__name__} lacks {', '.join(missing)}."
-            )
-        mechanism = clone(self.mechanism)
-        if self.privatize and mechanism.random_state is None:
-            mechanism.set_params(random_state=noise_seed)
         if self.output_transform is not None and self.output_domain is None:
             raise ValueError("output_transform needs an output_domain, where its input lies.")
-        mechanism.fit(X)
-        mechanism.require_noise()
-        if self.privatize and hasattr(mechanism, "feature_names_in_"):
-            mechanism.set_output(transform="pandas")
-        return mechanism
+        return fit_mechanism(self.mechanism, X, privatize=self.privatize, noise_seed=noise_seed)
 
     def _build_generator(self):
         domain = self.mechanism_.domain_ if self.output_domain is None else self.output_domain
@@ -432,14 +403,3 @@ class EntropicDeconvGAN(PrivateEstimator):
             return dcgan_generator(self.latent_dim, domain)
         widths = check_widths(self.hidden_layer_sizes)
         return mlp_generator(self.latent_dim, domain, widths, self.activation)
-
-
-def _raw(X):
-    """Return records to privatize, if they are not a release already."""
-    release = release_of(X)
-    if release is not None:
-        raise ValueError(
-            f"privatize=True takes raw records, but {release['mechanism']} released these with "
-            f"epsilon={release['epsilon']:g} already. Use privatize=False."
-        )
-    return X

@@ -4,15 +4,14 @@ import math
 from dataclasses import replace
 
 import torch
-from torch.optim.swa_utils import AveragedModel, update_bn
+from torch.optim.swa_utils import AveragedModel
 
-from sklearn_dpgen.deconvolution._model import score_latents
+from sklearn_dpgen.deconvolution._training import settle_normalization
 
-__all__ = ["HeldOutScore", "hold_out", "settle_normalization"]
+__all__ = ["HeldOutScore", "hold_out"]
 
 _CHECK_EVERY = 50
 _N_SCORED_RECORDS = 5_000
-_N_NORMALIZED = 512
 
 
 def hold_out(Y, fraction, generator):
@@ -74,7 +73,7 @@ class HeldOutScore:
             average.update_parameters(model.module)
             n_steps = step + 1
             if n_steps % _CHECK_EVERY == 0:
-                settle_normalization(average.module, model.latent_dim)
+                settle_normalization(averaged)
                 score = self._score(averaged)
                 average.n_averaged.zero_()
                 if score > self._best + self._tol:
@@ -91,9 +90,3 @@ class HeldOutScore:
     def _score(self, model):
         model.module.eval()
         return model.log_likelihood(self._Y).mean().item()
-
-
-def settle_normalization(module, latent_dim):
-    """Give batch normalizations the statistics of the weights as they are now, averaged ones."""
-    device = next(module.parameters()).device
-    update_bn(score_latents(latent_dim).to(device).split(_N_NORMALIZED), module)

@@ -365,7 +365,7 @@ def test_baselines_need_additive_noise(tiny, loss):
         {"n_sinkhorn": 0},
         {"tol": -1.0},
         {"sinkhorn_tol": -1.0},
-        {"early_stopping": "auto"},
+        {"early_stopping": "yes"},
         {"validation_fraction": 0.0},
         {"validation_fraction": 1.0},
         {"n_iter_no_change": 0},

@@ -88,7 +88,9 @@ def scores_released_ones_only(gan, monkeypatch):
     return all(scored)
 
 
-@pytest.mark.parametrize("options", [{"n_init": 3, "early_stopping": False}, {"max_iter": 60}])
+@pytest.mark.parametrize(
+    "options", [{"n_init": 3, "early_stopping": False}, {"max_iter": 60, "early_stopping": True}]
+)
 def test_held_out_records_are_privatized_ones(tiny, monkeypatch, options):
     gan = tiny(FixedRelease(5.0, domain=BOX), privatize=True, **options)
     assert scores_released_ones_only(gan, monkeypatch)

@@ -150,14 +150,40 @@ def test_without_need_nothing_is_held_out(tiny, monkeypatch):
 
     monkeypatch.setattr(_gan, "hold_out", refuse)
     tiny(MECHANISM, early_stopping=False).fit(Y)
-    for options in ({}, {"early_stopping": False, "n_init": 2}):
+    for options in ({"early_stopping": True}, {"early_stopping": False, "n_init": 2}):
         with pytest.raises(AssertionError, match="held out"):
             tiny(MECHANISM, **options).fit(Y)
+
+
+@pytest.mark.parametrize(
+    ("n", "options", "expected"),
+    [
+        (200, {}, True),
+        (202, {}, False),
+        (200, {"max_iter": 39}, False),
+        (200, {"loss": "wasserstein"}, False),
+        (10, {"max_iter": 20}, False),
+        (10, {"max_iter": 21}, True),
+        (202, {"early_stopping": True}, True),
+        (200, {"early_stopping": False}, False),
+    ],
+)
+def test_stops_where_records_are_seen_often(tiny, monkeypatch, n, options, expected):
+    used = []
+
+    def spy(*args):
+        used.append(True)
+        return hold_out(*args)
+
+    monkeypatch.setattr(_gan, "hold_out", spy)
+    tiny(MECHANISM, **{"batch_size": 101, "max_iter": 40, **options}).fit(Y[:n])
+    assert bool(used) is expected
 
 
 def test_batch_normalization_is_scored_in_evaluation_mode(tiny):
     mechanism = LaplaceMechanism(50.0, domain=Box(-1, 1, n_features=64), random_state=0)
     released = mechanism.fit_transform(np.random.default_rng(0).uniform(-1, 1, (30, 64)))
-    gan = tiny(mechanism, generator="dcgan", max_iter=60, n_iter_no_change=1).fit(released)
+    options = {"max_iter": 60, "early_stopping": True, "n_iter_no_change": 1}
+    gan = tiny(mechanism, generator="dcgan", **options).fit(released)
     assert not gan.generator_.training
     assert gan.score(released) == gan.score(released)
