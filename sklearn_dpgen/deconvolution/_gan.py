@@ -2,12 +2,14 @@
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
 
 from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
 from sklearn_dpgen.deconvolution._model import GeneratorModel
 from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out
 from sklearn_dpgen.deconvolution._training import train_generator
-from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains import Domain, Product
 from sklearn_dpgen.mechanisms._learner import fit_mechanism, learner_report, released_records
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator
 from sklearn_dpgen.utils._base import PrivateEstimator
@@ -96,8 +98,8 @@ class EntropicDeconvGAN(PrivateEstimator):
     early_stopping : "auto" or bool, default="auto"
         True holds out privatized records, trains until they gain nothing, and then trains anew
         on all of them for the steps that paid; it reads nothing raw and costs no privacy. "auto"
-        does so for the entropic loss where ``max_iter`` steps would see each record more than 20
-        times, so that its noise can be learned.
+        does so for tables, records of a Product of domains, with the entropic loss, where
+        ``max_iter`` steps would see each record more than 20 times and learn its noise.
     validation_fraction : float, default=0.1
         Share of the records that are held out, of 5000 at most, with ``early_stopping`` or
         several starts.
@@ -291,7 +293,8 @@ class EntropicDeconvGAN(PrivateEstimator):
         if self.early_stopping != "auto":
             return self.early_stopping
         n_seen = self.max_iter * min(self.batch_size, n_samples)
-        return self.loss == "entropic" and n_seen > _MANY_EPOCHS * n_samples
+        is_table = isinstance(self.mechanism_.domain_, Product)
+        return is_table and self.loss == "entropic" and n_seen > _MANY_EPOCHS * n_samples
 
     def _train_by_held_out(self, Y, seeds, stream):
         """Train from every seed, and keep the run that explains held-out records best."""
@@ -386,6 +389,12 @@ class EntropicDeconvGAN(PrivateEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "generator_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if isinstance(self.mechanism, BaseEstimator):
+            tags.input_tags = get_tags(self.mechanism).input_tags
+        return tags
 
     def _plan_privacy(self, n_samples):
         return learner_report(self.mechanism_.privacy_, privatize=self.privatize)

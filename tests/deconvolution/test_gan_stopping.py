@@ -8,7 +8,7 @@ from scipy import stats
 
 from sklearn_dpgen.deconvolution import _gan
 from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out
-from sklearn_dpgen.domains import Box
+from sklearn_dpgen.domains import Box, Product
 from sklearn_dpgen.mechanisms import LaplaceMechanism, TabularMechanism
 from sklearn_dpgen.schema import Ordinal, Schema
 
@@ -176,8 +176,14 @@ def test_stops_where_records_are_seen_often(tiny, monkeypatch, n, options, expec
         return hold_out(*args)
 
     monkeypatch.setattr(_gan, "hold_out", spy)
-    tiny(MECHANISM, **{"batch_size": 101, "max_iter": 40, **options}).fit(Y[:n])
+    options = {"batch_size": 101, "max_iter": 40, **options}
+    table = Product([Box(-1, 1), Box(-1, 1)])
+    tiny(LaplaceMechanism(20.0, domain=table), **options).fit(np.asarray(Y[:n]))
     assert bool(used) is expected
+    if options.get("early_stopping") is None:
+        used.clear()
+        tiny(MECHANISM, **options).fit(Y[:n])
+        assert not used
 
 
 def test_batch_normalization_is_scored_in_evaluation_mode(tiny):
