@@ -104,7 +104,7 @@ class GaussianProfile(PrivacyProfile):
         upper = epsilon / self.mu - self.mu / 2
         lower = epsilon / self.mu + self.mu / 2
         # e^ε φ(lower) = φ(upper): written with Mills' ratio no term overflows or cancels to zero.
-        density = np.exp(-upper * upper / 2) / math.sqrt(2 * math.pi)
+        density = np.exp(-np.square(np.clip(upper, -1e3, 1e3)) / 2) / math.sqrt(2 * math.pi)
         tail = np.where(upper > 0, density * _mills_ratio(np.maximum(upper, 0)), ndtr(-upper))
         return tail - density * _mills_ratio(lower)
 

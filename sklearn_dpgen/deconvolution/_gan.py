@@ -1,17 +1,17 @@
 """EntropicDeconvGAN: a generator of raw data learned from privatized records."""
 
-from dataclasses import replace
-
 import numpy as np
 import torch
-from sklearn.base import clone
-from torch.optim.swa_utils import update_bn
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
 
 from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
-from sklearn_dpgen.deconvolution._model import generate, mixture_log_likelihood, score_latents
-from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, fit_module, mlp_generator
-from sklearn_dpgen.preprocessing._categories import draw_categories
+from sklearn_dpgen.deconvolution._model import GeneratorModel
+from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out
+from sklearn_dpgen.deconvolution._training import train_generator
+from sklearn_dpgen.domains import Domain, Product
+from sklearn_dpgen.mechanisms._learner import fit_mechanism, learner_report, released_records
+from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (
@@ -35,8 +35,8 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["EntropicDeconvGAN"]
 
-_N_SCORED_RECORDS = 50_000
 _AVERAGED_SHARE = 0.2
+_MANY_EPOCHS = 20
 
 
 class EntropicDeconvGAN(PrivateEstimator):
@@ -49,11 +49,13 @@ class EntropicDeconvGAN(PrivateEstimator):
     Parameters
     ----------
     mechanism : Mechanism
-        The mechanism that privatized the records, with its domain and budget.
+        The mechanism that privatized the records, with its domain and budget. Records that name
+        another one are refused.
     privatize : bool, default=False
         False: ``fit`` and ``score`` take privatized records. True: they take raw records and
-        privatize them first, once a call; so a grid search over ``mechanism__epsilon`` works, and
-        every fit and every score of it is one more release of its records.
+        privatize them first, once a call, with a clone of ``mechanism``. A grid search over
+        ``mechanism__epsilon`` then needs no pairing by hand; every fit and every score of it, for
+        each candidate and fold, is one more release of its records.
     generator : {"mlp", "dcgan"} or callable, default="mlp"
         A network, or ``generator(latent_dim, domain)`` that returns a module.
     hidden_layer_sizes : tuple of int, default=(256, 256)
@@ -85,14 +87,26 @@ class EntropicDeconvGAN(PrivateEstimator):
     n_generated : int, default=500
         Generated points a step. Fewer than records: noise makes records the scarce side.
     max_iter : int, default=1500
-        Number of steps.
+        Most steps.
     n_init : int, default=1
-        How many times to train, from other initial weights; the run under which the privatized
-        records are likeliest is kept. Worth it when the noise is large.
+        How many times to train, from other initial weights; the run under which held-out
+        privatized records are likeliest is kept. Worth it when the noise is large.
     n_sinkhorn : int, default=100
         Most Sinkhorn iterations a step.
-    tol : float, default=1e-2
+    sinkhorn_tol : float, default=1e-2
         Marginal error at which the Sinkhorn iterations of a step stop.
+    early_stopping : "auto" or bool, default="auto"
+        True holds out privatized records, trains until they gain nothing, and then trains anew
+        on all of them for the steps that paid; it reads nothing raw and costs no privacy. "auto"
+        does so for tables, records of a Product of domains, with the entropic loss, where
+        ``max_iter`` steps would see each record more than 20 times and learn its noise.
+    validation_fraction : float, default=0.1
+        Share of the records that are held out, of 5000 at most, with ``early_stopping`` or
+        several starts.
+    n_iter_no_change : int, default=300
+        Steps without a gain after which to stop; there is a check every 50 steps.
+    tol : float, default=1e-4
+        The least gain in the mean log-likelihood of the held-out records, in nats.
     learning_rate : float, default=2e-3
         Peak learning rate of Adam, with cosine decay.
     random_state : int, RandomState or None, default=None
@@ -111,9 +125,9 @@ class EntropicDeconvGAN(PrivateEstimator):
     mechanism_ : Mechanism
         The fitted mechanism.
     loss_curve_ : list of float
-        The loss at each step.
+        The loss at each step of the training that was kept.
     n_iter_ : int
-        Number of steps run.
+        Number of its steps.
     privacy_ : PrivacyReport
         What the privatized records cost; training on them is post-processing and free.
 
@@ -125,6 +139,8 @@ class EntropicDeconvGAN(PrivateEstimator):
     -----
     ``score`` is the mean log-likelihood of privatized records. It reads nothing raw, so choosing
     hyperparameters by cross-validation on privatized records costs no privacy.
+
+    What is fitted stays: parameters that are set later take effect in the next ``fit`` only.
 
     References
     ----------
@@ -162,6 +178,10 @@ class EntropicDeconvGAN(PrivateEstimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "n_sinkhorn": [Interval(Integral, 1, None, closed="left")],
+        "sinkhorn_tol": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": [StrOptions({"auto"}), "boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "random_state": ["random_state"],
@@ -188,7 +208,11 @@ class EntropicDeconvGAN(PrivateEstimator):
         max_iter=1500,
         n_init=1,
         n_sinkhorn=100,
-        tol=1e-2,
+        sinkhorn_tol=1e-2,
+        early_stopping="auto",
+        validation_fraction=0.1,
+        n_iter_no_change=300,
+        tol=1e-4,
         learning_rate=2e-3,
         random_state=None,
         device="auto",
@@ -210,6 +234,10 @@ class EntropicDeconvGAN(PrivateEstimator):
         self.max_iter = max_iter
         self.n_init = n_init
         self.n_sinkhorn = n_sinkhorn
+        self.sinkhorn_tol = sinkhorn_tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.learning_rate = learning_rate
         self.random_state = random_state
@@ -233,65 +261,86 @@ class EntropicDeconvGAN(PrivateEstimator):
 
         Raises
         ------
+        ValueError
+            For records that name another mechanism, or that are a release already where raw ones
+            are taken, and for a ``device`` that is not there.
         TrainingDivergedError
             When a loss is not finite; the estimator is then not fitted.
         """
-        vars(self).pop("generator_", None)
-        noise_seed, train_seed = split_random_state(self.random_state, 2)
+        for name in ("generator_", "_model"):
+            vars(self).pop(name, None)
+        device = resolve_device(self.device)
+        noise_seed, train_seed, split_seed = split_random_state(self.random_state, 3)
         self.mechanism_ = self._fit_mechanism(X, noise_seed)
         self.privacy_ = self._plan_privacy(num_samples(X))
-        if self.privatize:
-            X = self.mechanism_.transform(X)
+        X = released_records(X, self.mechanism_, privatize=self.privatize)
         Y = self.mechanism_.encode_release(X, reset=True, estimator=self)
-        Y = as_tensor(Y, device=resolve_device(self.device))
-        runs = [self._train(Y, seed) for seed in split_random_state(train_seed, self.n_init)]
-        if len(runs) > 1:
-            runs.sort(key=lambda run: self._log_likelihood(run[0], Y[:_N_SCORED_RECORDS]).mean())
-        module, result = runs[-1]
+        Y = as_tensor(Y, device=device)
+        seeds = split_random_state(train_seed, self.n_init)
+        if self._stops_early(len(Y)) or self.n_init > 1:
+            stream = torch_generator(split_seed, device)
+            model, result = self._train_by_held_out(Y, seeds, stream)
+        else:
+            model, result = self._train(Y, seeds[0])
         self.loss_curve_ = result.loss_curve
         self.n_iter_ = result.n_iter
-        self.generator_ = module
+        self._privatizes = self.privatize
+        self._model = model
+        self.generator_ = model.module
         return self
 
-    def _train(self, Y, seed):
-        """Train one generator on encoded privatized records; return it with its losses."""
+    def _stops_early(self, n_samples):
+        if self.early_stopping != "auto":
+            return self.early_stopping
+        n_seen = self.max_iter * min(self.batch_size, n_samples)
+        is_table = isinstance(self.mechanism_.domain_, Product)
+        return is_table and self.loss == "entropic" and n_seen > _MANY_EPOCHS * n_samples
+
+    def _train_by_held_out(self, Y, seeds, stream):
+        """Train from every seed, and keep the run that explains held-out records best."""
+        trained, held_out = hold_out(Y, self.validation_fraction, stream)
+        patience = self.n_iter_no_change if self._stops_early(len(Y)) else None
+        runs = []
+        for seed in seeds:
+            score = HeldOutScore(held_out, n_iter_no_change=patience, tol=self.tol)
+            runs.append((score, seed, self._train(trained, seed, score=score)))
+        score, seed, run = max(runs, key=lambda run: run[0].of(run[2][0]))
+        # The rate falls over the steps that are planned, and the last ones are averaged: a short
+        # training is better than a long one that is cut short. It has all records.
+        return self._train(Y, seed, max_iter=score.n_best) if score.stopped else run
+
+    def _train(self, Y, seed, *, max_iter=None, score=None):
+        """Train one generator on encoded privatized records; return its model and its losses."""
         init_seed, batch_seed, perturb_seed = split_random_state(seed, 3)
         with seeded_initialization(init_seed):
             module = self._build_generator().to(Y.device)
+        model = GeneratorModel(
+            module, self.latent_dim, self.mechanism_, self.output_domain, self.output_transform
+        )
         loss = make_loss(
             self.loss,
             self.mechanism_,
             objective=self.objective,
             reg_scale=self.reg_scale,
             n_sinkhorn=self.n_sinkhorn,
-            tol=self.tol,
+            tol=self.sinkhorn_tol,
             noise=noise_source(perturb_seed),
         )
-        batches = torch_generator(batch_seed, Y.device)
-        batch_size = min(self.batch_size, len(Y))
-        shape = (self.n_generated, self.latent_dim)
-
-        def step_loss(step):
-            rows = torch.randint(len(Y), (batch_size,), generator=batches, device=Y.device)
-            Z = 2 * torch.rand(shape, generator=batches, device=Y.device) - 1
-            G = module(Z)
-            if not G.isfinite().all():
-                # To the training loop a diverged run; the solvers would call it bad input.
-                return G.sum()
-            return loss(self._to_domain(G), Y[rows])
-
-        result = fit_module(
-            module,
-            step_loss,
-            max_iter=self.max_iter,
+        result = train_generator(
+            model,
+            loss,
+            Y,
+            seed=batch_seed,
+            batch_size=self.batch_size,
+            n_generated=self.n_generated,
+            max_iter=self.max_iter if max_iter is None else max_iter,
             learning_rate=self.learning_rate,
             averaging=_AVERAGED_SHARE,
             verbose=self.verbose,
             name=type(self).__name__,
+            stop=score and score.watch(model),
         )
-        # Statistics of a batch normalization belong to the weights before they were averaged.
-        update_bn(score_latents(self.latent_dim).to(Y.device).split(self.n_generated), module)
-        return module, result
+        return model, result
 
     def sample(self, n_samples=1, *, random_state=None):
         """Draw synthetic raw records.
@@ -310,13 +359,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         """
         check_is_fitted(self)
         n_samples = check_n_samples(n_samples)
-        latent_seed, category_seed = split_random_state(random_state, 2)
-        generator = torch_generator(latent_seed)
-        Z = 2 * torch.rand(n_samples, self.latent_dim, generator=generator) - 1
-        X = as_array(generate(self.generator_, Z))
-        rng = np.random.default_rng(category_seed)
-        X = draw_categories(self._generator_domain(), X, rng)
-        return self.mechanism_.decode(X, rng)
+        return self._model.sample(n_samples, random_state)
 
     def score_samples(self, X):
         """Log-likelihood of each privatized record under the generator, in nats.
@@ -332,10 +375,9 @@ class EntropicDeconvGAN(PrivateEstimator):
             ``log mean_i p(y | G(z_i))`` over a fixed set of latents.
         """
         check_is_fitted(self)
-        if self.privatize:
-            X = self.mechanism_.transform(X)
+        X = released_records(X, self.mechanism_, privatize=self._privatizes)
         Y = self.mechanism_.encode_release(X, estimator=self)
-        return as_array(self._log_likelihood(self.generator_, as_tensor(Y)))
+        return as_array(self._model.log_likelihood(as_tensor(Y)))
 
     def score(self, X, y=None):
         """Mean of ``score_samples(X)``: larger is better.
@@ -348,55 +390,25 @@ class EntropicDeconvGAN(PrivateEstimator):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "generator_")
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if isinstance(self.mechanism, BaseEstimator):
+            tags.input_tags = get_tags(self.mechanism).input_tags
+        return tags
+
     def _plan_privacy(self, n_samples):
-        report = self.mechanism_.privacy_
-        if self.privatize:
-            caveat = "Every fit and score with privatize=True is one more release of its records."
-            return replace(report, caveats=(*report.caveats, caveat))
-        caveat = "fit takes its records to be the output of the mechanism and privatizes nothing."
-        return replace(
-            report,
-            noise_source="drawn where the records were privatized",
-            caveats=(*report.caveats, caveat),
-        )
+        return learner_report(self.mechanism_.privacy_, privatize=self.privatize)
 
     def _fit_mechanism(self, X, noise_seed):
-        required = ("fit", "transform", "log_likelihood", "encode_release", "get_params")
-        missing = [name for name in required if not hasattr(self.mechanism, name)]
-        if missing:
-            raise TypeError(
-                "mechanism must be a Mechanism with a likelihood, such as LaplaceMechanism; "
-                f"{type(self.mechanism).__name__} lacks {', '.join(missing)}."
-            )
-        mechanism = clone(self.mechanism)
-        if self.privatize and mechanism.random_state is None:
-            mechanism.set_params(random_state=noise_seed)
         if self.output_transform is not None and self.output_domain is None:
             raise ValueError("output_transform needs an output_domain, where its input lies.")
-        mechanism.fit(X)
-        mechanism.require_noise()
-        return mechanism
-
-    def _generator_domain(self):
-        return self.mechanism_.domain_ if self.output_domain is None else self.output_domain
+        return fit_mechanism(self.mechanism, X, privatize=self.privatize, noise_seed=noise_seed)
 
     def _build_generator(self):
-        domain = self._generator_domain()
+        domain = self.mechanism_.domain_ if self.output_domain is None else self.output_domain
         if callable(self.generator):
             return self.generator(self.latent_dim, domain)
         if self.generator == "dcgan":
             return dcgan_generator(self.latent_dim, domain)
         widths = check_widths(self.hidden_layer_sizes)
         return mlp_generator(self.latent_dim, domain, widths, self.activation)
-
-    def _to_domain(self, G):
-        """Map what the generator makes into the domain of the mechanism, as records were."""
-        if self.output_transform is not None:
-            G = self.output_transform.transform(G)
-        if self.output_domain is None:
-            return G
-        return self.mechanism_.domain_.project(G)
-
-    def _log_likelihood(self, module, Y):
-        points = self._to_domain(generate(module, score_latents(self.latent_dim)))
-        return mixture_log_likelihood(self.mechanism_, points, Y)

@@ -1,16 +1,68 @@
 """A generator as a mixture of its points: what it makes of latents, and how likely records are."""
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from scipy.stats import qmc
 
-from sklearn_dpgen.utils._torch import as_tensor
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.preprocessing._categories import draw_categories
+from sklearn_dpgen.utils._random import split_random_state, torch_generator
+from sklearn_dpgen.utils._torch import as_array, as_tensor
 
-__all__ = ["generate", "mixture_log_likelihood", "score_latents"]
+__all__ = ["GeneratorModel", "generate", "mixture_log_likelihood", "score_latents"]
 
 _CHUNK = 1024
 _N_SCORE_LATENTS = 4096
+
+
+@dataclass(frozen=True)
+class GeneratorModel:
+    """A generator with all that its samples and likelihoods depend on.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    latent_dim : int
+    mechanism : Mechanism
+        Fitted.
+    output_domain : Domain or None
+        Where the output of the module lies; None for the domain of the mechanism.
+    output_transform : transformer or None
+        From there to records as they were privatized.
+    """
+
+    module: torch.nn.Module
+    latent_dim: int
+    mechanism: Any
+    output_domain: Domain | None = None
+    output_transform: Any = None
+
+    def to_domain(self, G):
+        """Map what the generator makes into the domain of the mechanism, as records were."""
+        if self.output_transform is not None:
+            G = self.output_transform.transform(G)
+        if self.output_domain is None:
+            return G
+        return self.mechanism.domain_.project(G)
+
+    def log_likelihood(self, Y):
+        """Return the log-likelihood of each encoded privatized record, a tensor."""
+        points = self.to_domain(generate(self.module, score_latents(self.latent_dim)))
+        return mixture_log_likelihood(self.mechanism, points, Y)
+
+    def sample(self, n_samples, random_state):
+        """Draw synthetic raw records, in the form of those that the mechanism was fitted on."""
+        latent_seed, category_seed = split_random_state(random_state, 2)
+        generator = torch_generator(latent_seed)
+        Z = 2 * torch.rand(n_samples, self.latent_dim, generator=generator) - 1
+        X = as_array(generate(self.module, Z))
+        rng = np.random.default_rng(category_seed)
+        domain = self.mechanism.domain_ if self.output_domain is None else self.output_domain
+        return self.mechanism.decode(draw_categories(domain, X, rng), rng)
 
 
 def score_latents(latent_dim):

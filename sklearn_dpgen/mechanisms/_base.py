@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin
 
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release
 from sklearn_dpgen.preprocessing._records import resolve_domain
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state
@@ -36,12 +37,13 @@ _LOCAL_CAVEATS = (
 )
 
 
-class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
+class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     """Base class of local randomizers, as scikit-learn transformers.
 
     ``fit`` reads no record: it takes the width and the column names only, and calibrates from
     the public domain. ``transform`` projects every record on the domain and then randomizes it,
-    so the guarantee holds for whatever it is given.
+    so the guarantee holds for whatever it is given. The output is labelled with the mechanism, see
+    ``release_of``; who learns from records that name another one is refused.
 
     A new mechanism implements three methods:
 
@@ -111,7 +113,7 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         Returns
         -------
         Y : ndarray of shape (n_samples, n_features)
-            Privatized records. As a data frame, by ``set_output``, its rows are numbered afresh
+            Privatized records, a ReleasedArray. As a data frame, by ``set_output``, its rows are numbered afresh
             unless ``index="keep"``.
 
         Raises
@@ -152,7 +154,11 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         return self._log_likelihood(X, Y)
 
     def encode_release(self, Y, *, reset=False, estimator=None):
-        """Return privatized records as a float array that ``log_likelihood`` takes."""
+        """Return privatized records as a float array that ``log_likelihood`` takes.
+
+        Those that name another mechanism are refused with a ValueError.
+        """
+        check_release(Y, self)
         return validate_data(estimator or self, Y, reset=reset, dtype=np.float64)
 
     def decode(self, X, rng=None):
@@ -168,11 +174,10 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         return X + torch.as_tensor(self._randomize(zeros, noise), dtype=X.dtype, device=X.device)
 
     def require_noise(self):
-        """Raise a ValueError when the budget is infinite and there is no likelihood."""
+        """Raise a ValueError when the budget leaves no noise of which to know the likelihood."""
         if not self._has_noise:
             raise ValueError(
-                "epsilon=inf releases the records as they are: there is no noise to deconvolve "
-                "and no likelihood. Choose a finite epsilon."
+                "epsilon=inf releases the records as they are: there is no noise to deconvolve."
             )
 
     @abstractmethod
@@ -244,6 +249,10 @@ class Mechanism(TransformerMixin, OneToOneFeatureMixin, PrivateEstimator):
         stated = ((p.mechanism, p.epsilon, p.delta, p.noise_scale) for p in (report, *report.parts))
         return f"{kind.__module__}.{kind.__qualname__}", repr(self.domain_), *map(repr, stated)
 
+    def _release_settings(self):
+        """Return what the likelihood depends on beside the budget and the noise scales."""
+        return (self.domain_,)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
@@ -275,7 +284,10 @@ def on_grid(values, scale):
        CCS 2012.
     """
     step = math.ldexp(1.0, math.frexp(scale)[1] - 11)
-    return np.rint(values / step) * step
+    # A grid finer than the floats themselves changes nothing, and the division may overflow.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        multiples = np.rint(values / step)
+    return np.where(np.isfinite(multiples), multiples * step, values)
 
 
 def as_scale(scale, X):

@@ -14,6 +14,7 @@ from sklearn_dpgen.mechanisms._densities import (
     log_weight,
 )
 from sklearn_dpgen.mechanisms._discrete import draw_response
+from sklearn_dpgen.mechanisms._release import check_release
 from sklearn_dpgen.mechanisms._split import plan_columns, split_budget
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, with_index
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
@@ -180,7 +181,11 @@ class TabularMechanism(Mechanism):
         return with_index(Y, X, self.index)
 
     def encode_release(self, Y, *, reset=False, estimator=None):
-        """Return a privatized table as an array in the encoder's layout, values not clipped."""
+        """Return a privatized table as an array in the encoder's layout, values not clipped.
+
+        One that names another mechanism is refused with a ValueError.
+        """
+        check_release(Y, self)
         validate_data(estimator or self, Y, reset=reset, skip_check_array=True)
         missing = [part.name for part in self._parts if part.name not in getattr(Y, "columns", ())]
         if missing:
@@ -209,6 +214,9 @@ class TabularMechanism(Mechanism):
     def decode(self, X, rng=None):
         """Return points of the domain as a table of raw records."""
         return self.encoder_.inverse_transform(X, rng=rng)
+
+    def _release_settings(self):
+        return (self.encoder_.columns_,)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -63,6 +63,7 @@ def descend(
     verbose=0,
     name="fit",
     callback=None,
+    stop=None,
 ):
     """Follow given gradients with warm-up and cosine decay of the rate.
 
@@ -91,6 +92,8 @@ def descend(
         Label of the progress bar.
     callback : callable, default=None
         ``callback(step)`` is called after each update, to watch the iterates.
+    stop : callable, default=None
+        ``stop(step)`` is asked after each update; where it is true, no step follows.
 
     Returns
     -------
@@ -130,12 +133,14 @@ def descend(
             bar.update()
             if verbose and loss is not None and step % 50 == 0:
                 bar.set_postfix(loss=f"{loss:.4g}")
+            if stop is not None and stop(step):
+                break
     if average is not None:
         with torch.no_grad():
             for parameter, mean in zip(parameters, average, strict=True):
                 parameter.copy_(mean)
     module.eval()
-    return TrainingResult(losses, max_iter)
+    return TrainingResult(losses, step + 1)
 
 
 def _trainable(module):

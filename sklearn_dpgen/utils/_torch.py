@@ -10,10 +10,25 @@ __all__ = ["as_array", "as_tensor", "resolve_device", "seeded_initialization"]
 
 
 def resolve_device(device="auto"):
-    """Return a ``torch.device``; "auto" takes a CUDA device where there is one."""
+    """Return a ``torch.device``; "auto" takes a CUDA device where there is one.
+
+    Raises
+    ------
+    ValueError
+        For a device that does not exist, or not on this machine.
+    """
     if isinstance(device, str) and device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(device)
+    try:
+        resolved = torch.device(device)
+        # Only a tensor tells whether the device is there; without CUDA it is an AssertionError.
+        torch.zeros(1, device=resolved).item()
+    except (RuntimeError, AssertionError, TypeError, ValueError):
+        raise ValueError(
+            f"device={device!r} is not a device of this machine that PyTorch can use; 'auto' "
+            "takes a GPU where there is one, and else 'cpu'."
+        ) from None
+    return resolved
 
 
 def as_tensor(X, *, device="cpu", dtype=torch.float32):

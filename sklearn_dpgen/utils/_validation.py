@@ -43,7 +43,7 @@ __all__ = [
     "validate_data",
 ]
 
-# A parameter constraint: more than this protects nobody, and np.inf says so.
+# A parameter constraint: more than this is no noise in single precision, and np.inf says so.
 BUDGET = [Interval(Real, 0, 1e6, closed="right"), Options(Real, {math.inf})]
 
 # How the errors begin of which the rest would show values of an array.

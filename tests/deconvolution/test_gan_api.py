@@ -29,6 +29,8 @@ from sklearn_dpgen.schema import Categorical, Numeric, Schema
 BOX = Box(-1, 1, n_features=2)
 X = BOX.sample(60, np.random.default_rng(0))
 Y = LaplaceMechanism(5.0, domain=BOX, random_state=0).fit_transform(X)
+# As read from a file: they do not name their mechanism.
+BARE = np.asarray(Y)
 
 
 def checked(**options):
@@ -119,7 +121,7 @@ def test_clone_and_parameters(tiny):
     assert copy.output_domain == BOX
     copy.set_params(mechanism__epsilon=9.0)
     assert (copy.mechanism.epsilon, gan.mechanism.epsilon) == (9.0, 5.0)
-    assert copy.fit(Y).mechanism_.scale_ == pytest.approx(4 / 9)
+    assert copy.fit(BARE).mechanism_.scale_ == pytest.approx(4 / 9)
 
 
 def test_fit_changes_no_parameter(tiny):
@@ -203,6 +205,76 @@ def test_equal_rows(tiny):
     assert np.isfinite(tiny().fit(np.ones((7, 2))).score(np.ones((3, 2))))
 
 
+# What is fitted.
+
+LATER = {
+    "mechanism": LaplaceMechanism(0.1, domain=Box(-9, 9, n_features=3)),
+    "privatize": True,
+    "generator": "dcgan",
+    "hidden_layer_sizes": (3,),
+    "activation": "tanh",
+    "latent_dim": 5,
+    "output_domain": Box(-9, 9, n_features=2),
+    "output_transform": StandardScaler(),
+    "loss": "wasserstein",
+    "objective": "likelihood",
+    "reg_scale": 9.0,
+    "batch_size": 1,
+    "n_generated": 1,
+    "max_iter": 1,
+    "n_init": 7,
+    "n_sinkhorn": 1,
+    "sinkhorn_tol": 9.0,
+    "early_stopping": False,
+    "validation_fraction": 0.9,
+    "n_iter_no_change": 1,
+    "tol": 9.0,
+    "learning_rate": 9.0,
+    "random_state": 9,
+    "device": "nowhere",
+    "verbose": 9,
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_parameters_set_after_fit_change_nothing_of_it(tiny, name):
+    gan = tiny().fit(Y)
+    assert set(LATER) == set(gan.get_params(deep=False))
+    expected = gan.sample(9, random_state=0), gan.score_samples(Y)
+    gan.set_params(**{name: LATER[name]})
+    np.testing.assert_array_equal(gan.sample(9, random_state=0), expected[0])
+    np.testing.assert_array_equal(gan.score_samples(Y), expected[1])
+
+
+@pytest.mark.parametrize("privatize", [False, True])
+def test_names_of_columns(tiny, privatize):
+    raw = pd.DataFrame(X, columns=["b", "a"])
+    mechanism = LaplaceMechanism(5.0, domain=BOX).set_output(transform="pandas")
+    gan = tiny(mechanism, privatize=privatize)
+    gan.fit(raw if privatize else mechanism.fit_transform(raw))
+    assert list(gan.feature_names_in_) == ["b", "a"]
+    assert gan.n_features_in_ == 2
+    assert list(gan.sample(3).columns) == ["b", "a"]
+    swapped = raw[["a", "b"]] if privatize else mechanism.transform(raw)[["a", "b"]]
+    with pytest.raises(ValueError, match="same order"):
+        gan.score(swapped)
+    assert np.isfinite(gan.score(raw if privatize else mechanism.transform(raw)))
+
+
+def test_names_of_columns_need_no_output_of_frames(tiny):
+    raw = pd.DataFrame(X, columns=["b", "a"])
+    gan = tiny(privatize=True).fit(raw)
+    assert list(gan.feature_names_in_) == ["b", "a"]
+    assert np.isfinite(gan.score(raw))
+    assert not hasattr(gan.fit(X), "feature_names_in_")
+
+
+@pytest.mark.parametrize("device", ["nowhere", "cuda:99"])
+def test_a_device_that_is_not_there(tiny, device):
+    with pytest.raises(ValueError, match=f"device='{device}' is not a device of this machine"):
+        tiny(device=device).fit("not looked at")
+
+
 # Bad input.
 
 SCHEMA = Schema({"a": Numeric(0, 1), "b": Categorical(["x", "y"])})
@@ -213,7 +285,7 @@ TABLE = pd.DataFrame({"a": [0.1, 0.9, 0.5], "b": ["x", "y", "y"]})
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        (Y[:0], "0 sample"),
+        (BARE[:0], "0 sample"),
         (np.where(Y > 1, np.nan, Y), "NaN"),
         (np.where(Y > 1, np.inf, Y), "infinity"),
         (np.ones((5, 3)), "2 features.* 3 features"),
@@ -255,6 +327,9 @@ def test_bad_tables(tiny, method, table, message):
         (StandardScaler(), TypeError, "StandardScaler lacks log_likelihood"),
         (LaplaceMechanism(np.inf, domain=BOX), ValueError, "epsilon=inf"),
         (GaussianMechanism(np.inf, domain=BOX), ValueError, "epsilon=inf"),
+        (LaplaceMechanism(1e308, domain=BOX), ValueError, "epsilon=1e.308 .* at most 1e.06"),
+        (GaussianMechanism(1e308, domain=BOX), ValueError, "epsilon=1e.308 .* at most 1e.06"),
+        (LaplaceMechanism(1.1e6, domain=BOX), ValueError, "epsilon=1.1e.06 .* at most 1e.06"),
         (LaplaceMechanism(1.0), ValueError, "'domain' parameter"),
         (LaplaceMechanism(-1.0, domain=BOX), ValueError, "'epsilon' parameter"),
     ],
@@ -289,6 +364,11 @@ def test_baselines_need_additive_noise(tiny, loss):
         {"n_init": 0},
         {"n_sinkhorn": 0},
         {"tol": -1.0},
+        {"sinkhorn_tol": -1.0},
+        {"early_stopping": "yes"},
+        {"validation_fraction": 0.0},
+        {"validation_fraction": 1.0},
+        {"n_iter_no_change": 0},
         {"learning_rate": 0},
         {"latent_dim": 0},
         {"latent_dim": 1.5},
@@ -338,8 +418,8 @@ class NotANumber(torch.nn.Linear):
 
 def raises_diverged(gan):
     with pytest.raises(TrainingDivergedError, match="infinite or NaN at step"):
-        gan.fit(Y)
-    for method, arguments in (("sample", ()), ("score", (Y,))):
+        gan.fit(BARE)
+    for method, arguments in (("sample", ()), ("score", (BARE,))):
         with pytest.raises(NotFittedError):
             getattr(gan, method)(*arguments)
 

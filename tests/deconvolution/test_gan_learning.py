@@ -98,15 +98,6 @@ def test_balanced_and_likelihood_agree():
     assert balanced.score(Y) == pytest.approx(likelihood.score(Y), abs=0.01)
 
 
-def test_the_likeliest_of_several_starts_is_kept(tiny):
-    Y = released("laplace", 1)[:300]
-    # The starts of a seed are the first ones of more starts.
-    gans = [tiny(MECHANISMS["laplace"], n_init=n, random_state=2).fit(Y) for n in (1, 2, 3, 4)]
-    scores = [gan.score(Y) for gan in gans]
-    assert scores == sorted(scores)
-    assert scores[0] < scores[-1]
-
-
 # The score against the mixture that it stands for.
 
 
@@ -150,7 +141,7 @@ class TwoPoints(torch.nn.Module):
 
 
 def test_latents_of_the_score_cover_the_cube_evenly(tiny):
-    Y = released("laplace", 2)[:20]
+    Y = np.asarray(released("laplace", 2)[:20])
     gan = tiny(generator=TwoPoints, learning_rate=1e-20, max_iter=1).fit(Y)
     law = stats.laplace(scale=gan.mechanism_.scale_)
     at_a, at_b = (law.pdf(Y - point).prod(axis=1) for point in ([-0.5, 0.25], [0.75, 0.0]))
@@ -182,7 +173,7 @@ def test_baselines_run_and_descend(noise, loss, tiny):
 def test_a_small_regularization_is_the_baseline(tiny):
     # As reg_scale goes to zero, the entropic loss in units of the noise goes to transport.
     Y = released("laplace", 1)[:32]
-    options = {"max_iter": 1, "n_generated": 32, "n_sinkhorn": 5000, "tol": 1e-4}
+    options = {"max_iter": 1, "n_generated": 32, "n_sinkhorn": 5000, "sinkhorn_tol": 1e-4}
     curves = [
         tiny(MECHANISMS["laplace"], loss=loss, reg_scale=5e-3, **options).fit(Y).loss_curve_[0]
         for loss in ("entropic", "wasserstein")

@@ -231,8 +231,8 @@ def test_what_is_compared_with_the_release_is_projected_on_the_domain(tiny, dct)
         output_domain=Box(-1, 1, n_features=16),
         output_transform=dct,
         learning_rate=0.1,
-    ).fit(Y)
-    gan.score(Y)
+    ).fit(np.asarray(Y))
+    gan.score(np.asarray(Y))
     assert all(ball.contains(points).all() for points in seen)
     assert not ball.contains(dct.transform(gan.sample(50, random_state=0))).all()
 

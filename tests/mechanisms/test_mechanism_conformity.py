@@ -29,15 +29,28 @@ TINY = {"hidden_layer_sizes": (8,), "max_iter": 3, "batch_size": 20, "device": "
 SCHEMA = Schema({"age": Numeric(0, 100), "sex": Categorical(["f", "m"])})
 
 
+def any_categories(n_features):
+    """Return the categories of as many features as the data has, of which one alone is none."""
+    if n_features == 1:
+        raise ValueError("n_features=1: a category needs two.")
+    return OneHot(n_features)
+
+
 class AnyWidthTabular(TabularMechanism):
     """As many bounded numbers as the data has columns: what generic checks can feed."""
 
-    def __init__(self, bound=1e3, random_state=None):
+    def __init__(self, bound=1e3, bins=None, noise="laplace", random_state=None):
         self.bound = bound
+        self.bins = bins
+        self.noise = noise
         self.random_state = random_state
 
-    _parameter_constraints = {"bound": [float], "random_state": ["random_state"]}
-    epsilon, split, noise, delta, bins = 1.0, "uniform", "laplace", 1e-5, None
+    _parameter_constraints = {
+        "bound": [float],
+        **{name: TabularMechanism._parameter_constraints[name] for name in ("bins", "noise")},
+        "random_state": ["random_state"],
+    }
+    epsilon, split, delta = 1.0, "uniform", 1e-5
     index = "keep"
 
     @property
@@ -70,7 +83,11 @@ def expected_failures(estimator):
         # Generic checks want data frames with the index of the records.
         LaplaceMechanism(domain=ANY_WIDTH, random_state=0, index="keep"),
         GaussianMechanism(domain=ANY_WIDTH, random_state=0, index="keep"),
+        RandomizedResponse(domain=any_categories, random_state=0, index="keep"),
         AnyWidthTabular(random_state=0),
+        AnyWidthTabular(bins=4, random_state=0),
+        AnyWidthTabular(noise="gaussian", random_state=0),
+        EntropicDeconvGAN(AnyWidthTabular(random_state=0), privatize=True, random_state=0, **TINY),
     ],
     expected_failed_checks=expected_failures,
 )

@@ -14,8 +14,12 @@ def test_resolve_device():
     expected = "cuda" if torch.cuda.is_available() else "cpu"
     assert resolve_device().type == expected
     assert resolve_device("cpu") == resolve_device(torch.device("cpu")) == torch.device("cpu")
-    with pytest.raises(RuntimeError):
-        resolve_device("nowhere")
+
+
+@pytest.mark.parametrize("device", ["nowhere", "", "cuda:99", "meta", 99, 1.5, None])
+def test_a_device_that_is_not_there_is_named(device):
+    with pytest.raises(ValueError, match=f"device={device!r} is not a device of this machine"):
+        resolve_device(device)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, bool])

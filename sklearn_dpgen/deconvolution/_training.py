@@ -1,0 +1,58 @@
+"""The training of a generator on privatized records."""
+
+import torch
+from torch.optim.swa_utils import update_bn
+
+from sklearn_dpgen.deconvolution._model import score_latents
+from sklearn_dpgen.nn import fit_module
+from sklearn_dpgen.utils._random import torch_generator
+
+__all__ = ["settle_normalization", "train_generator"]
+
+_N_NORMALIZED = 512
+
+
+def train_generator(model, loss, Y, *, seed, batch_size, n_generated, **options):
+    """Descend a loss between fresh generated points and random privatized records.
+
+    Parameters
+    ----------
+    model : GeneratorModel
+        Its module is trained in place.
+    loss : callable
+        ``loss(X, Y)`` of points in the domain of the mechanism and encoded privatized records.
+    Y : tensor of shape (n, n_features)
+    seed : int or None
+    batch_size : int
+        Records a step.
+    n_generated : int
+        Points a step.
+    **options
+        Of :func:`sklearn_dpgen.nn.fit_module`.
+
+    Returns
+    -------
+    TrainingResult
+    """
+    stream = torch_generator(seed, Y.device)
+    batch_size = min(batch_size, len(Y))
+    shape = (n_generated, model.latent_dim)
+
+    def step_loss(step):
+        rows = torch.randint(len(Y), (batch_size,), generator=stream, device=Y.device)
+        Z = 2 * torch.rand(shape, generator=stream, device=Y.device) - 1
+        G = model.module(Z)
+        if not G.isfinite().all():
+            # To the training loop a diverged run; the solvers would call it bad input.
+            return G.sum()
+        return loss(model.to_domain(G), Y[rows])
+
+    result = fit_module(model.module, step_loss, **options)
+    settle_normalization(model)
+    return result
+
+
+def settle_normalization(model):
+    """Give batch normalizations the statistics of the weights as they are now, averaged ones."""
+    device = next(model.module.parameters()).device
+    update_bn(score_latents(model.latent_dim).to(device).split(_N_NORMALIZED), model.module)

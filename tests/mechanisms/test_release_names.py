@@ -1,0 +1,222 @@
+"""Privatized records name their mechanism, and what learns from them compares it with its own."""
+
+import pickle
+from functools import partial
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.model_selection import train_test_split
+
+from sklearn_dpgen.domains import Ball, Box, OneHot
+from sklearn_dpgen.mechanisms import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    RandomizedResponse,
+    ReleasedArray,
+    TabularMechanism,
+    release_of,
+)
+from sklearn_dpgen.schema import Categorical, Numeric, Schema
+
+BOX = Box(0, 1, n_features=2)
+X = np.random.default_rng(0).uniform(size=(12, 2))
+SCHEMA = Schema({"age": Numeric(0, 100), "sex": Categorical(["f", "m"])})
+TABLE = pd.DataFrame({"age": np.arange(12.0), "sex": ["f", "m"] * 6})
+
+MECHANISMS = {
+    "laplace": (LaplaceMechanism(2.0, domain=BOX), X),
+    "gaussian": (GaussianMechanism(2.0, domain=BOX), X),
+    "response": (RandomizedResponse(2.0, domain=OneHot(2)), X),
+    "table": (TabularMechanism(2.0, schema=SCHEMA, bins={"age": 4}), TABLE),
+}
+each = pytest.mark.parametrize("name", MECHANISMS)
+
+
+class Unchecked(LaplaceMechanism):
+    """A broken variant: it never asks who released what it learns from."""
+
+    def encode_release(self, Y, *, reset=False, estimator=None):
+        return np.asarray(Y, dtype=np.float64)
+
+
+def is_refused(Y, mechanism):
+    """Return whether a mechanism refuses to explain the records, by the rule that is tested."""
+    try:
+        mechanism.encode_release(Y)
+    except ValueError as error:
+        return "The records were released by" in str(error)
+    return False
+
+
+def rows(Y, index):
+    return Y.iloc[index] if isinstance(Y, pd.DataFrame) else Y[index]
+
+
+WAYS = {
+    "itself": lambda Y: Y,
+    "slice": lambda Y: rows(Y, slice(2, 9)),
+    "fold": lambda Y: rows(Y, [5, 3, 4]),
+    "mask": lambda Y: rows(Y, np.arange(12) % 2 == 0),
+    "split": lambda Y: train_test_split(Y, random_state=0)[1],
+    "copy": lambda Y: Y.copy(),
+    "pickle": lambda Y: pickle.loads(pickle.dumps(Y)),
+    "workers": lambda Y: joblib.Parallel(n_jobs=2)(joblib.delayed(_same)(y) for y in [Y])[0],
+}
+
+
+def _same(Y):
+    return Y
+
+
+@each
+@pytest.mark.parametrize("way", WAYS)
+def test_the_name_goes_along(name, way):
+    mechanism, records = MECHANISMS[name]
+    released = WAYS[way](clone(mechanism).fit_transform(records))
+    label = release_of(released)
+    assert (label["mechanism"], label["epsilon"]) == (type(mechanism).__name__, 2.0)
+    assert not is_refused(released, clone(mechanism).fit(records))
+    assert is_refused(released, clone(mechanism).set_params(epsilon=3.0).fit(records))
+
+
+@each
+def test_data_frames_on_request_have_the_name_too(name):
+    mechanism, records = MECHANISMS[name]
+    with config_context(transform_output="pandas"):
+        frames = [
+            clone(mechanism).fit_transform(records),
+            clone(mechanism).fit(records).transform(records),
+        ]
+    frames.append(clone(mechanism).set_output(transform="pandas").fit_transform(records))
+    for frame in frames:
+        assert isinstance(frame, pd.DataFrame)
+        assert release_of(frame)["epsilon"] == 2.0
+
+
+def test_tables_keep_the_name_in_a_file(tmp_path):
+    pytest.importorskip("pyarrow")
+    released = MECHANISMS["table"][0].fit_transform(TABLE)
+    released.to_parquet(tmp_path / "released.parquet")
+    assert release_of(pd.read_parquet(tmp_path / "released.parquet")) == release_of(released)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        LaplaceMechanism(2.5, domain=BOX),
+        LaplaceMechanism(2.0, domain=Box(0, 1.0000001, n_features=2)),
+        LaplaceMechanism(2.0, domain=Box([0, 0.5], [1, 1.5])),
+        LaplaceMechanism(2.0, domain=Ball(1.0, p=1, n_features=2)),
+        GaussianMechanism(2.0, domain=BOX),
+        GaussianMechanism(2.0, 1e-4, domain=BOX),
+    ],
+    ids=str,
+)
+def test_another_mechanism_is_refused(other):
+    released = MECHANISMS["laplace"][0].fit_transform(X)
+    assert is_refused(released, other.fit(X))
+    assert not is_refused(np.asarray(released), other.fit(X))
+    # The check finds what it should only because it is made.
+    assert not is_refused(released, Unchecked(9.0, domain=BOX).fit(X))
+
+
+def test_another_calibration_is_refused():
+    analytic, closed = (
+        GaussianMechanism(2.0, 1e-4, domain=BOX, calibration=name)
+        for name in ("analytic", "closed_form")
+    )
+    assert is_refused(analytic.fit_transform(X), closed.fit(X))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schema": Schema({**SCHEMA, "age": Numeric(0, 101)})},
+        {"schema": Schema({**SCHEMA, "sex": Categorical(["m", "f"])})},
+        {"bins": {"age": 5}},
+        {"bins": {"age": [0, 25, 50, 76, 100]}},
+        {"bins": None},
+        {"bins": None, "noise": "gaussian"},
+        {"split": {"age": 2, "sex": 1}},
+    ],
+    ids=str,
+)
+def test_another_declaration_is_refused(options):
+    mechanism = MECHANISMS["table"][0]
+    other = clone(mechanism).set_params(**options).fit(TABLE)
+    assert is_refused(clone(mechanism).fit_transform(TABLE), other)
+    assert is_refused(other.transform(TABLE), clone(mechanism).fit(TABLE))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "same"),
+    [
+        (LaplaceMechanism(2, domain=BOX), LaplaceMechanism(np.float64(2), domain=BOX)),
+        (LaplaceMechanism(2, domain=BOX), LaplaceMechanism(2, domain=partial(Box, 0, 1))),
+        (LaplaceMechanism(2, domain=BOX), LaplaceMechanism(2, domain=BOX, random_state=3)),
+    ],
+)
+def test_the_same_mechanism_said_otherwise_is_the_same(mechanism, same):
+    assert not is_refused(mechanism.fit_transform(X), same.fit(X))
+
+
+def test_columns_and_containers_do_not_matter():
+    mechanism = MECHANISMS["table"][0]
+    released = clone(mechanism).fit_transform(TABLE)
+    swapped = released[["sex", "age"]].astype({"age": "float32"})
+    assert not is_refused(swapped, clone(mechanism).fit(swapped))
+    whole = Schema({"age": Numeric(0.0, 100.0), "sex": Categorical(["f", "m"])})
+    assert not is_refused(released, clone(mechanism).set_params(schema=whole).fit(TABLE))
+
+
+def test_the_error_names_both_budgets_and_what_to_do():
+    released = LaplaceMechanism(20.0, domain=BOX).fit_transform(X)
+    with pytest.raises(ValueError, match="epsilon=20, .* mechanism is .* epsilon=5,") as caught:
+        LaplaceMechanism(5.0, domain=BOX).fit(X).encode_release(released)
+    assert "mechanism__epsilon" in str(caught.value)
+    assert "other settings" not in str(caught.value)
+    with pytest.raises(ValueError, match="other settings"):
+        LaplaceMechanism(20.0, domain=Box(0, 2, n_features=2)).fit(X).encode_release(released)
+
+
+def test_what_is_computed_from_a_release_has_no_name():
+    released = MECHANISMS["laplace"][0].fit_transform(X)
+    assert type(released) is ReleasedArray
+    computed = [
+        released * 2,
+        released @ np.eye(2),
+        released.mean(axis=0),
+        np.concatenate([released, released]),
+        np.where(released > 0, released, 0),
+        np.asarray(released),
+    ]
+    assert all(type(value) is np.ndarray for value in computed)
+    assert isinstance(released.sum(), float)
+    assert release_of(released.tolist()) is None
+
+
+def test_tables_of_two_mechanisms_have_no_name_together():
+    one, other = (clone(MECHANISMS["table"][0]).set_params(epsilon=e) for e in (1.0, 2.0))
+    tables = [mechanism.fit_transform(TABLE) for mechanism in (one, other)]
+    assert release_of(pd.concat([tables[0], tables[0]])) == release_of(tables[0])
+    assert release_of(pd.concat(tables)) is None
+
+
+def test_raw_records_and_synthetic_ones_have_no_name():
+    TabularMechanism(2.0, schema=SCHEMA).fit_transform(TABLE)
+    assert release_of(TABLE) is None
+    assert release_of(X) is None
+
+
+def test_a_mechanism_of_a_user_is_named():
+    class Coarse(LaplaceMechanism):
+        def transform(self, X):
+            return np.round(super().transform(X), 1)
+
+    released = Coarse(2.0, domain=BOX).fit_transform(X)
+    assert release_of(released)["mechanism"].endswith("Coarse")
+    assert is_refused(released, LaplaceMechanism(2.0, domain=BOX).fit(X))
