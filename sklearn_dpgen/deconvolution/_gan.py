@@ -98,8 +98,8 @@ class EntropicDeconvGAN(PrivateEstimator):
     early_stopping : "auto" or bool, default="auto"
         True holds out privatized records, trains until they gain nothing, and then trains anew
         on all of them for the steps that paid; it reads nothing raw and costs no privacy. "auto"
-        does so for tables, records of a Product of domains, with the entropic loss, where
-        ``max_iter`` steps would see each record more than 20 times and learn its noise.
+        does so for tables, records of a Product of two domains or more, with the entropic loss,
+        where ``max_iter`` steps would see each record more than 20 times and learn its noise.
     validation_fraction : float, default=0.1
         Share of the records that are held out, of 5000 at most, with ``early_stopping`` or
         several starts.
@@ -293,7 +293,8 @@ class EntropicDeconvGAN(PrivateEstimator):
         if self.early_stopping != "auto":
             return self.early_stopping
         n_seen = self.max_iter * min(self.batch_size, n_samples)
-        is_table = isinstance(self.mechanism_.domain_, Product)
+        domain = self.mechanism_.domain_
+        is_table = isinstance(domain, Product) and len(domain.domains) > 1
         return is_table and self.loss == "entropic" and n_seen > _MANY_EPOCHS * n_samples
 
     def _train_by_held_out(self, Y, seeds, stream):
