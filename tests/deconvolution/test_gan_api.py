@@ -281,13 +281,22 @@ SCHEMA = Schema({"a": Numeric(0, 1), "b": Categorical(["x", "y"])})
 TABLE = pd.DataFrame({"a": [0.1, 0.9, 0.5], "b": ["x", "y", "y"]})
 
 
+def test_infinity_is_no_release_and_a_record_as_any_other(tiny):
+    far = np.where(Y > 1, np.inf, Y)
+    with pytest.raises(ValueError, match="infinity"):
+        tiny().fit(far)
+    # A record is moved to the domain before it is privatized.
+    near = np.where(Y > 1, 1e9, Y)
+    curves = [tiny(privatize=True).fit(records).loss_curve_ for records in (far, near)]
+    assert curves[0] == curves[1]
+
+
 @pytest.mark.parametrize("privatize", [False, True])
 @pytest.mark.parametrize(
     ("records", "message"),
     [
         (BARE[:0], "0 sample"),
         (np.where(Y > 1, np.nan, Y), "NaN"),
-        (np.where(Y > 1, np.inf, Y), "infinity"),
         (np.ones((5, 3)), "2 features.* 3 features"),
         (np.ones((5, 2, 2)), "dim|2D"),
         (np.ones(5), "2D array"),

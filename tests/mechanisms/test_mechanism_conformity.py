@@ -29,11 +29,17 @@ TINY = {"hidden_layer_sizes": (8,), "max_iter": 3, "batch_size": 20, "device": "
 SCHEMA = Schema({"age": Numeric(0, 100), "sex": Categorical(["f", "m"])})
 
 
-def any_categories(n_features):
-    """Return the categories of as many features as the data has, of which one alone is none."""
-    if n_features == 1:
-        raise ValueError("n_features=1: a category needs two.")
-    return OneHot(n_features)
+class AnyCategories:
+    """The categories of as many features as the data has, of which one alone is none."""
+
+    def __call__(self, n_features):
+        if n_features == 1:
+            raise ValueError("n_features=1: a category needs two.")
+        return OneHot(n_features)
+
+    def __repr__(self):
+        # Names of tests must be the same in every process.
+        return "AnyCategories()"
 
 
 class AnyWidthTabular(TabularMechanism):
@@ -83,7 +89,7 @@ def expected_failures(estimator):
         # Generic checks want data frames with the index of the records.
         LaplaceMechanism(domain=ANY_WIDTH, random_state=0, index="keep"),
         GaussianMechanism(domain=ANY_WIDTH, random_state=0, index="keep"),
-        RandomizedResponse(domain=any_categories, random_state=0, index="keep"),
+        RandomizedResponse(domain=AnyCategories(), random_state=0, index="keep"),
         AnyWidthTabular(random_state=0),
         AnyWidthTabular(bins=4, random_state=0),
         AnyWidthTabular(noise="gaussian", random_state=0),
