@@ -1,6 +1,9 @@
 """EntropicDeconvGAN: a generator of raw data learned from privatized records."""
 
+from typing import Self
+
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
@@ -245,7 +248,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Train the generator.
 
         Parameters
@@ -343,7 +346,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         )
         return model, result
 
-    def sample(self, n_samples=1, *, random_state=None):
+    def sample(self, n_samples: int = 1, *, random_state=None) -> np.ndarray | pd.DataFrame:
         """Draw synthetic raw records.
 
         Parameters
@@ -362,7 +365,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         n_samples = check_n_samples(n_samples)
         return self._model.sample(n_samples, random_state)
 
-    def score_samples(self, X):
+    def score_samples(self, X) -> np.ndarray:
         """Log-likelihood of each privatized record under the generator, in nats.
 
         Parameters
@@ -380,7 +383,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         Y = self.mechanism_.encode_release(X, estimator=self)
         return as_array(self._model.log_likelihood(as_tensor(Y)))
 
-    def score(self, X, y=None):
+    def score(self, X, y=None) -> float:
         """Mean of ``score_samples(X)``: larger is better.
 
         On privatized records it costs no privacy. Values at different privacy budgets are

@@ -45,7 +45,7 @@ class ReleaseMixin(TransformerMixin):
             cls.transform = _labelled(cls.transform)
 
 
-def release_of(Y):
+def release_of(Y) -> dict | None:
     """Return which mechanism released some records, if they know.
 
     Parameters

@@ -49,3 +49,11 @@ def test_the_noise_is_the_stated_noise(epsilon):
 @pytest.mark.parametrize("broken", [TooQuiet, OffGrid])
 def test_a_quieter_or_finer_release_is_caught(broken):
     assert not releases_what_it_states(broken(1.0, domain=BOX))
+
+
+@pytest.mark.parametrize("mechanism", [LaplaceMechanism, GaussianMechanism])
+@pytest.mark.parametrize("epsilon", [1e15, 1e150, 1e308])
+def test_the_largest_budgets_release_records_as_they_are(mechanism, epsilon):
+    X = BOX.sample(20, np.random.default_rng(0))
+    released = mechanism(epsilon, domain=BOX).fit_transform(X)
+    np.testing.assert_allclose(released, X, atol=1e-6)
