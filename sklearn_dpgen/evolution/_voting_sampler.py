@@ -1,5 +1,6 @@
 """What the samplers that count votes share: records by class, noisy shares, weighted candidates."""
 
+import math
 import pickle
 import warnings
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from sklearn_dpgen.accounting import check_delta_size
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.evolution._records import encode_votes
 from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
@@ -110,16 +112,19 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
     def _plan(self, shares):
         if self.histogram == "laplace_threshold":
             shares = [1 / len(shares)] * len(shares)
+        delta = self._delta(self._n_samples)
+        if math.isfinite(self.epsilon):
+            check_delta_size(delta, self._n_samples)
         return VotesPlan(
             epsilon=self.epsilon,
-            delta=self._delta(self._n_samples),
+            delta=delta,
             shares=tuple(shares),
             histogram=self.histogram,
         )
 
     def _plan_privacy(self, n_samples, *, plan, noise_seed):
         declared = [name for name in self._declarations if getattr(self, name) is not None]
-        public = ["n_samples", "names and types of the columns", *declared]
+        public = ["n_samples", "names of the columns", *declared]
         relation = "replace one record; the number of records is public"
         if hasattr(self, "classes_"):
             public.append("set of labels" if self.classes is None else "classes")

@@ -305,7 +305,7 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         sizes = ("n_samples", "number of latents") if private_latents else ("n_samples",)
         return {
             "neighbouring": f"replace one record{both}; the numbers of them are public",
-            "public": (*sizes, "domain", "names and types of the columns"),
+            "public": (*sizes, "domain", "names of the columns"),
             "sensitivity_source": "l2; records in a domain of diameter "
             f"{self.domain_.diameter(2):g}, Jacobians of generated points clipped to "
             f"{self.jacobian_clip:g}, directions in orthonormal blocks",

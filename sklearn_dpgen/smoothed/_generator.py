@@ -355,7 +355,7 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, TrainedEstimator):
         )
 
     def _plan_privacy(self, n_samples, *, plan, noise, n_classes):
-        public = ["n_samples", "domain", "names and types of the columns"]
+        public = ["n_samples", "domain", "names of the columns"]
         relation = "replace one record; the number of records is public"
         if n_classes:
             public.append("set of labels" if self.classes is None else "classes")

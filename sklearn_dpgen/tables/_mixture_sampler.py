@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
@@ -235,10 +235,12 @@ class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
         votes = (_VOTES / self.n_iter,) * self.n_iter
         shares = (_FIRST, *votes, _LAST)
         delta = self._delta(n_samples)
+        if math.isfinite(self.epsilon):
+            check_delta_size(delta, n_samples)
         return GaussianSequenceMechanism(math.sqrt(2), shares, self.epsilon, delta)
 
     def _plan_privacy(self, n_samples, *, mechanism, noise_seed):
-        public = ["n_samples", "names and types of the columns", "schema", "bins"]
+        public = ["n_samples", "names of the columns", "schema", "bins"]
         relation = "replace one record; the number of records is public"
         if hasattr(self, "classes_"):
             public.append("classes")

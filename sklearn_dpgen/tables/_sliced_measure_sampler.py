@@ -1,9 +1,11 @@
 """SlicedMeasureSampler: noisy tables of few columns, and a population that evolves to fit them."""
 
+import math
 from functools import partial
 
 import numpy as np
 
+from sklearn_dpgen.accounting import check_delta_size
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES
@@ -249,6 +251,9 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         # Measured: single columns, which tell of bins.
         run, noise, n_columns = plan.mechanism.run(), partial(self._noise, noise_seed), len(names)
         records = encode_codes(X, encoder)
+        n_is_public = self.neighbours == "replace_one"
+        if n_is_public and math.isfinite(self.epsilon):
+            check_delta_size(self.delta, records.n_records)
         measured, self.encoder_, codes = measure_columns(
             records.columns,
             encoder,
@@ -256,7 +261,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             weights[:n_columns],
             plan.mechanism.noise_scales[0],
             lambda vector: run.release(vector, noise(vector)),
-            n_records=float(records.n_records) if self.neighbours == "replace_one" else None,
+            n_records=float(records.n_records) if n_is_public else None,
         )
         del records
         self.n_records_ = measured.n_records
@@ -297,7 +302,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         return SlicesPlan(self.epsilon, delta, self.neighbours, n_candidates, rounds)
 
     def _plan_privacy(self, n_samples, *, plan, noise_seed):
-        public = ["names and types of the columns", "schema", "n_bins", "slices"]
+        public = ["names of the columns", "schema", "n_bins", "slices"]
         if self.workload is not None:
             public.append("workload")
         if self.neighbours == "replace_one":

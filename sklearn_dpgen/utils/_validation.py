@@ -43,8 +43,8 @@ __all__ = [
     "validate_data",
 ]
 
-# A parameter constraint: more than this is no noise in single precision, and np.inf says so.
-BUDGET = [Interval(Real, 0, 1e6, closed="right"), Options(Real, {math.inf})]
+# A parameter constraint: beyond it a finite budget protects nobody, or leaves nothing.
+BUDGET = [Interval(Real, 1e-50, 1e5, closed="both"), Options(Real, {math.inf})]
 
 # How the errors begin of which the rest would show values of an array.
 _REVEALING = re.compile(

@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 
 from sklearn_dpgen.accounting import check_delta_size, epsilon_spent
-from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import LargeDeltaWarning
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.smoothed._plan import plan_releases
@@ -88,7 +87,6 @@ def warns(delta, with_counts):
         warnings.simplefilter("always")
         plan_releases(
             [100],
-            Ball(1.0, n_features=2),
             2.0,
             epsilon=1.0,
             delta=delta,

@@ -27,6 +27,7 @@ from sklearn_dpgen.mechanisms import (
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
 BOX = Box(-1, 1, n_features=2)
+BUDGET = "The 'epsilon' parameter of .* or a float among {inf}"
 X = BOX.sample(60, np.random.default_rng(0))
 Y = LaplaceMechanism(5.0, domain=BOX, random_state=0).fit_transform(X)
 # As read from a file: they do not name their mechanism.
@@ -50,6 +51,10 @@ _FRESH_RELEASE = "a score with privatize=True is a fresh release of the records 
 _EXPECTED_FAILURES = {
     False: {},
     True: {
+        "check_estimators_nan_inf": (
+            "infinity is moved to the border of the domain: "
+            "test_infinity_is_no_release_and_a_record_as_any_other"
+        ),
         "check_methods_subset_invariance": _FRESH_RELEASE,
         "check_methods_sample_order_invariance": _FRESH_RELEASE,
     },
@@ -336,9 +341,9 @@ def test_bad_tables(tiny, method, table, message):
         (StandardScaler(), TypeError, "StandardScaler lacks log_likelihood"),
         (LaplaceMechanism(np.inf, domain=BOX), ValueError, "epsilon=inf"),
         (GaussianMechanism(np.inf, domain=BOX), ValueError, "epsilon=inf"),
-        (LaplaceMechanism(1e308, domain=BOX), ValueError, "epsilon=1e.308 .* at most 1e.06"),
-        (GaussianMechanism(1e308, domain=BOX), ValueError, "epsilon=1e.308 .* at most 1e.06"),
-        (LaplaceMechanism(1.1e6, domain=BOX), ValueError, "epsilon=1.1e.06 .* at most 1e.06"),
+        (LaplaceMechanism(1e308, domain=BOX), ValueError, BUDGET),
+        (GaussianMechanism(1e308, domain=BOX), ValueError, BUDGET),
+        (LaplaceMechanism(1.1e5, domain=BOX), ValueError, BUDGET),
         (LaplaceMechanism(1.0), ValueError, "'domain' parameter"),
         (LaplaceMechanism(-1.0, domain=BOX), ValueError, "'epsilon' parameter"),
     ],

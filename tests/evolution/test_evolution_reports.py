@@ -101,7 +101,7 @@ def test_the_report_names_what_is_public(sampler_of, labelled, name):
 
     plain = words("none")
     assert plain.mechanism.startswith("Private")
-    assert plain.public == ("n_samples", "names and types of the columns", "domain")
+    assert plain.public == ("n_samples", "names of the columns", "domain")
     assert "label" not in plain.neighbouring
     assert "one vote" in plain.sensitivity_source
     assert "l2" in plain.sensitivity_source

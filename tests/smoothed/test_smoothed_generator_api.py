@@ -368,7 +368,7 @@ def test_device_and_progress(tiny_generator, labelled, weights_of, capfd):
     assert "SmoothedSlicedWassersteinGenerator" in shown
     assert_array_equal(weights_of(loud), weights_of(quiet))
     assert next(quiet.generator_.parameters()).dtype == torch.float32
-    with pytest.raises(RuntimeError, match="nope"):
+    with pytest.raises(ValueError, match="device='nope'"):
         tiny_generator(device="nope").fit(labelled.X)
 
 

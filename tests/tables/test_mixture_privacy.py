@@ -254,7 +254,7 @@ def test_noise_has_a_source_of_its_own(monkeypatch):
 
 def test_the_report_names_what_is_public():
     plain, named = make().fit(X).privacy_, make().fit(X, Y).privacy_
-    assert plain.public == ("n_samples", "names and types of the columns", "schema", "bins")
+    assert plain.public == ("n_samples", "names of the columns", "schema", "bins")
     assert "label" not in plain.neighbouring
     assert "and its label" in named.neighbouring
     assert "classes" in named.public

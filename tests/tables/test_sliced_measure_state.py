@@ -25,7 +25,7 @@ STATE = {
 
 def holds_no_more_than_it_says(n=60):
     """Return whether state and shapes are those that parameters and schema fix."""
-    sampler = make(neighbours="add_or_remove", population_size=90).fit(table(n))
+    sampler = make(20.0, neighbours="add_or_remove", population_size=90).fit(table(n))
     state = set(vars(sampler)) - set(sampler.get_params())
     return state == STATE and len(sampler.law_.probabilities) == 90
 
