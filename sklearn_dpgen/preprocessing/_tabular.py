@@ -11,12 +11,18 @@ from sklearn_dpgen.domains import Product
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_names, map_frames
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import bin_column
-from sklearn_dpgen.utils._validation import Integral, check_array, check_is_fitted, fit_context
+from sklearn_dpgen.utils._validation import (
+    Integral,
+    ParametersMixin,
+    check_array,
+    check_is_fitted,
+    fit_context,
+)
 
 __all__ = ["TabularEncoder", "with_index"]
 
 
-class TabularEncoder(TransformerMixin, BaseEstimator):
+class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
     """Encode the records of a table as points of a public domain.
 
     Numbers and dates are scaled by their declared bounds to [-1, 1] (clipped, silently),

@@ -12,6 +12,8 @@ _FAULTS = ("outside_bounds", "undeclared", "null", "not_integer", "unreadable")
 
 def check_records(schema, frame):
     """Count by column the values that do not fit a declaration; see :meth:`Schema.check`."""
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(f"check takes a data frame, got {type(frame).__name__}.")
     missing = [name for name in schema if name not in frame.columns]
     twice = list(frame.columns[frame.columns.duplicated()].unique())
     if missing or twice:

@@ -45,11 +45,12 @@ class Datetime(IntervalColumn):
 
     Notes
     -----
-    Decoded values are datetime64[us], in the zone if there is one. Bounds in two zones need
+    Texts of dates in ISO 8601 are read as dates, one by one. Decoded values are datetime64[us], in the
+    zone if there is one. Bounds in two zones need
     ``zone``.
     """
 
-    _rule = "is declared Datetime; it holds what is no date."
+    _rule = "is declared Datetime; it holds what is no date, and no text of one in ISO 8601."
 
     low: datetime.datetime
     high: datetime.datetime
@@ -197,6 +198,11 @@ def _moment(value):
         return _since_epoch(value)
     if isinstance(value, datetime.date):
         return _since_epoch(datetime.datetime(value.year, value.month, value.day))
+    if isinstance(value, str):
+        try:
+            return _since_epoch(datetime.datetime.fromisoformat(value))
+        except ValueError:
+            return None
     if isinstance(value, np.datetime64):
         return int(_microseconds(np.array([value]), -_FARTHEST, _FARTHEST)[0])
     return None

@@ -13,6 +13,7 @@ from sklearn_dpgen.utils._validation import (
     BUDGET,
     Integral,
     Interval,
+    ParametersMixin,
     Real,
     StrOptions,
     check_delta,
@@ -21,7 +22,7 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["PrivateEstimator", "TrainedEstimator"]
 
 
-class PrivateEstimator(BaseEstimator, ABC):
+class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
     """Base of the estimators and mechanisms that state a privacy guarantee.
 
     ``fit`` validates, then plans with ``_plan_privacy``, then reads records exactly as planned,

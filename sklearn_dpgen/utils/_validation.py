@@ -26,6 +26,7 @@ __all__ = [
     "Integral",
     "Interval",
     "InvalidParameterError",
+    "ParametersMixin",
     "Real",
     "StrOptions",
     "check_array",
@@ -120,6 +121,24 @@ def gives_pandas(estimator):
 num_samples = sklearn.utils.validation._num_samples
 check_array = _explaining(sklearn.utils.validation.check_array)
 validate_data = _explaining(sklearn.utils.validation.validate_data)
+
+
+class ParametersMixin:
+    """Mixin of estimators whose errors about parameters show no value that could hold records."""
+
+    def _validate_params(self):
+        try:
+            super()._validate_params()
+        except InvalidParameterError as error:
+            message = str(error)
+        else:
+            return
+        name = re.match(r"The '(\w+)' parameter", message)[1]
+        value = getattr(self, name)
+        if not isinstance(value, str | Real | None):
+            message = f"{message.partition(' Got ')[0]} Got an object of {type(value).__name__}."
+        # Outside of the handler, or the context of the error would show it.
+        raise InvalidParameterError(message)
 
 
 def check_positive(value, name, *, allow_infinite=False):

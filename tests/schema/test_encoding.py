@@ -216,3 +216,20 @@ def test_encoding_errors_name_the_column_and_not_the_value(column, values, messa
     with pytest.raises(ValueError, match=message) as caught:
         column.codes(series)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [object, "str"])
+def test_texts_of_dates_are_dates(dtype):
+    """As ``pandas.read_csv`` leaves them."""
+    column = Datetime("2020-01-01", "2021-01-01", nullable=True)
+    texts = ["2020-05-01", "2020-05-01T12:00:00Z", "2020-05-01 12:00:00+02:00", "1999-01-01", None]
+    dates = ["2020-05-01", "2020-05-01 12:00", "2020-05-01 10:00", "2020-01-01", None]
+    encoded = column.encode(pd.Series(texts, dtype=dtype))
+    np.testing.assert_array_equal(encoded, column.encode(pd.Series(pd.to_datetime(dates))))
+
+
+@pytest.mark.parametrize("text", ["01/02/2020", "2020-13-01", "May", "", "nan"])
+def test_other_texts_are_no_dates(text):
+    column = Datetime("2020-01-01", "2021-01-01", nullable=True)
+    with pytest.raises(ValueError, match="ISO 8601"):
+        column.encode(pd.Series(["2020-05-01", text], name="day", dtype=object))
