@@ -45,9 +45,8 @@ class Datetime(IntervalColumn):
 
     Notes
     -----
-    Texts of dates in ISO 8601 are read as dates, one by one. Decoded values are datetime64[us], in the
-    zone if there is one. Bounds in two zones need
-    ``zone``.
+    Texts of dates in ISO 8601 are read as dates. Decoded values are datetime64[us], in the zone if
+    there is one. Bounds in two zones need ``zone``.
     """
 
     _rule = "is declared Datetime; it holds what is no date, and no text of one in ISO 8601."
