@@ -11,7 +11,8 @@ from sklearn_dpgen.deconvolution._training import settle_normalization
 __all__ = ["HeldOutScore", "hold_out"]
 
 _CHECK_EVERY = 50
-_N_SCORED_RECORDS = 5_000
+# To tell two trainings apart takes many; to see one turn does not.
+_N_RANKED, _N_WATCHED = 50_000, 5_000
 
 
 def hold_out(Y, fraction, generator):
@@ -21,7 +22,7 @@ def hold_out(Y, fraction, generator):
     ----------
     Y : tensor of shape (n, n_features)
     fraction : float
-        Share of the scored ones, of which there is at least one, and at most 5000.
+        Share of the scored ones, of which there is at least one, and at most 50000.
     generator : torch.Generator
         On the device of ``Y``.
 
@@ -30,7 +31,7 @@ def hold_out(Y, fraction, generator):
     trained, scored : tensors
         A single record serves as both.
     """
-    n_scored = min(max(1, round(fraction * len(Y))), _N_SCORED_RECORDS)
+    n_scored = min(max(1, round(fraction * len(Y))), _N_RANKED)
     if n_scored >= len(Y):
         return Y, Y
     order = torch.randperm(len(Y), generator=generator, device=Y.device)
@@ -57,7 +58,8 @@ class HeldOutScore:
     """
 
     def __init__(self, Y, *, n_iter_no_change, tol):
-        self._Y, self._tol = Y, tol
+        self._Y = Y if n_iter_no_change is None else Y[:_N_WATCHED]
+        self._tol = tol
         self._n_iter_no_change = n_iter_no_change
         self._best, self.n_best, self.stopped = -math.inf, 0, False
 
