@@ -104,7 +104,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         does so for tables, records of a Product of two domains or more, with the entropic loss,
         where ``max_iter`` steps would see each record more than 20 times and learn its noise.
     validation_fraction : float, default=0.1
-        Share of the records that are held out, of 5000 at most, with ``early_stopping`` or
+        Share of the records that are held out, of 50000 at most, with ``early_stopping`` or
         several starts.
     n_iter_no_change : int, default=300
         Steps without a gain after which to stop; there is a check every 50 steps.
