@@ -225,7 +225,7 @@ class StratifiedGaussianRun:
     noise : NoiseSource
     """
 
-    def __init__(self, mechanism, noise):
+    def __init__(self, mechanism: StratifiedGaussianMechanism, noise: NoiseSource) -> None:
         self._mechanism = mechanism
         self._noise = noise
         self._n_drawn = 0

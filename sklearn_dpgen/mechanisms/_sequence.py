@@ -168,7 +168,7 @@ class GaussianSequenceRun:
     mechanism : GaussianSequenceMechanism
     """
 
-    def __init__(self, mechanism):
+    def __init__(self, mechanism: GaussianSequenceMechanism) -> None:
         self._scales = list(mechanism.noise_scales)
         self._selection = mechanism.selection and mechanism.selection.run()
 
