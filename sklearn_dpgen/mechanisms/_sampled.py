@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
@@ -102,7 +103,7 @@ class StratifiedGaussianMechanism:
     strata, would be valid too, but may ask for more noise.
     """
 
-    strata: tuple[Stratum, ...]
+    strata: Sequence[Stratum]
     _: KW_ONLY
     epsilon: float
     delta: float

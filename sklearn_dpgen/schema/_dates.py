@@ -52,8 +52,8 @@ class Datetime(IntervalColumn):
 
     _rule = "is declared Datetime; it holds what is no date."
 
-    low: datetime.datetime
-    high: datetime.datetime
+    low: str | datetime.date | np.datetime64
+    high: str | datetime.date | np.datetime64
     _: KW_ONLY
     resolution: str = "s"
     nullable: bool = False

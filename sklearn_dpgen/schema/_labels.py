@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -101,7 +101,7 @@ class Categorical(_Labels):
     OneHot(n_categories=2)
     """
 
-    categories: tuple
+    categories: Sequence
     _: KW_ONLY
     nullable: bool = False
 
@@ -128,7 +128,7 @@ class Ordinal(_Labels):
         A null is one more category, the last, outside the order.
     """
 
-    values: tuple
+    values: Sequence
     _: KW_ONLY
     nullable: bool = False
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,8 @@ from sklearn_dpgen.schema._interval import IntervalColumn
 
 if TYPE_CHECKING:
     import torch
+
+_Values = TypeVar("_Values", float, np.ndarray, "torch.Tensor")
 
 _EXACT_INTEGERS = 2**53
 # A step of more digits, such as 1 / 3, is no decimal.
@@ -104,9 +106,7 @@ class Numeric(IntervalColumn):
         fits = digits <= _MOST_DIGITS and largest * 10**digits <= _EXACT_INTEGERS
         return digits if fits else None
 
-    def to_unit(
-        self, values: "float | np.ndarray | torch.Tensor"
-    ) -> "float | np.ndarray | torch.Tensor":
+    def to_unit(self, values: _Values) -> _Values:
         """Map the bounds to [-1, 1], affinely, without clipping.
 
         Parameters
@@ -119,9 +119,7 @@ class Numeric(IntervalColumn):
         """
         return self._unit(values - self._bounds[0])
 
-    def from_unit(
-        self, values: "float | np.ndarray | torch.Tensor"
-    ) -> "float | np.ndarray | torch.Tensor":
+    def from_unit(self, values: _Values) -> _Values:
         """Invert `to_unit`, without clipping or rounding: noisy values stay noisy.
 
         Parameters
