@@ -7,6 +7,7 @@ values at negative epsilon follow from those at positive epsilon.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -206,8 +207,8 @@ class MixtureProfile(PrivacyProfile):
         Their probabilities, which sum to 1.
     """
 
-    profiles: tuple[PrivacyProfile, ...]
-    weights: tuple[float, ...]
+    profiles: Sequence[PrivacyProfile]
+    weights: Sequence[float]
 
     def __post_init__(self):
         profiles, weights = tuple(self.profiles), tuple(map(float, self.weights))

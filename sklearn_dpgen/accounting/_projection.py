@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting.rdp import compute_epsilon
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import betainc, betaincc, gammaln, ndtr, ndtri
 
 from sklearn_dpgen.accounting._checks import check_choice, check_count, check_rate
-from sklearn_dpgen.accounting._profiles import GaussianProfile, MixtureProfile
+from sklearn_dpgen.accounting._profiles import GaussianProfile, MixtureProfile, PrivacyProfile
 from sklearn_dpgen.utils._validation import check_delta, check_positive
 
 __all__ = ["ProjectionLaw", "projection_bound", "renyi_epsilon"]
@@ -66,19 +67,19 @@ class ProjectionLaw:
         check_choice(self.kind, "kind", _KINDS)
 
     @property
-    def mean(self):
+    def mean(self) -> float:
         """Mean of H, k/d."""
         return self.n_projections / self.n_features
 
     @property
-    def variance(self):
+    def variance(self) -> float:
         """Variance of H; 0 where H is constant."""
         d = self.n_features
         _, n_terms, size = self._parts
         return n_terms * 2 * size * (d - size) / (d * d * (d + 2))
 
     @property
-    def maximum(self):
+    def maximum(self) -> float:
         """Largest possible value of H."""
         constant, n_terms, _ = self._parts
         return constant + n_terms
@@ -92,7 +93,7 @@ class ProjectionLaw:
         whole, rest = divmod(k, d)
         return whole, int(rest > 0), rest
 
-    def log_mgf(self, t):
+    def log_mgf(self, t: float) -> float:
         """Return log E exp(t H).
 
         Parameters
@@ -109,7 +110,7 @@ class ProjectionLaw:
         beta = n_terms * _log_kummer(size / 2, self.n_features / 2, t) if n_terms else 0.0
         return constant * t + beta
 
-    def survival(self, values):
+    def survival(self, values: ArrayLike) -> np.ndarray:
         """Return an upper bound of P(H > v), a tight one.
 
         Parameters
@@ -137,7 +138,7 @@ class ProjectionLaw:
         bound = np.where(values < self.maximum, np.minimum(bound, 1.0), 0.0)
         return np.minimum.accumulate(bound)
 
-    def upper_grid(self, n_points=4096):
+    def upper_grid(self, n_points: int = 4096) -> tuple[np.ndarray, np.ndarray]:
         """Return a finite law that dominates H stochastically.
 
         Parameters
@@ -155,7 +156,7 @@ class ProjectionLaw:
         """
         return _upper_grid(self, check_count(n_points, "n_points"))
 
-    def profile(self, noise_multiplier, *, n_points=32):
+    def profile(self, noise_multiplier: float, *, n_points: int = 32) -> PrivacyProfile:
         """Return the privacy profile of one release of the projected records.
 
         Neighbours differ in one replaced record; the directions are published with the release.
@@ -206,7 +207,7 @@ class ProjectionLaw:
         return min(((log_moments - log_probability) / tilts).min(), self.maximum)
 
 
-def projection_bound(law, delta, *, method="bernstein"):
+def projection_bound(law: ProjectionLaw, delta: float, *, method: str = "bernstein") -> float:
     """Return the bound of the paper on H, for comparison: nothing else here needs one.
 
     Parameters
@@ -238,7 +239,14 @@ def projection_bound(law, delta, *, method="bernstein"):
     return law.mean + 2 / 3 * rarity + math.sqrt(2 * law.variance * rarity)
 
 
-def renyi_epsilon(law, noise_multiplier, delta, *, sampling_rate=1.0, n_steps=1):
+def renyi_epsilon(
+    law: ProjectionLaw,
+    noise_multiplier: float,
+    delta: float,
+    *,
+    sampling_rate: float = 1.0,
+    n_steps: int = 1,
+) -> float:
     """Return the ε of releases of projected records, through their Rényi divergence.
 
     The curve of one release is exact, log E exp(α(α − 1)H / (2 m²)) / (α − 1), which is

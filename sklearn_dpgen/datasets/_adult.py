@@ -1,5 +1,7 @@
 """UCI Adult, the census income table."""
 
+from os import PathLike
+
 import pandas as pd
 from sklearn.utils import Bunch
 
@@ -70,7 +72,9 @@ _COLUMNS = {
 }
 
 
-def fetch_adult(*, data_home=None, download_if_missing=True):
+def fetch_adult(
+    *, data_home: str | PathLike | None = None, download_if_missing: bool = True
+) -> Bunch:
     """Load the UCI Adult table with its public schema.
 
     Parameters

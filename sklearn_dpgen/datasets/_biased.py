@@ -9,15 +9,15 @@ __all__ = ["make_biased_labels"]
 
 
 def make_biased_labels(
-    n_samples=30000,
+    n_samples: int = 30000,
     *,
-    agreement=0.7,
-    n_core=8,
-    n_spurious=8,
-    core_variance=0.2,
-    spurious_variance=0.4,
-    random_state=None,
-):
+    agreement: float = 0.7,
+    n_core: int = 8,
+    n_spurious: int = 8,
+    core_variance: float = 0.2,
+    spurious_variance: float = 0.4,
+    random_state: int | np.random.RandomState | None = None,
+) -> Bunch:
     """Draw records whose label agrees, more or less often, with a sensitive attribute.
 
     Y^C is uniform on [0, 1]^2 and Y = 1 above the antidiagonal, Y^C_2 > 1 - Y^C_1. The attribute

@@ -14,7 +14,12 @@ def _uniforms(n_samples, random_state):
     return check_random_state(random_state).uniform(size=n_samples)
 
 
-def make_half_circle(n_samples=1000, *, radius=1.0, random_state=None):
+def make_half_circle(
+    n_samples: int = 1000,
+    *,
+    radius: float = 1.0,
+    random_state: int | np.random.RandomState | None = None,
+) -> np.ndarray:
     """Draw points uniformly from the upper half of a circle centred at the origin.
 
     The ends (-radius, 0) and (radius, 0) are in the support, so the l2 diameter, which is the
@@ -43,7 +48,13 @@ def make_half_circle(n_samples=1000, *, radius=1.0, random_state=None):
     return radius * np.column_stack([np.cos(angles), np.sin(angles)])
 
 
-def make_rectangle(n_samples=1000, *, width=1.6, height=1.2, random_state=None):
+def make_rectangle(
+    n_samples: int = 1000,
+    *,
+    width: float = 1.6,
+    height: float = 1.2,
+    random_state: int | np.random.RandomState | None = None,
+) -> np.ndarray:
     """Draw points uniformly, by length, from the border of a rectangle centred at the origin.
 
     Its l2 diameter is its diagonal, its l1 diameter is ``width + height``. The default has its
@@ -68,7 +79,12 @@ def make_rectangle(n_samples=1000, *, width=1.6, height=1.2, random_state=None):
     return np.column_stack([np.interp(position, lengths, corner) for corner in corners.T])
 
 
-def make_ellipse(n_samples=1000, *, semi_axes=(1.0, 0.5), random_state=None):
+def make_ellipse(
+    n_samples: int = 1000,
+    *,
+    semi_axes: tuple[float, float] = (1.0, 0.5),
+    random_state: int | np.random.RandomState | None = None,
+) -> np.ndarray:
     """Draw points uniformly, by arc length, from an ellipse centred at the origin.
 
     Its l2 diameter is twice its longer semi-axis. The default lies in ``Ball(1)`` and touches

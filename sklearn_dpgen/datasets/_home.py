@@ -1,6 +1,7 @@
 """Where data sets that are not shipped are looked for."""
 
 import os
+from os import PathLike
 from pathlib import Path
 
 from sklearn.datasets import fetch_openml
@@ -8,7 +9,7 @@ from sklearn.datasets import fetch_openml
 __all__ = ["get_data_home", "read_or_download"]
 
 
-def get_data_home(data_home=None):
+def get_data_home(data_home: str | PathLike | None = None) -> Path:
     """Return the folder of the data sets that the package does not ship.
 
     Parameters

@@ -1,5 +1,7 @@
 """MNIST."""
 
+from os import PathLike
+
 import numpy as np
 from sklearn.utils import Bunch
 
@@ -11,7 +13,12 @@ _N_TRAIN = 60_000
 _SIDE = 28
 
 
-def fetch_mnist(*, as_images=False, data_home=None, download_if_missing=True):
+def fetch_mnist(
+    *,
+    as_images: bool = False,
+    data_home: str | PathLike | None = None,
+    download_if_missing: bool = True,
+) -> Bunch:
     """Load the MNIST digits in their original split.
 
     Parameters

@@ -47,7 +47,7 @@ _COLUMNS = {
 }
 
 
-def load_rand_health():
+def load_rand_health() -> Bunch:
     """Load the RAND health insurance table with its public schema.
 
     Returns

@@ -1,10 +1,12 @@
 """EntropicDeconvGAN: a generator of raw data learned from privatized records."""
 
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
@@ -13,6 +15,7 @@ from sklearn_dpgen.deconvolution._model import GeneratorModel
 from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out
 from sklearn_dpgen.deconvolution._training import train_generator
 from sklearn_dpgen.domains import Domain, Product
+from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.mechanisms._learner import fit_mechanism, learner_report, released_records
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator
 from sklearn_dpgen.utils._base import PrivateEstimator
@@ -23,6 +26,7 @@ from sklearn_dpgen.utils._torch import (
     resolve_device,
     seeded_initialization,
 )
+from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     HasMethods,
     Integral,
@@ -194,33 +198,33 @@ class EntropicDeconvGAN(PrivateEstimator):
 
     def __init__(
         self,
-        mechanism,
+        mechanism: Mechanism,
         *,
-        privatize=False,
-        generator="mlp",
-        hidden_layer_sizes=(256, 256),
-        activation="relu",
-        latent_dim=2,
-        output_domain=None,
-        output_transform=None,
-        loss="entropic",
-        objective="balanced",
-        reg_scale=1.0,
-        batch_size=2000,
-        n_generated=500,
-        max_iter=1500,
-        n_init=1,
-        n_sinkhorn=100,
-        sinkhorn_tol=1e-2,
-        early_stopping="auto",
-        validation_fraction=0.1,
-        n_iter_no_change=300,
-        tol=1e-4,
-        learning_rate=2e-3,
-        random_state=None,
-        device="auto",
-        verbose=0,
-    ):
+        privatize: bool = False,
+        generator: str | Callable[[int, Domain], torch.nn.Module] = "mlp",
+        hidden_layer_sizes: Sequence[int] = (256, 256),
+        activation: str = "relu",
+        latent_dim: int = 2,
+        output_domain: Domain | None = None,
+        output_transform: Transformer | None = None,
+        loss: str = "entropic",
+        objective: str = "balanced",
+        reg_scale: float = 1.0,
+        batch_size: int = 2000,
+        n_generated: int = 500,
+        max_iter: int = 1500,
+        n_init: int = 1,
+        n_sinkhorn: int = 100,
+        sinkhorn_tol: float = 1e-2,
+        early_stopping: bool | str = "auto",
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 300,
+        tol: float = 1e-4,
+        learning_rate: float = 2e-3,
+        random_state: int | np.random.RandomState | None = None,
+        device: str | torch.device = "auto",
+        verbose: int = 0,
+    ) -> None:
         self.mechanism = mechanism
         self.privatize = privatize
         self.generator = generator
@@ -248,7 +252,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None) -> Self:
+    def fit(self, X: ArrayLike | pd.DataFrame, y: object = None) -> Self:
         """Train the generator.
 
         Parameters
@@ -346,7 +350,9 @@ class EntropicDeconvGAN(PrivateEstimator):
         )
         return model, result
 
-    def sample(self, n_samples: int = 1, *, random_state=None) -> np.ndarray | pd.DataFrame:
+    def sample(
+        self, n_samples: int = 1, *, random_state: int | np.random.RandomState | None = None
+    ) -> np.ndarray | pd.DataFrame:
         """Draw synthetic raw records.
 
         Parameters
@@ -365,7 +371,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         n_samples = check_n_samples(n_samples)
         return self._model.sample(n_samples, random_state)
 
-    def score_samples(self, X) -> np.ndarray:
+    def score_samples(self, X: ArrayLike | pd.DataFrame) -> np.ndarray:
         """Log-likelihood of each privatized record under the generator, in nats.
 
         Parameters
@@ -383,7 +389,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         Y = self.mechanism_.encode_release(X, estimator=self)
         return as_array(self._model.log_likelihood(as_tensor(Y)))
 
-    def score(self, X, y=None) -> float:
+    def score(self, X: ArrayLike | pd.DataFrame, y: object = None) -> float:
         """Mean of ``score_samples(X)``: larger is better.
 
         On privatized records it costs no privacy. Values at different privacy budgets are

@@ -12,7 +12,13 @@ from sklearn_dpgen.utils._validation import Integral, check_is_fitted
 __all__ = ["excess_risk_bound"]
 
 
-def excess_risk_bound(mechanism, n_samples, *, risk="kl", log=False):
+def excess_risk_bound(
+    mechanism: LaplaceMechanism | RandomizedResponse,
+    n_samples: int,
+    *,
+    risk: str = "kl",
+    log: bool = False,
+) -> float:
     """Bound the expected excess risk of the generator that minimizes the entropic loss.
 
     Parameters

@@ -3,13 +3,19 @@
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import fields
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Domain", "array_namespace", "like"]
 
 
-def array_namespace(X):
+def array_namespace(X: object) -> ModuleType:
     """Return ``torch`` for a tensor and ``numpy`` for anything else, without importing torch."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(X, torch.Tensor) else np
@@ -67,7 +73,7 @@ class Domain(ABC):
         ndarray of shape (n, n_features)
         """
 
-    def project(self, X):
+    def project(self, X: "ArrayLike | torch.Tensor") -> "np.ndarray | torch.Tensor":
         """Return the nearest point of the domain, in Euclidean distance, to each row.
 
         Parameters
@@ -91,7 +97,9 @@ class Domain(ABC):
             raise ValueError("X contains NaN, which cannot be projected on a domain.")
         return self._project(X, xp)
 
-    def contains(self, X, tol: float = 1e-6):
+    def contains(
+        self, X: "ArrayLike | torch.Tensor", tol: float = 1e-6
+    ) -> "np.ndarray | torch.Tensor":
         """Return whether each row is within ``tol * (1 + max|x|)`` of its projection.
 
         Parameters

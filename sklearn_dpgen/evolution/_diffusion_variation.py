@@ -2,6 +2,8 @@
 
 import copy
 import inspect
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -71,14 +73,14 @@ class DiffusionVariation:
 
     def __init__(
         self,
-        pipeline,
+        pipeline: Any,
         *,
-        prompt=None,
-        image_shape=None,
-        n_inference_steps=50,
-        batch_size=16,
-        device="auto",
-    ):
+        prompt: str | None = None,
+        image_shape: tuple[int, int, int] | None = None,
+        n_inference_steps: int = 50,
+        batch_size: int = 16,
+        device: str | torch.device = "auto",
+    ) -> None:
         for value, name in ((n_inference_steps, "n_inference_steps"), (batch_size, "batch_size")):
             if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
@@ -101,15 +103,15 @@ class DiffusionVariation:
     @classmethod
     def from_pretrained(
         cls,
-        path_or_id,
+        path_or_id: str | PathLike,
         *,
-        prompt=None,
-        image_shape=None,
-        n_inference_steps=50,
-        batch_size=16,
-        device="auto",
-        **loading,
-    ):
+        prompt: str | None = None,
+        image_shape: tuple[int, int, int] | None = None,
+        n_inference_steps: int = 50,
+        batch_size: int = 16,
+        device: str | torch.device = "auto",
+        **loading: Any,
+    ) -> Self:
         """Load a public pipeline and build the interface.
 
         Parameters
@@ -141,14 +143,14 @@ class DiffusionVariation:
             device=device,
         )
 
-    def random(self, n, rng):
+    def random(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw ``n`` images; see :class:`VariationInterface`."""
         generator = _seeded(rng)
         starts = range(0, n, self.batch_size)
         batches = [self._model.draw(min(self.batch_size, n - i), generator) for i in starts]
         return self._flatten(batches, n)
 
-    def vary(self, X, rng, degree):
+    def vary(self, X: np.ndarray, rng: np.random.Generator, degree: float) -> np.ndarray:
         """Draw one variation of each image, by a degree in (0, 1].
 
         See :class:`VariationInterface`.
@@ -162,7 +164,7 @@ class DiffusionVariation:
         ]
         return self._flatten(batches, len(images))
 
-    def decode(self, X):
+    def decode(self, X: np.ndarray) -> np.ndarray:
         """Return candidates as flattened images of ``image_shape``.
 
         Parameters

@@ -2,16 +2,26 @@
 
 import math
 import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 from tqdm import tqdm
 
+from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.evolution._schedules import annealed_parameters, theory_parameters
 from sklearn_dpgen.evolution._tabular_variation import TabularVariation
-from sklearn_dpgen.evolution._variation_interface import EuclideanVariation, check_candidates
+from sklearn_dpgen.evolution._variation_interface import (
+    EuclideanVariation,
+    VariationInterface,
+    check_candidates,
+)
 from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     HasMethods,
     Integral,
@@ -20,6 +30,9 @@ from sklearn_dpgen.utils._validation import (
     StrOptions,
     fit_context,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["PrivateEvolutionSampler"]
 
@@ -169,29 +182,29 @@ class PrivateEvolutionSampler(VotingSampler):
 
     def __init__(
         self,
-        epsilon=1.0,
-        delta=1e-5,
+        epsilon: float = 1.0,
+        delta: float | str = 1e-5,
         *,
-        schema=None,
-        domain=None,
-        interface=None,
-        labels="public",
-        classes=None,
-        label_proportions=None,
-        n_samples="auto",
-        n_iter="auto",
-        variant="practical",
-        histogram="gaussian",
-        postprocess="simplex",
-        threshold=0.0,
-        schedule="annealed",
-        smoothing=0.0,
-        embedding=None,
-        metric="l2",
-        random_state=None,
-        device="auto",
-        verbose=0,
-    ):
+        schema: Schema | None = None,
+        domain: Domain | Callable[..., Domain] | None = None,
+        interface: VariationInterface | None = None,
+        labels: str = "public",
+        classes: ArrayLike | None = None,
+        label_proportions: ArrayLike | None = None,
+        n_samples: int | str = "auto",
+        n_iter: int | str = "auto",
+        variant: str = "practical",
+        histogram: str = "gaussian",
+        postprocess: str = "simplex",
+        threshold: float = 0.0,
+        schedule: str = "annealed",
+        smoothing: float = 0.0,
+        embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None,
+        metric: str | Callable[[np.ndarray, np.ndarray], np.ndarray] = "l2",
+        random_state: int | np.random.RandomState | None = None,
+        device: "str | torch.device" = "auto",
+        verbose: int = 0,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.schema = schema
@@ -215,7 +228,7 @@ class PrivateEvolutionSampler(VotingSampler):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None):
+    def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
         """Let the records vote on candidates, as often as was paid for.
 
         Parameters

@@ -1,11 +1,15 @@
 """Candidates from a public generator network, or from any public sampler."""
 
 import copy
+from collections.abc import Hashable
+from typing import Self
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
+from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.domains import Domain, OneHot, Product
 from sklearn_dpgen.evolution._variation_interface import (
@@ -15,6 +19,7 @@ from sklearn_dpgen.evolution._variation_interface import (
     flat_factors,
 )
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
+from sklearn_dpgen.utils._typing import Sampler
 from sklearn_dpgen.utils._validation import Integral
 
 __all__ = ["LatentVariation", "SamplerVariation"]
@@ -62,14 +67,14 @@ class LatentVariation:
 
     def __init__(
         self,
-        generator,
-        latent_dim,
+        generator: torch.nn.Module,
+        latent_dim: int,
         *,
-        class_weights=None,
-        latent_law="normal",
-        domain=None,
-        device="auto",
-    ):
+        class_weights: ArrayLike | None = None,
+        latent_law: str = "normal",
+        domain: Domain | None = None,
+        device: str | torch.device = "auto",
+    ) -> None:
         if not isinstance(generator, torch.nn.Module):
             raise TypeError(f"generator must be a torch module, got {type(generator).__name__}.")
         if isinstance(latent_dim, bool) or not isinstance(latent_dim, Integral) or latent_dim < 1:
@@ -93,7 +98,13 @@ class LatentVariation:
         self.width = self._n_inputs + len(self._blocks)
 
     @classmethod
-    def from_sampler(cls, sampler, y=None, *, device="auto"):
+    def from_sampler(
+        cls,
+        sampler: BaseEstimator,
+        y: Hashable | None = None,
+        *,
+        device: str | torch.device = "auto",
+    ) -> Self:
         """Build the interface from a fitted estimator of this package that holds a network.
 
         Parameters
@@ -137,11 +148,11 @@ class LatentVariation:
             device=device,
         )
 
-    def random(self, n, rng):
+    def random(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw ``n`` standard normal latents; see :class:`VariationInterface`."""
         return rng.normal(size=(n, self.width))
 
-    def vary(self, X, rng, degree):
+    def vary(self, X: np.ndarray, rng: np.random.Generator, degree: float) -> np.ndarray:
         """Draw one variation of each latent, by a degree in (0, 1].
 
         See :class:`VariationInterface`.
@@ -151,7 +162,7 @@ class LatentVariation:
         return np.sqrt(1 - degree**2) * X + degree * rng.normal(size=X.shape)
 
     @torch.no_grad()
-    def decode(self, X):
+    def decode(self, X: np.ndarray) -> np.ndarray:
         """Return the points that the network makes of latents.
 
         Parameters
@@ -190,7 +201,7 @@ class LatentVariation:
             points[:, part] = np.eye(edges.shape[1])[codes]
         return self.domain.project(points)
 
-    def classes(self, X):
+    def classes(self, X: np.ndarray) -> np.ndarray:
         """Return the class that each latent is decoded to.
 
         Parameters
@@ -236,12 +247,12 @@ class SamplerVariation:
     depends on each other in it still fits. At degree 1 a variation is a fresh sample.
     """
 
-    def __init__(self, sampler):
+    def __init__(self, sampler: Sampler) -> None:
         if not hasattr(sampler, "sample"):
             raise TypeError(f"sampler must have a method sample; {type(sampler).__name__} has not.")
         self.sampler = sampler
 
-    def random(self, n, rng):
+    def random(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw ``n`` records of the sampler; see :class:`VariationInterface`.
 
         Raises
@@ -259,7 +270,7 @@ class SamplerVariation:
             X = self.sampler.encoder_.transform(X)
         return check_candidates(X, n, None, None, self.sampler)
 
-    def vary(self, X, rng, degree):
+    def vary(self, X: np.ndarray, rng: np.random.Generator, degree: float) -> np.ndarray:
         """Draw one variation of each record, by a degree in (0, 1].
 
         See :class:`VariationInterface`.

@@ -1,6 +1,7 @@
 """Public supports of the private signed measure mechanism."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from sklearn_dpgen.domains import Ball, Box
@@ -14,7 +15,7 @@ _MAX_FULL_SAMPLES = 10_000
 _MAX_REFINEMENT = 64
 
 
-def grid_support(domain, n_points):
+def grid_support(domain: Box | Ball, n_points: int) -> np.ndarray:
     """Return the points of a regular grid over a domain.
 
     The box around the domain is cut into cells, as close to cubes as their number allows; the
@@ -54,7 +55,9 @@ def grid_support(domain, n_points):
     return points
 
 
-def kmeans_support(X_public, n_points, *, random_state=None):
+def kmeans_support(
+    X_public: ArrayLike, n_points: int, *, random_state: int | np.random.RandomState | None = None
+) -> np.ndarray:
     """Return the k-means centers of public samples.
 
     Parameters

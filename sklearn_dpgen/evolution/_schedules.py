@@ -68,7 +68,16 @@ class AnnealedParameters:
     shares: tuple[float, ...]
 
 
-def theory_parameters(n, d, diameter, epsilon, delta, *, n_iter=None, n_samples=None):
+def theory_parameters(
+    n: int,
+    d: int,
+    diameter: float,
+    epsilon: float,
+    delta: float,
+    *,
+    n_iter: int | None = None,
+    n_samples: int | None = None,
+) -> TheoryParameters:
     """Return the settings of Theorem 4.1 of the paper, in the order in which they depend.
 
     Parameters
@@ -129,7 +138,15 @@ def theory_parameters(n, d, diameter, epsilon, delta, *, n_iter=None, n_samples=
     return TheoryParameters(n_iter, n_samples, noise, resolution, degrees, contraction, shares)
 
 
-def annealed_parameters(n, d, epsilon, delta, *, n_iter=None, n_samples=None):
+def annealed_parameters(
+    n: int,
+    d: int,
+    epsilon: float,
+    delta: float,
+    *,
+    n_iter: int | None = None,
+    n_samples: int | None = None,
+) -> AnnealedParameters:
     """Return the settings of annealed evolution.
 
     Parameters

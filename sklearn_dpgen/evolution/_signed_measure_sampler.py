@@ -1,10 +1,14 @@
 """PrivateSignedMeasureSampler: one noisy histogram over a public support."""
 
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import gaussian_sigma
+from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.evolution._public_supports import grid_support
 from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
 from sklearn_dpgen.utils._random import split_random_state
@@ -14,6 +18,9 @@ from sklearn_dpgen.utils._validation import (
     StrOptions,
     fit_context,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["PrivateSignedMeasureSampler"]
 
@@ -115,22 +122,22 @@ class PrivateSignedMeasureSampler(VotingSampler):
 
     def __init__(
         self,
-        epsilon=1.0,
-        delta=1e-5,
+        epsilon: float = 1.0,
+        delta: float | str = 1e-5,
         *,
-        domain=None,
-        support="grid",
-        n_points="auto",
-        labels="public",
-        classes=None,
-        label_proportions=None,
-        histogram="gaussian",
-        postprocess="bounded_lipschitz",
-        threshold=0.0,
-        metric="l2",
-        random_state=None,
-        device="auto",
-    ):
+        domain: Domain | Callable[..., Domain] | None = None,
+        support: str | ArrayLike = "grid",
+        n_points: int | str = "auto",
+        labels: str = "public",
+        classes: ArrayLike | None = None,
+        label_proportions: ArrayLike | None = None,
+        histogram: str = "gaussian",
+        postprocess: str = "bounded_lipschitz",
+        threshold: float = 0.0,
+        metric: str | Callable[[np.ndarray, np.ndarray], np.ndarray] = "l2",
+        random_state: int | np.random.RandomState | None = None,
+        device: "str | torch.device" = "auto",
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.domain = domain
@@ -147,7 +154,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
         self.device = device
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None):
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Let the records vote once for the points of the support.
 
         Parameters

@@ -1,6 +1,6 @@
 """Candidate records of a table with a schema: drawn, varied a few columns at a time, compared."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn_dpgen.evolution._variation_interface import (
 )
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema
+from sklearn_dpgen.utils._typing import Sampler
 from sklearn_dpgen.utils._validation import Integral, Real, check_positive
 
 __all__ = ["TabularVariation"]
@@ -86,14 +87,17 @@ class TabularVariation:
 
     def __init__(
         self,
-        schema,
+        schema: Schema,
         *,
-        public_sampler=None,
-        n_columns="auto",
-        null_probability=0.1,
-        categorical_weight=0.5,
-        column_weights=None,
-    ):
+        public_sampler: pd.DataFrame
+        | Sampler
+        | Callable[[int, np.random.Generator], pd.DataFrame]
+        | None = None,
+        n_columns: int | str = "auto",
+        null_probability: float = 0.1,
+        categorical_weight: float = 0.5,
+        column_weights: Mapping[str, float] | None = None,
+    ) -> None:
         if not isinstance(schema, Schema):
             raise TypeError(f"schema must be a Schema, got {type(schema).__name__}.")
         self.schema = schema
@@ -107,7 +111,7 @@ class TabularVariation:
         self._columns = {name: _candidate_column(column) for name, column in schema.items()}
         self._parts = list(zip(schema.blocks.values(), self._columns.values(), strict=True))
 
-    def random(self, n, rng):
+    def random(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw ``n`` encoded records; see :class:`VariationInterface`.
 
         Raises
@@ -127,7 +131,7 @@ class TabularVariation:
         X = self.domain.project(self.encoder.transform(frame))
         return check_candidates(X, n, self.domain.n_features, None, self.public_sampler)
 
-    def vary(self, X, rng, degree):
+    def vary(self, X: np.ndarray, rng: np.random.Generator, degree: float) -> np.ndarray:
         """Draw one variation of each encoded record; see :class:`VariationInterface`.
 
         Raises
@@ -147,7 +151,7 @@ class TabularVariation:
             varied[rows, part] = column.move(X[rows, part], fresh[rows, part], rng, degree)
         return varied
 
-    def embed(self, X):
+    def embed(self, X: np.ndarray) -> np.ndarray:
         """Scale encoded records so that Euclidean distance compares them column by column.
 
         Parameters

@@ -36,7 +36,7 @@ class VariationInterface(Protocol):
     without it they stay where they are.
     """
 
-    def random(self, n, rng):
+    def random(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw candidates from nothing.
 
         Parameters
@@ -49,7 +49,7 @@ class VariationInterface(Protocol):
         ndarray of float64 of shape (n, width)
         """
 
-    def vary(self, X, rng, degree):
+    def vary(self, X: np.ndarray, rng: np.random.Generator, degree: float) -> np.ndarray:
         """Draw one variation of each candidate.
 
         Parameters
@@ -98,7 +98,7 @@ class EuclideanVariation:
     (3, 2)
     """
 
-    def __init__(self, domain):
+    def __init__(self, domain: Domain) -> None:
         if not isinstance(domain, Domain):
             raise TypeError(f"domain must be a Domain, got {type(domain).__name__}.")
         self.domain = domain
@@ -111,11 +111,11 @@ class EuclideanVariation:
         diameter = math.hypot(*(factor.diameter(2) for _, factor in plain))
         self._scale = diameter / math.sqrt(max(1, len(self._features)))
 
-    def random(self, n, rng):
+    def random(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw ``n`` points uniformly from the domain; see :class:`VariationInterface`."""
         return self.domain.sample(n, rng)
 
-    def vary(self, X, rng, degree):
+    def vary(self, X: np.ndarray, rng: np.random.Generator, degree: float) -> np.ndarray:
         """Draw one variation of each row, by any positive degree; see :class:`VariationInterface`.
 
         Raises
@@ -158,7 +158,7 @@ def flat_factors(domain, start=0):
     ]
 
 
-def paper_degrees(n_features, resolution, diameter):
+def paper_degrees(n_features: int, resolution: float, diameter: float) -> np.ndarray:
     """Return the scales of the paper as degrees of :class:`EuclideanVariation`.
 
     Parameters

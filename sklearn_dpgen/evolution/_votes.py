@@ -1,15 +1,18 @@
 """Votes of private records for the candidates that are nearest to them, counted exactly."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from scipy.spatial import KDTree
 
 from sklearn_dpgen.evolution._nearest_candidates import TorchSearch, first_of_equal, unit_rows
 from sklearn_dpgen.preprocessing._reader import add_up, pieces
 from sklearn_dpgen.utils._torch import resolve_device
+from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import check_array, check_positive
 
 __all__ = ["nearest_neighbor_votes"]
@@ -21,8 +24,15 @@ TREE_DIMENSIONS = {"l2": 4, "l1": 6}
 
 
 def nearest_neighbor_votes(
-    X, V, *, metric="l2", backend="auto", embedding=None, memory=256, device="auto"
-):
+    X: ArrayLike | Iterable[ArrayLike],
+    V: ArrayLike,
+    *,
+    metric: str | Callable[[np.ndarray, np.ndarray], np.ndarray] = "l2",
+    backend: str = "auto",
+    embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None,
+    memory: float = 256,
+    device: str | torch.device = "auto",
+) -> np.ndarray:
     """Count for every candidate the records that it is nearest to.
 
     Every record votes for exactly one candidate, ties for the first. So if one record is

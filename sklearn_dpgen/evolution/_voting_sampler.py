@@ -6,7 +6,9 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import check_delta_size
 from sklearn_dpgen.domains import Domain
@@ -244,7 +246,13 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
             stacklevel=4,
         )
 
-    def sample(self, n_samples=1, *, y=None, random_state=None):
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        y: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray | pd.DataFrame:
         """Draw synthetic records: candidates by their weights, at no cost in privacy.
 
         Parameters

@@ -1,7 +1,10 @@
 """From noisy votes, a signed measure, to probabilities: post-processing, at no privacy cost."""
 
+from collections.abc import Callable
+
 import numpy as np
 import ot
+from numpy.typing import ArrayLike
 from sklearn.metrics import pairwise_distances
 
 from sklearn_dpgen.utils._validation import check_array, check_positive
@@ -21,7 +24,7 @@ _MAX_PIVOTS = 10**9
 _SLACK = 1 + 1e-6
 
 
-def threshold_weights(weights, threshold=0.0):
+def threshold_weights(weights: ArrayLike, threshold: float = 0.0) -> np.ndarray | None:
     """Set weights below a threshold to zero and rescale the others to sum 1.
 
     Parameters
@@ -53,7 +56,7 @@ def threshold_weights(weights, threshold=0.0):
     return kept / kept.sum()
 
 
-def project_simplex(weights):
+def project_simplex(weights: ArrayLike) -> np.ndarray:
     """Return the probability vector nearest to some weights in l2.
 
     Every weight is lowered, or raised, by one amount; those that would fall below zero are zero.
@@ -83,7 +86,13 @@ def project_simplex(weights):
     return projected / projected.sum()
 
 
-def bounded_lipschitz_distance(support, weights, *, diameter, metric="euclidean"):
+def bounded_lipschitz_distance(
+    support: ArrayLike,
+    weights: ArrayLike,
+    *,
+    diameter: float,
+    metric: str | Callable[[np.ndarray, np.ndarray], float] = "euclidean",
+) -> float:
     """Return the bounded-Lipschitz norm of a signed measure.
 
     The supremum of ``sum_i weights_i f_i`` over the functions with ``|f_i| <= diameter`` and
@@ -144,7 +153,12 @@ def bounded_lipschitz_distance(support, weights, *, diameter, metric="euclidean"
     return float((carried * ways).sum() + diameter * abs(supply.sum() - demand.sum()))
 
 
-def project_bounded_lipschitz(support, weights, *, metric="euclidean"):
+def project_bounded_lipschitz(
+    support: ArrayLike,
+    weights: ArrayLike,
+    *,
+    metric: str | Callable[[np.ndarray, np.ndarray], float] = "euclidean",
+) -> np.ndarray:
     """Return the probability vector nearest to a signed measure in the distance D_BL.
 
     Exact, whatever the diameter of the space, as long as no two atoms are farther apart.

@@ -1,6 +1,11 @@
 """Laplace and Gaussian noise, calibrated to the diameter of a public domain."""
 
+from collections.abc import Callable
+
+import numpy as np
+
 from sklearn_dpgen.accounting import PrivacyReport, gaussian_sigma, laplace_scale
+from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, on_grid
 from sklearn_dpgen.mechanisms._densities import gaussian_log_likelihood, laplace_log_likelihood
 from sklearn_dpgen.utils._validation import Interval, Real, StrOptions, check_delta
@@ -57,7 +62,14 @@ class LaplaceMechanism(Mechanism):
 
     cost_norm = 1
 
-    def __init__(self, epsilon=1.0, *, domain=None, random_state=None, index="reset"):
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        domain: Domain | Callable[..., Domain] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        index: str = "reset",
+    ) -> None:
         self.epsilon = epsilon
         self.domain = domain
         self.random_state = random_state
@@ -130,14 +142,14 @@ class GaussianMechanism(Mechanism):
 
     def __init__(
         self,
-        epsilon=1.0,
-        delta=1e-5,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
         *,
-        domain=None,
-        calibration="analytic",
-        random_state=None,
-        index="reset",
-    ):
+        domain: Domain | Callable[..., Domain] | None = None,
+        calibration: str = "analytic",
+        random_state: int | np.random.RandomState | None = None,
+        index: str = "reset",
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.domain = domain

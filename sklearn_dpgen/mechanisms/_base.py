@@ -3,17 +3,19 @@
 import math
 from abc import abstractmethod
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import OneToOneFeatureMixin
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin
 
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release
 from sklearn_dpgen.preprocessing._records import resolve_domain
 from sklearn_dpgen.utils._base import PrivateEstimator
-from sklearn_dpgen.utils._random import noise_source, split_random_state
+from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     StrOptions,
@@ -80,7 +82,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     cost_norm = None
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X=None, y=None):
+    def fit(self, X: ArrayLike | pd.DataFrame | None = None, y: object = None) -> Self:
         """Calibrate the noise to the domain.
 
         Parameters
@@ -101,7 +103,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         self._set_privacy(None if X is None else X.shape[0])
         return self
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike | pd.DataFrame) -> np.ndarray | pd.DataFrame:
         """Project every record on the domain and randomize it.
 
         Parameters
@@ -127,7 +129,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         # Of an array scikit-learn makes a frame with the index of X.
         return pd.DataFrame(Y) if self.index == "reset" and gives_pandas(self) else Y
 
-    def log_likelihood(self, X, Y):
+    def log_likelihood(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
         """Log-density of privatized records given points of the domain.
 
         Parameters
@@ -153,7 +155,13 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
                 )
         return self._log_likelihood(X, Y)
 
-    def encode_release(self, Y, *, reset=False, estimator=None):
+    def encode_release(
+        self,
+        Y: ArrayLike | pd.DataFrame,
+        *,
+        reset: bool = False,
+        estimator: BaseEstimator | None = None,
+    ) -> np.ndarray:
         """Return privatized records as a float array that ``log_likelihood`` takes.
 
         Those that name another mechanism are refused with a ValueError.
@@ -161,19 +169,21 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         check_release(Y, self)
         return validate_data(estimator or self, Y, reset=reset, dtype=np.float64)
 
-    def decode(self, X, rng=None):
+    def decode(
+        self, X: np.ndarray, rng: np.random.Generator | NoiseSource | None = None
+    ) -> np.ndarray | pd.DataFrame:
         """Return points of the domain in the form of the records that this was fitted on."""
         names = getattr(self, "feature_names_in_", None)
         if names is None or X.shape[1] != len(names):
             return X
         return pd.DataFrame(X, columns=names)
 
-    def perturb(self, X, noise):
+    def perturb(self, X: torch.Tensor, noise: NoiseSource) -> torch.Tensor:
         """Add fresh noise to points of the domain, differentiably; for additive noise only."""
         zeros = np.zeros(tuple(X.shape))
         return X + torch.as_tensor(self._randomize(zeros, noise), dtype=X.dtype, device=X.device)
 
-    def require_noise(self):
+    def require_noise(self) -> None:
         """Raise a ValueError when the budget leaves no noise of which to know the likelihood."""
         if not self._has_noise:
             raise ValueError(
@@ -260,7 +270,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         return tags
 
 
-def on_grid(values, scale):
+def on_grid(values: np.ndarray, scale: float) -> np.ndarray:
     """Round released values to a multiple of a power of two, at most a 1024th of the noise scale.
 
     The low bits of a sum of floats tell which record the noise was added to [1]_. Rounding is

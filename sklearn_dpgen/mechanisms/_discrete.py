@@ -1,6 +1,7 @@
 """Randomized response on a public set of categories."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -79,7 +80,14 @@ class RandomizedResponse(Mechanism):
     p(y|s) = Σ_c s_c p(y|c), which is exact at the vertices.
     """
 
-    def __init__(self, epsilon=1.0, *, domain=None, random_state=None, index="reset"):
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        domain: OneHot | Callable[..., OneHot] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        index: str = "reset",
+    ) -> None:
         self.epsilon = epsilon
         self.domain = domain
         self.random_state = random_state

@@ -8,6 +8,7 @@ from numbers import Real
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
 
 __all__ = ["ReleasedArray", "ReleaseMixin", "check_release", "release_of"]
@@ -45,7 +46,7 @@ class ReleaseMixin(TransformerMixin):
             cls.transform = _labelled(cls.transform)
 
 
-def release_of(Y) -> dict | None:
+def release_of(Y: ArrayLike | pd.DataFrame) -> dict | None:
     """Return which mechanism released some records, if they know.
 
     Parameters

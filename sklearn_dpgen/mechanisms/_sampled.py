@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
@@ -102,7 +103,7 @@ class StratifiedGaussianMechanism:
     strata, would be valid too, but may ask for more noise.
     """
 
-    strata: tuple[Stratum, ...]
+    strata: Sequence[Stratum]
     _: KW_ONLY
     epsilon: float
     delta: float
@@ -225,7 +226,7 @@ class StratifiedGaussianRun:
     noise : NoiseSource
     """
 
-    def __init__(self, mechanism, noise):
+    def __init__(self, mechanism: StratifiedGaussianMechanism, noise: NoiseSource) -> None:
         self._mechanism = mechanism
         self._noise = noise
         self._n_drawn = 0

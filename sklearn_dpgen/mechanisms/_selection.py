@@ -85,7 +85,7 @@ class SelectionRun:
     mechanism : SelectionMechanism
     """
 
-    def __init__(self, mechanism):
+    def __init__(self, mechanism: SelectionMechanism) -> None:
         self._scale = mechanism.noise_scale
         self._n_left = mechanism.n_selections
 

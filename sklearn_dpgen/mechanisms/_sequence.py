@@ -1,6 +1,7 @@
 """Gaussian releases of all records, and selections, adaptive, with shares of one budget."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,7 +63,7 @@ class GaussianSequenceMechanism:
     """
 
     sensitivity: float
-    shares: tuple[float, ...]
+    shares: Sequence[float]
     epsilon: float
     delta: float
     n_selections: int = 0
@@ -168,7 +169,7 @@ class GaussianSequenceRun:
     mechanism : GaussianSequenceMechanism
     """
 
-    def __init__(self, mechanism):
+    def __init__(self, mechanism: GaussianSequenceMechanism) -> None:
         self._scales = list(mechanism.noise_scales)
         self._selection = mechanism.selection and mechanism.selection.run()
 

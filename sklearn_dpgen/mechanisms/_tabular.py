@@ -1,10 +1,12 @@
 """A local mechanism for tables of mixed columns."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Self
 
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport
 from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, as_table, on_grid
@@ -18,6 +20,7 @@ from sklearn_dpgen.mechanisms._release import check_release
 from sklearn_dpgen.mechanisms._split import plan_columns, split_budget
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, with_index
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
+from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -116,16 +119,16 @@ class TabularMechanism(Mechanism):
 
     def __init__(
         self,
-        epsilon=1.0,
+        epsilon: float = 1.0,
         *,
-        schema=None,
-        bins=None,
-        split="uniform",
-        noise="laplace",
-        delta=1e-5,
-        random_state=None,
-        index="reset",
-    ):
+        schema: Schema | None = None,
+        bins: int | Mapping | None = None,
+        split: str | Mapping[str, float] | Callable[[Schema], Mapping[str, float]] = "uniform",
+        noise: str = "laplace",
+        delta: float = 1e-5,
+        random_state: int | np.random.RandomState | None = None,
+        index: str = "reset",
+    ) -> None:
         self.epsilon = epsilon
         self.schema = schema
         self.bins = bins
@@ -136,7 +139,7 @@ class TabularMechanism(Mechanism):
         self.index = index
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X=None, y=None):
+    def fit(self, X: pd.DataFrame | None = None, y: object = None) -> Self:
         """Calibrate the noise to the schema.
 
         Parameters
@@ -157,7 +160,7 @@ class TabularMechanism(Mechanism):
         self._set_privacy(None if X is None else num_samples(X))
         return self
 
-    def transform(self, X):
+    def transform(self, X: pd.DataFrame) -> pd.DataFrame:
         """Randomize every record.
 
         Parameters
@@ -180,7 +183,9 @@ class TabularMechanism(Mechanism):
         Y = self._release(encoded, noise)
         return with_index(Y, X, self.index)
 
-    def encode_release(self, Y, *, reset=False, estimator=None):
+    def encode_release(
+        self, Y: pd.DataFrame, *, reset: bool = False, estimator: BaseEstimator | None = None
+    ) -> np.ndarray:
         """Return a privatized table as an array in the encoder's layout, values not clipped.
 
         One that names another mechanism is refused with a ValueError.
@@ -211,7 +216,9 @@ class TabularMechanism(Mechanism):
                 encoded[:, part.block] = np.column_stack([~null, null])
         return encoded
 
-    def decode(self, X, rng=None):
+    def decode(
+        self, X: np.ndarray, rng: np.random.Generator | NoiseSource | None = None
+    ) -> pd.DataFrame:
         """Return points of the domain as a table of raw records."""
         return self.encoder_.inverse_transform(X, rng=rng)
 

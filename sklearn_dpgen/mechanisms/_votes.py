@@ -123,7 +123,7 @@ class ThresholdedLaplaceRun:
     mechanism : ThresholdedLaplaceMechanism
     """
 
-    def __init__(self, mechanism):
+    def __init__(self, mechanism: ThresholdedLaplaceMechanism) -> None:
         self._mechanism = mechanism
         self._n_released = 0
 

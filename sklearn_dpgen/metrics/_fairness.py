@@ -9,6 +9,7 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state, check_scalar
 
 from sklearn_dpgen.metrics._transport import sliced_wasserstein_distance
@@ -23,7 +24,13 @@ __all__ = [
 ]
 
 
-def disparate_impact(y_true, y_pred, *, sensitive_features, pos_label=1):
+def disparate_impact(
+    y_true: ArrayLike | None,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: ArrayLike | pd.DataFrame,
+    pos_label: bool | int | float | str = 1,
+) -> float:
     """Ratio of the groups' rates of positive predictions.
 
     Statistical parity is a ratio of 1.
@@ -82,7 +89,13 @@ def disparate_impact(y_true, y_pred, *, sensitive_features, pos_label=1):
     return float(_ratios(_rates(positive, group_codes, (len(groups),))))
 
 
-def equalized_odds_ratios(y_true, y_pred, *, sensitive_features, pos_label=1):
+def equalized_odds_ratios(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: ArrayLike | pd.DataFrame,
+    pos_label: bool | int | float | str = 1,
+) -> pd.Series:
     """Ratios of the groups' rates of positive predictions, given the true label.
 
     With 0/1 labels, those of the false positive rates (label 0) and of the true positive rates
@@ -150,7 +163,13 @@ def equalized_odds_ratios(y_true, y_pred, *, sensitive_features, pos_label=1):
     return pd.Series(ratios, index=index, name="equalized_odds_ratio")
 
 
-def over_diagonal_rates(y_true, y_pred, *, sensitive_features, offset=0.0):
+def over_diagonal_rates(
+    y_true: object,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: ArrayLike | pd.DataFrame,
+    offset: float = 0.0,
+) -> pd.Series:
     """Share of each group above the antidiagonal y2 = offset - y1.
 
     Parameters
@@ -200,8 +219,14 @@ def over_diagonal_rates(y_true, y_pred, *, sensitive_features, offset=0.0):
 
 
 def group_wasserstein_distance(
-    y_true, y_pred, *, sensitive_features, p=2, n_projections=200, random_state=None
-):
+    y_true: object,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: ArrayLike | pd.DataFrame,
+    p: float = 2,
+    n_projections: int = 200,
+    random_state: int | np.random.RandomState | None = None,
+) -> float:
     """Wasserstein distance between the groups' distributions of predictions.
 
     One output is compared exactly, several by sliced Wasserstein with the same directions for

@@ -1,13 +1,19 @@
 """The distance behind FID."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.metrics._transport import check_point_clouds
 
 __all__ = ["frechet_distance"]
 
 
-def frechet_distance(X, Y, *, feature_extractor=None):
+def frechet_distance(
+    X: Any, Y: Any, *, feature_extractor: Callable[[Any], ArrayLike] | None = None
+) -> float:
     r"""Fréchet distance between Gaussians fitted to two samples, the formula of FID.
 
     .. math::

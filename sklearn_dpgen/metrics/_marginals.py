@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_scalar
 
-from sklearn_dpgen.schema import Datetime, Numeric
+from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.utils._validation import Integral
 
 __all__ = ["marginal_total_variation"]
@@ -14,7 +14,9 @@ __all__ = ["marginal_total_variation"]
 _EDGE = 1e-9
 
 
-def marginal_total_variation(real, synthetic, schema, *, order=1, n_bins=20):
+def marginal_total_variation(
+    real: pd.DataFrame, synthetic: pd.DataFrame, schema: Schema, *, order: int = 1, n_bins: int = 20
+) -> pd.Series:
     """Total variation distance between the marginals of two tables.
 
     Half the l1 distance between the two histograms of each column, or of each pair of columns:

@@ -1,9 +1,12 @@
 """Usefulness of a synthetic table: train on it, test on real records."""
 
 import warnings
+from collections.abc import Callable, Hashable
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import check_scoring
 
@@ -11,8 +14,14 @@ __all__ = ["train_synthetic_test_real"]
 
 
 def train_synthetic_test_real(
-    estimator, synthetic, real, *, target, target_transform=None, scoring="roc_auc"
-):
+    estimator: BaseEstimator,
+    synthetic: pd.DataFrame,
+    real: pd.DataFrame,
+    *,
+    target: Hashable,
+    target_transform: Callable[[pd.Series], ArrayLike] | None = None,
+    scoring: str | Callable | list | dict = "roc_auc",
+) -> float | dict[str, float]:
     """Score on real records a predictor trained on synthetic ones.
 
     Parameters

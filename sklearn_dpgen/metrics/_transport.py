@@ -1,6 +1,10 @@
 """Wasserstein distances between point clouds, exact and sliced."""
 
+from collections.abc import Callable
+
+import numpy as np
 import ot
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_array, check_random_state, check_scalar
 
@@ -30,7 +34,13 @@ def _check_order(p):
     return p
 
 
-def wasserstein_distance(X, Y, *, p=2, metric="euclidean"):
+def wasserstein_distance(
+    X: ArrayLike,
+    Y: ArrayLike,
+    *,
+    p: float = 2,
+    metric: str | Callable[[np.ndarray, np.ndarray], float] = "euclidean",
+) -> float:
     """Wasserstein distance between two point clouds with uniform weights, solved exactly.
 
     This is the distance W_p itself, not its p-th power, in the units of the data. Time grows
@@ -67,7 +77,14 @@ def wasserstein_distance(X, Y, *, p=2, metric="euclidean"):
     return float(largest * max(cost, 0.0) ** (1 / p))
 
 
-def sliced_wasserstein_distance(X, Y, *, p=2, n_projections=200, random_state=None):
+def sliced_wasserstein_distance(
+    X: ArrayLike,
+    Y: ArrayLike,
+    *,
+    p: float = 2,
+    n_projections: int = 200,
+    random_state: int | np.random.RandomState | None = None,
+) -> float:
     """Sliced Wasserstein distance between two point clouds with uniform weights.
 
     The p-th root of the mean of the p-th powers of one-dimensional distances W_p, along random

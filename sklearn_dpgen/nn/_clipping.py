@@ -14,7 +14,9 @@ __all__ = ["ClippedJacobianSum", "clip_weights"]
 _BLOCK = 1024
 
 
-def clip_weights(gram, W, bound, *, clipping="spectral"):
+def clip_weights(
+    gram: torch.Tensor, W: torch.Tensor, bound: float, *, clipping: str = "spectral"
+) -> torch.Tensor:
     """Return weights that clip the Jacobians they are applied to.
 
     Parameters
@@ -72,13 +74,20 @@ class ClippedJacobianSum:
         See :func:`linearize`.
     """
 
-    def __init__(self, module, bound, *, clipping="spectral", chunk_size=256):
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        bound: float,
+        *,
+        clipping: str = "spectral",
+        chunk_size: int = 256,
+    ) -> None:
         self.module = module
         self.bound = check_positive(bound, "bound")
         self.clipping = clipping
         self.chunk_size = chunk_size
 
-    def __call__(self, X, weights):
+    def __call__(self, X: torch.Tensor, weights: torch.Tensor) -> list[torch.Tensor]:
         """Return the clipped sum.
 
         Parameters
@@ -104,7 +113,7 @@ class ClippedJacobianSum:
         clipped = clip_weights(jacobians.gram(), weights, self.bound, clipping=self.clipping)
         return jacobians.weighted_sum(clipped)
 
-    def sensitivity(self, weight_bound):
+    def sensitivity(self, weight_bound: float) -> float:
         """Return the l2 sensitivity of the sum for given weights of the other samples.
 
         Two inputs are neighbours if they have the same number of samples and differ in one: in its

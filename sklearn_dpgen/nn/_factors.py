@@ -11,7 +11,7 @@ __all__ = ["norm_clip_factors", "spectral_clip_factors"]
 _SMALLEST = torch.finfo(torch.float32).tiny / torch.finfo(torch.float32).eps
 
 
-def spectral_clip_factors(gram, bound):
+def spectral_clip_factors(gram: torch.Tensor, bound: float) -> torch.Tensor:
     """Return the factors that clip Jacobians to a spectral norm.
 
     Parameters
@@ -29,7 +29,7 @@ def spectral_clip_factors(gram, bound):
     return norm_clip_factors(_largest_eigenvalues(gram.double()), bound)
 
 
-def norm_clip_factors(squared_norms, bound):
+def norm_clip_factors(squared_norms: torch.Tensor, bound: float) -> torch.Tensor:
     """Return the factors that clip vectors to an l2 norm.
 
     Parameters

@@ -1,10 +1,12 @@
 """Generator networks: latents in, points of a domain out."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 
+from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.nn._heads import DomainHead, DrawnHead
 
 __all__ = [
@@ -23,7 +25,12 @@ ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
 _OUTPUT_GAIN = 5.0
 
 
-def mlp_generator(latent_dim, domain, hidden_layer_sizes=(256, 256), activation="relu"):
+def mlp_generator(
+    latent_dim: int,
+    domain: Domain,
+    hidden_layer_sizes: Sequence[int] = (256, 256),
+    activation: str = "relu",
+) -> torch.nn.Sequential:
     """Build a multilayer perceptron that ends in a domain.
 
     Parameters
@@ -70,7 +77,13 @@ class DrawnGenerator(nn.Module):
     ``forward`` takes (n, n_noise + latent_dim), and returns (n, domain.n_features).
     """
 
-    def __init__(self, latent_dim, domain, hidden_layer_sizes=(256, 256), activation="relu"):
+    def __init__(
+        self,
+        latent_dim: int,
+        domain: Domain,
+        hidden_layer_sizes: Sequence[int] = (256, 256),
+        activation: str = "relu",
+    ) -> None:
         super().__init__()
         self.head = DrawnHead(domain)
         self.n_noise = self.head.n_noise
@@ -78,7 +91,7 @@ class DrawnGenerator(nn.Module):
             *_dense(latent_dim, domain.n_features, hidden_layer_sizes, activation)
         )
 
-    def forward(self, Z):
+    def forward(self, Z: torch.Tensor) -> torch.Tensor:
         return self.head(self.hidden(Z[:, self.n_noise :]), Z[:, : self.n_noise])
 
 
@@ -96,12 +109,12 @@ class GeneratorMixture(nn.Module):
         Number of normal inputs before the latent: one for the choice, then those of a member.
     """
 
-    def __init__(self, members):
+    def __init__(self, members: Sequence[torch.nn.Module]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
         self.n_noise = 1 + getattr(self.members[0], "n_noise", 0)
 
-    def forward(self, Z):
+    def forward(self, Z: torch.Tensor) -> torch.Tensor:
         shares = torch.special.ndtr(Z[:, 0]) * len(self.members)
         chosen = shares.long().clamp(max=len(self.members) - 1)
         points = torch.stack([member(Z[:, 1:]) for member in self.members])
@@ -119,7 +132,7 @@ def _dense(n_inputs, n_outputs, hidden_layer_sizes, activation):
     return [*layers, output]
 
 
-def dcgan_generator(latent_dim, domain, n_channels=32):
+def dcgan_generator(latent_dim: int, domain: Domain, n_channels: int = 32) -> torch.nn.Sequential:
     """Build a convolutional generator of square grey images that ends in a domain.
 
     Parameters
@@ -151,7 +164,9 @@ def dcgan_generator(latent_dim, domain, n_channels=32):
     )
 
 
-def upsampling_generator(latent_dim, domain, n_hidden=200, n_channels=16):
+def upsampling_generator(
+    latent_dim: int, domain: Domain, n_hidden: int = 200, n_channels: int = 16
+) -> torch.nn.Sequential:
     """Build the generator of square grey images of paper 3: dense layers, then two upsamplings.
 
     Parameters

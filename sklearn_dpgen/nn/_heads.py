@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from sklearn_dpgen.domains import Ball, Box, OneHot, Product
+from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
 from sklearn_dpgen.utils._torch import as_tensor
 
 __all__ = ["DomainHead", "DrawnHead"]
@@ -23,7 +23,7 @@ class DomainHead(nn.Module):
         The domain, of known width.
     """
 
-    def __init__(self, domain):
+    def __init__(self, domain: Domain) -> None:
         super().__init__()
         self.domain = domain
         if isinstance(domain, Box):
@@ -35,7 +35,7 @@ class DomainHead(nn.Module):
         elif isinstance(domain, Product):
             self.heads = nn.ModuleList([DomainHead(factor) for factor in domain.domains])
 
-    def forward(self, A):
+    def forward(self, A: torch.Tensor) -> torch.Tensor:
         domain = self.domain
         if isinstance(domain, Box):
             return self.center.to(A) + self.radius.to(A) * torch.tanh(A)
@@ -69,18 +69,18 @@ class DrawnHead(nn.Module):
         Of the softmax that the gradient is of.
     """
 
-    def __init__(self, domain, temperature=0.7):
+    def __init__(self, domain: Domain, temperature: float = 0.7) -> None:
         super().__init__()
         self.domains = domain.domains if isinstance(domain, Product) else (domain,)
         self.heads = nn.ModuleList([DomainHead(factor) for factor in self.domains])
         self.temperature = temperature
 
     @property
-    def n_noise(self):
+    def n_noise(self) -> int:
         """How many normal inputs become Gumbel noise: one for each category."""
         return sum(f.n_features for f in self.domains if isinstance(f, OneHot))
 
-    def forward(self, A, N):
+    def forward(self, A: torch.Tensor, N: torch.Tensor) -> torch.Tensor:
         """Return points of the domain.
 
         Parameters

@@ -27,7 +27,9 @@ _ELEMENTWISE = {
 }
 
 
-def linearize(module, X, *, chunk_size=256):
+def linearize(
+    module: torch.nn.Module, X: torch.Tensor, *, chunk_size: int = 256
+) -> "Linearization":
     r"""Linearize a module in its parameters, at each sample of a batch.
 
     Parameters
@@ -85,18 +87,18 @@ class Linearization(ABC):
         The module's outputs, detached.
     """
 
-    def __init__(self, X, outputs):
+    def __init__(self, X: torch.Tensor, outputs: torch.Tensor) -> None:
         if outputs.ndim != 2:
             raise ValueError(f"module must return shape (n, d), got {tuple(outputs.shape)}.")
         self.outputs = outputs
         limit = torch.finfo(outputs.dtype).max ** 0.5
         self._in_range = (X[:, None].flatten(1).abs() <= limit).all(1)
 
-    def gram(self):
+    def gram(self) -> torch.Tensor:
         """Return J_i J_i^T of each sample: float64, of shape (n, d, d)."""
         return torch.where(self._in_range[:, None, None], self._gram(), torch.inf)
 
-    def squared_norms(self, W):
+    def squared_norms(self, W: torch.Tensor) -> torch.Tensor:
         """Return ||J_i^T w_i||^2 of each sample, w_i being row i of W.
 
         Parameters
@@ -113,7 +115,7 @@ class Linearization(ABC):
         norms = torch.where(self._in_range, self._squared_norms(W), torch.inf)
         return torch.where(used, norms, 0)
 
-    def weighted_sum(self, W):
+    def weighted_sum(self, W: torch.Tensor) -> list[torch.Tensor]:
         """Return the sum of J_i^T w_i over the samples, w_i being row i of W.
 
         Parameters
@@ -128,7 +130,7 @@ class Linearization(ABC):
         """
         return self._weighted_sum(*self._check_weights(W))
 
-    def clipped_sum(self, W, bound):
+    def clipped_sum(self, W: torch.Tensor, bound: float) -> list[torch.Tensor]:
         """Return the sum of J_i^T w_i, each clipped to an l2 norm.
 
         The norm is that of the very vector that is added, so that no cancellation in J_i^T w_i can

@@ -1,7 +1,9 @@
 """One training loop for every estimator that descends a loss."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -21,7 +23,9 @@ class TrainingResult:
     n_iter: int
 
 
-def fit_module(module, loss_fn, **options):
+def fit_module(
+    module: torch.nn.Module, loss_fn: Callable[[int], torch.Tensor], **options: Any
+) -> TrainingResult:
     """Minimize a stochastic loss by its own gradient.
 
     Parameters
@@ -52,19 +56,19 @@ def fit_module(module, loss_fn, **options):
 
 
 def descend(
-    module,
-    gradient_fn,
+    module: torch.nn.Module,
+    gradient_fn: Callable[[int], tuple[float | None, Sequence[torch.Tensor | None]]],
     *,
-    max_iter,
-    learning_rate,
-    averaging=0.0,
-    warmup=50,
-    optimizer="adam",
-    verbose=0,
-    name="fit",
-    callback=None,
-    stop=None,
-):
+    max_iter: int,
+    learning_rate: float,
+    averaging: float = 0.0,
+    warmup: int = 50,
+    optimizer: str = "adam",
+    verbose: int = 0,
+    name: str = "fit",
+    callback: Callable[[int], object] | None = None,
+    stop: Callable[[int], bool] | None = None,
+) -> TrainingResult:
     """Follow given gradients with warm-up and cosine decay of the rate.
 
     Parameters

@@ -11,7 +11,7 @@ from ..utils._validation import check_positive
 __all__ = ["sinkhorn_divergence", "wasserstein_loss"]
 
 
-def wasserstein_loss(X, Y, p=2):
+def wasserstein_loss(X: torch.Tensor, Y: torch.Tensor, p: int = 2) -> torch.Tensor:
     r"""Unregularized transport cost between uniform point clouds, solved exactly by POT.
 
     Parameters
@@ -47,7 +47,9 @@ def wasserstein_loss(X, Y, p=2):
     return mass @ (X[rows] - Y[columns]).abs().pow(p).sum(1)
 
 
-def sinkhorn_divergence(X, Y, p=2, *, reg=1.0, scaling=0.9):
+def sinkhorn_divergence(
+    X: torch.Tensor, Y: torch.Tensor, p: int = 2, *, reg: float = 1.0, scaling: float = 0.9
+) -> torch.Tensor:
     r"""Debiased Sinkhorn divergence between uniform point clouds, computed by geomloss.
 
     :math:`S(X, Y) - S(X, X) / 2 - S(Y, Y) / 2`, with the ground cost and the units of

@@ -1,9 +1,11 @@
 """Entropic optimal transport between point clouds, in memory linear in their sizes."""
 
 import math
+from collections.abc import Callable
 from numbers import Integral
 
 import torch
+from numpy.typing import ArrayLike
 from torch.autograd.function import once_differentiable
 
 from sklearn_dpgen.ot._problem import (
@@ -20,8 +22,17 @@ __all__ = ["entropic_loss_blockwise", "sinkhorn_blockwise"]
 
 @torch.no_grad()
 def sinkhorn_blockwise(
-    X, Y, cost_fn, a=None, b=None, *, reg=1.0, n_iter=1000, tol=1e-3, block_entries=2**20
-):
+    X: torch.Tensor,
+    Y: torch.Tensor,
+    cost_fn: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    a: ArrayLike | None = None,
+    b: ArrayLike | None = None,
+    *,
+    reg: float = 1.0,
+    n_iter: int = 1000,
+    tol: float = 1e-3,
+    block_entries: int = 2**20,
+) -> DualPotentials:
     """Solve entropic optimal transport without ever holding the cost matrix.
 
     Parameters
@@ -84,8 +95,17 @@ def sinkhorn_blockwise(
 
 
 def entropic_loss_blockwise(
-    X, Y, cost_fn, a=None, b=None, *, reg=1.0, n_iter=1000, tol=1e-3, block_entries=2**20
-):
+    X: torch.Tensor,
+    Y: torch.Tensor,
+    cost_fn: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    a: ArrayLike | None = None,
+    b: ArrayLike | None = None,
+    *,
+    reg: float = 1.0,
+    n_iter: int = 1000,
+    tol: float = 1e-3,
+    block_entries: int = 2**20,
+) -> torch.Tensor:
     """Entropic transport value between point clouds, differentiable in X, in linear memory.
 
     Parameters

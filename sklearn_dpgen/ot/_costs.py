@@ -7,7 +7,7 @@ from sklearn_dpgen.ot._problem import check_points
 __all__ = ["pairwise_cost"]
 
 
-def pairwise_cost(X, Y, p):
+def pairwise_cost(X: torch.Tensor, Y: torch.Tensor, p: int) -> torch.Tensor:
     """Ground cost of the Laplace (p=1) or the Gaussian (p=2) mechanism, without its scale.
 
     Parameters

@@ -12,14 +12,14 @@ KINDS = ("orthogonal", "independent")
 
 
 def random_directions(
-    n_projections,
-    n_features,
+    n_projections: int,
+    n_features: int,
     *,
-    kind="orthogonal",
-    generator=None,
-    dtype=torch.float32,
-    device="cpu",
-):
+    kind: str = "orthogonal",
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+) -> torch.Tensor:
     r"""Draw unit vectors, each of them uniform on the sphere.
 
     Parameters

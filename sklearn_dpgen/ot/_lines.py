@@ -7,6 +7,7 @@ histogram of any number of values.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 
@@ -37,7 +38,7 @@ class LineGrid:
     n_bins: int = 256
 
     @classmethod
-    def around(cls, radius, noise_scale, n_bins=256):
+    def around(cls, radius: float, noise_scale: float, n_bins: int = 256) -> Self:
         """Return the grid for points within a radius, with room for their smoothing.
 
         Parameters
@@ -56,21 +57,21 @@ class LineGrid:
         return cls(radius + _MARGIN * max(noise_scale, _NARROWEST * widest_step), n_bins)
 
     @property
-    def step(self):
+    def step(self) -> float:
         """Width of a bin."""
         return 2 * self.reach / self.n_bins
 
     @property
-    def narrowest(self):
+    def narrowest(self) -> float:
         """Standard deviation of the narrowest smoothing that the grid resolves."""
         return _NARROWEST * self.step
 
-    def centers(self, like):
+    def centers(self, like: torch.Tensor) -> torch.Tensor:
         """Return the centers of the bins, with the dtype and device of a tensor."""
         index = torch.arange(self.n_bins, dtype=like.dtype, device=like.device)
         return (index + 0.5) * self.step - self.reach
 
-    def counts(self, points, directions):
+    def counts(self, points: torch.Tensor, directions: torch.Tensor) -> torch.Tensor:
         """Count the projections of points on lines, by bin.
 
         Parameters
@@ -93,7 +94,7 @@ class LineGrid:
             counts.append(torch.bincount(bins.view(-1), minlength=len(chunk) * self.n_bins))
         return torch.cat(counts).double().view(len(directions), self.n_bins)
 
-    def locate(self, values):
+    def locate(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the center at or below each value, and the share that goes to the next one."""
         position = (values + self.reach) / self.step - 0.5
         below = position.floor().clamp_(0, self.n_bins - 2)
@@ -133,7 +134,16 @@ class SmoothedLines:
         The standard deviation of the smoothing.
     """
 
-    def __init__(self, grid, counts, noise_scale, *, q=2, shape_weight=1.0, shares=None):
+    def __init__(
+        self,
+        grid: LineGrid,
+        counts: torch.Tensor,
+        noise_scale: float,
+        *,
+        q: int = 2,
+        shape_weight: float = 1.0,
+        shares: torch.Tensor | None = None,
+    ) -> None:
         self.grid = grid
         self.q = q
         self.shape_weight = shape_weight
@@ -157,7 +167,9 @@ class SmoothedLines:
         self._coarse = coarse
         self._shares = None if shares is None else shares.to(like)[:, None, None]
 
-    def gradient(self, points, lines=slice(None)):
+    def gradient(
+        self, points: torch.Tensor, lines: slice = slice(None)
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the distance to points of weight 1/m each, and its gradient in each of them.
 
         Parameters

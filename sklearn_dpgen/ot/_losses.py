@@ -3,6 +3,7 @@
 import math
 
 import torch
+from numpy.typing import ArrayLike
 from torch.autograd.function import once_differentiable
 
 from sklearn_dpgen.ot._problem import LN2
@@ -11,7 +12,15 @@ from sklearn_dpgen.ot._sinkhorn import sinkhorn
 __all__ = ["entropic_loss", "likelihood_loss"]
 
 
-def entropic_loss(cost, a=None, b=None, *, reg=1.0, n_iter=1000, tol=1e-3):
+def entropic_loss(
+    cost: torch.Tensor,
+    a: ArrayLike | None = None,
+    b: ArrayLike | None = None,
+    *,
+    reg: float = 1.0,
+    n_iter: int = 1000,
+    tol: float = 1e-3,
+) -> torch.Tensor:
     """Entropic transport value of a cost matrix, differentiable in the cost.
 
     With ``reg=1`` and ``cost[i, j] = -log p(y_j | x_i)`` it is the loss of entropic deconvolution
@@ -51,7 +60,7 @@ class _EntropicLoss(torch.autograd.Function):
         return plan * grad_output, None, None, None, None, None
 
 
-def likelihood_loss(log_likelihood):
+def likelihood_loss(log_likelihood: torch.Tensor) -> torch.Tensor:
     r"""Negative mean log-likelihood of records under a uniform mixture of components.
 
     .. math:: -\frac1m \sum_j \log \frac1n \sum_i p(y_j \mid x_i)

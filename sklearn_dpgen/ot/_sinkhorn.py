@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.ot._problem import (
     DTYPES,
@@ -40,7 +41,15 @@ class SinkhornResult(DualPotentials):
 
 
 @torch.no_grad()
-def sinkhorn(cost, a=None, b=None, *, reg=1.0, n_iter=1000, tol=1e-3):
+def sinkhorn(
+    cost: torch.Tensor,
+    a: ArrayLike | None = None,
+    b: ArrayLike | None = None,
+    *,
+    reg: float = 1.0,
+    n_iter: int = 1000,
+    tol: float = 1e-3,
+) -> SinkhornResult:
     r"""Solve entropic optimal transport for an arbitrary cost matrix.
 
     .. math:: S(C) = \min_{\pi \in \Pi(a, b)} \langle \pi, C \rangle

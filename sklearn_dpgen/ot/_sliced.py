@@ -27,7 +27,15 @@ RADIX_ENTRIES = 2**15
 MAX_RADIX_ROWS = 2**8
 
 
-def sliced_wasserstein(X, Y, *, directions=None, n_projections=50, p=2, generator=None):
+def sliced_wasserstein(
+    X: torch.Tensor,
+    Y: torch.Tensor,
+    *,
+    directions: torch.Tensor | None = None,
+    n_projections: int = 50,
+    p: float = 2,
+    generator: torch.Generator | None = None,
+) -> torch.Tensor:
     r"""Sliced Wasserstein distance between uniform point clouds, to the power p.
 
     .. math:: \frac1k \sum_{\theta} W_p^p(\theta_\# P_X, \theta_\# P_Y)
@@ -96,7 +104,7 @@ class _SlicedWasserstein(torch.autograd.Function):
         return dX * grad_output, dY * grad_output, None, None
 
 
-def wasserstein_lines(U, V, *, p=2):
+def wasserstein_lines(U: torch.Tensor, V: torch.Tensor, *, p: float = 2) -> torch.Tensor:
     r"""Mean over the columns of the Wasserstein distance of uniform samples, to the power p.
 
     Parameters
@@ -147,7 +155,9 @@ class _WassersteinLines(torch.autograd.Function):
 
 
 @torch.no_grad()
-def sliced_wasserstein2_gradient(X, Y, directions):
+def sliced_wasserstein2_gradient(
+    X: torch.Tensor, Y: torch.Tensor, directions: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     r"""Sliced squared 2-Wasserstein distance between uniform point clouds, and its gradient.
 
     Parameters
@@ -181,7 +191,7 @@ def sliced_wasserstein2_gradient(X, Y, directions):
 
 
 @torch.no_grad()
-def wasserstein2_gradient(U, V):
+def wasserstein2_gradient(U: torch.Tensor, V: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     r"""Gradient of the squared 2-Wasserstein distance between uniform samples of the line.
 
     Parameters

@@ -8,7 +8,15 @@ from sklearn_dpgen.ot._sliced import check_directions, wasserstein_lines
 __all__ = ["smoothed_sliced_wasserstein"]
 
 
-def smoothed_sliced_wasserstein(X, Y, directions, noise_X, noise_Y, *, p=2):
+def smoothed_sliced_wasserstein(
+    X: torch.Tensor,
+    Y: torch.Tensor,
+    directions: torch.Tensor,
+    noise_X: torch.Tensor,
+    noise_Y: torch.Tensor,
+    *,
+    p: float = 2,
+) -> torch.Tensor:
     r"""Sliced Wasserstein distance between noisy projections of point clouds, to the power p.
 
     .. math:: \frac1k \sum_j W_p^p(X \theta_j + v_j, Y \theta_j + w_j)

@@ -1,13 +1,18 @@
 """Cosine coefficients of images, and the public choice of which to keep."""
 
 import math
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 
 from sklearn_dpgen.domains import array_namespace
 from sklearn_dpgen.utils._validation import check_is_fitted, fit_context, validate_data
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["DCTTransformer", "dct_mask"]
 
@@ -31,7 +36,7 @@ def _along_axes(X, matrices, xp):
     return X
 
 
-def dct_mask(image, quantile=0.8):
+def dct_mask(image: ArrayLike, quantile: float = 0.8) -> np.ndarray:
     """Choose the coefficients that matter in a public image.
 
     Parameters
@@ -95,12 +100,14 @@ class DCTTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         "mask": ["array-like", None],
     }
 
-    def __init__(self, shape=None, *, mask=None):
+    def __init__(
+        self, shape: tuple[int, ...] | None = None, *, mask: ArrayLike | None = None
+    ) -> None:
         self.shape = shape
         self.mask = mask
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Check the width of the rows; their values are not read.
 
         Parameters
@@ -123,7 +130,7 @@ class DCTTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._matrices = [_dct_matrix(n) for n in shape]
         return self
 
-    def transform(self, X):
+    def transform(self, X: "ArrayLike | torch.Tensor") -> "np.ndarray | torch.Tensor":
         """Return the kept coefficients.
 
         Parameters
@@ -143,7 +150,7 @@ class DCTTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X = _checked_rows(X, self.n_features_in_, xp)
         return self._apply(X, self._matrices, xp)[:, self.mask_]
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: "ArrayLike | torch.Tensor") -> "np.ndarray | torch.Tensor":
         """Return the images of given coefficients, those not kept being zero.
 
         Parameters

@@ -1,16 +1,19 @@
 """Data frames to arrays inside the domain of a schema, and back."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_dpgen.domains import Product
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_names, map_frames
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import bin_column
+from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import (
     Integral,
     ParametersMixin,
@@ -84,12 +87,14 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
 
     _parameter_constraints: dict = {"schema": [Schema], "bins": [None, Integral, Mapping]}
 
-    def __init__(self, schema, *, bins=None):
+    def __init__(self, schema: Schema, *, bins: int | Mapping | None = None) -> None:
         self.schema = schema
         self.bins = bins
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X=None, y=None):
+    def fit(
+        self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame] | None = None, y: object = None
+    ) -> Self:
         """Read the names of the columns.
 
         Parameters
@@ -114,7 +119,7 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         self.feature_names_in_ = np.array(names, dtype=object)
         return self
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame]) -> np.ndarray:
         """Encode records.
 
         Parameters
@@ -140,7 +145,13 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
             raise ValueError(NO_RECORDS)
         return np.concatenate(parts)
 
-    def inverse_transform(self, X, *, rng=None, index="reset"):
+    def inverse_transform(
+        self,
+        X: ArrayLike,
+        *,
+        rng: np.random.Generator | NoiseSource | None = None,
+        index: str = "reset",
+    ) -> pd.DataFrame:
         """Decode points into records, clipped and rounded as the schema declares.
 
         Parameters
@@ -169,7 +180,7 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         )
         return with_index(frame, X, index)
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> np.ndarray:
         """Return the names of the encoded features.
 
         Parameters

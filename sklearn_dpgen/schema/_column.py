@@ -1,11 +1,15 @@
 """What every column of a schema offers."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 from pandas.api import types
+
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.utils._random import NoiseSource
 
 
 class Column(ABC):
@@ -20,16 +24,16 @@ class Column(ABC):
 
     @property
     @abstractmethod
-    def domain(self):
+    def domain(self) -> Domain:
         """The public set that an encoded value lies in, a Domain."""
 
     @property
     @abstractmethod
-    def dtype(self):
+    def dtype(self) -> np.dtype | pd.api.extensions.ExtensionDtype:
         """The dtype of decoded values: the declaration alone decides."""
 
     @abstractmethod
-    def feature_names(self, name):
+    def feature_names(self, name: str) -> list[str]:
         """Return the names of the encoded features of a column called ``name``."""
 
     @abstractmethod
@@ -47,7 +51,7 @@ class Column(ABC):
     def _decode(self, array, rng):
         """Return decoded values, a series of ``dtype``."""
 
-    def encode(self, series):
+    def encode(self, series: pd.Series) -> np.ndarray:
         """Encode values into the domain.
 
         Parameters
@@ -66,7 +70,13 @@ class Column(ABC):
         """
         return self._encode(*self._checked(series))
 
-    def decode(self, array, *, name=None, rng=None):
+    def decode(
+        self,
+        array: np.ndarray,
+        *,
+        name: Hashable | None = None,
+        rng: np.random.Generator | NoiseSource | None = None,
+    ) -> pd.Series:
         """Decode points into values of the column, clipped and rounded as declared.
 
         Parameters
@@ -103,7 +113,7 @@ class CategoryColumn(Column):
     def _codes(self, values, null):
         """Return the category of each value that was read."""
 
-    def codes(self, series):
+    def codes(self, series: pd.Series) -> np.ndarray:
         """Return the category of each value: where `encode` puts its one.
 
         Parameters

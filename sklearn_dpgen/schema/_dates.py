@@ -6,6 +6,7 @@ from numbers import Real
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.schema._column import check_flags, read_each
 from sklearn_dpgen.schema._interval import IntervalColumn
@@ -51,8 +52,8 @@ class Datetime(IntervalColumn):
 
     _rule = "is declared Datetime; it holds what is no date, and no text of one in ISO 8601."
 
-    low: datetime.datetime
-    high: datetime.datetime
+    low: str | datetime.date | np.datetime64
+    high: str | datetime.date | np.datetime64
     _: KW_ONLY
     resolution: str = "s"
     nullable: bool = False
@@ -83,12 +84,12 @@ class Datetime(IntervalColumn):
         return _since_epoch(self.low), _since_epoch(self.high)
 
     @property
-    def n_steps(self):
+    def n_steps(self) -> int:
         """The number of steps of the resolution between the bounds."""
         low, high = self._bounds
         return (high - low) // _RESOLUTIONS[self.resolution]
 
-    def to_unit(self, values):
+    def to_unit(self, values: ArrayLike | pd.Series) -> np.ndarray:
         """Map the bounds to [-1, 1], affinely, without clipping.
 
         Parameters
@@ -108,7 +109,7 @@ class Datetime(IntervalColumn):
         offset = _microseconds(values, low - _FARTHEST, low + _FARTHEST) - low
         return self._unit(np.where(null, np.nan, offset))
 
-    def from_unit(self, values):
+    def from_unit(self, values: ArrayLike) -> np.ndarray:
         """Invert `to_unit`, to the microsecond and without clipping: noisy values stay noisy.
 
         Parameters
@@ -126,13 +127,13 @@ class Datetime(IntervalColumn):
         dates = np.datetime64(self.low, "us") + offset.astype("timedelta64[us]")
         return np.where(null, np.datetime64("NaT", "us"), dates)
 
-    def in_zone(self, values):
+    def in_zone(self, values: ArrayLike | pd.Series) -> pd.Series:
         """Return a series of datetime64[us] in UTC as one of ``dtype``."""
         values = pd.Series(values)
         return values if self.zone is None else values.dt.tz_localize("UTC").astype(self.dtype)
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype | pd.DatetimeTZDtype:
         if self.zone is None:
             return np.dtype("datetime64[us]")
         return pd.DatetimeTZDtype("us", self.zone)

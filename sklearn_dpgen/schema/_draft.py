@@ -23,7 +23,7 @@ class SchemaDraft:
         A comment for some of the columns.
     """
 
-    def __init__(self, declaration: Mapping, notes: Mapping | None = None):
+    def __init__(self, declaration: Mapping, notes: Mapping | None = None) -> None:
         self.declaration = declaration
         self.notes = {} if notes is None else notes
 

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from sklearn_dpgen.domains import Box, OneHot, Product
+from sklearn_dpgen.domains import Box, Domain, OneHot, Product
 from sklearn_dpgen.schema._column import Column
 
 
@@ -22,11 +22,11 @@ class IntervalColumn(Column):
 
     @property
     @abstractmethod
-    def n_steps(self):
+    def n_steps(self) -> int | None:
         """The number of steps of the declared grid between the bounds; None without a grid."""
 
     @property
-    def domain(self):
+    def domain(self) -> Domain:
         value = Box(-1, 1)
         return Product([value, OneHot(2)]) if self.nullable else value
 
@@ -40,7 +40,7 @@ class IntervalColumn(Column):
         value = np.where(null, 0.0, np.clip(unit, -1, 1))
         return np.column_stack([value, ~null, null] if self.nullable else [value])
 
-    def feature_names(self, name):
+    def feature_names(self, name: str) -> list[str]:
         return [name, f"{name}=<present>", f"{name}=<null>"] if self.nullable else [name]
 
     def _unit(self, offset):

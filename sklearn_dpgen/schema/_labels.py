@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -23,14 +23,14 @@ class _Labels(CategoryColumn):
 
     @property
     @abstractmethod
-    def labels(self):
+    def labels(self) -> tuple:
         """The declared labels, a tuple of bools, numbers or strings in the order of the code."""
 
     @property
-    def domain(self):
+    def domain(self) -> OneHot:
         return OneHot(len(self.labels) + self.nullable)
 
-    def feature_names(self, name):
+    def feature_names(self, name: str) -> list[str]:
         labels = [*self.labels, "<null>"] if self.nullable else self.labels
         return [f"{name}={label}" for label in labels]
 
@@ -41,7 +41,7 @@ class _Labels(CategoryColumn):
         return kinds.pop() if len(kinds) == 1 else object
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype | pd.api.extensions.ExtensionDtype:
         kind, labels = self._kind, self.labels
         if kind is str:
             return pd.Series(["label"]).dtype
@@ -101,7 +101,7 @@ class Categorical(_Labels):
     OneHot(n_categories=2)
     """
 
-    categories: tuple
+    categories: Sequence
     _: KW_ONLY
     nullable: bool = False
 
@@ -111,7 +111,7 @@ class Categorical(_Labels):
         object.__setattr__(self, "categories", labels)
 
     @property
-    def labels(self):
+    def labels(self) -> tuple:
         return self.categories
 
 
@@ -128,7 +128,7 @@ class Ordinal(_Labels):
         A null is one more category, the last, outside the order.
     """
 
-    values: tuple
+    values: Sequence
     _: KW_ONLY
     nullable: bool = False
 
@@ -137,7 +137,7 @@ class Ordinal(_Labels):
         object.__setattr__(self, "values", _as_labels(self.values, "values", self.nullable))
 
     @property
-    def labels(self):
+    def labels(self) -> tuple:
         return self.values
 
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from numbers import Real
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,11 @@ from pandas.api import types
 
 from sklearn_dpgen.schema._column import check_flags, read_each
 from sklearn_dpgen.schema._interval import IntervalColumn
+
+if TYPE_CHECKING:
+    import torch
+
+_Values = TypeVar("_Values", float, np.ndarray, "torch.Tensor")
 
 _EXACT_INTEGERS = 2**53
 # A step of more digits, such as 1 / 3, is no decimal.
@@ -84,7 +90,7 @@ class Numeric(IntervalColumn):
         return float(self.low), float(self.high)
 
     @property
-    def n_steps(self):
+    def n_steps(self) -> int | None:
         """The number of steps of the declared grid between the bounds; None without a grid."""
         if self.step is None and not self.integer:
             return None
@@ -100,7 +106,7 @@ class Numeric(IntervalColumn):
         fits = digits <= _MOST_DIGITS and largest * 10**digits <= _EXACT_INTEGERS
         return digits if fits else None
 
-    def to_unit(self, values):
+    def to_unit(self, values: _Values) -> _Values:
         """Map the bounds to [-1, 1], affinely, without clipping.
 
         Parameters
@@ -113,7 +119,7 @@ class Numeric(IntervalColumn):
         """
         return self._unit(values - self._bounds[0])
 
-    def from_unit(self, values):
+    def from_unit(self, values: _Values) -> _Values:
         """Invert `to_unit`, without clipping or rounding: noisy values stay noisy.
 
         Parameters
@@ -127,7 +133,7 @@ class Numeric(IntervalColumn):
         return self._bounds[0] + self._offset(values)
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype:
         return np.dtype(np.int64 if self.integer and not self.nullable else np.float64)
 
     # A number beyond float64 is an infinite one, and clipped as any other.

@@ -2,10 +2,11 @@
 
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+import pandas as pd
 import yaml
 
 from sklearn_dpgen.domains import Product
@@ -56,7 +57,7 @@ class Schema(Mapping):
     <BLANKLINE>
     """
 
-    def __init__(self, columns):
+    def __init__(self, columns: Mapping[str, Column]) -> None:
         if not isinstance(columns, Mapping) or not columns:
             raise ValueError("columns must be a non-empty mapping of names to columns.")
         for name, column in columns.items():
@@ -88,21 +89,21 @@ class Schema(Mapping):
         return f"Schema({self._columns!r})"
 
     @property
-    def domain(self):
+    def domain(self) -> Product:
         """The domain of an encoded record: the product of the columns' domains."""
         return Product([column.domain for column in self.values()])
 
     @property
-    def blocks(self):
+    def blocks(self) -> dict[str, slice]:
         """The encoded features of each column, a dict of slices."""
         return dict(zip(self, self.domain.slices, strict=True))
 
     @property
-    def feature_names(self):
+    def feature_names(self) -> list[str]:
         """The names of the encoded features, a list."""
         return [feature for name in self for feature in self[name].feature_names(name)]
 
-    def check(self, frame):
+    def check(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Count by column the values that do not fit the declaration.
 
         .. warning::
@@ -141,7 +142,9 @@ class Schema(Mapping):
         return check_records(self, frame)
 
     @classmethod
-    def draft(cls, codebook) -> "SchemaDraft":
+    def draft(
+        cls, codebook: pd.DataFrame | Sequence[Mapping] | Mapping | pd.Series
+    ) -> "SchemaDraft":
         """Draft a schema from public metadata, never from records.
 
         Parameters
@@ -207,7 +210,7 @@ class Schema(Mapping):
 
         return _codebook.draft(codebook)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, dict]:
         """Return the schema as plain dicts, lists, strings and numbers.
 
         Returns
@@ -218,7 +221,7 @@ class Schema(Mapping):
         return {name: _column_to_dict(column) for name, column in self.items()}
 
     @classmethod
-    def from_dict(cls, declaration):
+    def from_dict(cls, declaration: Mapping[str, Mapping]) -> Self:
         """Build a schema from `to_dict`'s form.
 
         Parameters
@@ -234,21 +237,21 @@ class Schema(Mapping):
             raise ValueError("A schema must map column names to declarations.")
         return cls({name: _column_from_dict(name, entry) for name, entry in declaration.items()})
 
-    def to_json(self):
+    def to_json(self) -> str:
         """Return the schema as JSON."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text):
+    def from_json(cls, text: str) -> Self:
         """Build a schema from JSON; see `from_dict`."""
         return cls.from_dict(json.loads(text))
 
-    def to_yaml(self):
+    def to_yaml(self) -> str:
         """Return the schema as YAML."""
         return yaml.safe_dump(self.to_dict(), sort_keys=False)
 
     @classmethod
-    def from_yaml(cls, text):
+    def from_yaml(cls, text: str) -> Self:
         """Build a schema from YAML; see `from_dict`.
 
         YAML reads the bare words ``yes`` and ``no`` as booleans: quote labels.

@@ -1,9 +1,12 @@
 """DPSlicedWassersteinFairClassifier: private classification whose scores ignore a group."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from torch import nn
 from torch.nn import functional
@@ -141,30 +144,30 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
 
     def __init__(
         self,
-        alpha=0.5,
+        alpha: float = 0.5,
         *,
-        penalty="statistical_parity",
-        classes=None,
-        groups=None,
-        epsilon=1.0,
-        delta="auto",
-        hidden_layer_sizes=(64,),
-        activation="relu",
-        task_clip=1.0,
-        output_bound="auto",
-        jacobian_clip=0.25,
-        jacobian_clipping="spectral",
-        n_projections=50,
-        batch_fraction=0.2,
-        max_iter=500,
-        solver="adam",
-        learning_rate=0.02,
-        averaging=0.2,
-        callback=None,
-        random_state=None,
-        device="auto",
-        verbose=0,
-    ):
+        penalty: str = "statistical_parity",
+        classes: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        epsilon: float = 1.0,
+        delta: float | str = "auto",
+        hidden_layer_sizes: Sequence[int] = (64,),
+        activation: str = "relu",
+        task_clip: float = 1.0,
+        output_bound: float | str = "auto",
+        jacobian_clip: float = 0.25,
+        jacobian_clipping: str = "spectral",
+        n_projections: int = 50,
+        batch_fraction: float = 0.2,
+        max_iter: int = 500,
+        solver: str = "adam",
+        learning_rate: float = 0.02,
+        averaging: float = 0.2,
+        callback: Callable[[int, torch.nn.Module], object] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: str | torch.device = "auto",
+        verbose: int = 0,
+    ) -> None:
         self.alpha = alpha
         self.penalty = penalty
         self.classes = classes
@@ -189,7 +192,9 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, *, sensitive_features=None):
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, sensitive_features: ArrayLike | None = None
+    ) -> Self:
         """Train the network.
 
         Parameters
@@ -239,7 +244,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         )
         return self
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Predict the probability of each class.
 
         Parameters
@@ -254,7 +259,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         outputs = self._outputs(X)
         return np.hstack([1 - outputs, outputs]) if len(self.classes_) == 2 else outputs
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the likeliest label of each record.
 
         Parameters

@@ -1,6 +1,10 @@
 """DPSlicedWassersteinFairEncoder: a private representation that is alike between groups."""
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import nn
 
@@ -18,6 +22,9 @@ from sklearn_dpgen.utils._validation import (
     fit_context,
     validate_data,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["DPSlicedWassersteinFairEncoder"]
 
@@ -141,30 +148,30 @@ class DPSlicedWassersteinFairEncoder(
 
     def __init__(
         self,
-        alpha=0.5,
+        alpha: float = 0.5,
         *,
-        n_components=2,
-        code_law="uniform",
-        groups=None,
-        epsilon=1.0,
-        delta="auto",
-        hidden_layer_sizes=(64,),
-        activation="relu",
-        task_clip=1.0,
-        output_bound=2.0,
-        jacobian_clip=1.0,
-        jacobian_clipping="spectral",
-        n_projections=50,
-        batch_fraction=0.2,
-        max_iter=500,
-        solver="adam",
-        learning_rate=0.01,
-        averaging=0.2,
-        callback=None,
-        random_state=None,
-        device="auto",
-        verbose=0,
-    ):
+        n_components: int = 2,
+        code_law: str = "uniform",
+        groups: ArrayLike | None = None,
+        epsilon: float = 1.0,
+        delta: float | str = "auto",
+        hidden_layer_sizes: Sequence[int] = (64,),
+        activation: str = "relu",
+        task_clip: float = 1.0,
+        output_bound: float = 2.0,
+        jacobian_clip: float = 1.0,
+        jacobian_clipping: str = "spectral",
+        n_projections: int = 50,
+        batch_fraction: float = 0.2,
+        max_iter: int = 500,
+        solver: str = "adam",
+        learning_rate: float = 0.01,
+        averaging: float = 0.2,
+        callback: "Callable[[int, torch.nn.Module], object] | None" = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: "str | torch.device" = "auto",
+        verbose: int = 0,
+    ) -> None:
         self.alpha = alpha
         self.n_components = n_components
         self.code_law = code_law
@@ -189,7 +196,9 @@ class DPSlicedWassersteinFairEncoder(
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, sensitive_features=None):
+    def fit(
+        self, X: ArrayLike, y: object = None, *, sensitive_features: ArrayLike | None = None
+    ) -> Self:
         """Train the autoencoder.
 
         Parameters
@@ -232,7 +241,7 @@ class DPSlicedWassersteinFairEncoder(
         )
         return self
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> np.ndarray:
         """Return the codes of records.
 
         Parameters
@@ -248,7 +257,7 @@ class DPSlicedWassersteinFairEncoder(
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return self._forward(self.module_[0], X)
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: ArrayLike) -> np.ndarray:
         """Return the records that codes stand for.
 
         Parameters

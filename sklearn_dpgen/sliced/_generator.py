@@ -1,7 +1,12 @@
 """DPSlicedWassersteinGenerator: a generator that moves towards private records."""
 
+from collections.abc import Callable, Sequence
+from typing import Self
+
 import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.nn import clip_weights, linearize, mlp_generator
@@ -128,26 +133,26 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
 
     def __init__(
         self,
-        epsilon=1.0,
-        delta="auto",
+        epsilon: float = 1.0,
+        delta: float | str = "auto",
         *,
-        schema=None,
-        domain=None,
-        latent_dim=2,
-        hidden_layer_sizes=(128, 64, 64),
-        activation="relu",
-        jacobian_clip=1.0,
-        n_projections=50,
-        batch_fraction=0.1,
-        max_iter=500,
-        solver="adam",
-        learning_rate=0.005,
-        averaging=0.2,
-        callback=None,
-        random_state=None,
-        device="auto",
-        verbose=0,
-    ):
+        schema: Schema | None = None,
+        domain: Domain | Callable[..., Domain] | None = None,
+        latent_dim: int = 2,
+        hidden_layer_sizes: Sequence[int] = (128, 64, 64),
+        activation: str = "relu",
+        jacobian_clip: float = 1.0,
+        n_projections: int = 50,
+        batch_fraction: float = 0.1,
+        max_iter: int = 500,
+        solver: str = "adam",
+        learning_rate: float = 0.005,
+        averaging: float = 0.2,
+        callback: Callable[[int, torch.nn.Module], object] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: str | torch.device = "auto",
+        verbose: int = 0,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.schema = schema
@@ -168,7 +173,9 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, latents=None):
+    def fit(
+        self, X: ArrayLike | pd.DataFrame, y: object = None, *, latents: ArrayLike | None = None
+    ) -> Self:
         """Train the network.
 
         Parameters
@@ -235,7 +242,9 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         self.module_ = module
         return self
 
-    def sample(self, n_samples=1, *, random_state=None):
+    def sample(
+        self, n_samples: int = 1, *, random_state: int | np.random.RandomState | None = None
+    ) -> np.ndarray | pd.DataFrame:
         """Draw synthetic records, from normal latents.
 
         Parameters
@@ -258,7 +267,7 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         Z = torch.randn(shape, generator=generator, dtype=DTYPE)
         return self._decode(Z, np.random.default_rng(category_seed))
 
-    def transform_latents(self, latents):
+    def transform_latents(self, latents: ArrayLike) -> np.ndarray | pd.DataFrame:
         """Map latents, such as those that ``fit`` was given, to records.
 
         Parameters

@@ -1,9 +1,12 @@
 """DPSlicedWassersteinFairRegressor: private regression whose predictions ignore a group."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from sklearn_dpgen.domains import Ball, Domain, enclosing_ball
@@ -143,30 +146,30 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
 
     def __init__(
         self,
-        alpha=0.5,
+        alpha: float = 0.5,
         *,
-        y_domain,
-        penalty="statistical_parity",
-        groups=None,
-        epsilon=1.0,
-        delta="auto",
-        hidden_layer_sizes=(64,),
-        activation="relu",
-        task_clip=1.0,
-        output_bound="auto",
-        jacobian_clip=1.0,
-        jacobian_clipping="spectral",
-        n_projections=50,
-        batch_fraction=0.2,
-        max_iter=500,
-        solver="adam",
-        learning_rate=0.01,
-        averaging=0.2,
-        callback=None,
-        random_state=None,
-        device="auto",
-        verbose=0,
-    ):
+        y_domain: Domain | Callable[..., Domain],
+        penalty: str = "statistical_parity",
+        groups: ArrayLike | None = None,
+        epsilon: float = 1.0,
+        delta: float | str = "auto",
+        hidden_layer_sizes: Sequence[int] = (64,),
+        activation: str = "relu",
+        task_clip: float = 1.0,
+        output_bound: float | str = "auto",
+        jacobian_clip: float = 1.0,
+        jacobian_clipping: str = "spectral",
+        n_projections: int = 50,
+        batch_fraction: float = 0.2,
+        max_iter: int = 500,
+        solver: str = "adam",
+        learning_rate: float = 0.01,
+        averaging: float = 0.2,
+        callback: Callable[[int, torch.nn.Module], object] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: str | torch.device = "auto",
+        verbose: int = 0,
+    ) -> None:
         self.alpha = alpha
         self.y_domain = y_domain
         self.penalty = penalty
@@ -191,7 +194,9 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, *, sensitive_features=None):
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, sensitive_features: ArrayLike | None = None
+    ) -> Self:
         """Train the network.
 
         Parameters
@@ -248,7 +253,7 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         )
         return self
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict targets, inside the declared domain.
 
         Parameters

@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 
-def projection_spread(n_projections, n_features):
+def projection_spread(n_projections: int, n_features: int) -> float:
     """Return the spread s of directions in orthonormal blocks.
 
     It is the smallest number with mean (θ·v)² ≤ s² ‖v‖² for every v, whatever the blocks.
@@ -39,7 +39,9 @@ def projection_spread(n_projections, n_features):
     return math.sqrt(math.ceil(k / d) / k)
 
 
-def transport_gradient_sensitivity(n, *, radius, clip, other_clip, spread=1.0, p=2):
+def transport_gradient_sensitivity(
+    n: int, *, radius: float, clip: float, other_clip: float, spread: float = 1.0, p: int = 2
+) -> float:
     """Return the l2 sensitivity of the clipped gradient of W₂², or of its sliced average.
 
     Parameters
@@ -93,7 +95,16 @@ def transport_gradient_sensitivity(n, *, radius, clip, other_clip, spread=1.0, p
     return 4 * radius / n * (clip * (1 + joint) + max(other_clip - clip, 0.0) * s)
 
 
-def parity_penalty_sensitivity(batch_size, n_groups, *, radius, clip, spread=1.0, n_labels=1, p=2):
+def parity_penalty_sensitivity(
+    batch_size: int,
+    n_groups: int,
+    *,
+    radius: float,
+    clip: float,
+    spread: float = 1.0,
+    n_labels: int = 1,
+    p: int = 2,
+) -> float:
     """Return the l2 sensitivity of the clipped gradient of a parity penalty.
 
     The penalty is the mean, over all pairs of groups, of the squared distance between the laws of

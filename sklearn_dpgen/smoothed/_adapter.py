@@ -1,7 +1,11 @@
 """SmoothedSlicedWassersteinAdapter: a classifier for a private domain without labels."""
 
+from collections.abc import Callable, Sequence
+from typing import Self
+
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_consistent_length
@@ -178,29 +182,29 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, TrainedEstimator):
     def __init__(
         self,
         *,
-        epsilon=1.0,
-        delta="auto",
-        hidden_layer_sizes=(128,),
-        feature_dim=32,
-        activation="relu",
-        adaptation_weight=3.0,
-        n_projections="auto",
-        directions="orthogonal",
-        shape_weight="auto",
-        batch_size=1,
-        n_epochs=20.0,
-        source_batch_size=512,
-        source_iter=3000,
-        max_iter=1500,
-        solver="adam",
-        learning_rate=0.001,
-        source_learning_rate=0.002,
-        averaging=0.3,
-        callback=None,
-        random_state=None,
-        device="auto",
-        verbose=0,
-    ):
+        epsilon: float = 1.0,
+        delta: float | str = "auto",
+        hidden_layer_sizes: Sequence[int] = (128,),
+        feature_dim: int = 32,
+        activation: str = "relu",
+        adaptation_weight: float = 3.0,
+        n_projections: int | str = "auto",
+        directions: str = "orthogonal",
+        shape_weight: float | str = "auto",
+        batch_size: int = 1,
+        n_epochs: float = 20.0,
+        source_batch_size: int = 512,
+        source_iter: int = 3000,
+        max_iter: int = 1500,
+        solver: str = "adam",
+        learning_rate: float = 0.001,
+        source_learning_rate: float = 0.002,
+        averaging: float = 0.3,
+        callback: Callable[[int, torch.nn.Module], object] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: str | torch.device = "auto",
+        verbose: int = 0,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -225,7 +229,7 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, TrainedEstimator):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, sample_domain=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: ArrayLike | None = None) -> Self:
         """Train on the source, then adapt to what is released of the target.
 
         Parameters
@@ -314,7 +318,7 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, TrainedEstimator):
         self.module_ = module
         return self
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Predict the probability of each class, for records of the target.
 
         Parameters
@@ -333,7 +337,7 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, TrainedEstimator):
             logits = self.module_(as_tensor(X, device=device, dtype=_DTYPE))
             return as_array(torch.softmax(logits, dim=1))
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the likeliest label of each record of the target.
 
         Parameters
@@ -347,7 +351,13 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, TrainedEstimator):
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]
 
-    def score(self, X, y, sample_weight=None, sample_domain=None):
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        sample_domain: ArrayLike | None = None,
+    ) -> float:
         """Return the accuracy on records of the target whose labels are known.
 
         Parameters

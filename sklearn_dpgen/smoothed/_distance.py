@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_choice, check_count
@@ -62,11 +63,17 @@ class PrivateDistance:
     p: float
 
     @property
-    def noise_scale(self):
+    def noise_scale(self) -> float:
         """Standard deviation of the noise on each projection, on both sides."""
         return self.privacy.noise_scale
 
-    def distance_to(self, Y, *, n_repeats=1, random_state=None):
+    def distance_to(
+        self,
+        Y: ArrayLike,
+        *,
+        n_repeats: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> float:
         """Return the distance of the same release to another public sample, at no further cost.
 
         Parameters
@@ -84,7 +91,14 @@ class PrivateDistance:
         n_repeats = check_count(n_repeats, "n_repeats")
         return self._compare(self.projections, projected, n_repeats, _generator(random_state))
 
-    def null_distances(self, Y, *, n_draws=99, n_repeats=1, random_state=None):
+    def null_distances(
+        self,
+        Y: ArrayLike,
+        *,
+        n_draws: int = 99,
+        n_repeats: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray:
         """Simulate the distance to Y of a release of records drawn from the rows of Y.
 
         Parameters
@@ -130,18 +144,18 @@ class PrivateDistance:
 
 
 def smoothed_sliced_wasserstein(
-    X,
-    Y,
+    X: ArrayLike,
+    Y: ArrayLike,
     *,
-    epsilon,
-    domain,
-    delta="auto",
-    n_projections="auto",
-    directions="orthogonal",
-    p=2,
-    n_repeats=1,
-    random_state=None,
-):
+    epsilon: float,
+    domain: Domain,
+    delta: float | str = "auto",
+    n_projections: int | str = "auto",
+    directions: str = "orthogonal",
+    p: float = 2,
+    n_repeats: int = 1,
+    random_state: int | np.random.RandomState | None = None,
+) -> PrivateDistance:
     r"""Distance between a private and a public sample, from one release of the private one.
 
     .. math:: \Big(\frac1k \sum_j W_p^p(X \theta_j + v_j, Y \theta_j + w_j)\Big)^{1/p}

@@ -1,7 +1,12 @@
 """SmoothedSlicedWassersteinGenerator: a generator that matches noisy records on many lines."""
 
+from collections.abc import Callable, Sequence
+from typing import Self
+
 import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
 from sklearn_dpgen.preprocessing._records import decode_records, encode_records
@@ -16,6 +21,7 @@ from sklearn_dpgen.utils._base import TrainedEstimator
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
+from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     HasMethods,
     Integral,
@@ -197,35 +203,35 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, TrainedEstimator):
 
     def __init__(
         self,
-        epsilon=1.0,
-        delta="auto",
+        epsilon: float = 1.0,
+        delta: float | str = "auto",
         *,
-        schema=None,
-        domain=None,
-        labels="public",
-        classes=None,
-        label_proportions=None,
-        output_domain=None,
-        output_transform=None,
-        n_projections="auto",
-        directions="orthogonal",
-        q=2,
-        shape_weight="auto",
-        batch_size="auto",
-        n_epochs=20.0,
-        generator="auto",
-        hidden_layer_sizes=(200, 200),
-        activation="relu",
-        latent_dim=10,
-        n_generators=1,
-        n_generated=64,
-        max_iter=3000,
-        learning_rate=0.002,
-        averaging=0.2,
-        random_state=None,
-        device="auto",
-        verbose=0,
-    ):
+        schema: Schema | None = None,
+        domain: Domain | Callable[..., Domain] | None = None,
+        labels: str = "public",
+        classes: ArrayLike | None = None,
+        label_proportions: ArrayLike | None = None,
+        output_domain: Domain | None = None,
+        output_transform: Transformer | None = None,
+        n_projections: int | str = "auto",
+        directions: str = "orthogonal",
+        q: int = 2,
+        shape_weight: float | str = "auto",
+        batch_size: int | str = "auto",
+        n_epochs: float = 20.0,
+        generator: str | Callable[[int, Domain], torch.nn.Module] = "auto",
+        hidden_layer_sizes: Sequence[int] = (200, 200),
+        activation: str = "relu",
+        latent_dim: int = 10,
+        n_generators: int = 1,
+        n_generated: int = 64,
+        max_iter: int = 3000,
+        learning_rate: float = 0.002,
+        averaging: float = 0.2,
+        random_state: int | np.random.RandomState | None = None,
+        device: str | torch.device = "auto",
+        verbose: int = 0,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.schema = schema
@@ -255,7 +261,7 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, TrainedEstimator):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None):
+    def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
         """Release noisy records, then train the network on them.
 
         Parameters
@@ -398,7 +404,13 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, TrainedEstimator):
         return G if self.output_domain is None else self.domain_.project(G)
 
     @torch.no_grad()
-    def sample(self, n_samples=1, *, y=None, random_state=None):
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        y: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray | pd.DataFrame:
         """Draw synthetic records.
 
         Parameters

@@ -34,7 +34,13 @@ _FEW_MESSAGE = (
 class ConditionalSamplerMixin:
     """Draw from ``law_``, a ProductMixture of records as ``encoder_`` encodes them."""
 
-    def sample(self, n_samples=1, *, conditions=None, random_state=None):
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        conditions: Mapping | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> pd.DataFrame:
         """Draw synthetic records, at no cost in privacy.
 
         Parameters
@@ -94,7 +100,7 @@ class ConditionalSamplerMixin:
             blocks.append(frame)
         return pd.concat(blocks, ignore_index=True)
 
-    def effective_size(self, conditions=None):
+    def effective_size(self, conditions: Mapping | None = None) -> float:
         """Return how many rows of the population say as much as those that fulfil conditions.
 
         Parameters

@@ -3,14 +3,18 @@
 import math
 import pickle
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.tables._cell_counts import marginal_noise
 from sklearn_dpgen.tables._mixture_evolution import (
     automatic_cells,
@@ -31,6 +35,9 @@ from sklearn_dpgen.utils._validation import (
     fit_context,
     num_samples,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["PrivateMixtureSampler"]
 
@@ -132,19 +139,19 @@ class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
 
     def __init__(
         self,
-        epsilon=1.0,
-        delta=1e-5,
+        epsilon: float = 1.0,
+        delta: float | str = 1e-5,
         *,
-        schema,
-        bins=20,
-        classes=None,
-        label_proportions=None,
-        n_candidates=1000,
-        n_iter=2,
-        n_cells="auto",
-        random_state=None,
-        device="auto",
-    ):
+        schema: Schema,
+        bins: int | Mapping = 20,
+        classes: ArrayLike | None = None,
+        label_proportions: ArrayLike | None = None,
+        n_candidates: int = 1000,
+        n_iter: int = 2,
+        n_cells: int | str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        device: "str | torch.device" = "auto",
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.schema = schema
@@ -158,7 +165,7 @@ class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
         self.device = device
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None):
+    def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
         """Count, let the records vote, and count again.
 
         Parameters
@@ -261,7 +268,13 @@ class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
             **mechanism.report_fields(),
         )
 
-    def sample(self, n_samples=1, *, y=None, random_state=None):
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        y: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> pd.DataFrame:
         """Draw synthetic records, at no cost in privacy.
 
         Parameters

@@ -31,7 +31,7 @@ class ProductMixture:
     shares: np.ndarray
     probabilities: np.ndarray
 
-    def sample(self, n, rng):
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw encoded records.
 
         Parameters
@@ -46,13 +46,13 @@ class ProductMixture:
         components = rng.choice(len(self.shares), size=n, p=self.shares)
         return draw_categories(self.domain, self.probabilities[components], rng)
 
-    def log_joint(self, X):
+    def log_joint(self, X: np.ndarray) -> np.ndarray:
         """Return the log probability of each component together with each record, (n, k)."""
         widths = [part.stop - part.start for part in self.domain.slices]
         uniform = np.repeat(1 / np.array(widths), widths)
         logs = np.log((1 - _FLOOR) * self.probabilities + _FLOOR * uniform)
         return np.log(np.maximum(self.shares, _FLOOR)) + X @ logs.T
 
-    def assign(self, X):
+    def assign(self, X: np.ndarray) -> np.ndarray:
         """Return the likeliest component of each record: one, whatever the record is."""
         return self.log_joint(X).argmax(axis=1)

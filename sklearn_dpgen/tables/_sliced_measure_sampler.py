@@ -1,11 +1,16 @@
 """SlicedMeasureSampler: noisy tables of few columns, and a population that evolves to fit them."""
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import check_delta_size
+from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES
@@ -32,6 +37,9 @@ from sklearn_dpgen.utils._validation import (
     check_is_fitted,
     fit_context,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["SlicedMeasureSampler"]
 
@@ -176,23 +184,23 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
 
     def __init__(
         self,
-        epsilon=1.0,
-        delta=1e-5,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
         *,
-        schema,
-        slices="adaptive",
-        n_slices="auto",
-        n_rounds="auto",
-        n_bins="auto",
-        workload=None,
-        population_size=2000,
-        max_iter=800,
-        learning_rate=0.3,
-        neighbours="replace_one",
-        random_state=None,
-        device="auto",
-        verbose=0,
-    ):
+        schema: Schema,
+        slices: str | Sequence[tuple[str, ...]] = "adaptive",
+        n_slices: int | str = "auto",
+        n_rounds: int | str = "auto",
+        n_bins: int | str | Mapping = "auto",
+        workload: Mapping | None = None,
+        population_size: int = 2000,
+        max_iter: int = 800,
+        learning_rate: float = 0.3,
+        neighbours: str = "replace_one",
+        random_state: int | np.random.RandomState | None = None,
+        device: "str | torch.device" = "auto",
+        verbose: int = 0,
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.schema = schema
@@ -210,7 +218,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None):
+    def fit(self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None) -> Self:
         """Count the records once, and let the population evolve.
 
         Parameters
@@ -312,7 +320,9 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             noise_source=noise_source(noise_seed).description,
         )
 
-    def score(self, X, y=None):
+    def score(
+        self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None
+    ) -> float:
         """Return minus the mean total variation between the pairs of columns of records and law.
 
         Parameters
@@ -331,7 +341,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         return -float(pair_distances(X, self.law_, self.encoder_).mean())
 
     @property
-    def bins_(self):
+    def bins_(self) -> dict[str, np.ndarray]:
         """Edges of the bins of numbers and dates, in the units of each column."""
         check_is_fitted(self)
         return {

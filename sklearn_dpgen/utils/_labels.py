@@ -59,7 +59,9 @@ class LabelSamplerMixin:
             sizes = np.asarray(sizes, dtype=np.float64)
             self.label_proportions_ = sizes / sizes.sum()
 
-    def sample_labels(self, n_samples=1, *, random_state=None):
+    def sample_labels(
+        self, n_samples: int = 1, *, random_state: int | np.random.RandomState | None = None
+    ) -> np.ndarray:
         """Draw labels by ``label_proportions_``.
 
         Parameters
