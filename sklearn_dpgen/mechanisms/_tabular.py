@@ -178,7 +178,7 @@ class TabularMechanism(Mechanism):
         if self._has_noise:
             encoded = self._randomize(encoded, noise)
         Y = self._release(encoded, noise)
-        return with_index(Y, X, self.index)
+        return with_index(Y, X, self._index)
 
     def encode_release(self, Y, *, reset=False, estimator=None):
         """Return a privatized table as an array in the encoder's layout, values not clipped.
