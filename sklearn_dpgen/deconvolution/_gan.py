@@ -274,8 +274,8 @@ class EntropicDeconvGAN(PrivateEstimator):
         TrainingDivergedError
             When a loss is not finite; the estimator is then not fitted.
         """
-        for name in ("generator_", "_model"):
-            vars(self).pop(name, None)
+        self._forget()
+        vars(self).pop("_model", None)
         device = resolve_device(self.device)
         noise_seed, train_seed, split_seed = split_random_state(self.random_state, 3)
         self.mechanism_ = self._fit_mechanism(X, noise_seed)

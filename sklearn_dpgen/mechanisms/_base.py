@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin
 
 from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release
+from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release, settings_text
 from sklearn_dpgen.preprocessing._records import resolve_domain
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
@@ -127,7 +127,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         rows = self.domain_.project(self._rows(X, reset=False))
         Y = self._randomize(rows, self._noise(rows)) if self._has_noise else rows
         # Of an array scikit-learn makes a frame with the index of X.
-        return pd.DataFrame(Y) if self.index == "reset" and gives_pandas(self) else Y
+        return pd.DataFrame(Y) if self._index == "reset" and gives_pandas(self) else Y
 
     def log_likelihood(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
         """Log-density of privatized records given points of the domain.
@@ -226,6 +226,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     def _set_privacy(self, n_samples):
         """Plan, and fix all that ``privacy_`` states: parameters set later change nothing."""
         (self._seed,) = split_random_state(self.random_state, 1)
+        self._index = self.index
         source = noise_source(self._seed).description
         records = "order of the records" if self.index == "reset" else _WITH_INDEX
         public = ("domain", "n_samples", "names of the columns", records)
@@ -257,7 +258,9 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         """Return what tells this release from one of another mechanism on the same records."""
         kind, report = type(self), self.privacy_
         stated = ((p.mechanism, p.epsilon, p.delta, p.noise_scale) for p in (report, *report.parts))
-        return f"{kind.__module__}.{kind.__qualname__}", repr(self.domain_), *map(repr, stated)
+        # Two schemas may have one domain, and two domains one representation.
+        settings = settings_text(self)
+        return f"{kind.__module__}.{kind.__qualname__}", settings, *map(repr, stated)
 
     def _release_settings(self):
         """Return what the likelihood depends on beside the budget and the noise scales."""

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
 
-__all__ = ["ReleasedArray", "ReleaseMixin", "check_release", "release_of"]
+__all__ = ["ReleasedArray", "ReleaseMixin", "check_release", "release_of", "settings_text"]
 
 # Where a data frame keeps its label; it goes along into Parquet files.
 _ATTRIBUTE = "sklearn_dpgen.release"
@@ -125,6 +125,11 @@ def _released_array(array, release):
     return array
 
 
+def settings_text(mechanism):
+    """Return the domain or the columns of a fitted mechanism as JSON, exactly."""
+    return json.dumps([_plain(value) for value in mechanism._release_settings()])
+
+
 def _label(mechanism):
     """Return what tells the likelihood of a fitted mechanism from another one, as JSON."""
     report = mechanism.privacy_
@@ -132,8 +137,7 @@ def _label(mechanism):
     scales = scale if isinstance(scale, dict) else {"": scale}
     # A scale may differ in its last digits from one machine to another.
     scales = {name: None if value is None else f"{value:.6g}" for name, value in scales.items()}
-    settings = json.dumps([_plain(value) for value in mechanism._release_settings()])
-    settings += json.dumps(scales, sort_keys=True)
+    settings = settings_text(mechanism) + json.dumps(scales, sort_keys=True)
     return {
         "mechanism": type(mechanism).__qualname__,
         "epsilon": report.epsilon,

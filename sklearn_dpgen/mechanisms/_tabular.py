@@ -181,7 +181,7 @@ class TabularMechanism(Mechanism):
         if self._has_noise:
             encoded = self._randomize(encoded, noise)
         Y = self._release(encoded, noise)
-        return with_index(Y, X, self.index)
+        return with_index(Y, X, self._index)
 
     def encode_release(
         self, Y: pd.DataFrame, *, reset: bool = False, estimator: BaseEstimator | None = None

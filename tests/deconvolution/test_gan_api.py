@@ -469,3 +469,20 @@ def test_a_refused_fit_forgets_the_fit_before(tiny):
         gan.fit(np.full((3, 2), np.nan))
     with pytest.raises(NotFittedError):
         gan.sample()
+
+
+def test_a_refused_fit_keeps_no_report_of_the_fit_before(tiny):
+    class Keeps(EntropicDeconvGAN):
+        def _forget(self):
+            pass
+
+    def left(gan):
+        gan.set_params(mechanism=LaplaceMechanism(1.0, domain=Box(-1, 1, n_features=3)))
+        with pytest.raises(ValueError, match="3 features, X has 2"):
+            gan.fit(Y)
+        return {name for name in vars(gan) if name.endswith("_")}
+
+    fitted = tiny().fit(Y)
+    keeps = Keeps(**fitted.get_params(deep=False)).fit(Y)
+    assert left(fitted) == set()
+    assert left(keeps) >= {"privacy_", "mechanism_", "n_features_in_"}

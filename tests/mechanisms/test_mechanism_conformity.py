@@ -165,6 +165,26 @@ def test_the_index_is_released_on_request_only(mechanism, X):
         clone(mechanism).set_params(index="drop").fit(X)
 
 
+def late(mechanism):
+    """Return a broken variant, which reads its parameter at the release."""
+    kind = type(mechanism)
+    index = property(lambda self: self.index, lambda self, value: None)
+    return type("Late", (kind,), {"_index": index, "__init__": kind.__init__})(
+        **mechanism.get_params()
+    )
+
+
+@pytest.mark.parametrize(("mechanism", "X"), FITTED, ids=lambda value: type(value).__name__)
+def test_an_index_that_the_report_does_not_state_is_not_released(mechanism, X):
+    def releases_it_later(mechanism):
+        fitted = mechanism.set_output(transform="pandas").fit(X).set_params(index="keep")
+        assert fitted.privacy_.public[-1] == "order of the records"
+        return fitted.transform(X).index.equals(X.index)
+
+    assert not releases_it_later(clone(mechanism))
+    assert releases_it_later(late(mechanism))
+
+
 @pytest.mark.parametrize(("mechanism", "X"), FITTED, ids=lambda value: type(value).__name__)
 def test_a_fit_that_fails_leaves_nothing_fitted(mechanism, X):
     other = X.iloc[:, :1]

@@ -4,13 +4,20 @@ import pickle
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from local_privacy import NaiveSeed
 from scipy.stats import rankdata
 from sklearn.base import clone
 
 from sklearn_dpgen.domains import Ball, Box, OneHot
-from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism, RandomizedResponse
+from sklearn_dpgen.mechanisms import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    RandomizedResponse,
+    TabularMechanism,
+)
+from sklearn_dpgen.schema import Numeric, Schema
 
 N_RECORDS = 2_000
 BOX = Box(-1, 1)
@@ -21,6 +28,21 @@ class NaiveLaplace(NaiveSeed, LaplaceMechanism):
 
 
 class NaiveGaussian(NaiveSeed, GaussianMechanism):
+    pass
+
+
+class Abbreviated:
+    """Mix in: the noise knows the domain as it is printed."""
+
+    def _release_settings(self):
+        return (repr(self.domain_),)
+
+
+class AbbreviatedLaplace(Abbreviated, LaplaceMechanism):
+    pass
+
+
+class AbbreviatedTable(Abbreviated, TabularMechanism):
     pass
 
 
@@ -86,6 +108,38 @@ def test_delta_and_class_are_a_difference_too():
     assert not shares_noise(noise, noise_of(GaussianMechanism(1.0, 1e-6, **options).fit(), X))
     noise = noise_of(LaplaceMechanism(1.0, **options).fit(), X)
     assert not shares_noise(noise, noise_of(OtherLaplace(1.0, **options).fit(), X))
+
+
+def wide(feature):
+    """A box that is wider in one of its features."""
+    high = np.ones(10)
+    high[feature] = 2
+    return Box(0, high)
+
+
+def vector_noise(kind, feature):
+    mechanism = kind(domain=wide(feature), random_state=0).fit()
+    return noise_of(mechanism, np.full((N_RECORDS, 10), 0.5))
+
+
+def table_noise(kind, high, bins=None):
+    """Noise of records at the lower bound, on the scale from -1 to 1."""
+    schema = Schema({"x": Numeric(0, high)})
+    mechanism = kind(schema=schema, bins=bins, random_state=0)
+    released = mechanism.fit_transform(pd.DataFrame({"x": np.zeros(N_RECORDS)}))
+    return released["x"].to_numpy() / high
+
+
+def test_declarations_that_look_alike_have_noise_of_their_own():
+    # What is clipped by one of them, and not by the other, would be told from equal noise.
+    def shared(vector, table):
+        middle = (vector_noise(vector, feature) for feature in (4, 5))
+        bounds = (table_noise(table, high) for high in (10, 20))
+        edges = (table_noise(table, 10, {"x": [0, edge, 10]}) for edge in (4, 5))
+        return [shares_noise(*pair) for pair in (middle, bounds, edges)]
+
+    assert shared(LaplaceMechanism, TabularMechanism) == [False] * 3
+    assert shared(AbbreviatedLaplace, AbbreviatedTable) == [True] * 3
 
 
 def test_equal_records_of_a_batch_get_noise_of_their_own():

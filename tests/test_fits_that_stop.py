@@ -1,0 +1,130 @@
+"""Fits that end before their time, in every room: what was paid for is stated, and nothing else."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklearn_dpgen.deconvolution import EntropicDeconvGAN
+from sklearn_dpgen.domains import Box
+from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
+from sklearn_dpgen.mechanisms import (
+    GaussianSequenceRun,
+    LaplaceMechanism,
+    StratifiedGaussianRun,
+    ThresholdedLaplaceRun,
+)
+from sklearn_dpgen.schema import Categorical, Numeric, Schema
+from sklearn_dpgen.sliced import (
+    DPSlicedWassersteinFairClassifier,
+    DPSlicedWassersteinFairEncoder,
+    DPSlicedWassersteinFairRegressor,
+    DPSlicedWassersteinGenerator,
+)
+from sklearn_dpgen.smoothed import (
+    SmoothedSlicedWassersteinAdapter,
+    SmoothedSlicedWassersteinGenerator,
+)
+from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
+
+N = 60
+BOX = Box(0, 1, n_features=2)
+SCHEMA = Schema({"a": Numeric(0, 1), "b": Categorical([0.0, 1.0])})
+X = np.random.default_rng(0).integers(0, 2, (N, 2)).astype(float)
+HALVES = np.repeat([0, 1], N // 2)
+TABLE = pd.DataFrame(X, columns=["a", "b"])
+NETWORK = {"hidden_layer_sizes": (4,), "max_iter": 2, "epsilon": 3.0}
+FAIR = NETWORK | {"alpha": 0.0}
+ADAPTER = NETWORK | {"source_iter": 2, "feature_dim": 2}
+SOURCE = np.where(HALVES, -1, np.arange(N) % 2)
+
+# Estimators with what they are fitted on.
+FITS = {
+    "deconvolution": (
+        EntropicDeconvGAN(LaplaceMechanism(3.0, domain=BOX), privatize=True, max_iter=2),
+        (X,),
+    ),
+    "evolution": (
+        PrivateEvolutionSampler(3.0, domain=BOX, n_samples=5, n_iter=1),
+        (X,),
+    ),
+    "thresholded evolution": (
+        PrivateEvolutionSampler(
+            3.0, domain=BOX, n_samples=5, n_iter=1, histogram="laplace_threshold"
+        ),
+        (X,),
+    ),
+    "signed measure": (PrivateSignedMeasureSampler(3.0, domain=BOX, n_points=9), (X,)),
+    "mixture": (
+        PrivateMixtureSampler(3.0, schema=SCHEMA, bins=2, n_candidates=5, n_iter=1, n_cells=1),
+        (TABLE,),
+    ),
+    "sliced measure": (
+        SlicedMeasureSampler(3.0, schema=SCHEMA, n_bins=2, population_size=5, max_iter=2),
+        (TABLE,),
+    ),
+    "sliced generator": (DPSlicedWassersteinGenerator(domain=BOX, **NETWORK), (X,)),
+    "fair classifier": (DPSlicedWassersteinFairClassifier(**FAIR), (X, HALVES)),
+    "fair regressor": (
+        DPSlicedWassersteinFairRegressor(y_domain=Box(0, 1), **FAIR),
+        (X, HALVES),
+    ),
+    "fair encoder": (DPSlicedWassersteinFairEncoder(**FAIR), (X,)),
+    "smoothed generator": (SmoothedSlicedWassersteinGenerator(domain=BOX, **NETWORK), (X,)),
+    "smoothed generator of private labels": (
+        SmoothedSlicedWassersteinGenerator(domain=BOX, labels="private", classes=[0, 1], **NETWORK),
+        (X, HALVES),
+    ),
+    "adapter": (SmoothedSlicedWassersteinAdapter(**ADAPTER), (X, SOURCE)),
+}
+RUNS = (GaussianSequenceRun, StratifiedGaussianRun, ThresholdedLaplaceRun)
+every_fit = pytest.mark.parametrize(("estimator", "given"), FITS.values(), ids=FITS)
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def copy_of(estimator, kind=None):
+    kind = type(estimator) if kind is None else kind
+    return kind(**estimator.get_params(deep=False))
+
+
+@every_fit
+def test_the_report_is_there_before_the_first_release(estimator, given, monkeypatch):
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    for run in RUNS:
+        monkeypatch.setattr(run, "release", interrupt)
+    monkeypatch.setattr(LaplaceMechanism, "transform", interrupt)
+
+    class StoresLast(type(estimator)):
+        def fit(self, *given):
+            try:
+                return super().fit(*given)
+            except KeyboardInterrupt:
+                del self.privacy_
+                raise
+
+    def states_its_price(fit):
+        with pytest.raises(KeyboardInterrupt):
+            fit.fit(*given)
+        return hasattr(fit, "privacy_") and fit.privacy_.epsilon == 3.0
+
+    assert states_its_price(copy_of(estimator))
+    assert not states_its_price(copy_of(estimator, StoresLast))
+
+
+@every_fit
+def test_a_refused_fit_keeps_nothing_of_the_fit_before(estimator, given):
+    class Remembers(type(estimator)):
+        def _forget(self):
+            pass
+
+    def kept(fit):
+        before = vars(fit.fit(*given)).copy()
+        with pytest.raises(ValueError, match="NaN|missing"):
+            fit.fit(given[0] * np.nan, *given[1:])
+        # Another fit has objects of its own; there is one 2 only.
+        fitted = {name for name in before if name.endswith("_")} - {"n_features_in_"}
+        return {name for name in fitted if vars(fit).get(name, fit) is before[name]}
+
+    assert kept(copy_of(estimator)) == set()
+    assert kept(copy_of(estimator, Remembers)) != set()
