@@ -13,8 +13,8 @@ votes part the rows into cells of alike people; in the end each cell is counted 
 # ------------------------------------
 # The schema and the bins are declared from the design of the study: a cut at three visits, because
 # that is the question, and the ends of an indicator of which fractions are imputed. Whether a
-# person saw a doctor more than twice is the label, as private as the rest of the row. The seed is
-# here for a page that looks the same each time it is built; leave it out where records are real.
+# person saw a doctor more than twice is the label, as private as the rest of the row. No fit has
+# a seed: whoever knows that of the noise can take it off again.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -28,8 +28,8 @@ from sklearn_dpgen.metrics import marginal_total_variation, train_synthetic_test
 from sklearn_dpgen.tables import PrivateMixtureSampler
 
 health = load_rand_health()
-private, held_out = train_test_split(health.frame, test_size=0.3, random_state=1)
-is_frequent = private["mdvis"] > 2
+records, held_out = train_test_split(health.frame, test_size=0.3, random_state=1)
+is_frequent = records["mdvis"] > 2
 bins = {
     "mdvis": [0, 1, 2, 3, 4, 5, 7, 10, 14, 24],
     "lpi": 20,
@@ -37,11 +37,9 @@ bins = {
     "physlm": [0, 0.05, 0.95, 1],
     "disea": [0, 3, 6, 9, 12, 15, 18, 21, 24, 30, 36, 60],
 }
-sampler = PrivateMixtureSampler(
-    1.0, 1e-5, schema=health.schema, bins=bins, classes=[False, True], random_state=0
-)
-sampler.fit(private, is_frequent)
-synthetic = sampler.sample(len(private), random_state=0)
+sampler = PrivateMixtureSampler(1.0, 1e-5, schema=health.schema, bins=bins, classes=[False, True])
+sampler.fit(records, is_frequent)
+synthetic = sampler.sample(len(records))
 print(sampler.privacy_)
 
 # %%
@@ -52,11 +50,11 @@ print(sampler.privacy_)
 # of the rows themselves stays coarse. Votes that part the records are enough for how columns go
 # together; the counts within the parts then describe each column well.
 
-rows = PrivateEvolutionSampler(1.0, 1e-5, schema=health.schema, random_state=0).fit(private)
+rows = PrivateEvolutionSampler(1.0, 1e-5, schema=health.schema).fit(records)
 tables = {
-    "real": private,
+    "real": records,
     "votes and cells": synthetic,
-    "votes for rows": rows.sample(len(private), random_state=0),
+    "votes for rows": rows.sample(len(records)),
 }
 
 

@@ -14,8 +14,8 @@ raw points are known to lie, the second learns the half circle.
 # ------------------------------------------------
 # The curve lies in the unit disc. That is all that is declared, and all that the noise depends on:
 # its scale is the :math:`\ell_1` diameter of the disc over :math:`\varepsilon`. The report says
-# what one call of ``transform`` guarantees to each person. The seeds are here for a page that looks
-# the same each time it is built; leave them out where records are real.
+# what one call of ``transform`` guarantees to each person. The noise has no seed: whoever knows it
+# can take the noise off again.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,7 +27,7 @@ from sklearn_dpgen.mechanisms import LaplaceMechanism
 from sklearn_dpgen.metrics import wasserstein_distance
 
 raw = make_half_circle(20_000, random_state=0)
-mechanism = LaplaceMechanism(epsilon=5.0, domain=Ball(1.0, n_features=2), random_state=0)
+mechanism = LaplaceMechanism(epsilon=5.0, domain=Ball(1.0, n_features=2))
 privatized = mechanism.fit_transform(raw)
 print(mechanism.privacy_)
 

@@ -13,9 +13,8 @@ records are drawn from it.
 # ------------------------------------
 # The schema declares the bounds and the categories of the columns from the design of the study.
 # Which bins numbers fall into is found privately, from the first counts. A row is one year of one
-# participant, and each of them has several: the guarantee is for a row, not for a person. The seed
-# is here for a page that looks the same each time it is built. It voids the guarantee, so leave it
-# out where records are real.
+# participant, and each of them has several: the guarantee is for a row, not for a person. The fit
+# has no seed: whoever knows that of the noise can take it off again.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -32,9 +31,9 @@ from sklearn_dpgen.metrics import marginal_total_variation, train_synthetic_test
 from sklearn_dpgen.tables import SlicedMeasureSampler
 
 health = load_rand_health()
-private, held_out = train_test_split(health.frame, test_size=0.3, random_state=0)
-sampler = SlicedMeasureSampler(1.0, 1e-5, schema=health.schema, random_state=0).fit(private)
-synthetic = sampler.sample(len(private), random_state=0)
+records, held_out = train_test_split(health.frame, test_size=0.3, random_state=0)
+sampler = SlicedMeasureSampler(1.0, 1e-5, schema=health.schema).fit(records)
+synthetic = sampler.sample(len(records))
 print(sampler.privacy_)
 
 # %%
@@ -73,7 +72,7 @@ cmap = plt.get_cmap("viridis").with_extremes(under="0.8")
 layout = {"layout": "constrained", "sharex": "row", "sharey": "row", "height_ratios": [4, 3, 4]}
 figure, axes = plt.subplots(3, 3, figsize=(11, 9.5), **layout)
 for row, pair in zip(axes, pairs, strict=True):
-    real = counts(private, pair)
+    real = counts(records, pair)
     tables = {"real": real, "released": released[pair], "synthetic": counts(synthetic, pair)}
     norm = PowerNorm(0.5, vmin=0, vmax=real.max())
     for ax, (name, table) in zip(row, tables.items(), strict=True):
@@ -114,8 +113,8 @@ figure, axes = plt.subplots(2, 1, figsize=(9, 6.5), layout="constrained")
 for ax, name in zip(axes, ("disea", "lpi"), strict=True):
     edges = sampler.bins_[name]
     cells = np.linspace(edges[0], edges[-1], 361)
-    upwards, downwards = (np.histogram(frame[name], cells)[0] for frame in (private, synthetic))
-    ax.stairs(upwards / len(private), cells, fill=True, color="#e69f00", label="real")
+    upwards, downwards = (np.histogram(frame[name], cells)[0] for frame in (records, synthetic))
+    ax.stairs(upwards / len(records), cells, fill=True, color="#e69f00", label="real")
     ax.stairs(-downwards / len(synthetic), cells, fill=True, color="#004488", label="synthetic")
     ax.axhline(0, color="0.3", linewidth=0.6)
     ax.set_yscale("function", functions=(signed_root, signed_square))
@@ -135,7 +134,7 @@ plt.show()
 # The distance to held-out rows, over all pairs of columns, and how well two classifiers that were
 # trained on the synthetic rows tell who sees a doctor more than twice. Where the columns alone were
 # counted they are independent, and what a classifier then finds is chance. These are single runs:
-# the AUC of boosting changes by some hundredths from one seed to another.
+# the AUC of boosting changes by some hundredths from one fit to another.
 
 models = {
     "AUC, boosting": HistGradientBoostingClassifier(max_iter=60, random_state=0),
@@ -144,10 +143,8 @@ models = {
 
 
 def drawn(epsilon, slices="adaptive"):
-    other = SlicedMeasureSampler(
-        epsilon, 1e-5, schema=health.schema, slices=slices, random_state=0
-    ).fit(private)
-    return other.sample(len(private), random_state=0)
+    other = SlicedMeasureSampler(epsilon, 1e-5, schema=health.schema, slices=slices)
+    return other.fit(records).sample(len(records))
 
 
 tables = {
@@ -155,7 +152,7 @@ tables = {
     "pairs, epsilon 0.2": drawn(0.2),
     "pairs, epsilon 1": synthetic,
     "pairs, epsilon 5": drawn(5.0),
-    "real": private,
+    "real": records,
 }
 scores = {}
 for name, frame in tables.items():
@@ -187,8 +184,8 @@ for ax, deductible in zip(axes, (0, 1), strict=True):
     labels = []
     for x, (state, values) in enumerate(states.items()):
         conditions = values | {"idp": deductible}
-        alike = private[(private[list(conditions)] == pd.Series(conditions)).all(axis=1)]
-        rows = sampler.sample(5000, conditions=conditions, random_state=0)
+        alike = records[(records[list(conditions)] == pd.Series(conditions)).all(axis=1)]
+        rows = sampler.sample(5000, conditions=conditions)
         share = (alike["mdvis"] > 2).mean()
         spread = 2 * np.sqrt(share * (1 - share) / len(alike))
         bar = ax.errorbar(x - 0.08, share, spread, fmt="o", color="#e69f00")

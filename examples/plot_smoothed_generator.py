@@ -13,8 +13,8 @@ hides every single record, but what the records of a class have in common is und
 # -----------------------------------
 # Private: 1257 images of 8 by 8 pixels, from the digits of scikit-learn. Public: their labels, and
 # a ball that the images are moved into, around an image of constant light grey. The noise is in
-# proportion to its diameter. The seeds are here for a page that looks the same each time it is
-# built; leave them out where records are real.
+# proportion to its diameter. No fit has a seed: whoever knows that of the noise can take it off
+# again.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,7 +27,7 @@ from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
 
 X, y = load_digits(return_X_y=True)
 X /= 16
-private, held_out, y_private, y_held_out = train_test_split(X, y, test_size=0.3, random_state=0)
+records, held_out, y_records, y_held_out = train_test_split(X, y, test_size=0.3, random_state=0)
 
 pixels = Box(0.0, 1.0, n_features=64)
 domain = Ball(2.5, center=np.full(64, 0.3))
@@ -50,8 +50,7 @@ for epsilon in (1.0, 3.0, 10.0):
         output_domain=pixels,
         n_projections=320,
         max_iter=400,
-        random_state=0,
-    ).fit(private, y_private)
+    ).fit(records, y_records)
 print(generators[10.0].privacy_)
 
 # %%
@@ -61,12 +60,12 @@ print(generators[10.0].privacy_)
 # above, on a scale of greys ten times as wide. Each row below it is drawn from one generator, with
 # the labels from 0 to 9 as inputs.
 
-first = [np.flatnonzero(y_private == digit)[0] for digit in range(10)]
+first = [np.flatnonzero(y_records == digit)[0] for digit in range(10)]
 noise_scale = generators[10.0].privacy_.noise_scale
 noise = noise_scale * np.random.default_rng(0).standard_normal((10, 64))
 rows = {
-    "private": (private[first], (0, 1)),
-    f"released\nσ = {noise_scale:.1f}": (domain.project(private[first]) + noise, (-4.5, 5.5)),
+    "private": (records[first], (0, 1)),
+    f"released\nσ = {noise_scale:.1f}": (domain.project(records[first]) + noise, (-4.5, 5.5)),
 }
 for epsilon, generator in reversed(generators.items()):
     rows[f"generated\nε = {epsilon:g}"] = (
@@ -95,5 +94,5 @@ for epsilon, generator in generators.items():
     images = generator.sample(len(labels), y=labels, random_state=2)
     score = LogisticRegression(max_iter=1000).fit(images, labels).score(held_out, y_held_out)
     print(f"ε = {epsilon:>2g}: noise {generator.privacy_.noise_scale:.1f}, accuracy {score:.2f}")
-score = LogisticRegression(max_iter=1000).fit(private, y_private).score(held_out, y_held_out)
+score = LogisticRegression(max_iter=1000).fit(records, y_records).score(held_out, y_held_out)
 print(f"trained on the private images: {score:.2f}")

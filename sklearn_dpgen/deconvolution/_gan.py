@@ -161,10 +161,10 @@ class EntropicDeconvGAN(PrivateEstimator):
     >>> from sklearn_dpgen.domains import Ball
     >>> from sklearn_dpgen.mechanisms import LaplaceMechanism
     >>> X = make_half_circle(1000, random_state=0)
-    >>> mechanism = LaplaceMechanism(epsilon=5.0, domain=Ball(1.0, n_features=2), random_state=0)
+    >>> mechanism = LaplaceMechanism(epsilon=5.0, domain=Ball(1.0, n_features=2))
     >>> Y = mechanism.fit_transform(X)
-    >>> gan = EntropicDeconvGAN(mechanism, max_iter=20, random_state=0).fit(Y)
-    >>> gan.sample(3, random_state=0).shape
+    >>> gan = EntropicDeconvGAN(mechanism, max_iter=20).fit(Y)
+    >>> gan.sample(3).shape
     (3, 2)
     """
 

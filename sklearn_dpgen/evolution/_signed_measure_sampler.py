@@ -109,8 +109,8 @@ class PrivateSignedMeasureSampler(VotingSampler):
     >>> from sklearn_dpgen.domains import Ball
     >>> from sklearn_dpgen.evolution import PrivateSignedMeasureSampler
     >>> X = abs(Ball(1.0, n_features=2).sample(2000, np.random.default_rng(0)))
-    >>> sampler = PrivateSignedMeasureSampler(domain=Ball(1.0, n_features=2), random_state=0)
-    >>> sampler.fit(X).sample(3, random_state=0).shape
+    >>> sampler = PrivateSignedMeasureSampler(domain=Ball(1.0, n_features=2))
+    >>> sampler.fit(X).sample(3).shape
     (3, 2)
     """
 

@@ -131,7 +131,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
     >>> from sklearn_dpgen.datasets import make_biased_labels
     >>> from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
     >>> data = make_biased_labels(2000, random_state=0)
-    >>> classifier = DPSlicedWassersteinFairClassifier(alpha=0.75, max_iter=20, random_state=0)
+    >>> classifier = DPSlicedWassersteinFairClassifier(alpha=0.75, max_iter=20)
     >>> classifier = classifier.fit(data.X, data.y, sensitive_features=data.sensitive)
     >>> classifier.predict_proba(data.X[:3]).shape
     (3, 2)

@@ -133,7 +133,7 @@ class DPSlicedWassersteinFairEncoder(
     >>> from sklearn_dpgen.datasets import make_biased_labels
     >>> from sklearn_dpgen.sliced import DPSlicedWassersteinFairEncoder
     >>> data = make_biased_labels(2000, random_state=0)
-    >>> encoder = DPSlicedWassersteinFairEncoder(alpha=0.75, max_iter=20, random_state=0)
+    >>> encoder = DPSlicedWassersteinFairEncoder(alpha=0.75, max_iter=20)
     >>> codes = encoder.fit_transform(data.X, sensitive_features=data.sensitive)
     >>> codes.shape, encoder.inverse_transform(codes).shape
     ((2000, 2), (2000, 16))

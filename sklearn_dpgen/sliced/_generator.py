@@ -117,10 +117,8 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
     >>> from sklearn_dpgen.domains import Ball
     >>> from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator
     >>> X = make_half_circle(2000, random_state=0)
-    >>> generator = DPSlicedWassersteinGenerator(
-    ...     domain=Ball(1.0, n_features=2), max_iter=20, random_state=0
-    ... )
-    >>> generator.fit(X).sample(3, random_state=0).shape
+    >>> generator = DPSlicedWassersteinGenerator(domain=Ball(1.0, n_features=2), max_iter=20)
+    >>> generator.fit(X).sample(3).shape
     (3, 2)
     """
 

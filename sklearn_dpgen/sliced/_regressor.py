@@ -132,7 +132,7 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
     >>> from sklearn_dpgen.sliced import DPSlicedWassersteinFairRegressor
     >>> data = make_biased_labels(2000, random_state=0)
     >>> regressor = DPSlicedWassersteinFairRegressor(
-    ...     alpha=0.75, y_domain=Box(0, 1, n_features=2), max_iter=20, random_state=0
+    ...     alpha=0.75, y_domain=Box(0, 1, n_features=2), max_iter=20
     ... )
     >>> regressor = regressor.fit(data.X, data.y_continuous, sensitive_features=data.sensitive)
     >>> regressor.predict(data.X[:3]).shape

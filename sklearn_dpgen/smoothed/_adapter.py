@@ -161,7 +161,7 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, TrainedEstimator):
     >>> domain = np.repeat([1, -2], 200)
     >>> X[domain < 0] += 1.5
     >>> y[domain < 0] = -1
-    >>> adapter = SmoothedSlicedWassersteinAdapter(max_iter=20, source_iter=50, random_state=0)
+    >>> adapter = SmoothedSlicedWassersteinAdapter(max_iter=20, source_iter=50)
     >>> adapter.fit(X, y, sample_domain=domain).predict(X[domain < 0]).shape
     (200,)
     """

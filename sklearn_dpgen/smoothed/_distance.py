@@ -230,11 +230,9 @@ def smoothed_sliced_wasserstein(
     >>> from sklearn_dpgen.smoothed import smoothed_sliced_wasserstein
     >>> rng = np.random.default_rng(0)
     >>> disc = Ball(1.0, n_features=2)
-    >>> private, near = disc.sample(2000, rng), disc.sample(2000, rng)
-    >>> result = smoothed_sliced_wasserstein(
-    ...     private, near, epsilon=5.0, domain=disc, random_state=0
-    ... )
-    >>> bool(result.distance < result.distance_to(near + [0.8, 0.0], random_state=0))
+    >>> records, near = disc.sample(2000, rng), disc.sample(2000, rng)
+    >>> result = smoothed_sliced_wasserstein(records, near, epsilon=5.0, domain=disc)
+    >>> bool(result.distance < result.distance_to(near + [0.8, 0.0]))
     True
     >>> result.privacy.epsilon
     5.0

@@ -176,9 +176,9 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, TrainedEstimator):
     >>> from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
     >>> X = make_half_circle(2000, random_state=0)
     >>> generator = SmoothedSlicedWassersteinGenerator(
-    ...     epsilon=10.0, domain=Ball(1.0, n_features=2), max_iter=20, random_state=0
+    ...     epsilon=10.0, domain=Ball(1.0, n_features=2), max_iter=20
     ... )
-    >>> generator.fit(X).sample(3, random_state=0).shape
+    >>> generator.fit(X).sample(3).shape
     (3, 2)
     """
 

@@ -161,10 +161,8 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
     >>> from sklearn_dpgen.datasets import load_rand_health
     >>> from sklearn_dpgen.tables import SlicedMeasureSampler
     >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(
-    ...     schema=data.schema, population_size=200, max_iter=50, random_state=0
-    ... )
-    >>> sampler.fit(data.frame).sample(3, conditions={"idp": 1}, random_state=0)["idp"].tolist()
+    >>> sampler = SlicedMeasureSampler(schema=data.schema, population_size=200, max_iter=50)
+    >>> sampler.fit(data.frame).sample(3, conditions={"idp": 1})["idp"].tolist()
     [1, 1, 1]
     """
 
