@@ -128,3 +128,14 @@ def test_a_refused_fit_keeps_nothing_of_the_fit_before(estimator, given):
 
     assert kept(copy_of(estimator)) == set()
     assert kept(copy_of(estimator, Remembers)) != set()
+
+
+def test_the_report_of_tables_names_all_that_is_taken_as_public():
+    def public(**options):
+        fit = copy_of(FITS["sliced measure"][0]).set_params(**options).fit(TABLE)
+        return set(fit.privacy_.public)
+
+    declared = {"names of the columns", "schema", "n_bins", "slices"}
+    assert public() == declared | {"n_samples"}
+    assert public(neighbours="add_or_remove") == declared
+    assert public(workload={("a", "b"): 2.0}) == declared | {"n_samples", "workload"}

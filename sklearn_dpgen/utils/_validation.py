@@ -47,9 +47,10 @@ __all__ = [
 # A parameter constraint: beyond it a finite budget protects nobody, or leaves nothing.
 BUDGET = [Interval(Real, 1e-50, 1e5, closed="both"), Options(Real, {math.inf})]
 
-# How the errors begin of which the rest would show values of an array.
+# How the errors begin that name no column, or of which the rest would show values of an array.
 _REVEALING = re.compile(
     "could not convert string to float|Complex data not supported|Expected 2D array, got .* instead"
+    "|int too large to convert to float"
 )
 
 
@@ -64,7 +65,7 @@ def _explaining(function):
             _check_columns(frame, is_real)
         try:
             return function(*args, dtype=dtype, **kwargs)
-        except (TypeError, ValueError) as error:
+        except (OverflowError, TypeError, ValueError) as error:
             message = _REVEALING.match(str(error))
             names = [] if frame is None or not is_real else _not_real(frame)
             if message is None and not names:
@@ -99,7 +100,7 @@ def _not_real(frame):
         values = np.asarray(column)
         try:
             is_real = values.dtype.kind not in "mM" and values.astype(np.float64) is not None
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             is_real = False
         if not is_real:
             names.append(name)

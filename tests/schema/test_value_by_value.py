@@ -106,6 +106,19 @@ def test_every_value_alone_is_encoded_or_refused(column):
         assert column.domain.contains(np.array(encoded(column, objects([value]))), tol=0).all()
 
 
+def test_a_duration_is_no_label():
+    class LooksUp(Ordinal):
+        def _read(self, series, null):
+            codes = [self.labels.index(value) for value in series]
+            return np.array(codes), np.zeros_like(null)
+
+    for duration in (np.timedelta64(1), np.timedelta64(1, "s"), pd.Timedelta(1)):
+        for values in ([duration], [1, duration]):
+            assert encoded(Ordinal([0, 1, 2]), objects(values)) == REFUSED
+    # It equals the number.
+    assert encoded(LooksUp([0, 1, 2]), objects([np.timedelta64(1)])) == [[0, 1, 0]]
+
+
 @reproducibly
 @given(st.sampled_from(list(COLUMNS)), st.lists(st.sampled_from(VALUES), min_size=1, max_size=6))
 def test_a_column_of_objects_is_its_values(name, values):
