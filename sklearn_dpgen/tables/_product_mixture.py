@@ -47,12 +47,19 @@ class ProductMixture:
         return draw_categories(self.domain, self.probabilities[components], rng)
 
     def log_joint(self, X: np.ndarray) -> np.ndarray:
-        """Return the log probability of each component together with each record, (n, k)."""
+        """Return the log probability of each component together with each record, (n, k).
+
+        Of a block of categories, the first of the largest entries counts. A record's row depends
+        on the record alone, to the last bit: a product of matrices rounds it by its position.
+        """
         widths = [part.stop - part.start for part in self.domain.slices]
         uniform = np.repeat(1 / np.array(widths), widths)
-        logs = np.log((1 - _FLOOR) * self.probabilities + _FLOOR * uniform)
-        return np.log(np.maximum(self.shares, _FLOOR)) + X @ logs.T
+        logs = np.log((1 - _FLOOR) * self.probabilities + _FLOOR * uniform).T
+        joint = np.tile(np.log(np.maximum(self.shares, _FLOOR)), (len(X), 1))
+        for part in self.domain.slices:
+            joint += logs[part][X[:, part].argmax(axis=1)]
+        return joint
 
     def assign(self, X: np.ndarray) -> np.ndarray:
-        """Return the likeliest component of each record: one, whatever the record is."""
+        """Return the likeliest component of each record: one, whatever the others are."""
         return self.log_joint(X).argmax(axis=1)

@@ -129,18 +129,24 @@ def distinct_labels(labels, name):
 
 
 def check_labels(y, classes, n_samples):
-    """Return the position of each label among the classes; no error shows a label."""
-    y = column_or_1d(y)
+    """Return the position of each label among the classes, whatever the other labels are.
+
+    No error shows a label.
+    """
+    # As an array, numbers beside texts would turn into texts.
+    y = pd.Series(y, dtype=object) if isinstance(y, list | tuple) else y
+    y = column_or_1d(y).tolist()
     if len(y) != n_samples:
         raise ValueError(f"y must hold {n_samples} labels, one a record, got {len(y)}.")
+    codes = {label: code for code, label in enumerate(classes.tolist())}
     try:
-        codes = np.searchsorted(classes, y).clip(0, len(classes) - 1)
-        known = classes[codes] == y
-    except TypeError:
-        known = np.zeros(1, dtype=bool)
-    if not np.all(known):
+        found = [codes.get(label, -1) for label in y]
+    except (ArithmeticError, TypeError):
+        # Of what cannot be looked up, such as a list.
+        found = [-1]
+    if -1 in found:
         raise ValueError("y holds labels that are missing or not among the classes.")
-    return codes.astype(np.int64)
+    return np.array(found, dtype=np.int64)
 
 
 def check_proportions(label_proportions, n_classes=None):

@@ -1,11 +1,18 @@
 """Declared classes and proportions: what is refused, and when."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 
-from sklearn_dpgen.utils._labels import LabelSamplerMixin, check_classes, check_proportions
+from sklearn_dpgen.utils._labels import (
+    LabelSamplerMixin,
+    check_classes,
+    check_labels,
+    check_proportions,
+)
 
 
 class Sampler(LabelSamplerMixin, BaseEstimator):
@@ -133,3 +140,25 @@ def test_proportions_of_classes_that_occur():
     sampler._check_label_parameters(Unreadable())
     with pytest.raises(ValueError, match="one share a class, 2"):
         sampler._encode_labels(["a", "b"], 2)
+
+
+def searched(y, classes, n_samples):
+    """As labels were looked up once: all of one dtype, which any of them can decide."""
+    return np.searchsorted(classes, np.asarray(y))
+
+
+def test_no_label_changes_another_one():
+    large, classes = 2**53 + 1, np.array([2**53, 2**53 + 1])
+    for codes, is_broken in ((check_labels, False), (searched, True)):
+        beside = [codes([large, other], classes, 2)[0] for other in (2**53, float(2**53))]
+        assert bool(beside[0] != beside[1]) is is_broken
+    # A number is no text, beside a text either.
+    with pytest.raises(ValueError, match="not among the classes"):
+        check_labels(["1", 2], np.array(["1", "2"]), 2)
+    assert searched(["1", 2], np.array(["1", "2"]), 2).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("label", [[1], {}, Decimal("sNaN"), None, np.nan, "x", b"1"])
+def test_what_is_no_class_is_refused(label):
+    with pytest.raises(ValueError, match="not among the classes"):
+        check_labels([1, label], np.array([1, 2]), 2)
