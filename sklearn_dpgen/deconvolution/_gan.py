@@ -16,7 +16,7 @@ from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out
 from sklearn_dpgen.deconvolution._training import train_generator
 from sklearn_dpgen.domains import Domain, Product
 from sklearn_dpgen.mechanisms import Mechanism
-from sklearn_dpgen.mechanisms._learner import fit_mechanism, learner_report, released_records
+from sklearn_dpgen.mechanisms._learner import fit_mechanism, learner_report
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator
 from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
@@ -280,7 +280,8 @@ class EntropicDeconvGAN(PrivateEstimator):
         noise_seed, train_seed, split_seed = split_random_state(self.random_state, 3)
         self.mechanism_ = self._fit_mechanism(X, noise_seed)
         self.privacy_ = self._plan_privacy(num_samples(X))
-        X = released_records(X, self.mechanism_, privatize=self.privatize)
+        if self.privatize:
+            X = self.mechanism_.transform(X)
         Y = self.mechanism_.encode_release(X, reset=True, estimator=self)
         Y = as_tensor(Y, device=device)
         seeds = split_random_state(train_seed, self.n_init)
@@ -385,7 +386,8 @@ class EntropicDeconvGAN(PrivateEstimator):
             ``log mean_i p(y | G(z_i))`` over a fixed set of latents.
         """
         check_is_fitted(self)
-        X = released_records(X, self.mechanism_, privatize=self._privatizes)
+        if self._privatizes:
+            X = self.mechanism_.transform(X)
         Y = self.mechanism_.encode_release(X, estimator=self)
         return as_array(self._model.log_likelihood(as_tensor(Y)))
 

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 from sklearn.base import clone
 
-from sklearn_dpgen.mechanisms._release import release_of
-
-__all__ = ["fit_mechanism", "learner_report", "released_records"]
+__all__ = ["fit_mechanism", "learner_report"]
 
 _REQUIRED = ("fit", "transform", "log_likelihood", "encode_release", "get_params")
 
@@ -44,38 +42,6 @@ def fit_mechanism(mechanism, X, *, privatize, noise_seed):
         # The names of the columns stay with the release.
         mechanism.set_output(transform="pandas")
     return mechanism
-
-
-def released_records(X, mechanism, *, privatize):
-    """Return the privatized records to learn from.
-
-    Parameters
-    ----------
-    X : array-like or data frame
-        Raw records to privatize, or privatized ones.
-    mechanism : Mechanism
-        Fitted.
-    privatize : bool
-        Which of them they are.
-
-    Returns
-    -------
-    array-like or data frame
-
-    Raises
-    ------
-    ValueError
-        Where the records to privatize are a release already.
-    """
-    if not privatize:
-        return X
-    release = release_of(X)
-    if release is not None:
-        raise ValueError(
-            f"privatize=True takes raw records, but {release['mechanism']} released these with "
-            f"epsilon={release['epsilon']:g} already. Use privatize=False."
-        )
-    return mechanism.transform(X)
 
 
 def learner_report(report, *, privatize):

@@ -20,9 +20,9 @@ _ATTRIBUTE = "sklearn_dpgen.release"
 class ReleasedArray(np.ndarray):
     """An array of privatized records whose ``release`` names the mechanism.
 
-    Rows taken from it, copies and pickles keep the name; what is computed from it, joined from
-    several arrays or read from a file is a plain array, which is accepted anywhere without a
-    check.
+    Rows taken from it, copies and pickles keep the name; what is joined from several arrays or read
+    from a file is a plain array, which is accepted anywhere without a check. The name helps against
+    mistakes and proves nothing: what is changed in place keeps it.
     """
 
     def __array_finalize__(self, obj):
@@ -109,6 +109,12 @@ def check_release(Y, mechanism):
 def _labelled(transform):
     @functools.wraps(transform)
     def labelled(self, X, *args, **kwargs):
+        release = release_of(X)
+        if release is not None:
+            raise ValueError(
+                f"{release['mechanism']} released these records with epsilon="
+                f"{release['epsilon']:g} already. {type(self).__name__} takes raw ones."
+            )
         Y = transform(self, X, *args, **kwargs)
         if isinstance(Y, pd.DataFrame):
             Y.attrs[_ATTRIBUTE] = _label(self)

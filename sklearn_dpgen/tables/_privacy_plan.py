@@ -15,7 +15,10 @@ __all__ = ["RELATIONS", "SlicesPlan", "plan_rounds"]
 # Neighbouring tables, and how many cells of a table differ between them.
 RELATIONS = {
     "replace_one": ("replace one record; the number of records is public", 2),
-    "add_or_remove": ("add or remove one record; the number of records is not public", 1),
+    "add_or_remove": (
+        "add or remove one record of at least two; the number of records is not public",
+        1,
+    ),
 }
 # Share of the budget for single columns, and of the rest for selections.
 _SINGLES = 0.2

@@ -63,6 +63,8 @@ def _explaining(function):
         is_real = dtype is np.float64
         if frame is not None:
             _check_columns(frame, is_real)
+        if is_real and any(isinstance(arg, np.ndarray) and arg.dtype.kind in "mM" for arg in args):
+            raise ValueError("X must hold real numbers, and dates are none: declare a schema.")
         try:
             return function(*args, dtype=dtype, **kwargs)
         except (OverflowError, TypeError, ValueError) as error:
@@ -82,13 +84,18 @@ def _explaining(function):
 
 
 def _check_columns(frame, is_real):
-    """Refuse columns of one name, and complex ones that a cast would cut."""
+    """Refuse columns of one name, and those that a cast would cut, or count in a unit of theirs."""
     if not frame.columns.is_unique:
         names = frame.columns[frame.columns.duplicated()].unique().tolist()
         raise ValueError(f"X has more than one column of the name: {names}.")
-    names = [n for n, dtype in frame.dtypes.items() if pd.api.types.is_complex_dtype(dtype)]
+    names = [n for n, dtype in frame.dtypes.items() if _is_cast(dtype)]
     if is_real and names:
         raise ValueError(f"X must hold real numbers; columns that do not: {names}.")
+
+
+def _is_cast(dtype):
+    """Return whether numbers of a dtype are others: of dates, the unit is read off all of them."""
+    return getattr(dtype, "kind", "O") in "cmM"
 
 
 def _not_real(frame):

@@ -109,10 +109,10 @@ def test_a_release_is_not_privatized_again(tiny, name):
     mechanism, records = MECHANISMS[name]
     released = clone(mechanism).fit_transform(records)
     gan = tiny(mechanism, privatize=True)
-    with pytest.raises(ValueError, match="privatize=True takes raw records, .* epsilon=5 already"):
+    with pytest.raises(ValueError, match="released these records with epsilon=5 already"):
         gan.fit(released)
     gan.fit(records)
-    with pytest.raises(ValueError, match="privatize=True takes raw records"):
+    with pytest.raises(ValueError, match="takes raw ones"):
         gan.score(released)
 
 

@@ -257,7 +257,8 @@ def test_the_report_says_who_the_neighbours_are():
         for name in ("replace_one", "add_or_remove")
     )
     assert kept.neighbouring == "replace one record; the number of records is public"
-    assert hidden.neighbouring == "add or remove one record; the number of records is not public"
+    relation = "add or remove one record of at least two; the number of records is not public"
+    assert hidden.neighbouring == relation
     assert set(kept.public) - set(hidden.public) == {"n_samples"}
     assert {"schema", "n_bins", "slices", "workload"} <= set(hidden.public)
     assert "workload" not in make().fit(X).privacy_.public
