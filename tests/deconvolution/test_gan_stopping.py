@@ -160,7 +160,7 @@ def test_without_need_nothing_is_held_out(tiny, monkeypatch):
     [
         (200, {}, True),
         (202, {}, False),
-        (200, {"max_iter": 299}, False),
+        (200, {"max_iter": 297}, False),
         (200, {"loss": "wasserstein"}, False),
         (10, {"max_iter": 150}, False),
         (10, {"max_iter": 151}, True),
