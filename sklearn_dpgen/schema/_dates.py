@@ -180,7 +180,8 @@ def _in_utc(series):
     elif _is_arrow_date(series.dtype):
         # Python's dates end with the year 9999.
         counts = series.astype("timestamp[ms][pyarrow]").astype("int64[pyarrow]")
-        return counts.to_numpy(dtype=np.int64, na_value=_NAT).view("datetime64[ms]")
+        times = counts.to_numpy(dtype=np.int64, na_value=_NAT).view("datetime64[ms]")
+        return times.astype("datetime64[D]")
     return series.to_numpy()
 
 

@@ -119,8 +119,7 @@ def test_a_text_of_arrow_that_is_no_text(column, monkeypatch):
         column.encode(series)
     assert not reveals(caught.value)
     encoder = TabularEncoder(Schema({"x": column})).fit()
-    assert not is_quiet(array.to_pylist)
-    for source in (array_table(array), series.to_frame()):
+    for source in (array_table(array), array_table(as_lists(array)), series.to_frame()):
         assert is_quiet(encoder.transform, source)
         with pytest.raises(ValueError, match="^Column 'x' "):
             encoder.transform(source)
@@ -130,6 +129,22 @@ def test_a_text_of_arrow_that_is_no_text(column, monkeypatch):
 
     monkeypatch.setattr(Column, "_read_quietly", read)
     assert not is_quiet(column.encode, series)
+
+
+def test_a_column_of_arrow_that_makes_no_frame():
+    lists = as_lists(bad_text())
+    assert not is_quiet(lists.to_pandas)
+    encoder = TabularEncoder(Schema({"x": COLUMNS["label"]})).fit()
+    assert is_quiet(encoder.transform, array_table(lists))
+    with pytest.raises(ValueError, match="^Column 'x' holds what is no value of its Arrow type"):
+        encoder.transform(array_table(lists))
+
+
+def as_lists(array):
+    """Return an array of lists of one value: pandas makes Python objects of them at once."""
+    import pyarrow as pa
+
+    return pa.ListArray.from_arrays(pa.array(range(len(array) + 1), pa.int32()), array)
 
 
 def array_table(array):
@@ -209,3 +224,13 @@ def test_a_date_of_arrow_after_that_of_python_is_clipped(kind):
     # Where Python has no such date, its objects cannot be what is read.
     with pytest.raises((OverflowError, ValueError)):
         series.to_numpy(dtype=object)
+
+
+def test_a_date_of_arrow_is_that_of_python():
+    pa = pytest.importorskip("pyarrow")
+    column = Datetime("1600-01-01", "2030-01-01", resolution="ms")
+    # Milliseconds within a day are not of the date.
+    array = pa.array([-5, 86_400_005, -86_400_001, 0], pa.int64()).view(pa.date64())
+    series = pd.Series(pd.arrays.ArrowExtensionArray(array), name="x")
+    objects = pd.Series(series.to_numpy(dtype=object), dtype=object)
+    np.testing.assert_array_equal(column.encode(series), column.encode(objects))
