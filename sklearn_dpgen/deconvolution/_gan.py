@@ -43,7 +43,7 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["EntropicDeconvGAN"]
 
 _AVERAGED_SHARE = 0.2
-_MANY_EPOCHS = 150
+_MANY_EPOCHS = 300
 
 
 class EntropicDeconvGAN(PrivateEstimator):
@@ -106,7 +106,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         True holds out privatized records, trains until they gain nothing, and then trains anew
         on all of them for the steps that paid; it reads nothing raw and costs no privacy. "auto"
         does so for tables, records of a Product of two domains or more, with the entropic loss,
-        where ``max_iter`` steps would see each record more than 150 times and learn its noise.
+        where ``max_iter`` steps would see each record more than 300 times and learn its noise.
     validation_fraction : float, default=0.1
         Share of the records that are held out, of 50000 at most, with ``early_stopping`` or
         several starts.

@@ -20,12 +20,14 @@ from sklearn_dpgen.mechanisms._release import check_release
 from sklearn_dpgen.mechanisms._split import plan_columns, split_budget
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, with_index
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
+from sklearn_dpgen.schema._column import find_nulls
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
     Real,
     StrOptions,
+    call_quietly,
     check_is_fitted,
     fit_context,
     num_samples,
@@ -203,12 +205,10 @@ class TabularMechanism(Mechanism):
             if part.value is None:
                 encoded[:, part.block] = column.encode(series)
                 continue
-            null = series.isna().to_numpy(dtype=bool)
+            rule = f"Column {part.name!r} {column._rule}"
+            values, null = call_quietly(rule, _read_noisy, column, series)
             if null.any() and part.block is None:
                 raise ValueError(f"Column {part.name!r} has missing values but is not nullable.")
-            if isinstance(column, Numeric):
-                series = series.to_numpy(dtype=np.float64, na_value=np.nan)
-            values = np.where(null, 0.0, column.to_unit(series))
             if not np.isfinite(values).all():
                 raise ValueError(f"Column {part.name!r} of a privatized table must be finite.")
             encoded[:, part.value] = values
@@ -328,3 +328,13 @@ class TabularMechanism(Mechanism):
         present = torch.logaddexp(log_present, log_null)
         log_flag_null = torch.log(flags @ table[:, 1:])
         return torch.where(Y[:, part.block.start] > 0.5, present, log_flag_null)
+
+
+def _read_noisy(column, series):
+    """Return released values on the unit scale, not clipped, and the mask of the nulls."""
+    null = find_nulls(series)
+    if isinstance(column, Numeric):
+        series, bad = column._read(series, null)
+        if bad.any():
+            raise ValueError
+    return np.where(null, 0.0, column.to_unit(series)), null

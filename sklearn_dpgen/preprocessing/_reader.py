@@ -1,11 +1,12 @@
 """Sources of records, read in parts: the one place that knows chunks, dask and Arrow."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.utils._validation import check_array
+from sklearn_dpgen.utils._validation import as_frame, call_quietly, check_array
 
 __all__ = [
     "NO_RECORDS",
@@ -85,7 +86,7 @@ def _map_blocks(function, table, names):
     for start in range(0, len(table), _BLOCK):
         block = rows[start : start + _BLOCK]
         is_frame = isinstance(block, pd.DataFrame)
-        yield function(_select(block, names) if is_frame else pd.DataFrame(block, columns=names))
+        yield function(_select(block, names) if is_frame else as_frame(block, names))
 
 
 def _tables(X, names):
@@ -139,8 +140,23 @@ def _arrow_frames(X):
     import pyarrow
 
     for batch in pyarrow.RecordBatchReader.from_stream(X):
-        # As floats, integers beside a null would be others; dates of Python end with year 9999.
-        yield batch.to_pandas(integer_object_nulls=True, date_as_object=False)
+        yield _frame_of_batch(batch)
+
+
+def _frame_of_batch(batch):
+    # As floats, integers beside a null would be others; dates of Python end with year 9999.
+    options = {"integer_object_nulls": True, "date_as_object": False}
+    try:
+        return batch.to_pandas(**options)
+    except MemoryError:
+        raise
+    except Exception:  # of any kind, by what a value is
+        pass
+    # One by one, to name the first at fault; outside of the handler, or its context would show it.
+    rule = "holds what is no value of its Arrow type, such as a text that is not in UTF-8."
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        call_quietly(f"Column {name!r} {rule}", partial(column.to_pandas, **options))
+    raise ValueError(f"A column of X {rule}")
 
 
 def _is_chunked(X):

@@ -2,7 +2,6 @@
 
 import pandas as pd
 
-from sklearn_dpgen.schema._column import find_nulls
 from sklearn_dpgen.schema._interval import IntervalColumn
 
 __all__ = ["check_records"]
@@ -26,8 +25,7 @@ def check_records(schema, frame):
 
 
 def _count(column, series):
-    null = find_nulls(series)
-    values, bad = column._read(series, null)
+    values, bad, null = column._read_quietly(series)
     found = {"null": 0 if column.nullable else int(null.sum())}
     if isinstance(column, IntervalColumn):
         found |= column._count_faults(values[~null & ~bad]) | {"unreadable": int(bad.sum())}

@@ -10,6 +10,7 @@ from pandas.api import types
 
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.utils._random import NoiseSource
+from sklearn_dpgen.utils._validation import call_quietly
 
 
 class Column(ABC):
@@ -96,14 +97,22 @@ class Column(ABC):
 
     def _checked(self, series):
         """Return values as they are read, and the mask of their nulls."""
-        series = series if isinstance(series, pd.Series) else pd.Series(series)
-        null = find_nulls(series)
+        series = series if isinstance(series, pd.Series) else pd.Series(series, dtype=object)
+        values, bad, null = self._read_quietly(series)
         if null.any() and not self.nullable:
             raise ValueError(f"Column {series.name!r} has missing values but is not nullable.")
-        values, bad = self._read(series, null)
         if bad.any():
             raise ValueError(f"Column {series.name!r} {self._rule}")
         return values, null
+
+    def _read_quietly(self, series):
+        """Return what `_read` does, and the mask of the nulls; an error shows no value."""
+
+        def read():
+            null = find_nulls(series)
+            return *self._read(series, null), null
+
+        return call_quietly(f"Column {series.name!r} {self._rule}", read)
 
 
 class CategoryColumn(Column):

@@ -16,6 +16,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 _NO_TIME = datetime.timedelta()
 # In microseconds, about 146 000 years.
 _FARTHEST = 2**62
+_NAT = -(2**63)
 _FINER = ("ns", "ps", "fs", "as")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _RESOLUTIONS = {
@@ -141,7 +142,7 @@ class Datetime(IntervalColumn):
     def _read(self, series, null):
         # One step beyond the bounds is beyond them, and no unit overflows there.
         low, high = (bound + step for bound, step in zip(self._bounds, (-1, 1), strict=True))
-        if isinstance(series.dtype, pd.DatetimeTZDtype) or _is_datetime64(series.dtype):
+        if _is_fast(series.dtype):
             return _microseconds(_in_utc(series), low, high), np.zeros_like(null)
 
         def read(value):
@@ -162,14 +163,25 @@ class Datetime(IntervalColumn):
         return self.in_zone(np.where(null, np.datetime64("NaT", "us"), values))
 
 
-def _is_datetime64(dtype):
-    return isinstance(dtype, np.dtype) and dtype.kind == "M"
+def _is_fast(dtype):
+    """Return whether dates of a dtype are read without making Python objects."""
+    is_datetime64 = isinstance(dtype, np.dtype) and dtype.kind == "M"
+    return is_datetime64 or isinstance(dtype, pd.DatetimeTZDtype) or _is_arrow_date(dtype)
+
+
+def _is_arrow_date(dtype):
+    return isinstance(dtype, pd.ArrowDtype) and dtype.type is datetime.date
 
 
 def _in_utc(series):
     """Return a series of dates as an ndarray of datetime64."""
     if isinstance(series.dtype, pd.DatetimeTZDtype):
         series = series.dt.tz_convert(None)
+    elif _is_arrow_date(series.dtype):
+        # Python's dates end with the year 9999.
+        counts = series.astype("timestamp[ms][pyarrow]").astype("int64[pyarrow]")
+        times = counts.to_numpy(dtype=np.int64, na_value=_NAT).view("datetime64[ms]")
+        return times.astype("datetime64[D]")
     return series.to_numpy()
 
 

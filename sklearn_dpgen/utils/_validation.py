@@ -29,6 +29,8 @@ __all__ = [
     "ParametersMixin",
     "Real",
     "StrOptions",
+    "as_frame",
+    "call_quietly",
     "check_array",
     "check_delta",
     "check_epsilon",
@@ -67,16 +69,20 @@ def _explaining(function):
             raise ValueError("X must hold real numbers, and dates are none: declare a schema.")
         try:
             return function(*args, dtype=dtype, **kwargs)
-        except (OverflowError, TypeError, ValueError) as error:
-            message = _REVEALING.match(str(error))
-            names = [] if frame is None or not is_real else _not_real(frame)
-            if message is None and not names:
-                raise
-        # Outside of the handler, or the context of the error would show them.
+        except (MemoryError, Warning):
+            raise
+        except Exception as error:  # of any kind, by what a value is
+            kind, text = type(error), str(error)
+        # Outside of the handler, or the context of the error would show values.
+        names = [] if frame is None or not is_real else _not_real(frame)
         if names:
             raise ValueError(f"X must hold real numbers; columns that do not: {names}.")
+        message = _REVEALING.match(text)
+        if message is None and kind in (TypeError, ValueError):
+            raise kind(text)
+        problem = "could not convert X to numbers" if message is None else message[0]
         raise ValueError(
-            f"{message[0]}{_place_of_text(args)}. X must hold real numbers in two dimensions. "
+            f"{problem}{_place_of_text(args)}. X must hold real numbers in two dimensions. "
             "Reshape your data with reshape(-1, 1) if it has a single feature."
         )
 
@@ -104,10 +110,12 @@ def _not_real(frame):
     for name, column in frame.items():
         if pd.api.types.is_numeric_dtype(column.dtype):
             continue
-        values = np.asarray(column)
         try:
+            values = np.asarray(column)
             is_real = values.dtype.kind not in "mM" and values.astype(np.float64) is not None
-        except (OverflowError, TypeError, ValueError):
+        except MemoryError:
+            raise
+        except Exception:  # of any kind, by what a value is
             is_real = False
         if not is_real:
             names.append(name)
@@ -117,8 +125,30 @@ def _not_real(frame):
 def _place_of_text(args):
     """Return which columns of an array among the arguments are no real numbers, for an error."""
     X = next((arg for arg in args if hasattr(arg, "__array__") and np.ndim(arg) == 2), None)
-    columns = [] if X is None else _not_real(X if isinstance(X, pd.DataFrame) else pd.DataFrame(X))
+    columns = [] if X is None else _not_real(X if isinstance(X, pd.DataFrame) else as_frame(X))
     return f" in columns {columns}" if columns else ""
+
+
+def as_frame(array, columns=None):
+    """Return an array as a frame; texts stay objects, as pandas has no other for some of them."""
+    array = np.asarray(array)
+    dtype = None if array.dtype.kind in "biufcmM" else object
+    return pd.DataFrame(array, columns=columns, dtype=dtype)
+
+
+def call_quietly(message, function, *args):
+    """Return what a function of private values returns, or raise a ValueError with the message.
+
+    Nothing of the error that it replaces is kept, as that may show a value.
+    """
+    try:
+        return function(*args)
+    except MemoryError:
+        raise
+    except Exception:  # of any kind, by what a value is
+        pass
+    # Outside of the handler, or the context of the error would show it.
+    raise ValueError(message)
 
 
 def gives_pandas(estimator):

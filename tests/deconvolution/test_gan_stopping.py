@@ -160,10 +160,10 @@ def test_without_need_nothing_is_held_out(tiny, monkeypatch):
     [
         (200, {}, True),
         (202, {}, False),
-        (200, {"max_iter": 299}, False),
+        (200, {"max_iter": 594}, False),
         (200, {"loss": "wasserstein"}, False),
-        (10, {"max_iter": 150}, False),
-        (10, {"max_iter": 151}, True),
+        (10, {"max_iter": 300}, False),
+        (10, {"max_iter": 301}, True),
         (202, {"early_stopping": True}, True),
         (200, {"early_stopping": False}, False),
     ],
@@ -176,7 +176,7 @@ def test_stops_where_records_are_seen_often(tiny, monkeypatch, n, options, expec
         return hold_out(*args)
 
     monkeypatch.setattr(_gan, "hold_out", spy)
-    options = {"batch_size": 101, "max_iter": 300, **options}
+    options = {"batch_size": 101, "max_iter": 600, **options}
     table = Product([Box(-1, 1), Box(-1, 1)])
     tiny(LaplaceMechanism(20.0, domain=table), **options).fit(np.asarray(Y[:n]))
     assert bool(used) is expected
