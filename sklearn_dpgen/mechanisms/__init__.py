@@ -9,7 +9,7 @@ and the selection mechanism which scores are the largest.
 from sklearn_dpgen.mechanisms._additive import GaussianMechanism, LaplaceMechanism
 from sklearn_dpgen.mechanisms._base import Mechanism, on_grid
 from sklearn_dpgen.mechanisms._discrete import RandomizedResponse
-from sklearn_dpgen.mechanisms._release import ReleasedArray, release_of
+from sklearn_dpgen.mechanisms._release import release_of
 from sklearn_dpgen.mechanisms._sampled import (
     StratifiedGaussianMechanism,
     StratifiedGaussianRun,
@@ -27,7 +27,6 @@ __all__ = [
     "LaplaceMechanism",
     "Mechanism",
     "RandomizedResponse",
-    "ReleasedArray",
     "SelectionMechanism",
     "SelectionRun",
     "StratifiedGaussianMechanism",

@@ -115,8 +115,8 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         Returns
         -------
         Y : ndarray of shape (n_samples, n_features)
-            Privatized records, a ReleasedArray. As a data frame, by ``set_output``, its rows are
-            numbered afresh unless ``index="keep"``.
+            Privatized records that name their mechanism. As a data frame, by ``set_output``, its
+            rows are numbered afresh unless ``index="keep"``.
 
         Raises
         ------

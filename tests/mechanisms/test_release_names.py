@@ -16,10 +16,10 @@ from sklearn_dpgen.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
     RandomizedResponse,
-    ReleasedArray,
     TabularMechanism,
     release_of,
 )
+from sklearn_dpgen.mechanisms._release import ReleasedArray
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
 BOX = Box(0, 1, n_features=2)
