@@ -91,7 +91,10 @@ def test_a_domain_by_width_needs_data():
         ([SECRET, SECRET], "Expected 2D array"),
         ([[SECRET, 10**400]], "too large to convert to float"),
         (np.array([[SECRET, 10**400]], dtype=object), r"too large .* in columns \[1\]"),
-        (pd.DataFrame({"a": [SECRET], "b": [10**400]}), r"columns that do not: \['b'\]"),
+        (
+            pd.DataFrame({"a": [SECRET], "b": [10**400]}, dtype=object),
+            r"columns that do not: \['b'\]",
+        ),
         (np.array([[SECRET + 1j, 0]]), "Complex data"),
         ([[[SECRET, SECRET]]], "dim 3"),
         (pd.DataFrame({"a": [SECRET], "b": [f"{SECRET}x"]}), r"columns that do not: \['b'\]"),

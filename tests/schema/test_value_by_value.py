@@ -251,7 +251,10 @@ def test_a_chunk_of_nulls_is_nulls_whatever_its_dtype():
             continue
         expected = column.encode(nulls).tolist()
         for dtype in ("float64", "Int64", "boolean", "string", "str", "datetime64[ns]", "category"):
-            assert column.encode(nulls.astype(dtype)).tolist() == expected
+            cast = nulls.astype(dtype)
+            # Before pandas 3 texts are made of them, and no nulls.
+            if cast.isna().all():
+                assert column.encode(cast).tolist() == expected
         assert column.encode(nulls.convert_dtypes()).tolist() == expected
         for dtype in ("float64", "datetime64[ns]", "bool", "str", "complex128"):
             assert len(column.encode(nulls[:0].astype(dtype))) == 0

@@ -67,7 +67,7 @@ def table(n=60, seed=0):
         "pay": np.where(rng.uniform(size=n) < 0.3, np.nan, rng.uniform(0, 7, size=n)),
         "job": rng.choice(JOBS[:2], size=n).astype(object),
         "level": rng.choice([1, 2], size=n),
-        "day": pd.Timestamp("2020-02-01") + pd.to_timedelta(rng.integers(200, size=n), "D"),
+        "day": np.datetime64("2020-02-01", "us") + rng.integers(200, size=n).astype("m8[D]"),
     }
     frame = pd.DataFrame(columns)
     return replaced(frame, 0, LOW)
