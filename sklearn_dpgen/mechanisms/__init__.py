@@ -9,6 +9,7 @@ and the selection mechanism which scores are the largest.
 from sklearn_dpgen.mechanisms._additive import GaussianMechanism, LaplaceMechanism
 from sklearn_dpgen.mechanisms._base import Mechanism, on_grid
 from sklearn_dpgen.mechanisms._discrete import RandomizedResponse
+from sklearn_dpgen.mechanisms._joint_response import JointRandomizedResponse
 from sklearn_dpgen.mechanisms._release import release_of
 from sklearn_dpgen.mechanisms._sampled import (
     StratifiedGaussianMechanism,
@@ -24,6 +25,7 @@ __all__ = [
     "GaussianMechanism",
     "GaussianSequenceMechanism",
     "GaussianSequenceRun",
+    "JointRandomizedResponse",
     "LaplaceMechanism",
     "Mechanism",
     "RandomizedResponse",

@@ -146,13 +146,8 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         self.require_noise()
-        for name, Z in (("X", X), ("Y", Y)):
-            width = self.domain_.n_features
-            if Z.ndim != 2 or Z.shape[1] != width:
-                raise ValueError(
-                    f"{name} must have shape (n, {width}), the width of the domain, got "
-                    f"{tuple(Z.shape)}."
-                )
+        self._check_width(X, "X")
+        self._check_encoded(Y)
         return self._log_likelihood(X, Y)
 
     def encode_release(
@@ -197,6 +192,18 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     @abstractmethod
     def _log_likelihood(self, X, Y):
         """Return the matrix of log p(y|x)."""
+
+    def _check_encoded(self, Y):
+        """Refuse what cannot be encoded releases."""
+        self._check_width(Y, "Y")
+
+    def _check_width(self, Z, name):
+        width = self.domain_.n_features
+        if Z.ndim != 2 or Z.shape[1] != width:
+            raise ValueError(
+                f"{name} must have shape (n, {width}), the width of the domain, got "
+                f"{tuple(Z.shape)}."
+            )
 
     def _rows(self, X, *, reset):
         """Return records as an array without missing values."""

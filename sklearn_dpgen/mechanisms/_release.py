@@ -11,7 +11,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
 
-__all__ = ["ReleasedArray", "ReleaseMixin", "check_release", "release_of", "settings_text"]
+__all__ = [
+    "ReleasedArray",
+    "ReleaseMixin",
+    "check_release",
+    "release_digest",
+    "release_of",
+    "settings_text",
+]
 
 # Where a data frame keeps its label; it goes along into Parquet files.
 _ATTRIBUTE = "sklearn_dpgen.release"
@@ -139,17 +146,22 @@ def settings_text(mechanism):
 def _label(mechanism):
     """Return what tells the likelihood of a fitted mechanism from another one, as JSON."""
     report = mechanism.privacy_
-    scale = report.noise_scale
-    scales = scale if isinstance(scale, dict) else {"": scale}
-    # A scale may differ in its last digits from one machine to another.
-    scales = {name: None if value is None else f"{value:.6g}" for name, value in scales.items()}
-    settings = settings_text(mechanism) + json.dumps(scales, sort_keys=True)
     return {
         "mechanism": type(mechanism).__qualname__,
         "epsilon": report.epsilon,
         "delta": report.delta,
-        "settings": hashlib.blake2b(settings.encode(), digest_size=8).hexdigest(),
+        "settings": release_digest(mechanism),
     }
+
+
+def release_digest(mechanism):
+    """Return a digest of what the likelihood of a fitted mechanism depends on beside the budget."""
+    scale = mechanism.privacy_.noise_scale
+    scales = scale if isinstance(scale, dict) else {"": scale}
+    # A scale may differ in its last digits from one machine to another.
+    scales = {name: None if value is None else f"{value:.6g}" for name, value in scales.items()}
+    settings = settings_text(mechanism) + json.dumps(scales, sort_keys=True)
+    return hashlib.blake2b(settings.encode(), digest_size=8).hexdigest()
 
 
 def _plain(value):

@@ -1,0 +1,294 @@
+"""Questions on several columns at once: how public keys group categories, and answers cover cells.
+
+A question is a set of columns and a key. The key groups the categories of each column; the groups
+of all columns together make cells, of which the true record has one. An answer stands for a set of
+cells. All of it follows from public numbers.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["MOST_CELLS", "Covered", "Questions", "best_coverage", "most_cells", "respond"]
+
+# Cells of a question; floats of 32 bits and draws of 52 bits tell them apart.
+MOST_CELLS = 2**20
+# Cells of a question, in those among which plain randomized response is at its best.
+_SPARE = 8
+# Streams of a key, beside those of the columns.
+_OFFSETS, _ORDERS = 2**31, 2**32
+
+
+def most_cells(epsilon):
+    """Return how many cells a question may have: eight times e^ε + 1, and at most 2^20."""
+    return int(min(_SPARE * (math.exp(min(epsilon, 20.0)) + 1), MOST_CELLS))
+
+
+def best_coverage(n_cells, epsilon):
+    """Return how many of the cells an answer should stand for, at least 1 and not all.
+
+    The information of an answer on the shares of the cells, at even ones, is
+    f (1 - f) (e^ε - 1)² / (1 + f (e^ε - 1))² for a coverage of f; it is largest at 1 / (e^ε + 1).
+    """
+    gain = math.expm1(min(epsilon, 300.0))
+    below = max(1, int(n_cells / (gain + 2)))
+    return max((below, below + 1), key=lambda m: _information(m / n_cells, gain))
+
+
+def _information(share, gain):
+    """Return the information of an answer that covers a share of the cells; 0 if it covers all."""
+    return max(share * (1 - share), 0.0) * (gain / (1 + share * gain)) ** 2
+
+
+def information(n_cells, epsilon):
+    """Return the information of an answer on the shares of the cells, at even ones."""
+    gain = math.expm1(min(epsilon, 300.0))
+    return _information(best_coverage(n_cells, epsilon) / n_cells, gain)
+
+
+def group_counts(sizes, limit):
+    """Return in how many groups the categories of asked columns are put.
+
+    Parameters
+    ----------
+    sizes : ndarray of int of shape (s,)
+        Categories of each; 1 for one that is not asked.
+    limit : int
+        Of the product.
+
+    Returns
+    -------
+    ndarray of int of shape (s,)
+        The sizes, where their product allows; else all larger ones are cut down to one number, of
+        at least 2.
+    """
+    low, high = min(2, max(sizes)), max(sizes)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = math.prod(int(min(size, middle)) for size in sizes) <= limit
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return np.minimum(sizes, low)
+
+
+@dataclass(frozen=True)
+class Covered:
+    """Sets of records that answers stand for, as unions of disjoint boxes.
+
+    A box is a set of categories for each asked column.
+
+    Parameters
+    ----------
+    n_answers : int
+    answer : ndarray of int of shape (n_boxes,)
+        Whose box it is.
+    n_slots : int
+        Columns that a box may name.
+    blocks : list of (int, ndarray of int of shape (n,), ndarray of bool of shape (n, size))
+        For each column, the places in (box, slot) order that name it, and the categories in there.
+    coverage : ndarray of int of shape (n_answers,)
+        Cells that each answer covers.
+    n_cells : ndarray of int of shape (n_answers,)
+        Among as many.
+    """
+
+    n_answers: int
+    answer: np.ndarray
+    n_slots: int
+    blocks: list
+    coverage: np.ndarray
+    n_cells: np.ndarray
+
+
+class Questions:
+    """What is asked of some people.
+
+    Parameters
+    ----------
+    sizes : ndarray of int of shape (d,)
+        Categories of each column.
+    ordered : ndarray of bool of shape (d,)
+        Whether neighbouring categories are alike.
+    epsilon : float
+    limit : int
+        Cells of a question.
+    columns : ndarray of int of shape (n, s)
+        Distinct columns of each question; -1 where there are fewer.
+    keys : ndarray of int64 of shape (n,)
+
+    Attributes
+    ----------
+    n_groups : ndarray of int of shape (n, s)
+    n_cells, coverage : ndarray of int of shape (n,)
+    """
+
+    def __init__(self, sizes, ordered, epsilon, limit, columns, keys):
+        self._sizes, self._ordered, self._columns = sizes, ordered, columns
+        self._keys = keys.astype(np.uint64)
+        asked = np.where(columns < 0, 1, sizes[columns])
+        kinds, kind = np.unique(asked, axis=0, return_inverse=True)
+        groups = np.array([group_counts(row, limit) for row in kinds]).reshape(kinds.shape)
+        cells = [math.prod(row.tolist()) for row in groups]
+        coverage = [1 if n == 1 else best_coverage(n, epsilon) for n in cells]
+        kind = kind.ravel()
+        self.n_groups = groups[kind]
+        self.n_cells, self.coverage = np.array(cells)[kind], np.array(coverage)[kind]
+
+    def cells_of(self, codes):
+        """Return the cell of each record, from its categories, of shape (n, d)."""
+        rows = np.arange(len(codes))
+        cells = np.zeros(len(codes), dtype=np.int64)
+        for slot in range(self._columns.shape[1]):
+            groups = np.zeros(len(codes), dtype=np.int64)
+            for column, asked in self._by_column(slot):
+                labels = self._labels(column, asked, self.n_groups[asked, slot])
+                groups[asked] = labels[rows[: len(asked)], codes[asked, column]]
+            cells = cells * self.n_groups[:, slot] + groups
+        return cells
+
+    def offsets(self):
+        """Return of each question the cells that answer 0 covers: 0, and others at random.
+
+        Returns
+        -------
+        ndarray of int64 of shape (n, largest coverage)
+            In ascending order; padded with the number of cells.
+
+        Notes
+        -----
+        A uniformly random subset by Floyd's algorithm.
+        """
+        n, most = len(self._keys), max(1, self.coverage.max(initial=1))
+        found = np.repeat(self.n_cells[:, None], most, axis=1)
+        found[:, 0] = 0
+        for i in range(most - 1):
+            last = self.n_cells - self.coverage + 1 + i
+            drawn = 1 + (_mix(self._keys, _OFFSETS + i) % last.astype(np.uint64)).astype(np.int64)
+            taken = (found == drawn[:, None]).any(axis=1)
+            value = np.where(taken, last, drawn)
+            found[:, i + 1] = np.where(i + 1 < self.coverage, value, self.n_cells)
+        return np.sort(found, axis=1) if n else found
+
+    def covered(self, answers):
+        """Return the records that answers stand for.
+
+        Parameters
+        ----------
+        answers : ndarray of int of shape (n,)
+            From 0 to below ``n_cells``.
+
+        Returns
+        -------
+        Covered
+        """
+        offsets = self.offsets()
+        n, most = offsets.shape
+        n_slots = self._columns.shape[1]
+        real = np.arange(most) < self.coverage[:, None]
+        cells = (answers[:, None] + offsets) % self.n_cells[:, None]
+        groups = np.empty((n, most, n_slots), dtype=np.int64)
+        for slot in reversed(range(n_slots)):
+            cells, groups[:, :, slot] = np.divmod(cells, self.n_groups[:, slot, None])
+        # Cells that differ in one slot alone are one box: that of the most groups.
+        merged = self.n_groups.argmax(axis=1)
+        rest = np.zeros((n, most), dtype=np.int64)
+        for slot in range(n_slots):
+            apart = (slot != merged)[:, None]
+            rest = np.where(apart, rest * self.n_groups[:, [slot]] + groups[:, :, slot], rest)
+        rest[~real] = -1
+        same = rest[:, :, None] == rest[:, None, :]
+        is_first = (same.argmax(axis=2) == np.arange(most)) & real
+        answer, first = np.nonzero(is_first)
+        blocks = [
+            self._block(slot, column, asked, answer, first, groups, same, merged)
+            for slot in range(n_slots)
+            for column, asked in self._by_column(slot)
+        ]
+        return Covered(n, answer, n_slots, blocks, self.coverage, self.n_cells)
+
+    def _block(self, slot, column, asked, answer, first, groups, same, merged):
+        """Return where a column is named in one slot, and the categories there."""
+        n_slots = self._columns.shape[1]
+        (boxes,) = np.nonzero(np.isin(answer, asked, assume_unique=False))
+        owners = answer[boxes]
+        labels = self._labels(column, asked, self.n_groups[asked, slot])
+        labels = labels[np.searchsorted(asked, owners)]
+        mask = labels == groups[owners, first[boxes], slot][:, None]
+        (wide,) = np.nonzero((merged[owners] == slot) & (groups.shape[1] > 1))
+        if len(wide):
+            inside = same[owners[wide], first[boxes[wide]]]
+            there = np.where(inside, groups[owners[wide], :, slot], -1)
+            mask[wide] = (labels[wide][:, :, None] == there[:, None, :]).any(axis=2)
+        return column, boxes * n_slots + slot, mask
+
+    def _by_column(self, slot):
+        """Yield each column with the questions that ask it in a slot, in ascending order."""
+        column = self._columns[:, slot]
+        order = np.argsort(column, kind="stable")
+        cuts = np.flatnonzero(np.diff(column[order])) + 1
+        for asked in np.split(order, cuts):
+            if len(asked) and column[asked[0]] >= 0:
+                yield int(column[asked[0]]), asked
+
+    def _labels(self, column, asked, n_groups):
+        """Return the group of each category in each question, of shape (n, size).
+
+        Groups are of nearly equal size: of categories in random order, or for every other question
+        on an ordered column of neighbours, from a random one on and around the end.
+        """
+        size, keys = int(self._sizes[column]), self._keys[asked, None]
+        categories = np.arange(size)
+        if (n_groups == size).all():
+            return np.broadcast_to(categories, (len(asked), size))
+        hashes = _mix(keys, column, categories)
+        ranks = hashes.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
+        if self._ordered[column]:
+            drawn = _mix(keys, _ORDERS + column)
+            shift = (drawn >> np.uint64(1)) % np.uint64(size)
+            turned = (categories + shift.astype(np.int64)) % size
+            ranks = np.where(drawn % np.uint64(2) == 0, turned, ranks)
+        n_groups = n_groups[:, None]
+        return np.where(n_groups == size, categories, ranks * n_groups // size)
+
+
+def respond(cells, questions, epsilon, noise):
+    """Draw answers to questions.
+
+    Parameters
+    ----------
+    cells : ndarray of int of shape (n,)
+        The true ones.
+    questions : Questions
+    epsilon : float
+    noise : NoiseSource
+
+    Returns
+    -------
+    ndarray of int64 of shape (n,)
+        An answer a stands for the cells a + r modulo the number of cells K, over the m offsets r.
+        Each cell is in m of the K answers' sets. One of these has probability
+        e^ε / (m e^ε + K - m), any other one 1 / (m e^ε + K - m).
+    """
+    n, m, K = len(cells), questions.coverage, questions.n_cells
+    offsets = questions.offsets()
+    others = K - m
+    covers = noise.uniform(n) * (m + others * math.exp(-epsilon)) < m
+    inside = offsets[np.arange(n), noise.integers(m, n)]
+    outside = noise.integers(np.maximum(others, 1), n)
+    for offset in offsets.T:
+        # The place of an offset among those that are not in the set, to its value.
+        outside = outside + ((outside >= offset) & (offset < K))
+    return (cells - np.where(covers | (others == 0), inside, outside)) % K
+
+
+def _mix(keys, *parts):
+    """Return uniform hashes of 64 bits of keys and further numbers (the mixer of SplitMix64)."""
+    with np.errstate(over="ignore"):
+        value = np.asarray(keys, dtype=np.uint64)
+        for part in (0, *parts):
+            value = value + np.asarray(part, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+            value = value + np.uint64(0x9E3779B97F4A7C15)
+            value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            value = value ^ (value >> np.uint64(31))
+    return value

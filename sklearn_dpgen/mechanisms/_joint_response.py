@@ -1,0 +1,532 @@
+"""A local mechanism for tables: one joint answer on few columns."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.mechanisms._base import Mechanism
+from sklearn_dpgen.mechanisms._joint_design import (
+    choose_n_asked,
+    draw_columns,
+    expected_variances,
+    most_asked,
+)
+from sklearn_dpgen.mechanisms._joint_questions import Questions, most_cells, respond
+from sklearn_dpgen.mechanisms._release import check_release, release_digest
+from sklearn_dpgen.preprocessing._reader import NO_RECORDS, map_frames
+from sklearn_dpgen.preprocessing._tabular import TabularEncoder, with_index
+from sklearn_dpgen.schema import Datetime, Numeric, Ordinal, Schema
+from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.utils._random import NoiseSource
+from sklearn_dpgen.utils._validation import (
+    Integral,
+    Interval,
+    StrOptions,
+    check_is_fitted,
+    fit_context,
+    validate_data,
+)
+
+__all__ = ["RELEASE_COLUMNS", "JointRandomizedResponse"]
+
+RELEASE_COLUMNS = ["asked", "grouping", "answer", "epsilon", "design"]
+# Equal bins of a number or date of which nothing is declared.
+_BINS = 16
+# Keys are numbers of so many bits, which any file keeps; in parts that float32 keeps.
+_KEY_BITS, _PART_BITS = 51, 17
+
+
+class JointRandomizedResponse(Mechanism):
+    """Ask each person about a few columns at once, and randomize the one joint answer.
+
+    Who is asked about which columns is drawn without a look at the record, and the whole budget
+    goes into one answer: it tells of dependence between columns, which a budget that is split over
+    all columns does not. A release is a row of five public numbers and texts a person.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy budget of one whole record, in nats. ``np.inf`` answers truthfully.
+    schema : Schema
+        The public declaration of the columns.
+    bins : "auto", int or mapping, default="auto"
+        Public bins of numbers and dates: a number of equal ones for each, or ``{column: number or
+        edges}``, as ``bins`` of :class:`~sklearn_dpgen.preprocessing.TabularEncoder`. "auto", and
+        columns that a mapping does not name, have 16.
+    n_asked : "auto" or int, default="auto"
+        About how many columns each person is asked. "auto" takes the number for which pairs of
+        columns are expected to be learned best, by :meth:`expected_variation`: two for budgets of
+        up to about six nats, and more for larger ones.
+    always : sequence of str, default=()
+        Columns that everybody is asked about, such as one to predict: what depends on it is
+        learned better, and all else less well.
+    weights : mapping or None, default=None
+        ``{column: weight}``, positive, 1 where not named: how much more often than others a column
+        is asked about.
+    random_state : int, RandomState or None, default=None
+        As in LaplaceMechanism.
+    index : {"reset", "keep"}, default="reset"
+        As in LaplaceMechanism.
+
+    Attributes
+    ----------
+    n_asked_ : int
+        About how many columns each person is asked.
+    encoder_ : TabularEncoder
+        From columns to the domain and back; all columns are categories or bins.
+    design_ : str
+        Digest of the columns with their categories and bins: beside the budget, what the meaning of
+        an answer depends on.
+    domain_, privacy_, n_features_in_
+        See Mechanism.
+
+    See Also
+    --------
+    TabularMechanism : Splits the budget over all columns and keeps the shape of the table.
+    sklearn_dpgen.tables.LocalTableSampler : Learns tables from the answers.
+
+    Notes
+    -----
+    Neighbours are any two values of one record, and the number of asked columns is no secret: the
+    columns S, and a key, are drawn by public randomness. The key puts the categories of each column
+    in S in g_j groups of nearly equal size, where g_j is the number of categories unless there
+    would be more than 8 (e^ε + 1) cells K = Π g_j: at random, and with numbers, dates and ordinals
+    for every other key as intervals of random position. The record has one cell z. The key also
+    draws m offsets R of K, where m / K is about 1 / (e^ε + 1): answer a stands for the m cells
+    (a + r) mod K, r in R, and is given with probability e^ε / (m e^ε + K - m) if z is one of them,
+    and 1 / (m e^ε + K - m) if not. Each z is in exactly m of K such sets, so these sum to 1; their
+    ratio is e^ε, whatever was asked. With m = 1 this is randomized response on the cells; in
+    general it is subset selection [1]_, the choice with the most information, with public
+    randomness for the sets, as in local hashing [2]_.
+
+    An answer has m e^ε / (m e^ε + K - m) chances to cover the true cell, and of its information
+    each of the K - 1 contrasts of the cells has an equal share. The likelihood of a record with
+    soft blocks P_j is (1 + (e^ε - 1) Σ_c Π_j <P_j, c_j>) / (m e^ε + K - m), a sum over the covered
+    cells c.
+
+    A release has the columns ``asked``, the names of S as JSON; ``grouping``, the key, an integer
+    below 2^51; ``answer``, the integer a; and, for those who collect it, ``epsilon`` and
+    ``design``. It may be given one person at a time, written to CSV or Parquet and joined.
+    Everybody should answer once: each further answer costs ε again.
+
+    References
+    ----------
+    .. [1] M. Ye, A. Barg, "Optimal schemes for discrete distribution estimation under locally
+       differential privacy", IEEE Transactions on Information Theory, 2018.
+    .. [2] T. Wang, J. Blocki, N. Li, S. Jha, "Locally differentially private protocols for
+       frequency estimation", USENIX Security 2017.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.datasets import load_rand_health
+    >>> from sklearn_dpgen.mechanisms import JointRandomizedResponse
+    >>> data = load_rand_health()
+    >>> mechanism = JointRandomizedResponse(epsilon=4.0, schema=data.schema).fit()
+    >>> mechanism.n_asked_
+    2
+    >>> mechanism.transform(data.frame.iloc[:1]).columns.tolist()
+    ['asked', 'grouping', 'answer', 'epsilon', 'design']
+    """
+
+    _parameter_constraints: dict = {
+        "epsilon": Mechanism._parameter_constraints["epsilon"],
+        "schema": [Schema],
+        "bins": [StrOptions({"auto"}), Integral, Mapping],
+        "n_asked": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "always": [list, tuple],
+        "weights": [None, Mapping],
+        "random_state": ["random_state"],
+        "index": Mechanism._parameter_constraints["index"],
+    }
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        schema: Schema | None = None,
+        bins: str | int | Mapping = "auto",
+        n_asked: str | int = "auto",
+        always: Sequence[str] = (),
+        weights: Mapping[str, float] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        index: str = "reset",
+    ) -> None:
+        self.epsilon = epsilon
+        self.schema = schema
+        self.bins = bins
+        self.n_asked = n_asked
+        self.always = always
+        self.weights = weights
+        self.random_state = random_state
+        self.index = index
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame] | None = None, y: object = None
+    ) -> Self:
+        """Plan what is asked; no record is read.
+
+        Parameters
+        ----------
+        X : data frame or other source of records, optional
+            Raw records or a release: only the names of its columns are used.
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            Columns in ``always`` or ``weights`` that the schema does not declare, or an ``n_asked``
+            that is more than there are, or more than the budget has an answer for.
+        """
+        self._forget()
+        X = None if _is_release(X) else X
+        self.encoder_ = TabularEncoder(self.schema, bins=self._bins()).fit(X)
+        self.domain_ = self.encoder_.domain_
+        self.n_features_in_ = len(self.schema)
+        self.feature_names_in_ = self.encoder_.feature_names_in_
+        columns = self.encoder_.columns_.values()
+        self._sizes = np.array([column.domain.n_features for column in columns])
+        self._ordered = np.array([isinstance(column, Ordinal | Binned) for column in columns])
+        self._limit = most_cells(self.epsilon)
+        self._always, self._weights = self._asked_columns()
+        self.n_asked_ = self._check_n_asked()
+        self._set_privacy(None)
+        self.design_ = release_digest(self)
+        return self
+
+    def transform(self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame]) -> pd.DataFrame:
+        """Ask every person a question, and randomize the answer.
+
+        Parameters
+        ----------
+        X : data frame, array-like of shape (n_samples, n_columns), or other source of records
+            Raw records, with the columns of the schema. Chunks, Arrow streams and the partitions
+            of a dask frame are read in parts.
+
+        Returns
+        -------
+        Y : data frame of shape (n_samples, 5)
+            See the notes. Rows are numbered afresh unless ``index="keep"``.
+
+        Raises
+        ------
+        ValueError
+            Records that do not fit the schema, or that are a release already.
+        """
+        check_is_fitted(self)
+        parts = list(map_frames(self._ask, X, list(self.encoder_.columns_)))
+        if not parts:
+            raise ValueError(NO_RECORDS)
+        return with_index(pd.concat(parts, ignore_index=True), X, self._index)
+
+    def encode_release(
+        self,
+        Y: pd.DataFrame | Iterable[pd.DataFrame],
+        *,
+        reset: bool = False,
+        estimator: BaseEstimator | None = None,
+    ) -> np.ndarray:
+        """Return answers as an array that ``log_likelihood`` takes.
+
+        Parameters
+        ----------
+        Y : data frame or other source of answers
+            As ``transform`` returns them, possibly written to a file and read, or joined.
+        reset : bool, default=False
+            Whether the estimator records the names of the columns, or compares them.
+        estimator : estimator or None, default=None
+            Where.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 4 + most asked columns)
+            The answer, the key in three parts, and the numbers of the columns, or -1.
+
+        Raises
+        ------
+        ValueError
+            Answers under another budget or design, that name columns that are not declared, that
+            are impossible or missing, or of which one is there twice.
+        """
+        check_release(Y, self)
+        if estimator is not None and isinstance(Y, pd.DataFrame):
+            validate_data(estimator, Y, reset=reset, skip_check_array=True)
+        parts = list(map_frames(self._read, Y, RELEASE_COLUMNS))
+        if not parts:
+            raise ValueError(NO_RECORDS)
+        width = max(part.shape[1] for part in parts)
+        encoded = np.concatenate(
+            [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1) for part in parts]
+        )
+        keys = _keys_of(encoded)
+        n_twice = len(keys) - len(np.unique(keys))
+        if n_twice:
+            raise ValueError(
+                f"{n_twice} answers have the grouping of another one: they were collected twice. "
+                "Keep one of each, as drop_duplicates('grouping') does."
+            )
+        return encoded
+
+    def expected_variation(self, n_samples: int) -> pd.DataFrame:
+        """Return how far from the truth the answers of some people leave each table.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of people.
+
+        Returns
+        -------
+        data frame of shape (n_columns, n_columns)
+            Total variation of each pair of columns, and on the diagonal of each column, that an
+            unbiased estimate from the answers would have on average, were the categories even. Of
+            two columns that are never asked together it is infinite. Above about 0.5 an entry says
+            that there is nothing to learn but for what other tables tell.
+        """
+        check_is_fitted(self)
+        singles, pairs = expected_variances(*self._design(), self.n_asked_, *self._asked())
+        variances = singles[:, None] + singles + pairs
+        np.fill_diagonal(variances, singles)
+        # The mean of |x| is √(2/π) standard deviations, and total variation is half of the sum.
+        names = list(self.encoder_.columns_)
+        return pd.DataFrame(np.sqrt(variances / n_samples / (2 * np.pi)), names, names)
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> np.ndarray:
+        """Return the names of the columns of a release."""
+        check_is_fitted(self)
+        return np.array(RELEASE_COLUMNS, dtype=object)
+
+    def decode(
+        self, X: np.ndarray, rng: np.random.Generator | NoiseSource | None = None
+    ) -> pd.DataFrame:
+        """Return points of the domain as a table of raw records."""
+        return self.encoder_.inverse_transform(X, rng=rng)
+
+    def questions(self, Y: np.ndarray) -> Questions:
+        """Return the questions of encoded answers."""
+        columns = Y[:, 4:].astype(np.int64)
+        return self._questions(columns, _keys_of(Y))
+
+    def _questions(self, columns, keys):
+        return Questions(self._sizes, self._ordered, self.epsilon_, self._limit, columns, keys)
+
+    def _bins(self):
+        """Return bins for all numbers and dates."""
+        names = [n for n, column in self.schema.items() if isinstance(column, Numeric | Datetime)]
+        if not isinstance(self.bins, Mapping):
+            return dict.fromkeys(names, _BINS if isinstance(self.bins, str) else self.bins)
+        return dict.fromkeys(names, _BINS) | dict(self.bins)
+
+    def _asked_columns(self):
+        """Return the numbers of the columns that are always asked, and the weights of all."""
+        names = list(self.schema)
+        given = {"always": list(self.always), "weights": list(self.weights or ())}
+        for parameter, columns in given.items():
+            unknown = [name for name in columns if name not in names]
+            if unknown:
+                raise ValueError(f"{parameter} names columns that the schema does not: {unknown}.")
+        if len(set(self.always)) < len(self.always):
+            raise ValueError("always names a column twice.")
+        weights = pd.Series(self.weights or {}, dtype=object).reindex(names, fill_value=1.0)
+        bad = [name for name, w in weights.items() if not _is_weight(w)]
+        if bad:
+            raise ValueError(f"weights must be between 1e-6 and 1e6; of other ones: {bad}.")
+        return tuple(map(names.index, self.always)), weights.to_numpy(dtype=np.float64)
+
+    def _design(self):
+        return self._sizes, self.epsilon_, self._limit
+
+    def _asked(self):
+        return self._always, self._weights
+
+    def _check_n_asked(self):
+        self.epsilon_ = float(self.epsilon)
+        n_columns, most = len(self._sizes), most_asked(self._limit)
+        if len(self._always) > min(n_columns, most):
+            raise ValueError(
+                f"always names {len(self._always)} columns, and one joint answer with epsilon="
+                f"{self.epsilon:g} is on at most {min(n_columns, most)}."
+            )
+        if self.n_asked == "auto":
+            return choose_n_asked(*self._design(), *self._asked())
+        if self.n_asked > n_columns:
+            raise ValueError(f"n_asked={self.n_asked} is more than the {n_columns} columns.")
+        if self.n_asked < len(self._always):
+            raise ValueError(
+                f"n_asked={self.n_asked} is less than the {len(self._always)} columns of always."
+            )
+        if self.n_asked > most:
+            raise ValueError(
+                f"n_asked={self.n_asked} is too much for epsilon={self.epsilon:g}: with two groups "
+                f"a column an answer is on at most {most} columns."
+            )
+        return int(self.n_asked)
+
+    def _ask(self, frame):
+        """Return the answers of some people."""
+        columns = self.encoder_.columns_.items()
+        codes = np.stack([column.codes(frame[name]) for name, column in columns], axis=1)
+        noise = self._noise(codes)
+        asked = draw_columns(len(codes), self.n_asked_, *self._asked(), noise)
+        keys = noise.integers(2**_KEY_BITS, len(codes))
+        questions = self._questions(asked, keys)
+        answers = respond(questions.cells_of(codes), questions, self.epsilon_, noise)
+        names = list(self.encoder_.columns_)
+        kinds, kind = np.unique(asked, axis=0, return_inverse=True)
+        texts = [json.dumps([names[j] for j in row], ensure_ascii=False) for row in kinds]
+        return pd.DataFrame(
+            {
+                "asked": np.array(texts, dtype=object)[kind.ravel()],
+                "grouping": keys,
+                "answer": answers,
+                "epsilon": self.epsilon_,
+                "design": self.design_,
+            }
+        )
+
+    def _read(self, frame):
+        """Return some answers encoded."""
+        for name in RELEASE_COLUMNS:
+            if frame[name].isna().any():
+                raise ValueError(f"Column {name!r} of the answers has missing values.")
+        given = pd.to_numeric(frame["epsilon"], errors="coerce").to_numpy(dtype=np.float64)
+        # What a text file keeps of a float may differ in the last digit.
+        other = ~np.isclose(given, self.epsilon_, rtol=1e-9, atol=0)
+        if other.any():
+            raise ValueError(
+                f"Answers were given with epsilon={given[other][0]:g}, but mechanism has epsilon="
+                f"{self.epsilon_:g}: to learn from both, fit each by itself."
+            )
+        other = frame["design"].astype(str) != self.design_
+        if other.any():
+            raise ValueError(
+                f"Answers are of the design {frame['design'][other].iloc[0]!r}, but mechanism is of "
+                f"{self.design_!r}: its schema or bins are not those of the mechanism that asked."
+            )
+        columns = self._read_asked(frame["asked"])
+        keys = _integers(frame, "grouping", 2**_KEY_BITS)
+        questions = self._questions(columns, keys)
+        answers = _integers(frame, "answer", questions.n_cells)
+        parts = [(keys >> (_PART_BITS * i)) % 2**_PART_BITS for i in range(3)]
+        return np.column_stack([answers, *parts, columns]).astype(np.float64)
+
+    def _read_asked(self, texts):
+        """Return the numbers of the columns that were asked, padded with -1."""
+        names = {name: j for j, name in enumerate(self.encoder_.columns_)}
+        codes, kinds = pd.factorize(texts)
+        columns = []
+        for text in kinds:
+            try:
+                found = json.loads(text)
+            except (TypeError, ValueError):
+                found = None
+            if not isinstance(found, list) or not found or len({*map(str, found)}) < len(found):
+                raise ValueError(
+                    "Column 'asked' of the answers must hold JSON lists of distinct columns."
+                )
+            unknown = [name for name in found if name not in names]
+            if unknown or len(found) > most_asked(self._limit):
+                raise ValueError(
+                    f"Column 'asked' of the answers names columns that the schema does not: "
+                    f"{unknown}, or more than {most_asked(self._limit)}."
+                )
+            columns.append([names[name] for name in found])
+        width = max(map(len, columns))
+        padded = np.array([row + [-1] * (width - len(row)) for row in columns])
+        return padded[codes]
+
+    def _plan_privacy(self, n_samples):
+        return PrivacyReport(
+            mechanism=(
+                f"joint randomized response on {self.n_asked_} of {len(self.schema)} columns"
+            ),
+            epsilon=self.epsilon,
+            delta=0.0,
+            sensitivity_source=(
+                "any two declared records; whatever is asked, probabilities of an answer differ "
+                "by at most e^ε"
+            ),
+            accountant="one answer a person",
+        )
+
+    def _release_settings(self):
+        return self.encoder_.columns_, "questions, version 1"
+
+    def _randomize(self, X, noise):
+        raise NotImplementedError("A joint answer has another form than its record.")
+
+    def _check_encoded(self, Y):
+        if Y.ndim != 2 or Y.shape[1] < 5:
+            raise ValueError(f"Y must be encoded answers, as encode_release returns, got {Y.shape}.")
+
+    def _log_likelihood(self, X, Y):
+        covered = self.questions(Y.cpu().numpy()).covered(Y[:, 0].cpu().numpy().astype(np.int64))
+        slices = list(self.encoder_.blocks_.values())
+        n_places = len(covered.answer) * covered.n_slots
+        shares = X.new_ones(n_places, X.shape[0])
+        places = [places for _, places, _ in covered.blocks]
+        values = [
+            torch.as_tensor(mask, dtype=X.dtype, device=X.device) @ X[:, slices[column]].T
+            for column, _, mask in covered.blocks
+        ]
+        places = torch.as_tensor(np.concatenate(places), device=X.device)
+        shares = shares.index_copy(0, places, torch.cat(values))
+        boxes = shares.unflatten(0, (-1, covered.n_slots)).prod(dim=1)
+        answer = torch.as_tensor(covered.answer, device=X.device)
+        inside = X.new_zeros(covered.n_answers, X.shape[0]).index_add(0, answer, boxes)
+        floor, scale = answer_odds(covered, self.epsilon_)
+        odds = floor + -np.expm1(-self.epsilon_) * inside
+        return (torch.log(odds) + torch.as_tensor(scale, dtype=X.dtype, device=X.device)[:, None]).T
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+def answer_odds(covered, epsilon):
+    """Return e^-ε, and the log probability of an answer that covers the true cell.
+
+    The likelihood of an answer that covers it with probability π is their product, but for e^-ε
+    there is e^-ε + (1 - e^-ε) π.
+    """
+    floor = float(np.exp(-epsilon))
+    others = covered.n_cells - covered.coverage
+    return floor, -np.log(covered.coverage + others * floor)
+
+
+def _keys_of(encoded):
+    parts = encoded[:, 1:4].astype(np.int64)
+    return parts[:, 0] | parts[:, 1] << _PART_BITS | parts[:, 2] << 2 * _PART_BITS
+
+
+def _is_release(X):
+    return set(getattr(X, "columns", ())) == set(RELEASE_COLUMNS)
+
+
+def _is_weight(weight):
+    return isinstance(weight, int | float) and not isinstance(weight, bool) and 1e-6 <= weight <= 1e6
+
+
+def _integers(frame, name, stop):
+    """Return a column of integers from 0 to below ``stop``, as they may come from a file."""
+    values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
+    if not ((values == np.floor(values)) & (values >= 0) & (values < stop)).all():
+        raise ValueError(
+            f"Column {name!r} of the answers must hold integers from 0 to below what was asked."
+        )
+    return values.astype(np.int64)
