@@ -267,7 +267,10 @@ class JointRandomizedResponse(Mechanism):
             raise ValueError(NO_RECORDS)
         width = max(part.shape[1] for part in parts)
         encoded = np.concatenate(
-            [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1) for part in parts]
+            [
+                np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1)
+                for part in parts
+            ]
         )
         keys = _keys_of(encoded)
         n_twice = len(keys) - len(np.unique(keys))
@@ -468,7 +471,9 @@ class JointRandomizedResponse(Mechanism):
 
     def _check_encoded(self, Y):
         if Y.ndim != 2 or Y.shape[1] < 5:
-            raise ValueError(f"Y must be encoded answers, as encode_release returns, got {Y.shape}.")
+            raise ValueError(
+                f"Y must be encoded answers, as encode_release returns, got {Y.shape}."
+            )
 
     def _log_likelihood(self, X, Y):
         covered = self.questions(Y.cpu().numpy()).covered(Y[:, 0].cpu().numpy().astype(np.int64))
@@ -519,7 +524,9 @@ def _is_release(X):
 
 
 def _is_weight(weight):
-    return isinstance(weight, int | float) and not isinstance(weight, bool) and 1e-6 <= weight <= 1e6
+    return (
+        isinstance(weight, int | float) and not isinstance(weight, bool) and 1e-6 <= weight <= 1e6
+    )
 
 
 def _integers(frame, name, stop):

@@ -1,8 +1,15 @@
-"""Tables: laws of mixed columns learned from noisy counts, and records drawn from them."""
+"""Tables: laws of mixed columns learned from noisy counts or answers, and records drawn from them."""
 
+from sklearn_dpgen.tables._local_table_sampler import LocalTableSampler
 from sklearn_dpgen.tables._measurements import MeasuredSlice
 from sklearn_dpgen.tables._mixture_sampler import PrivateMixtureSampler
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 from sklearn_dpgen.tables._sliced_measure_sampler import SlicedMeasureSampler
 
-__all__ = ["MeasuredSlice", "PrivateMixtureSampler", "ProductMixture", "SlicedMeasureSampler"]
+__all__ = [
+    "LocalTableSampler",
+    "MeasuredSlice",
+    "PrivateMixtureSampler",
+    "ProductMixture",
+    "SlicedMeasureSampler",
+]

@@ -280,12 +280,14 @@ class Population(torch.nn.Module):
         """Return the probabilities, an array of float64 of shape (n_rows, sum(sizes))."""
         return np.ascontiguousarray(as_array(self(torch.float64)).T)
 
-    def fit(self, loss, *, prior=0.0, max_iter, learning_rate, verbose=0, name="fit"):
+    def fit(self, loss, *, prior=0.0, max_iter, learning_rate, stop=None, verbose=0, name="fit"):
         """Descend a loss from where the rows stand.
 
         Parameters
         ----------
-        loss : SliceLoss
+        loss : callable
+            ``loss(P)`` returns a loss and its gradient, as SliceLoss does; ``loss.scale`` is about
+            the size of its weights.
         prior : float, default=0.0
             Weight, beside the loss, of the mean divergence of a row from independent columns with
             the given marginals, KL(row ‖ marginals) in nats: columns then depend on each other no
@@ -293,6 +295,8 @@ class Population(torch.nn.Module):
         max_iter : int
         learning_rate : float
             Peak rate of Adam, in logits a step.
+        stop : callable, default=None
+            ``stop(step)`` is asked after each step; where it is true, none follows.
         verbose : int, default=0
         name : str, default="fit"
             Of the progress bar.
@@ -322,6 +326,7 @@ class Population(torch.nn.Module):
             gradient_fn,
             max_iter=max_iter,
             learning_rate=learning_rate,
+            stop=stop,
             verbose=verbose,
             name=name,
         )
