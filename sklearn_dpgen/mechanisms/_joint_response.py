@@ -1,6 +1,5 @@
 """A local mechanism for tables: one joint answer on few columns."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
@@ -19,6 +18,17 @@ from sklearn_dpgen.mechanisms._joint_design import (
     most_asked,
 )
 from sklearn_dpgen.mechanisms._joint_questions import Questions, most_cells, respond
+from sklearn_dpgen.mechanisms._joint_release import (
+    KEY_BITS,
+    RELEASE_COLUMNS,
+    check_origin,
+    is_release,
+    join_keys,
+    read_asked,
+    read_integers,
+    split_keys,
+    write_release,
+)
 from sklearn_dpgen.mechanisms._release import check_release, release_digest
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, map_frames
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, with_index
@@ -34,13 +44,10 @@ from sklearn_dpgen.utils._validation import (
     validate_data,
 )
 
-__all__ = ["RELEASE_COLUMNS", "JointRandomizedResponse"]
+__all__ = ["JointRandomizedResponse", "answer_odds"]
 
-RELEASE_COLUMNS = ["asked", "grouping", "answer", "epsilon", "design"]
 # Equal bins of a number or date of which nothing is declared.
 _BINS = 16
-# Keys are numbers of so many bits, which any file keeps; in parts that float32 keeps.
-_KEY_BITS, _PART_BITS = 51, 17
 
 
 class JointRandomizedResponse(Mechanism):
@@ -190,7 +197,7 @@ class JointRandomizedResponse(Mechanism):
             that is more than there are, or more than the budget has an answer for.
         """
         self._forget()
-        X = None if _is_release(X) else X
+        X = None if is_release(X) else X
         self.encoder_ = TabularEncoder(self.schema, bins=self._bins()).fit(X)
         self.domain_ = self.encoder_.domain_
         self.n_features_in_ = len(self.schema)
@@ -272,7 +279,7 @@ class JointRandomizedResponse(Mechanism):
                 for part in parts
             ]
         )
-        keys = _keys_of(encoded)
+        keys = join_keys(encoded)
         n_twice = len(keys) - len(np.unique(keys))
         if n_twice:
             raise ValueError(
@@ -319,7 +326,7 @@ class JointRandomizedResponse(Mechanism):
     def questions(self, Y: np.ndarray) -> Questions:
         """Return the questions of encoded answers."""
         columns = Y[:, 4:].astype(np.int64)
-        return self._questions(columns, _keys_of(Y))
+        return self._questions(columns, join_keys(Y))
 
     def _questions(self, columns, keys):
         return Questions(self._sizes, self._ordered, self.epsilon_, self._limit, columns, keys)
@@ -382,72 +389,20 @@ class JointRandomizedResponse(Mechanism):
         codes = np.stack([column.codes(frame[name]) for name, column in columns], axis=1)
         noise = self._noise(codes)
         asked = draw_columns(len(codes), self.n_asked_, *self._asked(), noise)
-        keys = noise.integers(2**_KEY_BITS, len(codes))
+        keys = noise.integers(2**KEY_BITS, len(codes))
         questions = self._questions(asked, keys)
         answers = respond(questions.cells_of(codes), questions, self.epsilon_, noise)
         names = list(self.encoder_.columns_)
-        kinds, kind = np.unique(asked, axis=0, return_inverse=True)
-        texts = [json.dumps([names[j] for j in row], ensure_ascii=False) for row in kinds]
-        return pd.DataFrame(
-            {
-                "asked": np.array(texts, dtype=object)[kind.ravel()],
-                "grouping": keys,
-                "answer": answers,
-                "epsilon": self.epsilon_,
-                "design": self.design_,
-            }
-        )
+        return write_release(names, asked, keys, answers, self.epsilon_, self.design_)
 
     def _read(self, frame):
         """Return some answers encoded."""
-        for name in RELEASE_COLUMNS:
-            if frame[name].isna().any():
-                raise ValueError(f"Column {name!r} of the answers has missing values.")
-        given = pd.to_numeric(frame["epsilon"], errors="coerce").to_numpy(dtype=np.float64)
-        # What a text file keeps of a float may differ in the last digit.
-        other = ~np.isclose(given, self.epsilon_, rtol=1e-9, atol=0)
-        if other.any():
-            raise ValueError(
-                f"Answers were given with epsilon={given[other][0]:g}, but mechanism has epsilon="
-                f"{self.epsilon_:g}: to learn from both, fit each by itself."
-            )
-        other = frame["design"].astype(str) != self.design_
-        if other.any():
-            raise ValueError(
-                f"Answers are of the design {frame['design'][other].iloc[0]!r}, but mechanism is of "
-                f"{self.design_!r}: its schema or bins are not those of the mechanism that asked."
-            )
-        columns = self._read_asked(frame["asked"])
-        keys = _integers(frame, "grouping", 2**_KEY_BITS)
-        questions = self._questions(columns, keys)
-        answers = _integers(frame, "answer", questions.n_cells)
-        parts = [(keys >> (_PART_BITS * i)) % 2**_PART_BITS for i in range(3)]
-        return np.column_stack([answers, *parts, columns]).astype(np.float64)
-
-    def _read_asked(self, texts):
-        """Return the numbers of the columns that were asked, padded with -1."""
-        names = {name: j for j, name in enumerate(self.encoder_.columns_)}
-        codes, kinds = pd.factorize(texts)
-        columns = []
-        for text in kinds:
-            try:
-                found = json.loads(text)
-            except (TypeError, ValueError):
-                found = None
-            if not isinstance(found, list) or not found or len({*map(str, found)}) < len(found):
-                raise ValueError(
-                    "Column 'asked' of the answers must hold JSON lists of distinct columns."
-                )
-            unknown = [name for name in found if name not in names]
-            if unknown or len(found) > most_asked(self._limit):
-                raise ValueError(
-                    f"Column 'asked' of the answers names columns that the schema does not: "
-                    f"{unknown}, or more than {most_asked(self._limit)}."
-                )
-            columns.append([names[name] for name in found])
-        width = max(map(len, columns))
-        padded = np.array([row + [-1] * (width - len(row)) for row in columns])
-        return padded[codes]
+        check_origin(frame, self.epsilon_, self.design_)
+        names = list(self.encoder_.columns_)
+        asked = read_asked(frame["asked"], names, most_asked(self._limit))
+        keys = read_integers(frame, "grouping", 2**KEY_BITS)
+        answers = read_integers(frame, "answer", self._questions(asked, keys).n_cells)
+        return np.column_stack([answers, *split_keys(keys), asked]).astype(np.float64)
 
     def _plan_privacy(self, n_samples):
         return PrivacyReport(
@@ -514,26 +469,7 @@ def answer_odds(covered, epsilon):
     return floor, -np.log(covered.coverage + others * floor)
 
 
-def _keys_of(encoded):
-    parts = encoded[:, 1:4].astype(np.int64)
-    return parts[:, 0] | parts[:, 1] << _PART_BITS | parts[:, 2] << 2 * _PART_BITS
-
-
-def _is_release(X):
-    return set(getattr(X, "columns", ())) == set(RELEASE_COLUMNS)
-
-
 def _is_weight(weight):
     return (
         isinstance(weight, int | float) and not isinstance(weight, bool) and 1e-6 <= weight <= 1e6
     )
-
-
-def _integers(frame, name, stop):
-    """Return a column of integers from 0 to below ``stop``, as they may come from a file."""
-    values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
-    if not ((values == np.floor(values)) & (values >= 0) & (values < stop)).all():
-        raise ValueError(
-            f"Column {name!r} of the answers must hold integers from 0 to below what was asked."
-        )
-    return values.astype(np.int64)

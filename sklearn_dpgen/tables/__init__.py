@@ -1,4 +1,4 @@
-"""Tables: laws of mixed columns learned from noisy counts or answers, and records drawn from them."""
+"""Tables: laws of mixed columns, learned from noisy counts or answers, and draws from them."""
 
 from sklearn_dpgen.tables._local_table_sampler import LocalTableSampler
 from sklearn_dpgen.tables._measurements import MeasuredSlice

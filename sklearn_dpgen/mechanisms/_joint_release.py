@@ -1,0 +1,144 @@
+"""Joint answers as a table of five columns, which any file keeps, and back."""
+
+import json
+
+import numpy as np
+import pandas as pd
+
+__all__ = [
+    "KEY_BITS",
+    "RELEASE_COLUMNS",
+    "check_origin",
+    "is_release",
+    "join_keys",
+    "read_asked",
+    "read_integers",
+    "split_keys",
+    "write_release",
+]
+
+RELEASE_COLUMNS = ["asked", "grouping", "answer", "epsilon", "design"]
+# Keys are numbers of so many bits, which any file keeps; in parts that float32 keeps.
+KEY_BITS, _PART_BITS = 51, 17
+
+
+def write_release(names, asked, keys, answers, epsilon, design):
+    """Return answers as a data frame with the columns ``RELEASE_COLUMNS``.
+
+    Parameters
+    ----------
+    names : list of str
+        Of the columns of the schema.
+    asked : ndarray of int of shape (n, s)
+    keys, answers : ndarray of int of shape (n,)
+    epsilon : float
+    design : str
+    """
+    kinds, kind = np.unique(asked, axis=0, return_inverse=True)
+    texts = [json.dumps([names[j] for j in row], ensure_ascii=False) for row in kinds]
+    return pd.DataFrame(
+        {
+            "asked": np.array(texts, dtype=object)[kind.ravel()],
+            "grouping": keys,
+            "answer": answers,
+            "epsilon": epsilon,
+            "design": design,
+        }
+    )
+
+
+def is_release(X):
+    """Return whether a frame has the columns of answers."""
+    return set(getattr(X, "columns", ())) == set(RELEASE_COLUMNS)
+
+
+def check_origin(frame, epsilon, design):
+    """Refuse missing entries, and answers under another budget or design, naming both."""
+    for name in RELEASE_COLUMNS:
+        if frame[name].isna().any():
+            raise ValueError(f"Column {name!r} of the answers has missing values.")
+    given = pd.to_numeric(frame["epsilon"], errors="coerce").to_numpy(dtype=np.float64)
+    # What a text file keeps of a float may differ in the last digit.
+    other = ~np.isclose(given, epsilon, rtol=1e-9, atol=0)
+    if other.any():
+        raise ValueError(
+            f"Answers were given with epsilon={given[other][0]:g}, but mechanism has epsilon="
+            f"{epsilon:g}: to learn from both, fit each by itself."
+        )
+    other = (frame["design"].astype(str) != design).to_numpy()
+    if other.any():
+        raise ValueError(
+            f"Answers are of the design {frame['design'][other].iloc[0]!r}, but mechanism is of "
+            f"{design!r}: its schema or bins are not those of the mechanism that asked."
+        )
+
+
+def read_asked(texts, names, most):
+    """Return the numbers of the columns that were asked, padded with -1.
+
+    Parameters
+    ----------
+    texts : Series of str of shape (n,)
+    names : list of str
+        Of the columns of the schema.
+    most : int
+        Columns of a question.
+
+    Returns
+    -------
+    ndarray of int64 of shape (n, s)
+    """
+    places = {name: j for j, name in enumerate(names)}
+    codes, kinds = pd.factorize(texts)
+    asked = []
+    for text in kinds:
+        found = _names_of(text)
+        if not found or len(set(found)) < len(found):
+            raise ValueError(
+                "Column 'asked' of the answers must hold JSON lists of distinct columns."
+            )
+        unknown = [name for name in found if name not in places]
+        if unknown:
+            raise ValueError(
+                f"Column 'asked' of the answers names columns that the schema does not: {unknown}."
+            )
+        if len(found) > most:
+            raise ValueError(
+                f"Column 'asked' of the answers names {len(found)} columns at once, and the budget "
+                f"has an answer on at most {most}."
+            )
+        asked.append([places[name] for name in found])
+    width = max(map(len, asked))
+    padded = np.array([row + [-1] * (width - len(row)) for row in asked], dtype=np.int64)
+    return padded[codes]
+
+
+def _names_of(text):
+    """Return the names in a JSON list, or an empty list where it is none."""
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError):
+        return []
+    is_list = isinstance(found, list) and all(isinstance(name, str) for name in found)
+    return found if is_list else []
+
+
+def read_integers(frame, name, stop):
+    """Return a column of integers from 0 to below ``stop``, as they may come from a file."""
+    values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
+    if not ((values == np.floor(values)) & (values >= 0) & (values < stop)).all():
+        raise ValueError(
+            f"Column {name!r} of the answers must hold integers from 0 to below what was asked."
+        )
+    return values.astype(np.int64)
+
+
+def split_keys(keys):
+    """Return keys as three numbers, of 17 bits each."""
+    return [(keys >> (_PART_BITS * i)) % 2**_PART_BITS for i in range(3)]
+
+
+def join_keys(encoded):
+    """Return the keys of encoded answers."""
+    parts = encoded[:, 1:4].astype(np.int64)
+    return parts[:, 0] | parts[:, 1] << _PART_BITS | parts[:, 2] << 2 * _PART_BITS
