@@ -10,7 +10,7 @@ from sklearn_dpgen.utils._torch import as_tensor
 
 __all__ = ["AnswerLoss", "log_likelihoods"]
 
-# Bytes of the masks, and their places, of all answers that are kept from one pass over them to the next.
+# Bytes of the masks, with their places, that are kept from one pass over the answers to the next.
 _KEPT_BYTES = 1 << 28
 # Answers whose likelihood is computed at a time.
 _CHUNK = 2000
