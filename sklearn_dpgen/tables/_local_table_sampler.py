@@ -230,8 +230,9 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
                 "mechanism must be a JointRandomizedResponse, got "
                 f"{type(self.mechanism).__name__}; EntropicDeconvGAN takes any mechanism."
             )
+        records = X if self.privatize else None
         mechanism = fit_mechanism(
-            self.mechanism, X, privatize=self.privatize, noise_seed=noise_seed
+            self.mechanism, records, privatize=self.privatize, noise_seed=noise_seed
         )
         self.mechanism_, self.encoder_ = mechanism, mechanism.encoder_
         names = self.encoder_.feature_names_in_ if self.privatize else RELEASE_COLUMNS

@@ -1,12 +1,14 @@
 """LocalTableSampler: what it learns from, how it is searched and sampled, what it says."""
 
 import pickle
+import tracemalloc
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from answer_tables import make, mixture_log_likelihood
+from answer_tables import hasten, make, mixture_log_likelihood
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -24,10 +26,7 @@ Y = MECHANISM.transform(X)
 COLUMNS = ["asked", "grouping", "answer", "epsilon", "design"]
 
 
-@pytest.fixture(autouse=True)
-def hasten(monkeypatch):
-    # Looking up the versions of libraries takes longer than such a fit.
-    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
+hasten = pytest.fixture(autouse=True)(hasten)
 
 
 def same(first, second):
@@ -135,12 +134,11 @@ def test_chunks(privatize):
     chunks = [given[:70], given[70:70], given[70:110], given[110:]]
     fits = [make(privatize=privatize).fit(c) for c in (chunks, iter(chunks), tuple(chunks))]
     assert all(same(fits[0], fit) for fit in fits)
-    assert fits[0].score(given) == pytest.approx(
-        fits[0].score(chunks), abs=0 if not privatize else 1
-    )
+    # Whatever was fitted, a score does not warn about names.
+    assert np.isfinite(fits[0].score(given))
     if not privatize:
         assert same(fits[0], make().fit(Y))
-    # Without a warning about names, whatever was fitted.
+        assert fits[0].score(given) == fits[0].score(chunks)
     assert list(fits[0].feature_names_in_) == list(SCHEMA if privatize else COLUMNS)
     assert fits[0].sample(4).dtypes.equals(X.dtypes)
 
@@ -171,10 +169,13 @@ class Stream:
         return self.table.__arrow_c_stream__(requested_schema)
 
 
+STREAMS = {"table": lambda arrow: arrow, "frame": Stream, "reader": lambda a: a.to_reader(50)}
+
+
 @pytest.mark.parametrize("privatize", [False, True])
-@pytest.mark.parametrize("stream", [lambda t: t, Stream, lambda t: t.to_reader(50)], ids=str)
-def test_arrow(privatize, stream):
-    pa = pytest.importorskip("pyarrow")
+@pytest.mark.parametrize("kind", STREAMS)
+def test_arrow(privatize, kind):
+    pa, stream = pytest.importorskip("pyarrow"), STREAMS[kind]
     given = X if privatize else Y
     arrow = pa.Table.from_pandas(given, preserve_index=False)
     sampler = make(privatize=privatize).fit(stream(arrow))
@@ -284,16 +285,18 @@ def test_records_are_as_declared(fitted):
 
 def test_conditions(fitted):
     conditions = {"job": ["nurse", "pilot"], "age": pd.Interval(20, 30)}
-    with (
-        pytest.warns(UserWarning, match="rest on")
-        if fitted.effective_size(conditions) < 10
-        else pytest.MonkeyPatch.context()
-    ):
+    with warnings.catch_warnings():
+        # Of twelve rows the conditions may rest on few.
+        warnings.filterwarnings("ignore", "Conditions on", UserWarning)
         drawn = fitted.sample(60, conditions=conditions, random_state=0)
     assert set(drawn["job"]) == {"nurse", "pilot"}
     assert drawn["age"].between(20, 30, inclusive="right").all()
     assert 1 <= fitted.effective_size(conditions) <= 12
     assert fitted.effective_size() == pytest.approx(12)
+    rare = {"job": "pilot", "level": 3, "pay": np.nan}
+    if fitted.effective_size(rare) < 10:
+        with pytest.warns(UserWarning, match="rest on"):
+            fitted.sample(conditions=rare)
     with pytest.raises(ValueError, match="'salary'"):
         fitted.sample(conditions={"salary": 3})
 
@@ -417,8 +420,6 @@ def test_reports():
 
 def test_a_wide_table():
     """What a fit holds is in proportion to the population and to the asked columns."""
-    import tracemalloc
-
     n, d = 3000, 100
     schema = Schema({f"c{j}": Categorical(range(9 + j % 3)) for j in range(d)})
     rng = np.random.default_rng(0)
