@@ -240,7 +240,7 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         width = self.encoder_.domain_.n_features
         check_fits(4 * _COPIES * width * self.population_size, "population_size")
         self.privacy_ = self._plan_privacy(None)
-        self._privatizes, self._device = self.privatize, device
+        self._privatizes, self._device = self.privatize, self.device
         answers = self._encoded(X)
         fit = AnswerFit(
             mechanism,
@@ -279,7 +279,7 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         log_likelihood : ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
-        P = as_tensor(self.law_.probabilities.T, device=self._device)
+        P = as_tensor(self.law_.probabilities.T, device=resolve_device(self._device))
         return as_array(log_likelihoods(self.mechanism_, self._encoded(X), P))
 
     def score(self, X: pd.DataFrame | Iterable[pd.DataFrame], y: object = None) -> float:

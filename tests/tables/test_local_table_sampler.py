@@ -418,20 +418,35 @@ def test_reports():
 # Wide tables.
 
 
-def test_a_wide_table():
-    """What a fit holds is in proportion to the population and to the asked columns."""
-    n, d = 3000, 100
-    schema = Schema({f"c{j}": Categorical(range(9 + j % 3)) for j in range(d)})
+def peak_of(n_columns, n=3000):
+    """Return the most bytes of a fit to answers on columns of about ten categories, and the fit."""
+    schema = Schema({f"c{j}": Categorical(range(9 + j % 3)) for j in range(n_columns)})
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({name: rng.integers(9, size=n) for name in schema})
-    mechanism = JointRandomizedResponse(4.0, schema=schema, random_state=0).fit()
+    answers = JointRandomizedResponse(4.0, schema=schema, random_state=0).fit_transform(frame)
+    sampler = make(JointRandomizedResponse(4.0, schema=schema), max_iter=3)
     tracemalloc.start()
-    answers = mechanism.transform(frame)
-    sampler = make(mechanism, max_iter=3).fit(answers)
+    sampler.fit(answers)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert sampler.law_.probabilities.shape == (12, 999)
     assert np.isfinite(sampler.score(answers))
-    assert sampler.sample(10).shape == (10, d)
-    # A byte for each category of each answer, of which a few are asked, would be three times more.
-    assert peak < 20 * n * d
+    assert sampler.sample(10).shape == (10, n_columns)
+    return peak, sampler
+
+
+def test_a_wide_table():
+    """What a fit holds of an answer is no matter of how many columns were not asked."""
+    make().fit(Y)  # imports what it needs
+    narrow, _ = peak_of(10)
+    wide, sampler = peak_of(100)
+    assert sampler.law_.probabilities.shape == (12, 999)
+    # A byte for each category of each answer would be three megabytes more.
+    assert wide < narrow + 1.5e6
+
+
+@pytest.mark.gpu
+def test_devices_agree():
+    fits = [make(device=device, max_iter=30).fit(Y) for device in ("cpu", "cuda")]
+    for first, second in zip(*(fit.loss_curve_ for fit in fits), strict=True):
+        assert first == pytest.approx(second, rel=1e-3)
+    assert fits[0].score(Y) == pytest.approx(fits[1].score(Y), rel=1e-3)
