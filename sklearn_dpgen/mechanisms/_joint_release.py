@@ -8,6 +8,7 @@ import pandas as pd
 __all__ = [
     "KEY_BITS",
     "RELEASE_COLUMNS",
+    "check_is_release",
     "check_origin",
     "is_release",
     "join_keys",
@@ -48,8 +49,19 @@ def write_release(names, asked, keys, answers, epsilon, design):
 
 
 def is_release(X):
-    """Return whether a frame has the columns of answers."""
-    return set(getattr(X, "columns", ())) == set(RELEASE_COLUMNS)
+    """Return whether a frame, of pandas or dask, has the columns of answers, and maybe others."""
+    columns = getattr(X, "columns", None)
+    return isinstance(columns, pd.Index) and set(RELEASE_COLUMNS) <= set(columns)
+
+
+def check_is_release(Y):
+    """Refuse frames without any of the columns of answers: those hold records."""
+    columns = getattr(Y, "columns", None)
+    if isinstance(columns, pd.Index) and not set(RELEASE_COLUMNS) & set(columns):
+        raise ValueError(
+            f"Answers have the columns {RELEASE_COLUMNS}, and X has none of them. Raw records are "
+            "for transform, or for an estimator with privatize=True."
+        )
 
 
 def check_origin(frame, epsilon, design):

@@ -21,6 +21,7 @@ from sklearn_dpgen.mechanisms._joint_questions import Questions, most_cells, res
 from sklearn_dpgen.mechanisms._joint_release import (
     KEY_BITS,
     RELEASE_COLUMNS,
+    check_is_release,
     check_origin,
     is_release,
     join_keys,
@@ -267,6 +268,7 @@ class JointRandomizedResponse(Mechanism):
             are impossible or missing, or of which one is there twice.
         """
         check_release(Y, self)
+        check_is_release(Y)
         if estimator is not None and isinstance(Y, pd.DataFrame):
             validate_data(estimator, Y, reset=reset, skip_check_array=True)
         parts = list(map_frames(self._read, Y, RELEASE_COLUMNS))

@@ -16,8 +16,8 @@ def fit_mechanism(mechanism, X, *, privatize, noise_seed):
     ----------
     mechanism : Mechanism
         A parameter of the estimator: left as it is.
-    X : array-like or data frame
-        Raw records to privatize, or privatized ones; of either only the form is used.
+    X : array-like, data frame or None
+        Raw records to privatize, or privatized ones; of either only the form is used, if at all.
     privatize : bool
         Which of them they are.
     noise_seed : int or None

@@ -104,12 +104,13 @@ class AnswerFit:
 
         def stop(population, step):
             nonlocal best, n_best
-            n_steps = step + 1
-            if n_steps % _CHECK_EVERY == 0 or n_steps == self._max_iter:
-                score = self._score(population(), held_out)
-                if score > best + tol or (patience is None and n_steps == self._max_iter):
-                    best, n_best = score, n_steps
-            return patience is not None and n_steps - n_best >= patience
+            n_steps, is_last = step + 1, step + 1 == self._max_iter
+            if not is_last and (patience is None or n_steps % _CHECK_EVERY):
+                return False
+            score = self._score(population(), held_out)
+            if score > best + tol:
+                best, n_best = score, n_steps
+            return is_last or n_steps - n_best >= patience
 
         self(trained, seed, stop=stop)
         return WatchedRun(best, n_best)

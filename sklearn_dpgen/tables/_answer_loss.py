@@ -10,7 +10,7 @@ from sklearn_dpgen.utils._torch import as_tensor
 
 __all__ = ["AnswerLoss", "log_likelihoods"]
 
-# Bytes of the masks of all answers that are kept from one pass over them to the next.
+# Bytes of the masks, with their places, that are kept from one pass over the answers to the next.
 _KEPT_BYTES = 1 << 28
 # Answers whose likelihood is computed at a time.
 _CHUNK = 2000
@@ -32,7 +32,7 @@ class AnswerBatch:
     Attributes
     ----------
     n_bytes : int
-        Of the masks.
+        Of the masks and their places.
     """
 
     def __init__(self, mechanism, encoded, device):
@@ -50,7 +50,7 @@ class AnswerBatch:
         self._gain = -math.expm1(-mechanism.epsilon_)
         self._floor, log_scale = answer_odds(covered, mechanism.epsilon_)
         self._log_scale = as_tensor(log_scale, device=device)
-        self.n_bytes = sum(mask.nbytes for *_, mask in self._blocks)
+        self.n_bytes = sum(places.nbytes + mask.nbytes for _, places, mask in self._blocks)
 
     def __call__(self, P):
         """Return the log-likelihoods and the gradient of minus their mean.

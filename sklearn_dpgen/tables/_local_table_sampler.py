@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
+from sklearn_dpgen.mechanisms._joint_release import RELEASE_COLUMNS
 from sklearn_dpgen.mechanisms._learner import fit_mechanism, learner_report
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._answer_fit import AnswerFit, split_answers
@@ -104,6 +105,8 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         Number of steps.
     privacy_ : PrivacyReport
         What the answers cost; learning from them is post-processing and free.
+    n_features_in_, feature_names_in_
+        Of what ``fit`` takes: the columns of answers, or of records with ``privatize=True``.
 
     See Also
     --------
@@ -228,15 +231,18 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
                 "mechanism must be a JointRandomizedResponse, got "
                 f"{type(self.mechanism).__name__}; EntropicDeconvGAN takes any mechanism."
             )
+        records = X if self.privatize else None
         mechanism = fit_mechanism(
-            self.mechanism, X, privatize=self.privatize, noise_seed=noise_seed
+            self.mechanism, records, privatize=self.privatize, noise_seed=noise_seed
         )
         self.mechanism_, self.encoder_ = mechanism, mechanism.encoder_
+        names = self.encoder_.feature_names_in_ if self.privatize else RELEASE_COLUMNS
+        self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
         width = self.encoder_.domain_.n_features
         check_fits(4 * _COPIES * width * self.population_size, "population_size")
         self.privacy_ = self._plan_privacy(None)
-        self._privatizes = self.privatize
-        answers = self._encoded(X, reset=True)
+        self._privatizes, self._device = self.privatize, self.device
+        answers = self._encoded(X)
         fit = AnswerFit(
             mechanism,
             n_rows=self.population_size,
@@ -274,7 +280,7 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         log_likelihood : ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
-        P = as_tensor(self.law_.probabilities.T, device=resolve_device(self.device))
+        P = as_tensor(self.law_.probabilities.T, device=resolve_device(self._device))
         return as_array(log_likelihoods(self.mechanism_, self._encoded(X), P))
 
     def score(self, X: pd.DataFrame | Iterable[pd.DataFrame], y: object = None) -> float:
@@ -310,10 +316,10 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
                 found[name] = column.column.from_unit(np.array(column.merged(starts).edges))
         return found
 
-    def _encoded(self, X, *, reset=False):
-        if self._privatizes:
-            X = self.mechanism_.transform(X)
-        return self.mechanism_.encode_release(X, reset=reset, estimator=self)
+    def _encoded(self, X):
+        return self.mechanism_.encode_release(
+            self.mechanism_.transform(X) if self._privatizes else X
+        )
 
     def _prior_weight(self):
         if self.prior != "auto":
