@@ -1,5 +1,6 @@
 """A local mechanism for tables: one joint answer on few columns."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
@@ -267,6 +268,11 @@ class JointRandomizedResponse(Mechanism):
             are impossible or missing, or of which one is there twice.
         """
         check_release(Y, self)
+        if isinstance(Y, pd.DataFrame) and not set(RELEASE_COLUMNS) & set(Y.columns):
+            raise ValueError(
+                f"Answers have the columns {RELEASE_COLUMNS}, as transform returns them; raw "
+                "records are learned from with privatize=True alone."
+            )
         if estimator is not None and isinstance(Y, pd.DataFrame):
             validate_data(estimator, Y, reset=reset, skip_check_array=True)
         parts = list(map_frames(self._read, Y, RELEASE_COLUMNS))
@@ -464,7 +470,8 @@ def answer_odds(covered, epsilon):
     The likelihood of an answer that covers it with probability π is their product, but for e^-ε
     there is e^-ε + (1 - e^-ε) π.
     """
-    floor = float(np.exp(-epsilon))
+    # Never 0, of which there is no logarithm; sums of its inverse fit in floats of 32 bits.
+    floor = max(math.exp(-epsilon), 1e-30)
     others = covered.n_cells - covered.coverage
     return floor, -np.log(covered.coverage + others * floor)
 
