@@ -120,12 +120,12 @@ class FewKeys(JointRandomizedResponse):
 class AsksByRecord(FewKeys):
     """A broken variant: who has the first category is asked about its column, and else not."""
 
-    def _ask(self, frame):
-        is_first = (frame["a"] == "x").to_numpy()
+    def _ask(self, codes):
+        is_first = codes[:, 0] == 0
         parts = []
         for column, mask in ((0, is_first), (2, ~is_first)):
             self._always = (column,)
-            parts.append(super()._ask(frame[mask]).set_axis(np.flatnonzero(mask)))
+            parts.append(super()._ask(codes[mask]).set_axis(np.flatnonzero(mask)))
         return pd.concat(parts).sort_index()
 
 
@@ -143,11 +143,11 @@ class KeysByRecord(FewKeys):
 class GroupsByRecord(FewKeys):
     """A broken variant: there are more groups for a record with a rare category."""
 
-    def _ask(self, frame):
-        is_rare = (frame["c"] == "t").to_numpy()
+    def _ask(self, codes):
+        is_rare = codes[:, 2] == 4
         limit, parts = self._limit, []
         for most, mask in ((limit, is_rare), (limit // 2, ~is_rare)):
             self._limit = most
-            parts.append(super()._ask(frame[mask]).set_axis(np.flatnonzero(mask)))
+            parts.append(super()._ask(codes[mask]).set_axis(np.flatnonzero(mask)))
         self._limit = limit
         return pd.concat(parts).sort_index()

@@ -217,9 +217,9 @@ def test_clone_pickle_and_refit():
 class Late(JointRandomizedResponse):
     """A broken variant, which reads its budget at the release."""
 
-    def _ask(self, frame):
+    def _ask(self, codes):
         self.epsilon_ = self.epsilon
-        return super()._ask(frame)
+        return super()._ask(codes)
 
 
 def test_parameters_set_after_fit_have_no_effect():
@@ -236,6 +236,33 @@ def test_parameters_set_after_fit_have_no_effect():
 
     assert not changes(JointRandomizedResponse)
     assert changes(Late)
+
+
+class ByParts(JointRandomizedResponse):
+    """A broken variant: each part of the records has noise of its own content."""
+
+    def transform(self, X):
+        return pd.concat([super(ByParts, self).transform(part) for part in X])
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_seed_repeats_the_release_in_any_form(source, monkeypatch):
+    Y = mechanism(random_state=0).transform(RECORDS)
+    for block in (4, 1 << 16):
+        monkeypatch.setattr("sklearn_dpgen.mechanisms._joint_response._BLOCK", block)
+        other = mechanism(random_state=0).transform(SOURCES[source](RECORDS))
+        # Blocks draw one after the other, and what is asked is drawn first.
+        questions = ["asked", "grouping"] if block == 4 else COLUMNS
+        pd.testing.assert_frame_equal(other[questions], Y[questions])
+
+
+def test_equal_parts_have_noise_of_their_own():
+    def n_shared(kind):
+        Y = mechanism(1.0, kind, random_state=0).transform([RECORDS, RECORDS, RECORDS[:7]])
+        return Y["grouping"].duplicated().sum()
+
+    assert n_shared(JointRandomizedResponse) == 0
+    assert n_shared(ByParts) == 30
 
 
 def keys_of(X, **options):
