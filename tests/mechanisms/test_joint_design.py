@@ -114,12 +114,14 @@ def variation_of_estimates(probabilities, values, kept, n):
 @pytest.mark.parametrize("epsilon", [0.7, 2.0, 5.0])
 def test_expected_variation_of_whole_columns_is_that_of_unbiased_estimates(epsilon):
     schema, n = Schema({"a": Categorical(range(3)), "b": Categorical(range(4))}), 2000
-    answers = estimates(schema, epsilon, 500, n_asked=2)
-    expected, other = (variation(schema, epsilon, k, n_asked=2) for k in (n, 1.1 * n))
-    for kept, cell in (((1, 2), ("a", "b")), ((1,), ("a", "a")), ((2,), ("b", "b"))):
+    answers = estimates(schema, epsilon, 400, n_asked=2)
+    expected, other = (variation(schema, epsilon, k, n_asked=2) for k in (n, 1.3 * n))
+    # A mean over 400 questions but for the pair, of which each one tells the same.
+    cells = {(1, 2): (("a", "b"), 1e-9), (1,): (("a", "a"), 0.05), (2,): (("b", "b"), 0.05)}
+    for kept, (cell, tolerance) in cells.items():
         found = variation_of_estimates(*answers, kept, n)
-        assert found == pytest.approx(expected.loc[cell], rel=0.02)
-        assert found != pytest.approx(other.loc[cell], rel=0.02)
+        assert found == pytest.approx(expected.loc[cell], rel=tolerance)
+        assert found != pytest.approx(other.loc[cell], rel=tolerance)
 
 
 @pytest.mark.parametrize(("epsilon", "k"), [(0.5, 42), (1.0, 58)])
@@ -127,9 +129,9 @@ def test_expected_variation_of_grouped_columns_is_that_of_unbiased_estimates(eps
     # The limits are 21 and 29 cells: groups of two.
     schema = Schema({"a": Categorical(range(k))})
     found = variation_of_estimates(*estimates(schema, epsilon, 60, n_asked=1), (1,), 1000)
-    assert found == pytest.approx(variation(schema, epsilon).loc["a", "a"], rel=0.02)
+    assert found == pytest.approx(variation(schema, epsilon).loc["a", "a"], rel=0.05)
     half = Schema({"a": Categorical(range(k // 2))})
-    assert found != pytest.approx(variation(half, epsilon).loc["a", "a"], rel=0.02)
+    assert found != pytest.approx(variation(half, epsilon).loc["a", "a"], rel=0.05)
 
 
 def test_the_error_of_simulated_people_is_the_expected_one():
@@ -179,7 +181,7 @@ def test_columns_of_always_and_of_large_weight_are_learned_better():
         assert other.loc["a", "b"] > plain.loc["a", "b"]
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 4.0, 10.0])
+@pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_wide_tables(epsilon):
     schema = Schema({f"c{i:02}": Categorical(range(2 + i % 9)) for i in range(100)})
     fitted = JointRandomizedResponse(epsilon, schema=schema, random_state=0).fit()

@@ -26,7 +26,6 @@ from scipy.stats import beta
 
 import sklearn_dpgen.mechanisms._joint_questions as core
 import sklearn_dpgen.mechanisms._joint_response as module
-from sklearn_dpgen.mechanisms import JointRandomizedResponse
 
 BUDGETS = [0.3, 1.0, 2.5, 8.0]
 each_budget = pytest.mark.parametrize("epsilon", BUDGETS)
@@ -224,7 +223,7 @@ def audited_epsilon(fitted, n=30_000, confidence=1 - 1e-6):
 
 @pytest.mark.parametrize("n_asked", [2, "auto"])
 def test_an_audit_from_outside(monkeypatch, n_asked):
-    fitted = JointRandomizedResponse(1.0, schema=mechanism().schema, n_asked=n_asked).fit()
+    fitted = mechanism(1.0, n_asked=n_asked, random_state=0)
     assert 0.8 < audited_epsilon(fitted) <= 1.0
     monkeypatch.setattr(module, "respond", doubled)
     assert audited_epsilon(fitted) > 1.0
