@@ -41,7 +41,7 @@ def n_cells(asked, epsilon):
     sizes = [len(CATEGORIES[name]) for name in json.loads(asked)]
     for most in range(max(sizes), 1, -1):
         cells = math.prod(min(size, most) for size in sizes)
-        if cells <= 8 * (math.exp(epsilon) + 1):
+        if cells <= max(16, 2 * (math.exp(epsilon) + 1)):
             return cells
     raise AssertionError("Two groups a column are too many.")
 

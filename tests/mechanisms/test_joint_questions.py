@@ -236,18 +236,16 @@ STORED = """asked,grouping,answer
 "[""town"", ""grade""]",1,2
 "[""grade"", ""town""]",98765432109876,4
 "[""grade"", ""sex""]",2251799813685247,7
-"[""town"", ""grade"", ""sex""]",1234567890123456,11
+"[""town"", ""grade"", ""sex""]",1234567890123456,6
 "[""town"", ""grade"", ""sex""]",42,5
 """
 COVERED = [
-    "B D F",
-    "A1 B2 B3 B4 C2 C3 C4 C5 C6 D1 E2 E3 E4 E5 E6",
-    "1A 1D 1E 2D 2E 3D 3E 4B 4G 5B 5C 5F 5G 6B 6C 6F 6G",
-    "1m 4f 4m 5f 6f",
-    "A1m A2f A2m A4m A5f A5m B2f B2m B5f B5m C1m C3f C4m C6f D1m D3f D4m D6f E1m E3f E4m E6f F2f "
-    "F2m F5f F5m G1m G2f G2m G4m G5f G5m",
-    "A1f A2f A3f A4f A5f A6f B2f B3f B4m B5m C2f C2m C3f C3m D2f D3f D4m D5m E1f E2f E3f E4f E5f "
-    "E6f F2f F2m F3f F3m G2f G2m G3f G3m",
+    "D",
+    "A2 A4 C2 C4 D2 D4 E2 E4 F5 F6 G5 G6",
+    "1B 1D 1E 1G 2D 2E 3D 3E",
+    "4m 6m",
+    "A3f A4f A6f B1f B2f B5f C3f C4f C6f D3f D4f D6f E3f E4f E6f F1f F2f F5f G1f G2f G5f",
+    "A4m A5m A6m B4m B5m B6m C4m C5m C6m D4m D5m D6m E4m E5m E6m F4m F5m F6m G4m G5m G6m",
 ]
 
 
@@ -256,13 +254,13 @@ def read_covered(text):
     values = {"town": list("ABCDEFG"), "grade": [1, 2, 3, 4, 5, 6], "sex": ["f", "m"]}
     kinds = {"town": Categorical, "grade": Ordinal, "sex": Categorical}
     schema = Schema({name: kinds[name](values[name]) for name in values})
-    fitted = JointRandomizedResponse(0.5, schema=schema, n_asked=3).fit()
-    Y = pd.read_csv(io.StringIO(text)).assign(epsilon=0.5, design="c9b53fee83783eb5")
+    fitted = JointRandomizedResponse(1.5, schema=schema, n_asked=3).fit()
+    Y = pd.read_csv(io.StringIO(text)).assign(epsilon=1.5, design="c9b53fee83783eb5")
     log_p = log_likelihood(fitted, vertices(fitted.domain_), fitted.encode_release(Y))
     records = pd.DataFrame(itertools.product(*values.values()), columns=list(values))
     found = []
     for asked, row in zip(Y["asked"], log_p.T, strict=True):
-        covered = records[row > row.max() - 0.25][json.loads(asked)]
+        covered = records[row > row.max() - 0.75][json.loads(asked)]
         found.append(" ".join(sorted({"".join(map(str, r)) for r in covered.to_numpy()})))
     return found
 

@@ -52,8 +52,8 @@ def test_all_answers_of_all_records_keep_the_budget(epsilon, n_asked):
 def test_some_questions_group_and_others_do_not():
     # The checks are only as good as the questions that they try.
     assert n_cells('["a", "b", "c"]', 8.0) == 30
-    assert n_cells('["a", "b", "c"]', 1.0) == 24
-    assert n_cells('["a", "b", "c"]', 0.3) == 18
+    assert n_cells('["a", "b", "c"]', 2.5) == 24
+    assert n_cells('["a", "b", "c"]', 1.0) == 8
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_frequencies_tell_what_answers_cover(epsilon, n_asked):
 
 def test_a_question_that_depends_on_the_record_is_caught():
     for kind, n_asked in ((AsksByRecord, 1), (KeysByRecord, 2), (GroupsByRecord, 3)):
-        law = release_law(mechanism(1.0, n_asked=n_asked), n_asked)
-        assert misfit(release_counts(mechanism(1.0, FewKeys, n_asked=n_asked), 300), law) > P_VALUE
-        assert misfit(release_counts(mechanism(1.0, kind, n_asked=n_asked), 300), law) < P_VALUE
+        law = release_law(mechanism(2.5, n_asked=n_asked), n_asked)
+        assert misfit(release_counts(mechanism(2.5, FewKeys, n_asked=n_asked), 300), law) > P_VALUE
+        assert misfit(release_counts(mechanism(2.5, kind, n_asked=n_asked), 300), law) < P_VALUE
 
 
 def release_table(fitted, n_asked, may_ask):
@@ -121,11 +121,11 @@ def test_two_answers_cost_twice():
 def test_groups_that_depend_on_the_record_cost_more():
     # Another number of cells, from the record, to the same question.
     question = questions(3)[0]
-    table = responses(mechanism(1.0, n_asked=3), *question)
+    table = responses(mechanism(2.5, n_asked=3), *question)
     mixed = np.where((RECORDS["c"] == "t").to_numpy()[:, None], table, 1.0 / 12)
     mixed[(RECORDS["c"] != "t").to_numpy(), 12:] = 0.0
     np.testing.assert_allclose(mixed.sum(axis=1), 1, rtol=1e-12)
-    assert is_private(table, 1.0)
+    assert is_private(table, 2.5)
     assert not is_private(mixed, 100.0)
 
 
