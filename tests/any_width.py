@@ -15,7 +15,7 @@ class SchemaOfX:
         return Schema({name: Numeric(-1e3, 1e3, nullable=True) for name in self._names})
 
     def fit(self, X, y=None):
-        shape = np.shape(X)
+        shape = np.asarray(X).shape
         n_columns = shape[1] if len(shape) == 2 else 1
         self._names = list(getattr(X, "columns", [f"x{i}" for i in range(n_columns)])) or ["x0"]
         return super().fit(X, y)

@@ -38,8 +38,9 @@ def draw_columns(n, n_asked, always, weights, noise):
 
     Notes
     -----
-    With equal weights the columns are dealt like cards, anew when too few are left: of the people
-    of one call, equally many are asked about each column, to within one round.
+    With equal weights the columns are dealt like cards, anew when too few are left: in each round
+    no column is asked twice, and in a call of many people each about equally often; exactly, but
+    for the last round, if ``n_asked`` divides their number.
     """
     others = np.setdiff1d(np.arange(len(weights)), always)
     n_drawn = n_asked - len(always)

@@ -129,7 +129,7 @@ def _names_of(text):
     """Return the names in a JSON list, or an empty list where it is none."""
     try:
         found = json.loads(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return []
     is_list = isinstance(found, list) and all(isinstance(name, str) for name in found)
     return found if is_list else []

@@ -1,5 +1,6 @@
 """A local mechanism for tables: one joint answer on few columns."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
@@ -49,6 +50,8 @@ __all__ = ["JointRandomizedResponse", "answer_odds"]
 
 # Equal bins of a number or date of which nothing is declared.
 _BINS = 16
+# People whose answers are drawn at a time.
+_BLOCK = 1 << 16
 
 
 class JointRandomizedResponse(Mechanism):
@@ -233,10 +236,10 @@ class JointRandomizedResponse(Mechanism):
             Records that do not fit the schema, or that are a release already.
         """
         check_is_fitted(self)
-        parts = list(map_frames(self._ask, X, list(self.encoder_.columns_)))
+        parts = list(map_frames(self._codes, X, list(self.encoder_.columns_)))
         if not parts:
             raise ValueError(NO_RECORDS)
-        return with_index(pd.concat(parts, ignore_index=True), X, self._index)
+        return with_index(self._ask(np.concatenate(parts)), X, self._index)
 
     def encode_release(
         self,
@@ -385,15 +388,24 @@ class JointRandomizedResponse(Mechanism):
             )
         return int(self.n_asked)
 
-    def _ask(self, frame):
-        """Return the answers of some people."""
+    def _codes(self, frame):
+        """Return the categories of some people, of shape (n, n_columns)."""
         columns = self.encoder_.columns_.items()
-        codes = np.stack([column.codes(frame[name]) for name, column in columns], axis=1)
+        codes = [column.codes(frame[name]) for name, column in columns]
+        return np.stack(codes, axis=1).astype(np.min_scalar_type(self._sizes.max()))
+
+    def _ask(self, codes):
+        """Return the answers of people with the given categories."""
+        # One source of noise for all: parts with equal records must not share their draws.
         noise = self._noise(codes)
         asked = draw_columns(len(codes), self.n_asked_, *self._asked(), noise)
         keys = noise.integers(2**KEY_BITS, len(codes))
-        questions = self._questions(asked, keys)
-        answers = respond(questions.cells_of(codes), questions, self.epsilon_, noise)
+        answers = np.empty(len(codes), dtype=np.int64)
+        for start in range(0, len(codes), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            questions = self._questions(asked[rows], keys[rows])
+            cells = questions.cells_of(codes[rows])
+            answers[rows] = respond(cells, questions, self.epsilon_, noise)
         names = list(self.encoder_.columns_)
         return write_release(names, asked, keys, answers, self.epsilon_, self.design_)
 
@@ -466,7 +478,8 @@ def answer_odds(covered, epsilon):
     The likelihood of an answer that covers it with probability π is their product, but for e^-ε
     there is e^-ε + (1 - e^-ε) π.
     """
-    floor = float(np.exp(-epsilon))
+    # Never 0, of which there is no logarithm; sums of its inverse fit in floats of 32 bits.
+    floor = max(math.exp(-epsilon), 1e-30)
     others = covered.n_cells - covered.coverage
     return floor, -np.log(covered.coverage + others * floor)
 
