@@ -10,6 +10,7 @@ __all__ = [
     "RELEASE_COLUMNS",
     "check_is_release",
     "check_origin",
+    "count_repeated",
     "is_release",
     "join_keys",
     "read_asked",
@@ -154,3 +155,12 @@ def join_keys(encoded):
     """Return the keys of encoded answers."""
     parts = encoded[:, 1:4].astype(np.int64)
     return parts[:, 0] | parts[:, 1] << _PART_BITS | parts[:, 2] << 2 * _PART_BITS
+
+
+def count_repeated(encoded):
+    """Return how many encoded answers are another one again: alike in all, with the key."""
+    keys = join_keys(encoded)
+    order = np.argsort(keys, kind="stable")
+    (again,) = np.nonzero(np.diff(keys[order]) == 0)
+    # Among many millions two people may have one key.
+    return int((encoded[order[again]] == encoded[order[again + 1]]).all(axis=1).sum())

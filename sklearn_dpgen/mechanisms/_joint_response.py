@@ -24,6 +24,7 @@ from sklearn_dpgen.mechanisms._joint_release import (
     RELEASE_COLUMNS,
     check_is_release,
     check_origin,
+    count_repeated,
     is_release,
     join_keys,
     read_asked,
@@ -284,12 +285,11 @@ class JointRandomizedResponse(Mechanism):
                 for part in parts
             ]
         )
-        keys = join_keys(encoded)
-        n_twice = len(keys) - len(np.unique(keys))
+        n_twice = count_repeated(encoded)
         if n_twice:
             raise ValueError(
-                f"{n_twice} answers have the grouping of another one: they were collected twice. "
-                "Keep one of each, as drop_duplicates('grouping') does."
+                f"{n_twice} answers are there twice, with their grouping: they were collected "
+                "twice. Keep one of each, as drop_duplicates() does."
             )
         return encoded
 

@@ -125,7 +125,7 @@ def test_answers_of_another_mechanism(tiny):
         with pytest.raises(ValueError, match="epsilon=2, .* epsilon=3, "):
             method(other)
     twice = pd.concat([Y, Y[:2]], ignore_index=True)
-    with pytest.raises(ValueError, match="2 answers have the grouping of another one"):
+    with pytest.raises(ValueError, match="2 answers are there twice"):
         tiny(MECHANISM).fit(twice)
     with pytest.raises(ValueError, match=r"Raw records are .* privatize=True"):
         tiny(MECHANISM).fit(X)

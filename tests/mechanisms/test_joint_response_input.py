@@ -201,9 +201,9 @@ def test_answers_that_are_there_twice():
     Y = mechanism(random_state=0).transform(RECORDS)
     twice = pd.concat([Y, Y[3:5]])
     for answers in (twice, unlabelled(twice), [Y, Y[3:5]], unlabelled(twice).astype(str)):
-        with pytest.raises(ValueError, match="2 answers have the grouping of another"):
+        with pytest.raises(ValueError, match="2 answers are there twice, with their grouping"):
             mechanism().encode_release(answers)
-    assert len(mechanism().encode_release(twice.drop_duplicates("grouping"))) == 30
+    assert len(mechanism().encode_release(twice.drop_duplicates())) == 30
 
 
 OTHERS = {
@@ -310,3 +310,15 @@ def test_the_report():
     assert "local model" in report.neighbouring
     assert "e^ε" in report.sensitivity_source
     assert any("one more release" in caveat for caveat in report.caveats)
+
+
+def test_two_people_may_have_one_key():
+    # Of tens of millions some do; their answers are not the same.
+    Y = mechanism().transform(RECORDS)
+    Y["grouping"] = Y["grouping"].iloc[0]
+    Y = Y.drop_duplicates(["asked"]).reset_index(drop=True)
+    Y["answer"] = 0
+    assert len(Y) > 1
+    assert len(mechanism().encode_release(Y)) == len(Y)
+    with pytest.raises(ValueError, match="1 answers are there twice"):
+        mechanism().encode_release(pd.concat([Y, Y.iloc[:1]]))

@@ -80,14 +80,14 @@ def test_answers_of_another_design():
 def test_other_questions_of_one_design_are_welcome():
     """How many columns are asked, and which, is told by each answer."""
     joined = pd.concat([Y, other(n_asked=1), other(n_asked=3), other(always=["job"])])
-    sampler = make(MECHANISM).fit(joined.drop_duplicates("grouping"))
-    assert np.isfinite(sampler.score(joined.drop_duplicates("grouping")))
+    sampler = make(MECHANISM).fit(joined.drop_duplicates())
+    assert np.isfinite(sampler.score(joined.drop_duplicates()))
 
 
 def test_answers_that_were_collected_twice():
     twice = from_file(pd.concat([Y, Y[10:13]], ignore_index=True))
-    refused(twice, "3 answers have the grouping of another one: .* drop_duplicates")
-    assert np.isfinite(make(MECHANISM).fit(twice.drop_duplicates("grouping")).score(Y))
+    refused(twice, "3 answers are there twice, with their grouping: .* drop_duplicates")
+    assert np.isfinite(make(MECHANISM).fit(twice.drop_duplicates()).score(Y))
 
 
 @pytest.mark.parametrize(
