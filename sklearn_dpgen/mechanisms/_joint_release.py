@@ -159,8 +159,7 @@ def join_keys(encoded):
 
 def count_repeated(encoded):
     """Return how many encoded answers are another one again: alike in all, with the key."""
-    keys = join_keys(encoded)
-    order = np.argsort(keys, kind="stable")
-    (again,) = np.nonzero(np.diff(keys[order]) == 0)
+    _, place, counts = np.unique(join_keys(encoded), return_inverse=True, return_counts=True)
     # Among many millions two people may have one key.
-    return int((encoded[order[again]] == encoded[order[again + 1]]).all(axis=1).sum())
+    alike = encoded[counts[place] > 1]
+    return len(alike) - len(np.unique(alike, axis=0))
