@@ -14,15 +14,15 @@ __all__ = ["MOST_CELLS", "Covered", "Questions", "best_coverage", "most_cells", 
 
 # Cells of a question; floats of 32 bits and draws of 52 bits tell them apart.
 MOST_CELLS = 2**20
-# Cells of a question, in those among which plain randomized response is at its best.
-_SPARE = 8
+# Cells of a question, in those among which randomized response is at its best, and at any budget.
+_SPARE, _FEWEST = 2, 16
 # Streams of a key, beside those of the columns.
 _OFFSETS, _ORDERS = 2**31, 2**32
 
 
 def most_cells(epsilon):
-    """Return how many cells a question may have: eight times e^ε + 1, and at most 2^20."""
-    return int(min(_SPARE * (math.exp(min(epsilon, 20.0)) + 1), MOST_CELLS))
+    """Return how many cells a question may have: twice e^ε + 1, at least 16 and at most 2^20."""
+    return int(min(max(_SPARE * (math.exp(min(epsilon, 20.0)) + 1), _FEWEST), MOST_CELLS))
 
 
 def best_coverage(n_cells, epsilon):

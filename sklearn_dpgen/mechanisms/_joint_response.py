@@ -101,19 +101,19 @@ class JointRandomizedResponse(Mechanism):
 
     Notes
     -----
-    Neighbours are any two values of one record, and the number of asked columns is no secret: the
-    columns S, and a key, are drawn by public randomness. The key puts the categories of each column
-    in S in g_j groups of nearly equal size, where g_j is the number of categories unless there
-    would be more than 8 (e^ε + 1) cells K = Π g_j: at random, and with numbers, dates and ordinals
-    for every other key as intervals of random position. The record has one cell z. The key also
-    draws m offsets R of K, where m / K is about 1 / (e^ε + 1): answer a stands for the m cells
-    (a + r) mod K, r in R, and is given with probability e^ε / (m e^ε + K - m) if z is one of them,
-    and 1 / (m e^ε + K - m) if not. Each z is in exactly m of K such sets, so these sum to 1; their
-    ratio is e^ε, whatever was asked. With m = 1 this is randomized response on the cells; in
-    general it is subset selection [1]_, the choice with the most information, with public
-    randomness for the sets, as in local hashing [2]_.
+    Neighbours are any two values of one record. The columns S that a person is asked about, and a
+    key, are drawn by public randomness, without the record. The key puts the categories of each
+    column in S in g_j groups of nearly equal size: each for itself, unless there would be more
+    cells K = Π g_j than twice e^ε + 1, or than 16 if that is more. Groups are random; for every
+    other key those of numbers, dates and ordinals are intervals in a random position. The record
+    has one cell z. The key also draws m offsets R of K, where m / K is about 1 / (e^ε + 1): answer
+    a stands for the m cells (a + r) mod K, r in R, and is given with probability
+    e^ε / (m e^ε + K - m) if z is one of them, and 1 / (m e^ε + K - m) if not. Each z is in exactly
+    m of K such sets, so these sum to 1; their ratio is e^ε, whatever was asked. With m = 1 this is
+    randomized response on the cells; in general it is subset selection [1]_, the choice with the
+    most information, with public randomness for the sets, as in local hashing [2]_.
 
-    An answer has m e^ε / (m e^ε + K - m) chances to cover the true cell, and of its information
+    An answer covers the true cell with probability m e^ε / (m e^ε + K - m), and of its information
     each of the K - 1 contrasts of the cells has an equal share. The likelihood of a record with
     soft blocks P_j is (1 + (e^ε - 1) Σ_c Π_j <P_j, c_j>) / (m e^ε + K - m), a sum over the covered
     cells c.

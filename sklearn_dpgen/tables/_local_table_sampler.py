@@ -11,6 +11,7 @@ from sklearn.utils import get_tags
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.mechanisms._learner import fit_mechanism, learner_report
+from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._answer_fit import AnswerFit, split_answers
 from sklearn_dpgen.tables._answer_loss import log_likelihoods
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
@@ -283,6 +284,32 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         """
         return float(np.mean(self.score_samples(X)))
 
+    def find_bins(self, n_bins: int = 16) -> dict[str, np.ndarray]:
+        """Return bins of numbers and dates that hold about equal shares of the records.
+
+        Answers of a first group of people on fine bins, ``JointRandomizedResponse(bins=64,
+        n_asked=1)``, tell which ``bins`` to declare to the next one.
+
+        Parameters
+        ----------
+        n_bins : int, default=16
+            Most bins of a column. One that holds more than its share stays as narrow as it is.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Edges, in the units of each column, among those of the fitted bins.
+        """
+        check_is_fitted(self)
+        shares = self.law_.shares @ self.law_.probabilities
+        found = {}
+        for name, column in self.encoder_.columns_.items():
+            if isinstance(column, Binned):
+                below = np.cumsum(shares[self.encoder_.blocks_[name]][: column.n_bins])
+                starts = _even_starts(np.append(0.0, below / below[-1]), n_bins)
+                found[name] = column.column.from_unit(np.array(column.merged(starts).edges))
+        return found
+
     def _encoded(self, X, *, reset=False):
         if self._privatizes:
             X = self.mechanism_.transform(X)
@@ -306,3 +333,14 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         if isinstance(self.mechanism, BaseEstimator):
             tags.input_tags = get_tags(self.mechanism).input_tags
         return tags
+
+
+def _even_starts(below, n_bins):
+    """Return the first of each run of fine bins that are merged, from the shares below them."""
+    starts = [0]
+    for i in range(1, len(below) - 1):
+        # Cut before a bin that would fill the run, and after one that does.
+        is_full = below[i + 1] - below[starts[-1]] > 1 / n_bins
+        if is_full and len(starts) < n_bins:
+            starts.append(i)
+    return starts if len(starts) > 1 else [0, len(below) // 2]
