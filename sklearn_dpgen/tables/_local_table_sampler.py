@@ -63,14 +63,15 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
     prior : "auto" or float, default="auto"
         What a nat of dependence between columns costs, in nats of the likelihood of all answers:
         the mean divergence of a row from the mean row has this weight. It keeps noise from being
-        learned as dependence. "auto" is 20 I^¼, of the information I = (e^ε - 1)² / (4 e^ε) of an
+        learned as dependence. "auto" is 20 I^⅓, of the information I = (e^ε - 1)² / (4 e^ε) of an
         answer.
     max_iter : int, default=400
         Most steps of Adam.
     batch_size : "auto" or int, default="auto"
         Answers a step. "auto" is a 25th of them, from 1000 to 16000.
-    learning_rate : float, default=0.1
-        Peak rate of Adam, in logits a step, with cosine decay.
+    learning_rate : "auto" or float, default="auto"
+        Peak rate of Adam, in logits a step, with cosine decay. "auto" is (n I)^¼ / 100, from 0.1 to
+        0.3, of n answers with the information I: where they tell little, rows stay near the mean.
     n_init : int, default=1
         How many times to fit, from other starts; the population under which held-out answers are
         likeliest is kept.
@@ -153,7 +154,7 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         "prior": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "learning_rate": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
@@ -173,7 +174,7 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         prior: str | float = "auto",
         max_iter: int = 400,
         batch_size: str | int = "auto",
-        learning_rate: float = 0.1,
+        learning_rate: str | float = "auto",
         n_init: int = 1,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
@@ -249,7 +250,7 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
             prior=self._prior_weight(),
             batch_size=self.batch_size,
             max_iter=self.max_iter,
-            learning_rate=self.learning_rate,
+            learning_rate=self._rate(len(answers)),
             device=device,
             verbose=self.verbose,
             name=type(self).__name__,
@@ -299,7 +300,8 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         Parameters
         ----------
         n_bins : int, default=16
-            Most bins of a column. One that holds more than its share stays as narrow as it is.
+            Most bins of a column, at least 2. One that holds more than its share stays as narrow
+            as it is.
 
         Returns
         -------
@@ -307,6 +309,8 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
             Edges, in the units of each column, among those of the fitted bins.
         """
         check_is_fitted(self)
+        if not isinstance(n_bins, Integral) or n_bins < 2:
+            raise ValueError(f"n_bins must be an integer of at least 2, got {n_bins!r}.")
         shares = self.law_.shares @ self.law_.probabilities
         found = {}
         for name, column in self.encoder_.columns_.items():
@@ -322,10 +326,16 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         )
 
     def _prior_weight(self):
-        if self.prior != "auto":
-            return float(self.prior)
-        # (e^ε - 1)² / (4 e^ε) = sinh² (ε / 2)
-        return 20 * math.sqrt(math.sinh(min(self.mechanism_.epsilon_, 20.0) / 2))
+        return 20 * self._information() ** (1 / 3) if self.prior == "auto" else float(self.prior)
+
+    def _rate(self, n_answers):
+        if self.learning_rate != "auto":
+            return self.learning_rate
+        return float(np.clip((n_answers * self._information()) ** 0.25 / 100, 0.1, 0.3))
+
+    def _information(self):
+        """Return (e^ε - 1)² / (4 e^ε)."""
+        return math.sinh(min(self.mechanism_.epsilon_, 20.0) / 2) ** 2
 
     def _plan_privacy(self, n_samples):
         return learner_report(self.mechanism_.privacy_, privatize=self.privatize)
@@ -345,8 +355,8 @@ def _even_starts(below, n_bins):
     """Return the first of each run of fine bins that are merged, from the shares below them."""
     starts = [0]
     for i in range(1, len(below) - 1):
-        # Cut before a bin that would fill the run, and after one that does.
-        is_full = below[i + 1] - below[starts[-1]] > 1 / n_bins
-        if is_full and len(starts) < n_bins:
+        # A run is full with an even part of what the runs from it on have to share.
+        share = (1 - below[starts[-1]]) / (n_bins - len(starts) + 1)
+        if below[i + 1] - below[starts[-1]] > share + 1e-9:
             starts.append(i)
     return starts if len(starts) > 1 else [0, len(below) // 2]
