@@ -1,14 +1,14 @@
 """
-Synthetic health records from locally privatized ones
-=====================================================
+Synthetic health records from one randomized answer a person
+============================================================
 
 An insurer wants to know what drives visits to the doctor, and the participants do not want to
-hand over their records. So nobody does: each record is randomized where it is, before anyone sees
-it, and a generator of *raw* records is learned from the randomized ones alone. Beside it is what a
-curator could publish whom everybody trusts with the records.
+hand over their records. So nobody does: each person is asked about two columns, randomizes the
+answer before anyone sees it, and a population of *raw* records is learned from the answers alone.
+Beside it is what a curator could publish whom everybody trusts with the records.
 
 The table is the RAND Health Insurance Experiment, one row a person and year. Everything that
-``raw`` is used for below, apart from the line that privatizes it and the line of the curator, is to
+``raw`` is used for below, apart from the lines that privatize it and the line of the curator, is to
 show how well it went.
 """
 
@@ -24,16 +24,15 @@ from sklearn.model_selection import train_test_split
 
 from sklearn_dpgen.accounting import shuffled_epsilon
 from sklearn_dpgen.datasets import load_rand_health
-from sklearn_dpgen.deconvolution import EntropicDeconvGAN
-from sklearn_dpgen.mechanisms import TabularMechanism
+from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
 from sklearn_dpgen.metrics import marginal_total_variation, train_synthetic_test_real
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import LocalTableSampler, SlicedMeasureSampler
 
 parser = argparse.ArgumentParser(description="Synthetic health records, step by step.")
 parser.add_argument("--output", type=Path, help="write the table, the figure and the report here")
 output = parser.parse_args().output
 
-EPSILON = 10.0
+EPSILON = 4.0
 
 # %%
 # What is public
@@ -55,44 +54,52 @@ bins = {
 }
 
 # %%
-# Privatize
-# ---------
-# A record may spend 10 nats: four shares of them on the visits that we want to predict, two on the
-# diseases that should predict them, one on each other column. Columns are released by randomized
-# response; the report says what that guarantees.
+# Ask
+# ---
+# A person may spend 4 nats, on one answer. It is about the visits that we want to predict, and one
+# other column, drawn by chance without a look at the record. An answer stands for some of the cells
+# of the two columns, more likely for ones with the true cell among them; the report says what that
+# guarantees. This runs where the record is, one person at a time if need be, and only the five
+# public columns below leave it: what was asked, a number that tells how it was grouped, the answer,
+# and which budget and which declaration it was given under.
 
-mechanism = TabularMechanism(
+mechanism = JointRandomizedResponse(
+    epsilon=EPSILON, schema=health.schema, bins=bins, always=("mdvis",)
+)
+answers = mechanism.fit_transform(raw)
+print(mechanism.privacy_)
+print(answers.head().to_string())
+
+# %%
+# Learn the raw records
+# ---------------------
+# The mechanism knows how likely each answer is, given a record. The population under which the
+# answers are likeliest has therefore no noise in it. This is post-processing: it costs no privacy.
+
+local_sampler = LocalTableSampler(mechanism, verbose=1).fit(answers)
+local = local_sampler.sample(len(raw))
+print(local.head())
+
+# %%
+# The same budget, spread thinly
+# ------------------------------
+# The usual way is to randomize every column of a record: four shares of the budget for the visits,
+# two for the diseases that should predict them, one for each other column. That is a table that one
+# can read, and there is little left in it.
+
+split = TabularMechanism(
     epsilon=EPSILON,
     schema=health.schema,
     bins=bins,
     split={name: {"mdvis": 4, "disea": 2}.get(name, 1) for name in health.schema},
 )
-privatized = mechanism.fit_transform(raw)
-print(mechanism.privacy_)
-print(privatized.head())
-
-# %%
-# Learn the raw records
-# ---------------------
-# The cost of the transport is the mechanism's own log-likelihood, so the generator learns what the
-# records were before the noise. This is post-processing: it costs no privacy.
-
-gan = EntropicDeconvGAN(
-    mechanism,
-    activation="silu",
-    hidden_layer_sizes=(128, 128),
-    latent_dim=8,
-    max_iter=1500,
-    verbose=1,
-)
-gan.fit(privatized)
-local = gan.sample(len(raw))
-print(local.head())
+randomized = split.fit_transform(raw)
+print(randomized.head())
 
 # %%
 # If somebody may see the records
 # -------------------------------
-# A curator who holds all records can count, and add noise to the counts alone. The same 10 nats are
+# A curator who holds all records can count, and add noise to the counts alone. The same 4 nats are
 # then another promise: *central*, that what is published tells little of any one record, but to the
 # curator. The *local* one above is that nobody sees a record as it is. Central noise is much
 # smaller, for it hides in the counts of all; but there must be somebody to trust.
@@ -107,7 +114,7 @@ print(sampler.privacy_)
 # First the distance of every column to the raw one, then what an analyst is after: a model of who
 # visits more than twice a year, trained on each table and tested on real records that nobody used.
 
-tables = {"raw": raw, "privatized": privatized, "local": local, "central": central}
+tables = {"raw": raw, "split": randomized, "local": local, "central": central}
 variation = pd.DataFrame(
     {
         name: marginal_total_variation(raw, table, health.schema)
@@ -127,26 +134,30 @@ def auc(table):
     )
 
 
-promises = {"privatized": mechanism.privacy_, "local": gan.privacy_, "central": sampler.privacy_}
+promises = {
+    "split": split.privacy_,
+    "local": local_sampler.privacy_,
+    "central": sampler.privacy_,
+}
 print("\nAUC on real records, more than 2 visits, trained on")
 for name, table in tables.items():
     promise = "no privacy"
     if name in promises:
         report = promises[name]
         promise = f"epsilon {report.epsilon:g}, delta {report.delta:g}; {report.neighbouring}"
-    print(f"  {name:<10}  {auc(table):.3f}  {promise}")
+    print(f"  {name:<7}  {auc(table):.3f}  {promise}")
 
 # %%
 # A picture of three columns, and of a pair: people with more chronic diseases visit more often.
 
 PAPER, INK = "#fbfaf7", "#2d2a26"
-COLOURS = {"raw": "#2d2a26", "privatized": "#c9a227", "local": "#2a7f8e", "central": "#b0413e"}
+COLOURS = {"raw": "#2d2a26", "split": "#c9a227", "local": "#2a7f8e", "central": "#b0413e"}
 MARKERS = dict(zip(COLOURS, "osD^", strict=True))
 WORDS = {
     "raw": "raw",
-    "privatized": "each record randomized",
-    "local": "synthetic, local: nobody sees a record",
-    "central": "synthetic, central: a curator sees them",
+    "split": "local, every column randomized",
+    "local": "local, synthetic from joint answers",
+    "central": "central, synthetic from a curator's counts",
 }
 
 
@@ -188,18 +199,18 @@ draw_pair(axes[1, 1])
 for ax in axes.flat:
     ax.set_facecolor(PAPER)
     ax.spines[["top", "right"]].set_visible(False)
-title = f"RAND health at {EPSILON:g} nats: randomized and learned back, or counted by a curator"
+title = f"RAND health at {EPSILON:g} nats: nobody sees a record (local), or a curator does (central)"
 figure.suptitle(title, x=0.02, ha="left", fontsize=12, color=INK)
 handles = axes[0, 0].get_legend_handles_labels()[0]
 figure.legend(handles, WORDS.values(), loc="lower center", ncols=4, frameon=False, fontsize=9)
 figure.tight_layout(rect=(0, 0.04, 1, 1))
 
 # %%
-# What a shuffler would add: at a smaller budget, and when nobody can link a record to its sender,
-# the local guarantee becomes a much stronger central one.
+# What a shuffler would add: when nobody can link an answer to its sender, the local guarantee
+# becomes a much stronger central one.
 
-shuffled = shuffled_epsilon(4.0, len(raw), 1e-6)
-print(f"\n4 nats each, {len(raw)} rows shuffled: epsilon {shuffled:.2f} at delta 1e-6")
+shuffled = shuffled_epsilon(EPSILON, len(raw), 1e-6)
+print(f"\n{EPSILON:g} nats each, {len(raw)} answers shuffled: epsilon {shuffled:.2f} at delta 1e-6")
 
 if output is not None:
     output.mkdir(parents=True, exist_ok=True)
