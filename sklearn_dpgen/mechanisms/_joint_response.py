@@ -51,8 +51,8 @@ __all__ = ["JointRandomizedResponse", "answer_odds"]
 
 # Equal bins of a number or date of which nothing is declared.
 _BINS = 16
-# People whose answers are drawn at a time.
-_BLOCK = 1 << 16
+# People whose answers are drawn at a time, and the groups of categories that are held for them.
+_BLOCK, _GROUPS = 1 << 16, 1 << 20
 
 
 class JointRandomizedResponse(Mechanism):
@@ -402,8 +402,9 @@ class JointRandomizedResponse(Mechanism):
         asked = draw_columns(len(codes), self.n_asked_, *self._asked(), noise)
         keys = noise.integers(2**KEY_BITS, len(codes))
         answers = np.empty(len(codes), dtype=np.int64)
-        for start in range(0, len(codes), _BLOCK):
-            rows = slice(start, start + _BLOCK)
+        size = max(1, min(_BLOCK, _GROUPS // int(self._sizes.max())))
+        for start in range(0, len(codes), size):
+            rows = slice(start, start + size)
             questions = self._questions(asked[rows], keys[rows])
             cells = questions.cells_of(codes[rows])
             answers[rows] = respond(cells, questions, self.epsilon_, noise)

@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -174,6 +175,27 @@ def test_values_are_those_of_the_declaration():
     expected = [column.codes(clipped[n]) for n, column in fitted.encoder_.columns_.items()]
     np.testing.assert_array_equal(codes, np.transpose(expected))
     assert len({tuple(row) for row in codes}) == 4
+
+
+def test_columns_of_many_categories(monkeypatch):
+    k = 500
+    schema = Schema({"code": Categorical(range(k))})
+    X = pd.DataFrame({"code": range(k)})
+    # More cells than categories: the answer is the category, to the last one.
+    exact = JointRandomizedResponse(40.0, schema=schema, n_asked=1).fit()
+    np.testing.assert_array_equal(exact.transform(X)["answer"], range(k))
+    # Less: each person has groups of all categories, which are not held for all people at once.
+    fitted = JointRandomizedResponse(1.0, schema=schema, n_asked=1).fit()
+
+    def peak(n_groups):
+        monkeypatch.setattr("sklearn_dpgen.mechanisms._joint_response._GROUPS", n_groups)
+        tracemalloc.start()
+        fitted.transform(X)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    assert peak(1 << 14) < peak(1 << 30) / 4
 
 
 def test_the_index_is_released_on_request_only():
