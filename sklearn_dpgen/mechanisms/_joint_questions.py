@@ -277,7 +277,7 @@ def respond(cells, questions, epsilon, noise):
     outside = noise.integers(np.maximum(others, 1), n)
     for offset in offsets.T:
         # The place of an offset among those that are not in the set, to its value.
-        outside = outside + ((outside >= offset) & (offset < K))
+        outside = outside + (outside >= offset)
     return (cells - np.where(covers | (others == 0), inside, outside)) % K
 
 

@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.preprocessing._reader import has_no_names
+
 __all__ = [
     "KEY_BITS",
     "RELEASE_COLUMNS",
@@ -56,9 +58,10 @@ def is_release(X):
 
 
 def check_is_release(Y):
-    """Refuse frames without any of the columns of answers: those hold records."""
+    """Refuse what has none of the columns of answers, such as an array: it may hold records."""
     columns = getattr(Y, "columns", None)
-    if isinstance(columns, pd.Index) and not set(RELEASE_COLUMNS) & set(columns):
+    is_other = isinstance(columns, pd.Index) and not set(RELEASE_COLUMNS) & set(columns)
+    if is_other or has_no_names(Y):
         raise ValueError(
             f"Answers have the columns {RELEASE_COLUMNS}, and X has none of them. Raw records are "
             "for transform, or for an estimator with privatize=True."
@@ -70,7 +73,7 @@ def check_origin(frame, epsilon, design):
     for name in RELEASE_COLUMNS:
         if frame[name].isna().any():
             raise ValueError(f"Column {name!r} of the answers has missing values.")
-    given = pd.to_numeric(frame["epsilon"], errors="coerce").to_numpy(dtype=np.float64)
+    given = _numbers(frame["epsilon"])
     # What a text file keeps of a float may differ in the last digit.
     other = ~np.isclose(given, epsilon, rtol=1e-9, atol=0)
     if other.any():
@@ -102,7 +105,7 @@ def read_asked(texts, names, most):
     ndarray of int64 of shape (n, s)
     """
     places = {name: j for j, name in enumerate(names)}
-    codes, kinds = pd.factorize(texts)
+    codes, kinds = pd.factorize(texts.astype(str))
     asked = []
     for text in kinds:
         found = _names_of(text)
@@ -130,7 +133,7 @@ def _names_of(text):
     """Return the names in a JSON list, or an empty list where it is none."""
     try:
         found = json.loads(text)
-    except (TypeError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         return []
     is_list = isinstance(found, list) and all(isinstance(name, str) for name in found)
     return found if is_list else []
@@ -138,12 +141,20 @@ def _names_of(text):
 
 def read_integers(frame, name, stop):
     """Return a column of integers from 0 to below ``stop``, as they may come from a file."""
-    values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
+    values = _numbers(frame[name])
     if not ((values == np.floor(values)) & (values >= 0) & (values < stop)).all():
         raise ValueError(
             f"Column {name!r} of the answers must hold integers from 0 to below what was asked."
         )
     return values.astype(np.int64)
+
+
+def _numbers(values):
+    """Return a column as floats; NaN for what is no number, in text."""
+    if values.dtype == object:
+        # Of objects numpy takes truth values and complex numbers too, and not all integers.
+        values = values.astype(str)
+    return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
 
 
 def split_keys(keys):

@@ -51,8 +51,8 @@ __all__ = ["JointRandomizedResponse", "answer_odds"]
 
 # Equal bins of a number or date of which nothing is declared.
 _BINS = 16
-# People whose answers are drawn at a time.
-_BLOCK = 1 << 16
+# People whose answers are drawn at a time, and the groups of categories that are held for them.
+_BLOCK, _GROUPS = 1 << 16, 1 << 20
 
 
 class JointRandomizedResponse(Mechanism):
@@ -268,9 +268,10 @@ class JointRandomizedResponse(Mechanism):
         Raises
         ------
         ValueError
-            Answers under another budget or design, that name columns that are not declared, that
-            are impossible or missing, or of which one is there twice.
+            Answers without names of columns, under another budget or design, that name columns
+            that are not declared, that are impossible or missing, or of which one is there twice.
         """
+        check_is_fitted(self)
         check_release(Y, self)
         check_is_release(Y)
         if estimator is not None and isinstance(Y, pd.DataFrame):
@@ -353,11 +354,11 @@ class JointRandomizedResponse(Mechanism):
                 raise ValueError(f"{parameter} names columns that the schema does not: {unknown}.")
         if len(set(self.always)) < len(self.always):
             raise ValueError("always names a column twice.")
-        weights = pd.Series(self.weights or {}, dtype=object).reindex(names, fill_value=1.0)
+        weights = dict.fromkeys(names, 1.0) | dict(self.weights or {})
         bad = [name for name, w in weights.items() if not _is_weight(w)]
         if bad:
             raise ValueError(f"weights must be between 1e-6 and 1e6; of other ones: {bad}.")
-        return tuple(map(names.index, self.always)), weights.to_numpy(dtype=np.float64)
+        return tuple(map(names.index, self.always)), np.array([*weights.values()], float)
 
     def _design(self):
         return self._sizes, self.epsilon_, self._limit
@@ -401,8 +402,9 @@ class JointRandomizedResponse(Mechanism):
         asked = draw_columns(len(codes), self.n_asked_, *self._asked(), noise)
         keys = noise.integers(2**KEY_BITS, len(codes))
         answers = np.empty(len(codes), dtype=np.int64)
-        for start in range(0, len(codes), _BLOCK):
-            rows = slice(start, start + _BLOCK)
+        size = max(1, min(_BLOCK, _GROUPS // int(self._sizes.max())))
+        for start in range(0, len(codes), size):
+            rows = slice(start, start + size)
             questions = self._questions(asked[rows], keys[rows])
             cells = questions.cells_of(codes[rows])
             answers[rows] = respond(cells, questions, self.epsilon_, noise)
@@ -434,6 +436,10 @@ class JointRandomizedResponse(Mechanism):
 
     def _release_settings(self):
         return self.encoder_.columns_, "questions, version 1"
+
+    def _identity(self):
+        # Draws that two designs share would tell when both answers are true.
+        return *super()._identity(), repr(self._always), self._weights
 
     def _randomize(self, X, noise):
         raise NotImplementedError("A joint answer has another form than its record.")

@@ -12,6 +12,7 @@ __all__ = [
     "NO_RECORDS",
     "add_up",
     "column_names",
+    "has_no_names",
     "is_dask_array",
     "map_frames",
     "pieces",
@@ -79,6 +80,15 @@ def column_names(X, names):
         return names
     _select(X, names)
     return list(X.columns)
+
+
+def has_no_names(X):
+    """Return whether a source, as of `map_frames`, is an array or rows, without names of columns.
+
+    What an iterable yields is not looked at: `map_frames` takes frames alone from it.
+    """
+    is_frame = isinstance(X, pd.DataFrame) or _is_dask(X)
+    return not (is_frame or _is_stream(X) or _is_chunked(X))
 
 
 def _map_blocks(function, table, names):

@@ -88,7 +88,7 @@ def test_a_fit_that_fails_leaves_nothing_fitted():
     with pytest.raises(ValueError, match="is not fitted"):
         fitted.transform(RECORDS)
     assert not hasattr(fitted, "privacy_")
-    for call in ("transform", "expected_variation", "get_feature_names_out"):
+    for call in ("transform", "encode_release", "expected_variation", "get_feature_names_out"):
         arguments = () if call == "get_feature_names_out" else (RECORDS,)
         with pytest.raises(ValueError, match="is not fitted"):
             getattr(JointRandomizedResponse(schema=SCHEMA), call)(*arguments)
@@ -135,7 +135,7 @@ def edited(**values):
     """Return answers with other values in the second row."""
     Y = unlabelled(mechanism(random_state=0, n_asked=2).transform(RECORDS)).astype(object)
     for name, value in values.items():
-        Y.loc[1, name] = value
+        Y.at[1, name] = value
     return Y
 
 
@@ -156,7 +156,7 @@ def test_unedited_answers_are_accepted():
         ({"asked": '{"a": 1}'}, "'asked' .* JSON lists"),
         ({"asked": '["a", 1]'}, "'asked' .* JSON lists"),
         ({"asked": '["a", "a"]'}, "'asked' .* JSON lists of distinct"),
-        ({"asked": 5}, "'asked' .* JSON lists"),
+        *(({"asked": value}, "'asked' .* JSON lists") for value in (5, ["a", "b"], {"a": 1})),
         ({"asked": '["a", "z"]'}, r"the schema does not: \['z'\]"),
         *(
             ({"grouping": value}, "'grouping' .* must hold integers")
@@ -164,7 +164,7 @@ def test_unedited_answers_are_accepted():
         ),
         *(
             ({"answer": value}, "'answer' .* must hold integers")
-            for value in (-1, 30, 0.5, "yes", math.inf)
+            for value in (-1, 30, 0.5, "yes", math.inf, 10**400, 1 + 0j, True, [1])
         ),
         ({"asked": '["a", "b"]', "answer": 6}, "'answer' .* must hold integers"),
         ({"epsilon": 2.0}, "given with epsilon=2, but mechanism has epsilon=1"),
@@ -278,6 +278,21 @@ def test_records_and_answers_are_not_taken_for_one_another():
             other.fit().encode_release(Y)
         with pytest.raises(ValueError, match="released these records"):
             other.fit().transform(Y)
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_an_array_in_the_place_of_answers(place):
+    """It may be of raw records, which have no names: no value of it is told."""
+    fitted = mechanism()
+    row = ['["a"]', 1, 1, 1.0, fitted.design_]
+    row[place] = ['["SECRET"]', SECRET, SECRET, SECRET, "SECRET"][place]
+    array = np.array([row] * 3, dtype=object)
+    for given in (array, array.tolist()):
+        for take in (fitted.encode_release, LocalTableSampler(fitted, device="cpu").fit):
+            with pytest.raises(ValueError, match="Answers have the columns") as caught:
+                take(given)
+            assert str(SECRET) not in str(caught.value)
+            assert "SECRET" not in str(caught.value)
 
 
 def test_likelihood_shapes():

@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -11,12 +12,13 @@ import pytest
 import torch
 from joint_cases import KEYS, RECORDS, SCHEMA, KeySource, mechanism, release_law
 from local_privacy import FixedNoise, vertices
-from scipy.stats import chisquare
+from scipy.stats import chi2_contingency, chisquare
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, release_of
+from sklearn_dpgen.mechanisms._base import Mechanism
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Schema
 from sklearn_dpgen.tables import LocalTableSampler
 from sklearn_dpgen.utils._random import SEEDED
@@ -175,6 +177,27 @@ def test_values_are_those_of_the_declaration():
     assert len({tuple(row) for row in codes}) == 4
 
 
+def test_columns_of_many_categories(monkeypatch):
+    k = 500
+    schema = Schema({"code": Categorical(range(k))})
+    X = pd.DataFrame({"code": range(k)})
+    # More cells than categories: the answer is the category, to the last one.
+    exact = JointRandomizedResponse(40.0, schema=schema, n_asked=1).fit()
+    np.testing.assert_array_equal(exact.transform(X)["answer"], range(k))
+    # Less: each person has groups of all categories, which are not held for all people at once.
+    fitted = JointRandomizedResponse(1.0, schema=schema, n_asked=1).fit()
+
+    def peak(n_groups):
+        monkeypatch.setattr("sklearn_dpgen.mechanisms._joint_response._GROUPS", n_groups)
+        tracemalloc.start()
+        fitted.transform(X)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    assert peak(1 << 14) < peak(1 << 30) / 4
+
+
 def test_the_index_is_released_on_request_only():
     X = RECORDS.set_axis(np.arange(30)[::-1] * 3)
     assert mechanism(1.0).transform(X).index.equals(pd.RangeIndex(30))
@@ -212,6 +235,29 @@ def test_clone_pickle_and_refit():
         assert other.privacy_ == fitted.privacy_
         np.testing.assert_array_equal(other.encode_release(Y), fitted.encode_release(Y))
     assert not hasattr(clone(fitted), "privacy_")
+
+
+def test_answers_of_two_designs_are_true_independently():
+    """One seed for two designs: else both answers would be true of the same people."""
+
+    class SharesDraws(JointRandomizedResponse):
+        """A broken variant: the noise does not depend on what is asked."""
+
+        _identity = Mechanism._identity
+
+    def p_value(kind):
+        X = pd.concat([RECORDS] * 20)
+        points, true = vertices(mechanism().domain_), np.tile(ALL, 20)
+        are_true = []
+        for column in ("a", "c"):
+            fitted = mechanism(2.5, kind, n_asked=1, always=[column], random_state=0)
+            Y = torch.tensor(fitted.encode_release(fitted.transform(X)))
+            log_p = fitted.log_likelihood(torch.as_tensor(points), Y).numpy()
+            are_true.append(log_p[true, np.arange(len(X))] > log_p.mean(axis=0))
+        return chi2_contingency(pd.crosstab(*are_true))[1]
+
+    assert p_value(JointRandomizedResponse) > 1e-3
+    assert p_value(SharesDraws) < 1e-9
 
 
 class Late(JointRandomizedResponse):
@@ -280,8 +326,10 @@ def test_a_seed_repeats_the_release_and_nothing_else():
         keys_of(RECORDS, random_state=1),
         keys_of(RECORDS, random_state=None),
         keys_of(RECORDS, n_asked=1),
+        keys_of(RECORDS, always=["a"]),
+        keys_of(RECORDS, weights={"a": 2.0}),
     ]
-    assert [len(keys & other) for other in others] == [0] * 6
+    assert [len(keys & other) for other in others] == [0] * 8
     assert mechanism(random_state=0).privacy_.noise_source == SEEDED
     unseeded = mechanism()
     assert unseeded.privacy_.noise_source == "operating system entropy"

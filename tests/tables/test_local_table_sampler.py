@@ -19,6 +19,7 @@ from sliced_tables import SCHEMA, table
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.tables import LocalTableSampler
+from sklearn_dpgen.utils._random import split_random_state
 
 X = table(200)
 MECHANISM = JointRandomizedResponse(3.0, schema=SCHEMA, bins=4, random_state=0).fit()
@@ -55,6 +56,21 @@ def test_noise_is_fresh_without_a_seed():
     assert same(*seeded)
     assert seeded[0].score(X) == seeded[1].score(X)
     assert not same(seeded[0], make(mechanism, privatize=True, random_state=1).fit(X))
+
+
+def test_the_seed_of_the_noise_serves_nothing_else(monkeypatch):
+    """A population starts from a seed that may be found by trying: that of the noise may not."""
+    module = "sklearn_dpgen.tables._local_table_sampler.split_random_state"
+
+    def fit(*seeds):
+        def split(state, n):
+            return list(seeds) if n == 3 else split_random_state(state, n)
+
+        monkeypatch.setattr(module, split)
+        return make(n_init=2).fit(Y)
+
+    assert same(fit(1, 2, 3), fit(9, 2, 3))
+    assert not same(fit(1, 2, 3), fit(1, 9, 3))
 
 
 def test_no_more_than_answers_is_kept(monkeypatch):
