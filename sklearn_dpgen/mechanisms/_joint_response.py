@@ -75,7 +75,7 @@ class JointRandomizedResponse(Mechanism):
     n_asked : "auto" or int, default="auto"
         About how many columns each person is asked. "auto" takes the number for which pairs of
         columns are expected to be learned best, by :meth:`expected_variation`: two for budgets of
-        up to about six nats, and more for larger ones.
+        up to about six nats, and more for larger ones or columns of two or three categories.
     always : sequence of str, default=()
         Columns that everybody is asked about, such as one to predict: what depends on it is
         learned better, and all else less well.
@@ -431,7 +431,7 @@ class JointRandomizedResponse(Mechanism):
                 "any two declared records; whatever is asked, probabilities of an answer differ "
                 "by at most e^ε"
             ),
-            accountant="one answer a person",
+            accountant="one answer a person; what is asked is drawn without the record, and public",
         )
 
     def _release_settings(self):

@@ -63,8 +63,8 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
     prior : "auto" or float, default="auto"
         What a nat of dependence between columns costs, in nats of the likelihood of all answers:
         the mean divergence of a row from the mean row has this weight. It keeps noise from being
-        learned as dependence. "auto" is 20 I^⅓, of the information I = (e^ε - 1)² / (4 e^ε) of an
-        answer.
+        learned as dependence. "auto" is 0.14 √n I^⅓ for n answers with the information
+        I = (e^ε - 1)² / (4 e^ε) each.
     max_iter : int, default=400
         Most steps of Adam.
     batch_size : "auto" or int, default="auto"
@@ -247,7 +247,7 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         fit = AnswerFit(
             mechanism,
             n_rows=self.population_size,
-            prior=self._prior_weight(),
+            prior=self._prior_weight(len(answers)),
             batch_size=self.batch_size,
             max_iter=self.max_iter,
             learning_rate=self._rate(len(answers)),
@@ -325,8 +325,10 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
             self.mechanism_.transform(X) if self._privatizes else X
         )
 
-    def _prior_weight(self):
-        return 20 * self._information() ** (1 / 3) if self.prior == "auto" else float(self.prior)
+    def _prior_weight(self, n_answers):
+        if self.prior != "auto":
+            return float(self.prior)
+        return 0.14 * math.sqrt(n_answers) * self._information() ** (1 / 3)
 
     def _rate(self, n_answers):
         if self.learning_rate != "auto":
