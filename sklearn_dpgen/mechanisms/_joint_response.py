@@ -43,6 +43,7 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     StrOptions,
     check_is_fitted,
+    check_n_samples,
     fit_context,
     validate_data,
 )
@@ -89,6 +90,8 @@ class JointRandomizedResponse(Mechanism):
 
     Attributes
     ----------
+    epsilon_ : float
+        The budget that it was fitted with.
     n_asked_ : int
         About how many columns each person is asked.
     encoder_ : TabularEncoder
@@ -202,6 +205,8 @@ class JointRandomizedResponse(Mechanism):
             that is more than there are, or more than the budget has an answer for.
         """
         self._forget()
+        if set(RELEASE_COLUMNS) <= set(self.schema):
+            raise ValueError(f"A schema cannot have all the columns of answers: {RELEASE_COLUMNS}.")
         X = None if is_release(X) else X
         self.encoder_ = TabularEncoder(self.schema, bins=self._bins()).fit(X)
         self.domain_ = self.encoder_.domain_
@@ -210,7 +215,8 @@ class JointRandomizedResponse(Mechanism):
         columns = self.encoder_.columns_.values()
         self._sizes = np.array([column.domain.n_features for column in columns])
         self._ordered = np.array([isinstance(column, Ordinal | Binned) for column in columns])
-        self._limit = most_cells(self.epsilon)
+        self.epsilon_ = float(self.epsilon)
+        self._limit = most_cells(self.epsilon_)
         self._always, self._weights = self._asked_columns()
         self.n_asked_ = self._check_n_asked()
         self._set_privacy(None)
@@ -311,6 +317,7 @@ class JointRandomizedResponse(Mechanism):
             that there is nothing to learn but for what other tables tell.
         """
         check_is_fitted(self)
+        n_samples = check_n_samples(n_samples)
         singles, pairs = expected_variances(*self._design(), self.n_asked_, *self._asked())
         variances = singles[:, None] + singles + pairs
         np.fill_diagonal(variances, singles)
@@ -367,7 +374,6 @@ class JointRandomizedResponse(Mechanism):
         return self._always, self._weights
 
     def _check_n_asked(self):
-        self.epsilon_ = float(self.epsilon)
         n_columns, most = len(self._sizes), most_asked(self._limit)
         if len(self._always) > min(n_columns, most):
             raise ValueError(

@@ -337,3 +337,17 @@ def test_two_people_may_have_one_key():
     assert len(mechanism().encode_release(Y)) == len(Y)
     with pytest.raises(ValueError, match="1 answers are there twice"):
         mechanism().encode_release(pd.concat([Y, Y.iloc[:1]]))
+
+
+def test_a_schema_of_the_columns_of_answers():
+    names = ["asked", "grouping", "answer", "epsilon", "design"]
+    schema = Schema({name: Categorical([0, 1]) for name in names})
+    with pytest.raises(ValueError, match="A schema cannot have all the columns of answers"):
+        JointRandomizedResponse(1.0, schema=schema).fit()
+    JointRandomizedResponse(1.0, schema=Schema({n: Categorical([0, 1]) for n in names[1:]})).fit()
+
+
+@pytest.mark.parametrize("n_samples", [0, -1, 1.5, None])
+def test_expected_variation_of_no_people(n_samples):
+    with pytest.raises(ValueError, match="n_samples must be an integer of at least 1"):
+        mechanism().expected_variation(n_samples)

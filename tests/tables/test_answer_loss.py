@@ -214,6 +214,17 @@ def test_batches_are_random_and_follow_the_seed(watched):
     assert first[:5] != first[5:]
 
 
+def test_answers_in_an_order_are_mixed(watched):
+    _, used = watched
+    mechanism, encoded = ask(SIZES, 4.0, 103)
+    encoded = encoded[encoded[:, 0].argsort(kind="stable")]
+    loss = AnswerLoss(mechanism, encoded, 0.0, 20, np.random.default_rng(0), CPU)
+    for _ in range(5):
+        loss(soft_rows(SIZES))
+    middle = np.median(encoded[:, 0])
+    assert all(part[:, 0].min() < middle < part[:, 0].max() for part in used)
+
+
 @pytest.mark.parametrize("n_kept", [0, 1, 3, 5])
 def test_masks_beyond_the_bound_are_made_again(watched, monkeypatch, n_kept):
     made, used = watched
