@@ -6,8 +6,16 @@ import numpy as np
 
 from sklearn_dpgen.mechanisms._joint_questions import group_counts, information
 from sklearn_dpgen.utils._random import NoiseSource
+from sklearn_dpgen.utils._validation import Real
 
-__all__ = ["choose_n_asked", "draw_columns", "expected_variances", "most_asked"]
+__all__ = [
+    "check_n_asked",
+    "choose_n_asked",
+    "draw_columns",
+    "expected_variances",
+    "most_asked",
+    "read_wishes",
+]
 
 # Questions that stand for all of a design, and the seed by which everybody has the same ones.
 _N_DRAWN, _SEED = 2000, 0
@@ -136,3 +144,70 @@ def choose_n_asked(sizes, epsilon, limit, always, weights):
         variances = (singles[:, None] + singles + pairs)[value > 0]
         errors[n_asked] = float((np.sqrt(variances) * value[value > 0]).sum())
     return min(errors, key=errors.get)
+
+
+def read_wishes(names, always, weights):
+    """Return the numbers of the columns that are always asked, and the weights of all.
+
+    Parameters
+    ----------
+    names : list of str
+        Of the schema.
+    always : sequence of str
+    weights : mapping of str to float, or None
+
+    Returns
+    -------
+    always : tuple of int
+    weights : ndarray of shape (d,)
+
+    Raises
+    ------
+    ValueError
+        Other columns, one that is named twice, or weights that are not from 1e-6 to 1e6.
+    """
+    for parameter, columns in (("always", always), ("weights", weights or ())):
+        unknown = [name for name in columns if name not in names]
+        if unknown:
+            raise ValueError(f"{parameter} names columns that the schema does not: {unknown}.")
+    if len(set(always)) < len(always):
+        raise ValueError("always names a column twice.")
+    weights = dict.fromkeys(names, 1.0) | dict(weights or {})
+    bad = [name for name, weight in weights.items() if not _is_weight(weight)]
+    if bad:
+        raise ValueError(f"weights must be between 1e-6 and 1e6; of other ones: {bad}.")
+    return tuple(map(names.index, always)), np.array([*weights.values()], dtype=np.float64)
+
+
+def check_n_asked(n_asked, sizes, epsilon, limit, always, weights):
+    """Return the number of columns to ask, chosen where it is "auto".
+
+    Raises
+    ------
+    ValueError
+        More than there are columns, fewer than are always asked, or more than the budget has an
+        answer for.
+    """
+    most = min(len(sizes), most_asked(limit))
+    if len(always) > most:
+        raise ValueError(
+            f"always names {len(always)} columns, and one joint answer with epsilon={epsilon:g} is "
+            f"on at most {most}."
+        )
+    if n_asked == "auto":
+        return choose_n_asked(sizes, epsilon, limit, always, weights)
+    if n_asked > len(sizes):
+        raise ValueError(f"n_asked={n_asked} is more than the {len(sizes)} columns.")
+    if n_asked < len(always):
+        raise ValueError(f"n_asked={n_asked} is less than the {len(always)} columns of always.")
+    if n_asked > most:
+        raise ValueError(
+            f"n_asked={n_asked} is too much for epsilon={epsilon:g}: with two groups a column an "
+            f"answer is on at most {most} columns."
+        )
+    return int(n_asked)
+
+
+def _is_weight(weight):
+    is_number = isinstance(weight, Real) and not isinstance(weight, bool)
+    return is_number and 1e-6 <= weight <= 1e6

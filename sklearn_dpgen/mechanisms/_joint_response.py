@@ -1,23 +1,23 @@
 """A local mechanism for tables: one joint answer on few columns."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.mechanisms._base import Mechanism
 from sklearn_dpgen.mechanisms._joint_design import (
-    choose_n_asked,
+    check_n_asked,
     draw_columns,
     expected_variances,
     most_asked,
+    read_wishes,
 )
+from sklearn_dpgen.mechanisms._joint_likelihood import joint_log_likelihood
 from sklearn_dpgen.mechanisms._joint_questions import Questions, most_cells, respond
 from sklearn_dpgen.mechanisms._joint_release import (
     KEY_BITS,
@@ -43,12 +43,12 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     StrOptions,
     check_is_fitted,
-    check_n_samples,
+    check_positive,
     fit_context,
     validate_data,
 )
 
-__all__ = ["JointRandomizedResponse", "answer_odds"]
+__all__ = ["JointRandomizedResponse"]
 
 # Equal bins of a number or date of which nothing is declared.
 _BINS = 16
@@ -217,8 +217,9 @@ class JointRandomizedResponse(Mechanism):
         self._ordered = np.array([isinstance(column, Ordinal | Binned) for column in columns])
         self.epsilon_ = float(self.epsilon)
         self._limit = most_cells(self.epsilon_)
-        self._always, self._weights = self._asked_columns()
-        self.n_asked_ = self._check_n_asked()
+        names = list(self.schema)
+        self._always, self._weights = read_wishes(names, self.always, self.weights)
+        self.n_asked_ = check_n_asked(self.n_asked, *self._design(), *self._asked())
         self._set_privacy(None)
         self.design_ = release_digest(self)
         return self
@@ -300,12 +301,12 @@ class JointRandomizedResponse(Mechanism):
             )
         return encoded
 
-    def expected_variation(self, n_samples: int) -> pd.DataFrame:
+    def expected_variation(self, n_samples: float) -> pd.DataFrame:
         """Return how far from the truth the answers of some people leave each table.
 
         Parameters
         ----------
-        n_samples : int
+        n_samples : float
             Number of people.
 
         Returns
@@ -317,7 +318,7 @@ class JointRandomizedResponse(Mechanism):
             that there is nothing to learn but for what other tables tell.
         """
         check_is_fitted(self)
-        n_samples = check_n_samples(n_samples)
+        n_samples = check_positive(n_samples, "n_samples")
         singles, pairs = expected_variances(*self._design(), self.n_asked_, *self._asked())
         variances = singles[:, None] + singles + pairs
         np.fill_diagonal(variances, singles)
@@ -351,49 +352,11 @@ class JointRandomizedResponse(Mechanism):
             return dict.fromkeys(names, _BINS if isinstance(self.bins, str) else self.bins)
         return dict.fromkeys(names, _BINS) | dict(self.bins)
 
-    def _asked_columns(self):
-        """Return the numbers of the columns that are always asked, and the weights of all."""
-        names = list(self.schema)
-        given = {"always": list(self.always), "weights": list(self.weights or ())}
-        for parameter, columns in given.items():
-            unknown = [name for name in columns if name not in names]
-            if unknown:
-                raise ValueError(f"{parameter} names columns that the schema does not: {unknown}.")
-        if len(set(self.always)) < len(self.always):
-            raise ValueError("always names a column twice.")
-        weights = dict.fromkeys(names, 1.0) | dict(self.weights or {})
-        bad = [name for name, w in weights.items() if not _is_weight(w)]
-        if bad:
-            raise ValueError(f"weights must be between 1e-6 and 1e6; of other ones: {bad}.")
-        return tuple(map(names.index, self.always)), np.array([*weights.values()], float)
-
     def _design(self):
         return self._sizes, self.epsilon_, self._limit
 
     def _asked(self):
         return self._always, self._weights
-
-    def _check_n_asked(self):
-        n_columns, most = len(self._sizes), most_asked(self._limit)
-        if len(self._always) > min(n_columns, most):
-            raise ValueError(
-                f"always names {len(self._always)} columns, and one joint answer with epsilon="
-                f"{self.epsilon:g} is on at most {min(n_columns, most)}."
-            )
-        if self.n_asked == "auto":
-            return choose_n_asked(*self._design(), *self._asked())
-        if self.n_asked > n_columns:
-            raise ValueError(f"n_asked={self.n_asked} is more than the {n_columns} columns.")
-        if self.n_asked < len(self._always):
-            raise ValueError(
-                f"n_asked={self.n_asked} is less than the {len(self._always)} columns of always."
-            )
-        if self.n_asked > most:
-            raise ValueError(
-                f"n_asked={self.n_asked} is too much for epsilon={self.epsilon:g}: with two groups "
-                f"a column an answer is on at most {most} columns."
-            )
-        return int(self.n_asked)
 
     def _codes(self, frame):
         """Return the categories of some people, of shape (n, n_columns)."""
@@ -457,23 +420,9 @@ class JointRandomizedResponse(Mechanism):
             )
 
     def _log_likelihood(self, X, Y):
-        covered = self.questions(Y.cpu().numpy()).covered(Y[:, 0].cpu().numpy().astype(np.int64))
-        slices = list(self.encoder_.blocks_.values())
-        n_places = len(covered.answer) * covered.n_slots
-        shares = X.new_ones(n_places, X.shape[0])
-        places = [places for _, places, _ in covered.blocks]
-        values = [
-            torch.as_tensor(mask, dtype=X.dtype, device=X.device) @ X[:, slices[column]].T
-            for column, _, mask in covered.blocks
-        ]
-        places = torch.as_tensor(np.concatenate(places), device=X.device)
-        shares = shares.index_copy(0, places, torch.cat(values))
-        boxes = shares.unflatten(0, (-1, covered.n_slots)).prod(dim=1)
-        answer = torch.as_tensor(covered.answer, device=X.device)
-        inside = X.new_zeros(covered.n_answers, X.shape[0]).index_add(0, answer, boxes)
-        floor, scale = answer_odds(covered, self.epsilon_)
-        odds = floor + -np.expm1(-self.epsilon_) * inside
-        return (torch.log(odds) + torch.as_tensor(scale, dtype=X.dtype, device=X.device)[:, None]).T
+        Y = Y.cpu().numpy()
+        covered = self.questions(Y).covered(Y[:, 0].astype(np.int64))
+        return joint_log_likelihood(X, covered, [*self.encoder_.blocks_.values()], self.epsilon_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -482,21 +431,3 @@ class JointRandomizedResponse(Mechanism):
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def answer_odds(covered, epsilon):
-    """Return e^-ε, and the log probability of an answer that covers the true cell.
-
-    The likelihood of an answer that covers it with probability π is their product, but for e^-ε
-    there is e^-ε + (1 - e^-ε) π.
-    """
-    # Never 0, of which there is no logarithm; sums of its inverse fit in floats of 32 bits.
-    floor = max(math.exp(-epsilon), 1e-30)
-    others = covered.n_cells - covered.coverage
-    return floor, -np.log(covered.coverage + others * floor)
-
-
-def _is_weight(weight):
-    return (
-        isinstance(weight, int | float) and not isinstance(weight, bool) and 1e-6 <= weight <= 1e6
-    )

@@ -24,6 +24,7 @@ from joint_cases import (
 from local_privacy import log_likelihood, vertices
 from scipy.stats import beta
 
+import sklearn_dpgen.mechanisms._joint_likelihood as likelihood
 import sklearn_dpgen.mechanisms._joint_questions as core
 import sklearn_dpgen.mechanisms._joint_response as module
 
@@ -134,7 +135,7 @@ def test_a_wrong_number_of_covered_cells_is_caught(monkeypatch, extra):
     epsilon, n_asked = 0.3, 2
     law = release_law(mechanism(epsilon, n_asked=n_asked), n_asked)
 
-    odds = module.answer_odds
+    odds = likelihood.answer_odds
 
     def wrong_odds(covered, epsilon):
         object.__setattr__(covered, "coverage", covered.coverage + extra)
@@ -158,7 +159,7 @@ def test_a_wrong_number_of_covered_cells_is_caught(monkeypatch, extra):
     assert misfit(release_counts(fitted, 1000), law) > P_VALUE
     monkeypatch.setattr(module, "respond", wrong_respond)
     assert misfit(release_counts(fitted, 1000), law) < P_VALUE
-    monkeypatch.setattr(module, "answer_odds", wrong_odds)
+    monkeypatch.setattr(likelihood, "answer_odds", wrong_odds)
     assert not is_private(responses(mechanism(epsilon, n_asked=n_asked), *question), epsilon)
 
 
