@@ -22,8 +22,8 @@ __all__ = [
 ]
 
 RELEASE_COLUMNS = ["asked", "grouping", "answer", "epsilon", "design"]
-# Keys are numbers of so many bits, which any file keeps; in parts that float32 keeps.
-KEY_BITS, _PART_BITS = 51, 17
+# Keys have so many bits, 15 digits, which any spreadsheet keeps; in parts that float32 keeps.
+KEY_BITS, _PART_BITS = 48, 16
 
 
 def write_release(names, asked, keys, answers, epsilon, design):
@@ -58,13 +58,20 @@ def is_release(X):
 
 
 def check_is_release(Y):
-    """Refuse what has none of the columns of answers, such as an array: it may hold records."""
+    """Refuse what has not the columns of answers, such as an array: it may hold records."""
     columns = getattr(Y, "columns", None)
-    is_other = isinstance(columns, pd.Index) and not set(RELEASE_COLUMNS) & set(columns)
-    if is_other or has_no_names(Y):
+    columns = set(columns) if isinstance(columns, pd.Index) else None
+    if has_no_names(Y) or (columns is not None and not set(RELEASE_COLUMNS) & columns):
         raise ValueError(
             f"Answers have the columns {RELEASE_COLUMNS}, and X has none of them. Raw records are "
             "for transform, or for an estimator with privatize=True."
+        )
+    if columns is not None and columns != set(RELEASE_COLUMNS):
+        missing = [name for name in RELEASE_COLUMNS if name not in columns]
+        lacks = f" X lacks {missing}." if missing else ""
+        raise ValueError(
+            f"Answers have the columns {RELEASE_COLUMNS} and no others, such as an index that was "
+            f"written to a file.{lacks}"
         )
 
 
@@ -74,12 +81,14 @@ def check_origin(frame, epsilon, design):
         if frame[name].isna().any():
             raise ValueError(f"Column {name!r} of the answers has missing values.")
     given = _numbers(frame["epsilon"])
+    if np.isnan(given).any():
+        raise ValueError("Column 'epsilon' of the answers must hold numbers.")
     # What a text file keeps of a float may differ in the last digit.
     other = ~np.isclose(given, epsilon, rtol=1e-9, atol=0)
     if other.any():
         raise ValueError(
             f"Answers were given with epsilon={given[other][0]:g}, but mechanism has epsilon="
-            f"{epsilon:g}: to learn from both, fit each by itself."
+            f"{epsilon:g}: take the mechanism that asked. To learn from both, fit each by itself."
         )
     other = (frame["design"].astype(str) != design).to_numpy()
     if other.any():
@@ -158,7 +167,7 @@ def _numbers(values):
 
 
 def split_keys(keys):
-    """Return keys as three numbers, of 17 bits each."""
+    """Return keys as three numbers, of 16 bits each."""
     return [(keys >> (_PART_BITS * i)) % 2**_PART_BITS for i in range(3)]
 
 

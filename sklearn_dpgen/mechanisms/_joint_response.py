@@ -32,12 +32,12 @@ from sklearn_dpgen.mechanisms._joint_release import (
     split_keys,
     write_release,
 )
-from sklearn_dpgen.mechanisms._release import check_release, release_digest
+from sklearn_dpgen.mechanisms._release import check_release, release_digest, release_of
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, map_frames
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, with_index
 from sklearn_dpgen.schema import Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.schema._binned import Binned
-from sklearn_dpgen.utils._random import NoiseSource
+from sklearn_dpgen.utils._random import NoiseSource, noise_source
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -127,7 +127,7 @@ class JointRandomizedResponse(Mechanism):
     cells c.
 
     A release has the columns ``asked``, the names of S as JSON; ``grouping``, the key, an integer
-    below 2^51; ``answer``, the integer a; and, for those who collect it, ``epsilon`` and
+    below 2^48; ``answer``, the integer a; and, for those who collect it, ``epsilon`` and
     ``design``. It may be given one person at a time, written to CSV or Parquet and joined.
     Everybody should answer once: each further answer costs ε again.
 
@@ -244,6 +244,8 @@ class JointRandomizedResponse(Mechanism):
             Records that do not fit the schema, or that are a release already.
         """
         check_is_fitted(self)
+        if is_release(X):
+            raise ValueError("X holds answers already, and transform takes raw records.")
         parts = list(map_frames(self._codes, X, list(self.encoder_.columns_)))
         if not parts:
             raise ValueError(NO_RECORDS)
@@ -279,7 +281,9 @@ class JointRandomizedResponse(Mechanism):
             that are not declared, that are impossible or missing, or of which one is there twice.
         """
         check_is_fitted(self)
-        check_release(Y, self)
+        release = release_of(Y)
+        if release is not None and release["mechanism"] != type(self).__qualname__:
+            check_release(Y, self)
         check_is_release(Y)
         if estimator is not None and isinstance(Y, pd.DataFrame):
             validate_data(estimator, Y, reset=reset, skip_check_array=True)
@@ -297,7 +301,8 @@ class JointRandomizedResponse(Mechanism):
         if n_twice:
             raise ValueError(
                 f"{n_twice} answers are there twice, with their grouping: they were collected "
-                "twice. Keep one of each, as drop_duplicates() does."
+                "twice, and drop_duplicates() keeps one of each; or people were asked with one "
+                "random_state, which must be None where they are."
             )
         return encoded
 
@@ -367,9 +372,9 @@ class JointRandomizedResponse(Mechanism):
     def _ask(self, codes):
         """Return the answers of people with the given categories."""
         # One source of noise for all: parts with equal records must not share their draws.
-        noise = self._noise(codes)
-        asked = draw_columns(len(codes), self.n_asked_, *self._asked(), noise)
-        keys = noise.integers(2**KEY_BITS, len(codes))
+        noise, public = self._noise(codes), self._public(len(codes))
+        asked = draw_columns(len(codes), self.n_asked_, *self._asked(), public)
+        keys = public.integers(2**KEY_BITS, len(codes))
         answers = np.empty(len(codes), dtype=np.int64)
         size = max(1, min(_BLOCK, _GROUPS // int(self._sizes.max())))
         for start in range(0, len(codes), size):
@@ -379,6 +384,12 @@ class JointRandomizedResponse(Mechanism):
             answers[rows] = respond(cells, questions, self.epsilon_, noise)
         names = list(self.encoder_.columns_)
         return write_release(names, asked, keys, answers, self.epsilon_, self.design_)
+
+    def _public(self, n):
+        """Return the source of questions, in which no record has a part."""
+        if self._seed is None:
+            return noise_source()
+        return noise_source(self._seed, context=(*self._identity(), "questions", str(n)))
 
     def _read(self, frame):
         """Return some answers encoded."""

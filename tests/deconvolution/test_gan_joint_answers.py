@@ -71,11 +71,11 @@ def test_single_precision_keeps_answers(epsilon):
     options = {"schema": schema, "n_asked": 4, "random_state": 0}
     mechanism = JointRandomizedResponse(epsilon, **options).fit()
     answers = mechanism.transform(frame)
-    answers.loc[0, "grouping"] = 2**51 - 1
+    answers.loc[0, "grouping"] = 2**48 - 1
     encoded = mechanism.encode_release(answers)
     assert (encoded == encoded.astype(np.float32)).all()
     parts = encoded.astype(np.float32).astype(np.int64)
-    keys = parts[:, 1] + (parts[:, 2] << 17) + (parts[:, 3] << 34)
+    keys = parts[:, 1] + (parts[:, 2] << 16) + (parts[:, 3] << 32)
     np.testing.assert_array_equal(keys, answers["grouping"])
     np.testing.assert_array_equal(parts[:, 0], answers["answer"])
     # Whole, a key is one that single precision does not keep.
@@ -122,7 +122,7 @@ def test_answers_of_another_mechanism(tiny):
     other = clone(MECHANISM).set_params(epsilon=2.0).fit().transform(X)
     gan = tiny(MECHANISM).fit(Y)
     for method in (gan.score, tiny(MECHANISM).fit):
-        with pytest.raises(ValueError, match="epsilon=2, .* epsilon=3, "):
+        with pytest.raises(ValueError, match="epsilon=2, .* epsilon=3: "):
             method(other)
     twice = pd.concat([Y, Y[:2]], ignore_index=True)
     with pytest.raises(ValueError, match="2 answers are there twice"):

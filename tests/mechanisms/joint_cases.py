@@ -23,7 +23,7 @@ SCHEMA = Schema(
 )
 # All that there are, in the order of `vertices`.
 RECORDS = pd.DataFrame(itertools.product(*CATEGORIES.values()), columns=list(CATEGORIES))
-KEYS = np.array([123_456_789_012_345, 2**51 - 1])
+KEYS = np.array([123_456_789_012_345, 2**48 - 1])
 
 
 def mechanism(epsilon=1.0, kind=JointRandomizedResponse, **options):
@@ -105,7 +105,7 @@ class KeySource(NoiseSource):
     """A source that deals few keys, so that questions are repeated."""
 
     def integers(self, high, size):
-        if np.ndim(high) == 0 and high == 2**51:
+        if np.ndim(high) == 0 and high == 2**48:
             return KEYS[super().integers(len(KEYS), size)]
         return super().integers(high, size)
 
@@ -113,8 +113,11 @@ class KeySource(NoiseSource):
 class FewKeys(JointRandomizedResponse):
     """Asks questions with one of the keys above."""
 
-    def _noise(self, X):
+    def _public(self, n):
         return KeySource(np.random.default_rng(5))
+
+    def _noise(self, X):
+        return NoiseSource(np.random.default_rng(6))
 
 
 class AsksByRecord(FewKeys):
@@ -132,12 +135,14 @@ class AsksByRecord(FewKeys):
 class KeysByRecord(FewKeys):
     """A broken variant: the key is one of the record's own."""
 
-    def _noise(self, X):
-        noise = super()._noise(X)
-        draw = noise.integers
-        own = KEYS[X.sum(axis=1) % 2]
-        noise.integers = lambda high, size: own if np.ndim(high) == 0 else draw(high, size)
-        return noise
+    def _ask(self, codes):
+        self._own = KEYS[codes.sum(axis=1) % 2]
+        return super()._ask(codes)
+
+    def _public(self, n):
+        source = super()._public(n)
+        source.integers = lambda high, size: self._own
+        return source
 
 
 class GroupsByRecord(FewKeys):

@@ -34,14 +34,19 @@ def noise(seed=0):
 
 
 class Fixed(FixedNoise, JointRandomizedResponse):
-    pass
+    def _public(self, n):
+        return noise(0)
 
 
 class FixedByRecord(JointRandomizedResponse):
     """A broken variant: what is public is drawn by a seed that the records decide."""
 
-    def _noise(self, X):
-        return noise(int(X.sum()))
+    def _ask(self, codes):
+        self._sum = int(codes.sum())
+        return super()._ask(codes)
+
+    def _public(self, n):
+        return noise(self._sum)
 
 
 def asked_of(kind, record, n=3000, n_asked=1):
@@ -155,7 +160,7 @@ def one_column(size, keys, *, ordered=False, limit=None, epsilon=0.5):
 
 
 def random_keys(n, seed=0):
-    return noise(seed).integers(2**51, n)
+    return noise(seed).integers(2**48, n)
 
 
 @pytest.mark.parametrize(("K", "epsilon", "m"), [(6, 0.01, 3), (7, 0.8, 2), (5, 3.0, 1)])
@@ -235,16 +240,16 @@ STORED = """asked,grouping,answer
 "[""town""]",0,3
 "[""town"", ""grade""]",1,2
 "[""grade"", ""town""]",98765432109876,4
-"[""grade"", ""sex""]",2251799813685247,7
-"[""town"", ""grade"", ""sex""]",1234567890123456,6
+"[""grade"", ""sex""]",281474976710655,7
+"[""town"", ""grade"", ""sex""]",123456789012345,6
 "[""town"", ""grade"", ""sex""]",42,5
 """
 COVERED = [
     "D",
     "A2 A4 C2 C4 D2 D4 E2 E4 F5 F6 G5 G6",
     "1B 1D 1E 1G 2D 2E 3D 3E",
-    "4m 6m",
-    "A3f A4f A6f B1f B2f B5f C3f C4f C6f D3f D4f D6f E3f E4f E6f F1f F2f F5f G1f G2f G5f",
+    "4m 5m",
+    "C1f C1m C2f C2m C3f C3m E1f E1m E2f E2m E3f E3m G1f G1m G2f G2m G3f G3m",
     "A4m A5m A6m B4m B5m B6m C4m C5m C6m D4m D5m D6m E4m E5m E6m F4m F5m F6m G4m G5m G6m",
 ]
 

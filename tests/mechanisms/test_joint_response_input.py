@@ -160,7 +160,7 @@ def test_unedited_answers_are_accepted():
         ({"asked": '["a", "z"]'}, r"the schema does not: \['z'\]"),
         *(
             ({"grouping": value}, "'grouping' .* must hold integers")
-            for value in (-1, 2**51, 0.5, "key", math.inf, -math.inf)
+            for value in (-1, 2**48, 0.5, "key", math.inf, -math.inf)
         ),
         *(
             ({"answer": value}, "'answer' .* must hold integers")
@@ -169,7 +169,7 @@ def test_unedited_answers_are_accepted():
         ({"asked": '["a", "b"]', "answer": 6}, "'answer' .* must hold integers"),
         ({"epsilon": 2.0}, "given with epsilon=2, but mechanism has epsilon=1"),
         ({"epsilon": 1.000001}, "given with epsilon=1"),
-        ({"epsilon": "much"}, "epsilon=nan, but mechanism has epsilon=1"),
+        ({"epsilon": "much"}, "Column 'epsilon' of the answers must hold numbers"),
         ({"design": "0123456789abcdef"}, "design '0123456789abcdef', but mechanism is of '"),
         ({"design": 5}, "design 5, but mechanism is of '"),
     ],
@@ -229,14 +229,12 @@ def test_answers_to_another_mechanism(name):
     X = RECORDS.assign(d=1)[list(other.schema)]
     Y = other.transform(X)
     fitted = mechanism()
-    with pytest.raises(ValueError, match="The records were released by") as caught:
-        fitted.encode_release(Y)
-    both = f"epsilon={other.epsilon:g}", "epsilon=1"
-    assert all(text in str(caught.value) for text in both)
     budget = "epsilon=2, but mechanism has epsilon=1"
     designs = f"{other.design_!r}, but mechanism is of {fitted.design_!r}"
     with pytest.raises(ValueError, match=budget if name == "budget" else designs):
         fitted.encode_release(unlabelled(Y))
+    with pytest.raises(ValueError, match=budget if name == "budget" else designs):
+        fitted.encode_release(Y)
     joined = pd.concat([unlabelled(fitted.transform(RECORDS)), unlabelled(Y)])
     with pytest.raises(ValueError, match=budget if name == "budget" else designs):
         fitted.encode_release(joined)
@@ -265,7 +263,9 @@ def test_records_and_answers_are_not_taken_for_one_another():
     with pytest.raises(ValueError, match="released these records with epsilon=1 already"):
         fitted.transform(Y)
     for answers in (unlabelled(Y), [Y], Y.to_numpy()):
-        with pytest.raises(ValueError, match="columns of the schema|columns must be those"):
+        with pytest.raises(
+            ValueError, match="columns of the schema|columns must be those|X holds answers already"
+        ):
             fitted.transform(answers)
     with pytest.raises(ValueError, match="Answers have the columns .* Raw records are for"):
         fitted.encode_release(RECORDS)

@@ -73,7 +73,7 @@ def test_answers_of_another_design():
         answers = other(**parameters)
         designs = f"{answers['design'][0]}.*{MECHANISM.design_}"
         refused(from_file(answers), f"design '{designs}")
-        with pytest.raises(ValueError, match="other settings"):
+        with pytest.raises(ValueError, match=f"design '{designs}"):
             make(MECHANISM).fit(answers)
 
 
@@ -93,14 +93,20 @@ def test_answers_that_were_collected_twice():
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda Y: Y.drop(columns="answer"), r"missing \['answer'\]"),
-        (lambda Y: Y.assign(id=1), r"missing \[\], unknown \['id'\]"),
-        (lambda Y: Y.rename(columns={"asked": "ask"}), r"missing \['asked'\], unknown \['ask'\]"),
+        (
+            lambda Y: Y.drop(columns="answer"),
+            r"missing \['answer'\]|X lacks \['answer'\]",
+        ),
+        (lambda Y: Y.assign(id=1), r"unknown \['id'\]|and no others"),
+        (
+            lambda Y: Y.rename(columns={"asked": "ask"}),
+            r"missing \['asked'\], |X lacks \['asked'\]",
+        ),
         (lambda Y: Y.assign(answer=-1), "'answer' .* integers from 0"),
         (lambda Y: Y.assign(answer=10**6), "'answer' .* below what was asked"),
         (lambda Y: Y.assign(answer=0.5), "'answer' .* integers"),
         (lambda Y: Y.assign(answer=np.nan), "'answer' of the answers has missing values"),
-        (lambda Y: Y.assign(grouping=2**51), "'grouping' .* integers"),
+        (lambda Y: Y.assign(grouping=2**48), "'grouping' .* integers"),
         (lambda Y: Y.assign(asked='["salary"]'), r"schema does not: \['salary'\]"),
         (lambda Y: Y.assign(asked="age"), "JSON lists of distinct columns"),
         (lambda Y: Y.assign(asked='["age", "age"]'), "JSON lists of distinct columns"),
@@ -123,7 +129,7 @@ def test_answers_in_the_place_of_raw_records():
     for method in (sampler.score, make(MECHANISM, privatize=True).fit):
         with pytest.raises(ValueError, match="released these records with epsilon=3 already"):
             method(Y)
-        with pytest.raises(ValueError, match=r"missing \['age', .* unknown \['asked'"):
+        with pytest.raises(ValueError, match="X holds answers already"):
             method(from_file(Y))
 
 

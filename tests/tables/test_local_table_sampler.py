@@ -128,7 +128,7 @@ def test_a_search_over_the_budget():
     assert MECHANISM.epsilon == 3.0
     # A pipeline parts the two mechanisms, and is refused.
     pipeline = Pipeline([("answer", MECHANISM), ("learn", make(MECHANISM))])
-    with pytest.raises(ValueError, match="epsilon=1, .* epsilon=3, .* mechanism__epsilon"):
+    with pytest.raises(ValueError, match="epsilon=1, .* epsilon=3: take the mechanism that asked"):
         GridSearchCV(pipeline, {"answer__epsilon": [1.0]}, cv=2, error_score="raise").fit(X)
 
 
