@@ -56,8 +56,8 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
     privatize : bool, default=False
         False: ``fit`` and ``score`` take answers. True: they take raw records and privatize them
         first, once a call, with a clone of ``mechanism``. A grid search over
-        ``mechanism__epsilon`` then needs no pairing by hand; every fit and every score of it is
-        one more release of its records.
+        ``mechanism__epsilon`` then needs no pairing by hand, but a ``scoring`` of its own, as
+        scores at two budgets do not compare; every fit and every score is one more release.
     population_size : int, default=200
         Rows of the population.
     prior : "auto" or float, default="auto"
