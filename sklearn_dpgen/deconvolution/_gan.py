@@ -141,6 +141,7 @@ class EntropicDeconvGAN(PrivateEstimator):
     See Also
     --------
     sklearn_dpgen.mechanisms.TabularMechanism : Privatizes tables of mixed columns.
+    sklearn_dpgen.tables.LocalTableSampler : Learns tables of many columns from joint answers.
 
     Notes
     -----

@@ -84,6 +84,11 @@ class TabularMechanism(Mechanism):
     domain_, privacy_, n_features_in_
         See Mechanism.
 
+    See Also
+    --------
+    JointRandomizedResponse : One joint answer on few columns, for tables of more than two or three:
+        dependence between columns comes through.
+
     Notes
     -----
     Neighbours are any two values of one record. Given the record the columns are released
