@@ -33,7 +33,9 @@ def records(n, seed=0):
 @pytest.fixture(scope="module")
 def finder():
     asked = JointRandomizedResponse(8.0, schema=SCHEMA, bins=64, n_asked=1, random_state=0).fit()
-    sampler = LocalTableSampler(asked, population_size=20, max_iter=150, random_state=0, device="cpu")
+    sampler = LocalTableSampler(
+        asked, population_size=20, max_iter=150, random_state=0, device="cpu"
+    )
     return sampler.fit(asked.transform(records(20_000)))
 
 
