@@ -10,7 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["MOST_CELLS", "Covered", "Questions", "best_coverage", "most_cells", "respond"]
+__all__ = [
+    "MOST_CELLS",
+    "Covered",
+    "Questions",
+    "best_coverage",
+    "group_counts",
+    "information",
+    "most_cells",
+    "respond",
+]
 
 # Cells of a question; floats of 32 bits and draws of 52 bits tell them apart.
 MOST_CELLS = 2**20
@@ -209,7 +218,7 @@ class Questions:
     def _block(self, slot, column, asked, answer, first, groups, same, merged):
         """Return where a column is named in one slot, and the categories there."""
         n_slots = self._columns.shape[1]
-        (boxes,) = np.nonzero(np.isin(answer, asked, assume_unique=False))
+        (boxes,) = np.nonzero(np.isin(answer, asked))
         owners = answer[boxes]
         labels = self._labels(column, asked, self.n_groups[asked, slot])
         labels = labels[np.searchsorted(asked, owners)]
