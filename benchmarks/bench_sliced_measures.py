@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 import torch
 from _common import record
-from _tables import DELTA, TABLES, Table, scores, split, summarize
+from _tables import DELTA, TABLES, TWO, Table, scores, split, summarize
 from sklearn.model_selection import train_test_split
 
 from sklearn_dpgen.datasets import fetch_mnist
@@ -285,7 +285,7 @@ def main():
     parser.add_argument("--scale", action="store_true")
     parser.add_argument("--one", nargs=2, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--seeds", type=int, default=3)
-    every = [*TABLES, *OTHERS]
+    every = [*TWO, *OTHERS]
     parser.add_argument("--tables", nargs="+", default=every, choices=every)
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--name", default="sliced_measures_ablations", help="of the results")
