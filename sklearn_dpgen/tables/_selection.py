@@ -1,72 +1,74 @@
-"""Which slices are measured: selected privately, round by round."""
+"""Which tables are measured and how finely: from public quantities, and selected privately."""
+
+import math
 
 import numpy as np
 
 from sklearn_dpgen.tables._releases import release_slices
 
-__all__ = ["measure_rounds", "scores"]
+__all__ = ["affordable_cells", "affordable_slices", "measure_rounds", "scores"]
+
+# The signal of an even cell over the standard deviation of its noise that a table is to have.
+_CLEAR = 5.0
+# Tables of fewer cells tell little of a dependence.
+_LEAST_CELLS = 8.0
 
 
-def measure_rounds(exact, slices, weights, plan, measured, *, predict, run, noise):
-    """Select and release slices, round by round, and add them to what was measured.
-
-    Parameters
-    ----------
-    exact : list of ndarray
-        Counts, in each of which a record adds one to one cell.
-    slices : list of tuple of int
-        Their columns.
-    weights : ndarray of shape (m,)
-        Positive.
-    plan : SlicesPlan
-        A round that takes all slices that are left needs no selection.
-    measured : Measurements
-    predict : callable
-        From columns of slices to their expected counts, by all that was measured so far.
-    run : GaussianSequenceRun
-        Of the plan, after its first release.
-    noise : callable
-        From arrays that tell what it is for to a NoiseSource.
-    """
-    left = np.arange(len(slices))
-    relative = weights / weights.max(initial=0)
-    _, *noise_scales = plan.mechanism.noise_scales
-    for number, (count, scale) in enumerate(zip(plan.rounds, noise_scales, strict=True)):
-        chosen = left
-        if count < len(left):
-            expected = predict([slices[i] for i in left])
-            distances = scores([exact[i] for i in left], expected, relative[left])
-            source = noise(np.array([number]), distances)
-            chosen = left[run.select(distances, source, count=count)]
-        columns = [slices[i] for i in chosen]
-
-        def release(vector, number=number, columns=columns):
-            context = [np.array(part) for part in columns]
-            return run.release(vector, noise(np.array([number]), vector, *context))
-
-        tables, factors = release_slices([exact[i] for i in chosen], weights[chosen], release)
-        measured.add(columns, tables, factors, scale)
-        left = np.setdiff1d(left, chosen)
-
-
-def scores(tables, expected, weights):
-    """Return how far tables are from those expected.
+def affordable_cells(n_records, noise_scale):
+    """Return the cells of a table that noise and chance leave visible.
 
     Parameters
     ----------
-    tables : sequence of ndarray
-        Exact counts.
-    expected : sequence of ndarray
-        Known counts.
-    weights : ndarray of shape (m,)
-        In (0, 1].
+    n_records : float
+    noise_scale : float
+        Standard deviation of the noise of a count.
 
     Returns
     -------
-    ndarray of float64 of shape (m,)
-        w ‖table − expected‖ in l2: half of its square is what the table, without noise, would add
-        to the log likelihood, in variances of a cell. Changes by at most 1 if a record is added or
-        removed, by √2 if one is replaced.
+    float
+        K with n / K = 5 √(σ² + n / K): the records of an even cell against how they vary.
     """
-    distances = [np.linalg.norm(t - e) for t, e in zip(tables, expected, strict=True)]
-    return weights * np.array(distances)
+    n = max(n_records, 1.0)
+    return 2 * n / (_CLEAR**2 + math.sqrt(_CLEAR**4 + 4 * (_CLEAR * noise_scale) ** 2))
+
+
+def affordable_slices(n_records, noise_scale):
+    """Return how many tables of some cells can be measured at once.
+
+    Parameters
+    ----------
+    n_records : float
+    noise_scale : float
+        Of a count of a single table that has all of the budget of a round.
+
+    Returns
+    -------
+    int
+        At least one.
+    """
+    even = max(n_records, 1.0) / _LEAST_CELLS
+    left = (even / _CLEAR) ** 2 - even
+    return max(1, math.floor(left / noise_scale**2)) if noise_scale > 0 else 1 << 30
+
+
+def measure_rounds(codes, rounds, noise_scales, measured, *, predict, run, noise):
+    """Select and release tables, round by round, and add them to what was measured.
+
+    Parameters
+    ----------
+    codes : list of ndarray of int of shape (n,)
+        The block of each private record in each column.
+    rounds : list of Round
+    noise_scales : sequence of float
+        Of the vector that each releases.
+    measured : Measurements
+    predict : callable
+        From slices to their expected counts, by all that was measured so far.
+    run : GaussianSequenceRun
+        After its first release.
+    noise : callable
+        From arrays that tell what it is for to a NoiseSource.
+    """
+    for number, (part, scale) in enumerate(zip(rounds, noise_scales, strict=True)):
+        
+        pass

@@ -1,17 +1,25 @@
 """Slices of tables of categories: which there are, their weights, and the counts in their cells."""
 
 import math
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
+from sklearn_dpgen.tables._column_groups import (
+    MAX_BLOCKS,
+    balanced_shape,
+    group_categories,
+    group_sums,
+)
 from sklearn_dpgen.utils._validation import Real
 
 __all__ = [
+    "ColumnBlocks",
+    "Slice",
     "all_pairs",
     "check_memory",
     "expand_slices",
-    "slice_cells",
     "slice_counts",
     "slice_weights",
 ]
@@ -21,6 +29,76 @@ _BLOCK = 1 << 16
 _MEMORY = 1 << 30
 # Products of three weights, and their squares, must stay finite and above zero.
 _LIGHTEST = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """A table to count.
+
+    Parameters
+    ----------
+    columns : tuple of int
+        Ascending.
+    groups : tuple of ndarray of int
+        For each column the group of each of its blocks: an entry of the axis.
+    """
+
+    columns: tuple[int, ...]
+    groups: tuple[np.ndarray, ...]
+
+    @property
+    def shape(self):
+        """The number of groups of each column."""
+        return tuple(int(groups.max()) + 1 for groups in self.groups)
+
+    @property
+    def n_cells(self):
+        """The number of cells."""
+        return math.prod(self.shape)
+
+
+class ColumnBlocks:
+    """The categories of columns in blocks, which tables group further: post-processing.
+
+    Parameters
+    ----------
+    shares : list of ndarray
+        Estimates of the shares of the categories of each column.
+    is_ordered : sequence of bool
+        Whether blocks are of neighbours, of each column.
+    n_nulls : sequence of int
+        Whether the last category is null, which has a block of its own.
+    """
+
+    def __init__(self, shares, is_ordered, n_nulls):
+        self._is_ordered, self._n_nulls = is_ordered, n_nulls
+        self._groups = {}
+        self.blocks = [
+            self._group(j, part, min(len(part), MAX_BLOCKS)) for j, part in enumerate(shares)
+        ]
+        self._shares = [group_sums(s, b) for s, b in zip(shares, self.blocks, strict=True)]
+        self.sizes = [len(part) for part in self._shares]
+
+    def slice(self, columns, n_cells):
+        """Return the slice of some columns in at most so many cells, or in two groups each."""
+        shape = balanced_shape([self.sizes[j] for j in columns], n_cells)
+        groups = (self._groups_of(j, k) for j, k in zip(columns, shape, strict=True))
+        return Slice(tuple(columns), tuple(groups))
+
+    def _groups_of(self, column, n_groups):
+        key = column, n_groups
+        if key not in self._groups:
+            self._groups[key] = self._group(column, self._shares[column], n_groups)
+        return self._groups[key]
+
+    def _group(self, column, shares, n_groups):
+        null, n_values = self._n_nulls[column], len(shares) - self._n_nulls[column]
+        if not null or n_groups < 3 or n_groups >= len(shares):
+            return group_categories(shares, n_groups, is_ordered=self._is_ordered[column])
+        groups = group_categories(
+            shares[:n_values], n_groups - 1, is_ordered=self._is_ordered[column]
+        )
+        return np.append(groups, groups.max() + 1)
 
 
 def expand_slices(slices, names):
@@ -137,29 +215,14 @@ def all_pairs(n_columns):
     return list(combinations(range(n_columns), 2))
 
 
-def slice_cells(sizes, slices):
-    """Return the number of cells of each slice, as Python integers.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Categories of each column.
-    slices : sequence of tuple of int
-        The columns of each slice.
-    """
-    return [math.prod(int(sizes[column]) for column in columns) for columns in slices]
-
-
-def slice_counts(codes, sizes, slices):
+def slice_counts(codes, slices):
     """Count the records in the cells of slices.
 
     Parameters
     ----------
     codes : sequence of ndarray of int of shape (n,)
-        Of each of the p columns: the category of each record, from 0.
-    sizes : sequence of int of length p
-        Categories of each column.
-    slices : sequence of tuple of int
+        Of each of the p columns: the block of each record, from 0.
+    slices : sequence of Slice
         One to three distinct columns each.
 
     Returns
@@ -172,7 +235,7 @@ def slice_counts(codes, sizes, slices):
     Raises
     ------
     ValueError
-        Codes that are no category of their column, or slices of other than one to three distinct
+        Codes that are no block of their column, or slices of other than one to three distinct
         columns.
 
     Notes
@@ -180,20 +243,24 @@ def slice_counts(codes, sizes, slices):
     The time is proportional to n times the number of slices, and to the cells once a block of
     65536 records.
     """
-    if any(not 1 <= len(columns) <= 3 or len({*columns}) < len(columns) for columns in slices):
-        raise ValueError("A slice must have one to three distinct columns.")
-    if len(codes) != len(sizes) or len({len(column) for column in codes}) > 1:
-        raise ValueError("codes must hold one category a column of each record.")
-    for column, size in zip(codes, sizes, strict=True):
-        if len(column) and not 0 <= column.min() <= column.max() < size:
-            raise ValueError("codes must be among the categories of their column.")
-    shapes = [tuple(int(sizes[column]) for column in columns) for columns in slices]
-    tables = [np.zeros(math.prod(shape)) for shape in shapes]
+    for part in slices:
+        if not 1 <= len(part.columns) <= 3 or len({*part.columns}) < len(part.columns):
+            raise ValueError("A slice must have one to three distinct columns.")
+        for column, groups in zip(part.columns, part.groups, strict=True):
+            if len(codes[column]) and not 0 <= codes[column].min() <= codes[column].max() < len(
+                groups
+            ):
+                raise ValueError("codes must be among the blocks of their column.")
+    tables = [np.zeros(part.n_cells) for part in slices]
+    shapes = [part.shape for part in slices]
     for start in range(0, len(codes[0]), _BLOCK):
-        block = [column[start : start + _BLOCK].astype(np.int64) for column in codes]
-        for table, columns, shape in zip(tables, slices, shapes, strict=True):
-            cells = block[columns[0]]
-            for column, size in zip(columns[1:], shape[1:], strict=True):
-                cells = cells * size + block[column]
+        block, grouped = [column[start : start + _BLOCK] for column in codes], {}
+        for table, part, shape in zip(tables, slices, shapes, strict=True):
+            cells = 0
+            for column, groups, size in zip(part.columns, part.groups, shape, strict=True):
+                key = column, id(groups)
+                if key not in grouped:
+                    grouped[key] = groups[block[column]]
+                cells = cells * size + grouped[key]
             table += np.bincount(cells, minlength=len(table))
     return [table.reshape(shape) for table, shape in zip(tables, shapes, strict=True)]
