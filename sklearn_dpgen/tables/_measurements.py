@@ -47,16 +47,17 @@ class Measurements:
     ----------
     names : list of str
         Of all columns.
-    shares, variances : list of ndarray
-        Estimates of the shares of the categories of each column, and their variances.
+    cells : list of ColumnCells
+        What the counts of each column tell.
     n_records : float
         Number of records, or an estimate of it.
     blocks : ColumnBlocks
     """
 
-    def __init__(self, names, shares, variances, n_records, blocks):
+    def __init__(self, names, cells, n_records, blocks):
         self._names, self.n_records, self.blocks = names, n_records, blocks
-        self._shares, self._variances = list(shares), list(variances)
+        self._shares = [part.shares for part in cells]
+        self._variances = [part.variances for part in cells]
         self.slices, self.tables = [], []
 
     def shares(self, column):
@@ -110,7 +111,7 @@ def _ridge(shares, expected, noise):
     """
     gaps = shares - expected
     # Sums of single columns are known from elsewhere.
-    for axis, size in enumerate(gaps.shape):
+    for axis in range(gaps.ndim):
         others = tuple(i for i in range(gaps.ndim) if i != axis)
         gaps = gaps - gaps.mean(axis=others, keepdims=True)
     n_free = shares.size - 1 - sum(size - 1 for size in shares.shape)

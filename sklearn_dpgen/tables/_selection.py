@@ -1,74 +1,112 @@
-"""Which tables are measured and how finely: from public quantities, and selected privately."""
+"""Which tables are measured, and how finely: selected privately, round by round."""
 
 import math
 
 import numpy as np
 
 from sklearn_dpgen.tables._releases import release_slices
+from sklearn_dpgen.tables._resolution import CELLS, affordable_cells, affordable_slices
+from sklearn_dpgen.tables._slices import slice_counts
 
-__all__ = ["affordable_cells", "affordable_slices", "measure_rounds", "scores"]
+__all__ = ["measure_rounds", "scores"]
 
-# The signal of an even cell over the standard deviation of its noise that a table is to have.
-_CLEAR = 5.0
-# Tables of fewer cells tell little of a dependence.
-_LEAST_CELLS = 8.0
-
-
-def affordable_cells(n_records, noise_scale):
-    """Return the cells of a table that noise and chance leave visible.
-
-    Parameters
-    ----------
-    n_records : float
-    noise_scale : float
-        Standard deviation of the noise of a count.
-
-    Returns
-    -------
-    float
-        K with n / K = 5 √(σ² + n / K): the records of an even cell against how they vary.
-    """
-    n = max(n_records, 1.0)
-    return 2 * n / (_CLEAR**2 + math.sqrt(_CLEAR**4 + 4 * (_CLEAR * noise_scale) ** 2))
+# Candidates whose tables are held at a time.
+_BLOCK = 64
 
 
-def affordable_slices(n_records, noise_scale):
-    """Return how many tables of some cells can be measured at once.
-
-    Parameters
-    ----------
-    n_records : float
-    noise_scale : float
-        Of a count of a single table that has all of the budget of a round.
-
-    Returns
-    -------
-    int
-        At least one.
-    """
-    even = max(n_records, 1.0) / _LEAST_CELLS
-    left = (even / _CLEAR) ** 2 - even
-    return max(1, math.floor(left / noise_scale**2)) if noise_scale > 0 else 1 << 30
-
-
-def measure_rounds(codes, rounds, noise_scales, measured, *, predict, run, noise):
+def measure_rounds(codes, plan, weight, measured, *, predict, run, noise):
     """Select and release tables, round by round, and add them to what was measured.
 
     Parameters
     ----------
     codes : list of ndarray of int of shape (n,)
         The block of each private record in each column.
-    rounds : list of Round
-    noise_scales : sequence of float
-        Of the vector that each releases.
+    plan : SlicesPlan
+    weight : callable
+        The public positive weight of a tuple of columns.
     measured : Measurements
     predict : callable
         From slices to their expected counts, by all that was measured so far.
     run : GaussianSequenceRun
-        After its first release.
+        Of the plan, after its first release.
     noise : callable
         From arrays that tell what it is for to a NoiseSource.
     """
-    for number, (part, scale) in enumerate(zip(rounds, noise_scales, strict=True)):
-        
-        pass
+    n, done = measured.n_records, set()
+    _, *noise_scales = plan.mechanism.noise_scales
+    for number, (part, scale) in enumerate(zip(plan.rounds, noise_scales, strict=True)):
+        candidates = [columns for columns in part.candidates if columns not in done]
+        n_affordable = affordable_slices(n, scale, CELLS[len(candidates[0])])
+        count = len(candidates)
+        if part.n_selected is not None:
+            count = min(count, part.n_selected, n_affordable)
+        if number and n_affordable < count or not count:
+            # Too few records, which was not known when this was paid for: once more the first.
+            candidates = plan.rounds[0].candidates
+            count = len(candidates)
+        weights = np.array([weight(columns) for columns in candidates])
+        if count < len(candidates):
+            even = affordable_cells(n, scale * math.sqrt(count))
+            slices = [measured.blocks.slice(columns, even) for columns in candidates]
+            found = _all_scores(
+                codes, slices, weights / weights.max(), scale * math.sqrt(count), predict
+            )
+            chosen = run.select(found, noise(np.array([number]), found), count=count)
+            candidates, weights = [candidates[i] for i in chosen], weights[chosen]
+        spreads = scale * np.sqrt((weights**2).sum()) / weights
+        slices = [
+            measured.blocks.slice(columns, affordable_cells(n, spread))
+            for columns, spread in zip(candidates, spreads, strict=True)
+        ]
+        expected = predict(slices)
+
+        def release(vector, number=number, columns=tuple(candidates)):
+            context = [np.array(part) for part in columns]
+            return run.release(vector, noise(np.array([number]), vector, *context))
+
+        tables, _ = release_slices(slice_counts(codes, slices), weights, release)
+        for one in zip(slices, tables, spreads, expected, strict=True):
+            measured.add(*one)
+        done.update(candidates)
+
+
+def _all_scores(codes, slices, weights, noise_scale, predict):
+    found = []
+    for start in range(0, len(slices), _BLOCK):
+        part = slices[start : start + _BLOCK]
+        tables = slice_counts(codes, part), predict(part)
+        found.append(scores(*tables, weights[start : start + _BLOCK], noise_scale))
+    return np.concatenate(found)
+
+
+def scores(tables, expected, weights, noise_scale):
+    """Return how far tables are from those expected, beyond their noise.
+
+    Parameters
+    ----------
+    tables : sequence of ndarray
+        Exact counts.
+    expected : sequence of ndarray
+        Known counts.
+    weights : ndarray of shape (m,)
+        In (0, 1].
+    noise_scale : float
+        Standard deviation of the noise of a cell, if it is measured.
+
+    Returns
+    -------
+    ndarray of float64 of shape (m,)
+        w (‖table − expected‖₁ − √(2/π) Σ √(σ² + expected)): what noise and chance make of it is
+        taken off, which is known. Changes by at most 1 if a record is added or removed, by 2 if
+        one is replaced.
+    """
+    return np.array(
+        [
+            w * (np.abs(t - e).sum() - _MEAN * np.sqrt(noise_scale**2 + np.maximum(e, 0)).sum())
+            for w, t, e in zip(weights, tables, expected, strict=True)
+        ]
+    )
+
+
+# Of the modulus of a standard normal variable.
+_MEAN = math.sqrt(2 / math.pi)

@@ -6,6 +6,8 @@ from itertools import combinations
 
 import numpy as np
 
+from sklearn_dpgen.schema import Ordinal
+from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_groups import (
     MAX_BLOCKS,
     balanced_shape,
@@ -21,7 +23,8 @@ __all__ = [
     "check_memory",
     "expand_slices",
     "slice_counts",
-    "slice_weights",
+    "slice_weight",
+    "target_columns",
 ]
 
 # Records that are counted at a time: what is held beside the counts is small.
@@ -79,6 +82,13 @@ class ColumnBlocks:
         self._shares = [group_sums(s, b) for s, b in zip(shares, self.blocks, strict=True)]
         self.sizes = [len(part) for part in self._shares]
 
+    @classmethod
+    def of(cls, encoder, shares):
+        """Return the blocks of the columns of a fitted encoder."""
+        columns = encoder.columns_.values()
+        is_ordered = [isinstance(column, Binned | Ordinal) for column in columns]
+        return cls(shares, is_ordered, [column.nullable for column in columns])
+
     def slice(self, columns, n_cells):
         """Return the slice of some columns in at most so many cells, or in two groups each."""
         shape = balanced_shape([self.sizes[j] for j in columns], n_cells)
@@ -102,18 +112,18 @@ class ColumnBlocks:
 
 
 def expand_slices(slices, names):
-    """Return the slices to count: each column alone, then the others that are asked for.
+    """Return the slices to count beside single columns: their columns, ascending.
 
     Parameters
     ----------
-    slices : "adaptive", "pairs" or sequence of tuple of str
+    slices : "auto", "pairs" or sequence of tuple of str
     names : list of str
         Of all columns.
 
     Returns
     -------
-    list of tuple of int
-        With all pairs where none are listed.
+    str or list of tuple of int
+        A string as given.
 
     Raises
     ------
@@ -121,11 +131,10 @@ def expand_slices(slices, names):
         A slice twice, of other than one to three distinct columns, or of unknown ones; "pairs" of
         a single column.
     """
-    singles = [(column,) for column in range(len(names))]
     if isinstance(slices, str):
         if slices == "pairs" and len(names) < 2:
             raise ValueError("slices='pairs' needs a schema of at least two columns.")
-        return singles + all_pairs(len(names))
+        return slices
     wanted = {}
     for columns in slices:
         if not isinstance(columns, tuple) or not 1 <= len(columns) <= 3:
@@ -135,27 +144,42 @@ def expand_slices(slices, names):
             raise ValueError(f"slices name columns that the schema does not: {unknown}.")
         if frozenset(columns) in wanted or len({*columns}) < len(columns):
             raise ValueError(f"slices must be distinct, and so their columns: {columns}.")
-        wanted[frozenset(columns)] = tuple(map(names.index, columns))
-    return singles + [columns for columns in wanted.values() if len(columns) > 1]
+        wanted[frozenset(columns)] = tuple(sorted(map(names.index, columns)))
+    return [columns for columns in wanted.values() if len(columns) > 1]
 
 
-def slice_weights(slices, names, workload):
-    """Return the public weight of each slice.
+def target_columns(target, names):
+    """Return the places of the targets.
+
+    Raises
+    ------
+    ValueError
+        Names that are no columns, or one twice.
+    """
+    wanted = [target] if isinstance(target, str) else list(target or ())
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        raise ValueError(f"target names columns that the schema does not: {unknown}.")
+    if len({*wanted}) < len(wanted):
+        raise ValueError(f"target must name distinct columns: {wanted}.")
+    return [names.index(name) for name in wanted]
+
+
+def slice_weight(names, workload):
+    """Return the public weight of slices, a function of their columns.
 
     Parameters
     ----------
-    slices : list of tuple of int
-        As of :func:`expand_slices`.
     names : list of str
         Of all columns.
     workload : mapping or None
-        Weights of columns, and of tuples of them that are slices, from 1e-6 to 1e6. A slice has
-        that of its tuple, or the product of those of its columns; 1 where not named.
+        Weights of columns, and of tuples of two or three, from 1e-6 to 1e6. A slice has that of
+        its tuple, or the product of those of its columns; 1 where not named.
 
     Returns
     -------
-    ndarray of shape (m,)
-        Positive.
+    callable
+        From a tuple of int to a positive number.
 
     Raises
     ------
@@ -165,7 +189,10 @@ def slice_weights(slices, names, workload):
     given = {}
     for key, weight in (workload or {}).items():
         columns = frozenset(key if isinstance(key, tuple) else [key])
-        if columns - {*names} or columns in given:
+        if not columns <= {*names} or not 1 <= len(columns) <= 3:
+            raise ValueError(f"workload must name columns of the schema, one to three: {key!r}.")
+        columns = frozenset(names.index(name) for name in columns)
+        if columns in given:
             raise ValueError(f"workload must name columns of the schema, each once: {key!r}.")
         is_real = isinstance(weight, Real) and not isinstance(weight, bool)
         if not is_real or not _LIGHTEST <= weight <= 1 / _LIGHTEST:
@@ -173,40 +200,34 @@ def slice_weights(slices, names, workload):
                 f"workload must hold positive numbers, from 1e-6 to 1e6, not that of {key!r}."
             )
         given[columns] = float(weight)
-    sets = [frozenset(names[column] for column in columns) for columns in slices]
-    missing = [tuple(sorted(columns)) for columns in given if columns not in sets]
-    if missing:
-        raise ValueError(f"workload names tuples of columns that are no slices: {missing}.")
-    return np.array(
-        [
-            given.get(columns) or math.prod(given.get(frozenset([name]), 1.0) for name in columns)
-            for columns in sets
-        ]
-    )
+
+    def weight_of(columns):
+        product = math.prod(given.get(frozenset([j]), 1.0) for j in columns)
+        return given.get(frozenset(columns), product)
+
+    return weight_of
 
 
-def check_memory(names, trees, slices, n_rows):
-    """Raise ValueError if slices and a population would not fit in 1 GiB.
+def check_memory(names, trees, n_rows):
+    """Raise ValueError if counts of columns and rows of a law would not fit in 1 GiB.
 
     Parameters
     ----------
     names : sequence of str
     trees : sequence of ColumnTree
         Of the columns.
-    slices : sequence of tuple of int
     n_rows : int
-        Of the population.
+        Of the law.
     """
-    sizes = [tree.n_bins for tree in trees]
-    n_single, width = sum(tree.n_cells for tree in trees), sum(sizes)
-    # The counts with and without noise, targets and weights; rows, gradients and moments.
-    needed = 24 * n_single + 34 * sum(slice_cells(sizes, slices)) + 4 * 12 * width * n_rows
+    sizes = [tree.n_cells for tree in trees]
+    # The counts with and without noise; the rows, and the blocks of one column.
+    needed = 24 * sum(sizes) + n_rows * (8 * len(sizes) + 16 * MAX_BLOCKS)
     if needed > _MEMORY:
         widest = int(np.argmax(sizes))
         raise ValueError(
-            f"The slices and the population would take {needed / 2**30:.1f} GiB of memory, more "
-            f"than 1 GiB: declare fewer categories or bins, list fewer slices, or take a smaller "
-            f"population. Column {names[widest]!r} has the most categories, {sizes[widest]}."
+            f"The counts and the population would take {needed / 2**30:.1f} GiB of memory, more "
+            f"than 1 GiB: declare fewer categories or bins, or take a smaller population. Column "
+            f"{names[widest]!r} is counted in the most cells, {sizes[widest]}."
         )
 
 
