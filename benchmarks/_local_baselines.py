@@ -20,7 +20,7 @@ from sklearn_dpgen.utils._random import torch_generator
 
 __all__ = ["draw", "independent_columns", "naive_bayes", "pair_population", "unbiased_shares"]
 
-# Encoded records that are drawn at a time.
+# Records that are drawn at a time.
 _BLOCK = 50_000
 
 
@@ -28,7 +28,7 @@ def draw(law, encoder, n, seed):
     """Yield records of a law in frames."""
     rng = np.random.default_rng(seed)
     for start in range(0, n, _BLOCK):
-        yield encoder.inverse_transform(law.sample(min(_BLOCK, n - start), rng), rng=rng)
+        yield encoder.decode_codes(law.sample(min(_BLOCK, n - start), rng), rng=rng)
 
 
 def independent_columns(mechanism, released):

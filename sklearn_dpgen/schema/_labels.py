@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.schema._column import CategoryColumn, check_flags, read_each
 
 _EXACT_INTEGERS = 2**53
@@ -27,8 +26,8 @@ class _Labels(CategoryColumn):
         """The declared labels, a tuple of bools, numbers or strings in the order of the code."""
 
     @property
-    def domain(self) -> OneHot:
-        return OneHot(len(self.labels) + self.nullable)
+    def n_categories(self) -> int:
+        return len(self.labels) + self.nullable
 
     def feature_names(self, name: str) -> list[str]:
         labels = [*self.labels, "<null>"] if self.nullable else self.labels
@@ -77,9 +76,9 @@ class _Labels(CategoryColumn):
     def _codes(self, values, null):
         return np.where(null, len(self.labels), values)
 
-    def _decode(self, array, rng):
+    def _values(self, codes, rng):
         labels = np.array([*self.labels, None], dtype=object)
-        return pd.Series(labels[np.argmax(array, axis=1)], dtype=self.dtype)
+        return pd.Series(labels[codes], dtype=self.dtype)
 
 
 @dataclass(frozen=True)

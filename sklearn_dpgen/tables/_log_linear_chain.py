@@ -1,19 +1,26 @@
 """Laws of tables whose columns are drawn one after another, from log-linear conditionals."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
+import torch
+from torch.nn.functional import embedding_bag
 
 from sklearn_dpgen.domains import Product
+from sklearn_dpgen.tables._draws import draw_codes, draw_weighted
 
-__all__ = ["LogLinearChain", "LogLinearConditional", "LogLinearTerm", "draw_codes", "joint_codes"]
+__all__ = ["LogLinearChain", "LogLinearConditional", "LogLinearTerm", "joint_codes"]
 
-# Rows that are drawn at a time.
-_ROWS = 1 << 15
-# Of conditions: rows that their effective size is estimated on, and drawn for a row at most.
+# Entries of logits and of cells that are held at a time: they stay in the cache.
+_ENTRIES = 1 << 17
+# Of conditions: rows that the effective size is estimated on, rows that are drawn at a time, and
+# the most of them that are drawn for one that is kept.
 _PILOT = 20_000
-_MOST = 500
+_BATCH = 1 << 16
+_MOST = 64
 # A condition of smaller probability is impossible.
 _RARE = 1e-9
 
@@ -36,10 +43,10 @@ class LogLinearTerm:
     groups: tuple[np.ndarray, ...]
     logits: np.ndarray
 
-    @cached_property
+    @property
     def table(self):
         """The logits of each block of the column, a row for each cell of the parents."""
-        return self.logits.reshape(-1, self.logits.shape[-1])[:, self.groups[-1]]
+        return np.take(self.logits.reshape(-1, self.logits.shape[-1]), self.groups[-1], axis=1)
 
     def rows(self, codes):
         """Return the cell of the parents of each record."""
@@ -63,25 +70,45 @@ class LogLinearConditional:
     base: np.ndarray
     terms: tuple[LogLinearTerm, ...]
 
-    def probabilities(self, codes):
-        """Return the shares of the blocks for each record.
+    def draw(self, codes, rng, kept=None):
+        """Draw a block for each record.
 
         Parameters
         ----------
         codes : ndarray of int of shape (n, p)
             Blocks, of which those of earlier columns count.
+        rng : numpy.random.Generator
+        kept : ndarray of shape (n_blocks,) or None, default=None
+            A condition: the part of each block that is allowed. None allows all.
 
         Returns
         -------
-        ndarray of float32 of shape (n, n_blocks)
+        drawn : ndarray of int64 of shape (n,)
+            Under the condition.
+        chances : ndarray of float32 of shape (n,)
+            The probability of the condition.
         """
-        logits = np.tile(self.base.astype(np.float32), (len(codes), 1))
-        for term in self.terms:
-            logits += term.table.astype(np.float32, copy=False)[term.rows(codes)]
-        logits -= logits.max(axis=1, keepdims=True)
-        np.exp(logits, out=logits)
-        logits /= logits.sum(axis=1, keepdims=True)
-        return logits
+        tables = [self.base[None], *(term.table for term in self.terms)]
+        starts = np.cumsum([0, *map(len, tables)])
+        table = torch.from_numpy(np.concatenate(tables, dtype=np.float32))
+        drawn, chances = np.empty(len(codes), dtype=np.int64), np.ones(len(codes), np.float32)
+        step = max(1, _ENTRIES // max(len(self.base), len(tables)))
+        for start in range(0, len(codes), step):
+            part = slice(start, min(start + step, len(codes)))
+            cells = np.zeros((part.stop - start, len(tables)), dtype=np.int32)
+            for place, term in enumerate(self.terms, 1):
+                cells[:, place] = starts[place] + term.rows(codes[part])
+            logits = embedding_bag(torch.from_numpy(cells), table, mode="sum").numpy()
+            # Reductions over few entries are slow, those over many rows are not.
+            shares = np.ascontiguousarray(logits.T)
+            shares -= shares.max(axis=0)
+            np.exp(shares, out=shares)
+            if kept is not None:
+                total = shares.sum(axis=0)
+                shares *= kept[:, None]
+                chances[part] = shares.sum(axis=0) / total
+            drawn[part] = draw_codes(shares.T, rng)
+        return drawn, chances
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,18 +125,25 @@ class LogLinearChain:
     blocks : list of ndarray of int
         The block of each category of each column.
     shares : list of ndarray
-        The shares of the categories within their blocks.
+        The shares of the categories within their blocks; in a column with a condition, times the
+        part that is allowed.
     conditionals : tuple of LogLinearConditional
         In the order in which columns are drawn.
-    allowed : dict of int to ndarray, default={}
-        Conditions: of a column, the part of each category that is allowed, from 0 to 1.
+    conditioned : frozenset of int, default=frozenset()
+        The columns with conditions.
+
+    Notes
+    -----
+    Conditions are kept by importance sampling: a column is drawn under its condition, and the row
+    weighs the product of the probabilities that the columns before left to the conditions. Of many
+    weighted rows some are kept, by weight.
     """
 
     domain: Product
     blocks: list[np.ndarray]
     shares: list[np.ndarray]
     conditionals: tuple[LogLinearConditional, ...]
-    allowed: dict
+    conditioned: frozenset[int] = frozenset()
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw records.
@@ -124,33 +158,14 @@ class LogLinearChain:
         ndarray of int64 of shape (n, p)
             The category of each record in each column.
         """
-        parts = []
-        if not self.allowed:
-            for start in range(0, n, _ROWS):
-                codes, _ = self._draw(min(_ROWS, n - start), rng)
-                parts.append(self._categories(codes, rng))
-            return np.concatenate(parts)
-        # Importance sampling: columns under a condition are drawn under it, and the row counts by
-        # its probability.
-        size = self._pilot[0]
-        factor = float(np.clip(4 * _PILOT / size, 4, _MOST))
-        for start in range(0, n, _ROWS):
-            count = min(_ROWS, n - start)
-            drawn, weights, left = [], [], int(np.ceil(count * factor))
-            while left > 0:
-                codes, weight = self._draw(min(_ROWS, left), rng)
-                drawn.append(codes)
-                weights.append(weight)
-                left -= len(codes)
-            weights = np.cumsum(np.concatenate(weights))
-            places = (np.arange(count) + rng.uniform(size=count)) * (weights[-1] / count)
-            chosen = np.minimum(np.searchsorted(weights, places, side="right"), len(weights) - 1)
-            codes = rng.permutation(np.concatenate(drawn)[chosen])
-            parts.append(self._categories(codes, rng))
-        return np.concatenate(parts)
+        blocks = self._resampled(n, rng) if self.conditioned else self._weighted(n, rng)[0]
+        codes = np.empty_like(blocks)
+        for column, (owners, shares) in enumerate(zip(self.blocks, self.shares, strict=True)):
+            codes[:, column] = draw_weighted(owners, shares, blocks[:, column], rng)
+        return codes
 
-    def restricted(self, allowed):
-        """Return the law of the records that fulfil independent conditions on their columns.
+    def restricted(self, allowed: Mapping) -> Self | None:
+        """Return the law of the records that fulfil independent conditions on columns.
 
         Parameters
         ----------
@@ -160,45 +175,62 @@ class LogLinearChain:
         Returns
         -------
         LogLinearChain or None
-            None where fewer than one in a billion records fulfil them.
+            None where fewer than one in a billion records fulfil them, as 20000 weighted rows tell.
         """
-        law = LogLinearChain(
-            self.domain, self.blocks, self.shares, self.conditionals, self.allowed | dict(allowed)
-        )
-        return law if law._pilot[1] >= _RARE else None
+        shares = list(self.shares)
+        for column, parts in allowed.items():
+            shares[column] = shares[column] * parts
+        law = replace(self, shares=shares, conditioned=self.conditioned | frozenset(allowed))
+        return law if law._pilot[0] >= _RARE else None
 
     @property
-    def effective_size(self):
+    def effective_size(self) -> float:
         """(Σ w)² / Σ w² of 20000 rows that are drawn for the conditions."""
-        return self._pilot[0] if self.allowed else float(_PILOT)
+        return self._pilot[1]
 
     @cached_property
     def _pilot(self):
-        """The effective size, and the probability of the conditions."""
-        _, weights = self._draw(_PILOT, np.random.default_rng(0))
-        total = weights.sum()
-        return float(total**2 / max((weights**2).sum(), 1e-300)), float(total / _PILOT)
+        """The probability of the conditions, the effective size, and rows to draw for one."""
+        # What is drawn after the last condition has no weight.
+        places = [i for i, c in enumerate(self.conditionals) if c.column in self.conditioned]
+        needed = replace(self, conditionals=self.conditionals[: max(places, default=-1) + 1])
+        _, weights = needed._weighted(_PILOT, np.random.default_rng(0))
+        mean = weights.mean()
+        if mean < _RARE:
+            return 0.0, 0.0, _MOST
+        size = weights.sum() ** 2 / (weights**2).sum()
+        # As many that none is kept twice, or that their effective size is four times that of what
+        # is kept.
+        n_drawn = min(weights.max() / mean, 4 * _PILOT / size, _MOST)
+        return float(mean), float(size), float(n_drawn)
 
-    def _draw(self, n, rng):
+    def _weighted(self, n, rng):
         """Return blocks, and the probability of the conditions given the columns before each."""
-        codes = np.zeros((n, len(self.blocks)), dtype=np.int64)
+        codes = np.zeros((n, len(self.blocks)), dtype=np.int64, order="F")
         weights = np.ones(n)
-        for part in self.conditionals:
-            shares = part.probabilities(codes)
-            if part.column in self.allowed:
-                wanted = self.shares[part.column] * self.allowed[part.column]
-                shares = shares * np.bincount(self.blocks[part.column], wanted)
-                weights *= shares.sum(axis=1)
-            codes[:, part.column] = draw_codes(shares, rng)
+        for conditional in self.conditionals:
+            column, kept = conditional.column, None
+            if column in self.conditioned:
+                kept = np.bincount(self.blocks[column], self.shares[column]).astype(np.float32)
+            codes[:, column], chances = conditional.draw(codes, rng, kept)
+            weights *= chances
         return codes, weights
 
-    def _categories(self, codes, rng):
-        """Return the category of each record, from its blocks."""
-        found = np.empty_like(codes)
-        for column, (blocks, shares) in enumerate(zip(self.blocks, self.shares, strict=True)):
-            weights = shares * self.allowed.get(column, 1.0)
-            found[:, column] = draw_weighted(blocks, weights, codes[:, column], rng)
-        return found
+    def _resampled(self, n, rng):
+        """Return blocks of records that fulfil the conditions."""
+        most = int(_BATCH / self._pilot[2])
+        parts, left = [], n
+        while left > 0:
+            codes, weights = self._weighted(_BATCH, rng)
+            edges = np.cumsum(weights)
+            if edges[-1] > 0:
+                count = min(most, left)
+                places = (np.arange(count) + rng.uniform()) * (edges[-1] / count)
+                places = np.minimum(places, np.nextafter(edges[-1], 0))
+                chosen = np.searchsorted(edges, places, side="right")
+                parts.append(codes[rng.permutation(chosen)])
+                left -= count
+        return np.concatenate(parts)
 
 
 def joint_codes(codes, columns, groups, shape):
@@ -222,19 +254,3 @@ def joint_codes(codes, columns, groups, shape):
     for column, group, size in zip(columns[1:], groups[1:], shape[1:], strict=False):
         cells = cells * size + group[codes[:, column]]
     return cells
-
-
-def draw_codes(shares, rng):
-    """Return a random category of each row, by its shares, which need not sum to one."""
-    edges = np.cumsum(shares, axis=1, dtype=np.float64)
-    draws = rng.uniform(size=(len(shares), 1)) * edges[:, -1:]
-    return (draws > edges[:, :-1]).sum(axis=1)
-
-
-def draw_weighted(codes, weights, drawn, rng):
-    """Return, for each of the drawn codes, a position at which codes holds it, by the weights."""
-    order = np.argsort(codes, kind="stable")
-    first, stop = (np.searchsorted(codes[order], drawn, side=side) for side in ("left", "right"))
-    edges = np.append(0.0, np.cumsum(weights[order]))
-    targets = edges[first] + rng.uniform(size=len(drawn)) * (edges[stop] - edges[first])
-    return order[np.clip(np.searchsorted(edges, targets, side="right") - 1, first, stop - 1)]
