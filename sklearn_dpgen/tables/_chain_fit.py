@@ -1,7 +1,5 @@
 """The law that fits what was measured so far: a chain of log-linear conditionals."""
 
-from functools import reduce
-
 import numpy as np
 from tqdm import tqdm
 
@@ -39,20 +37,19 @@ class ChainFit:
         self._measured, self._order, self._n_rows = measured, list(order), n_rows
         self._rng = np.random.default_rng(seed)
         self._options = {"max_iter": max_iter, "device": resolve_device(device)}
+        # Rows of the law by the first so many tables.
+        self._codes, self._n_fitted = None, 0
         self._progress = {"disable": not verbose, "desc": name}
 
     def predict(self, slices):
         """Return the expected counts of slices, by all that was measured so far."""
         if not self._measured.tables:
-            shares = [self._measured.block_shares(j) for j in range(len(self._order))]
-            sums = [
-                [group_sums(shares[j], g) for j, g in zip(s.columns, s.groups, strict=True)]
-                for s in slices
-            ]
-            return [self._measured.n_records * reduce(np.multiply.outer, s) for s in sums]
-        _, codes = self._fit()
-        factor = self._measured.n_records / len(codes)
-        return [factor * counts for counts in slice_counts(codes.T, slices)]
+            return self._measured.independent(slices)
+        if self._n_fitted != len(self._measured.tables):
+            _, self._codes = self._fit()
+            self._n_fitted = len(self._measured.tables)
+        factor = self._measured.n_records / len(self._codes)
+        return [factor * counts for counts in slice_counts(self._codes.T, slices)]
 
     def law(self, domain):
         """Return the law of encoded records."""

@@ -1,6 +1,7 @@
 """What was released of a table so far, and what it says of each column and of its dependence."""
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -68,6 +69,18 @@ class Measurements:
     def block_shares(self, column):
         """Return the shares of its blocks."""
         return group_sums(self.shares(column), self.blocks.blocks[column])
+
+    def independent(self, slices):
+        """Return the counts of slices that there would be if columns were independent."""
+        shares = [self.block_shares(j) for j in range(len(self._names))]
+        return [
+            self.n_records
+            * reduce(
+                np.multiply.outer,
+                [group_sums(shares[j], g) for j, g in zip(part.columns, part.groups, strict=True)],
+            )
+            for part in slices
+        ]
 
     def add(self, part, counts, noise_scale, expected):
         """Add a table.

@@ -26,7 +26,7 @@ RELATIONS = {
 # then left, of the pairs of a target; and of a round with a choice, of the selections.
 _SINGLES = 0.15
 _TRIPLES = 0.2
-_TARGETS = 0.5
+_TARGETS = 0.3
 _SELECTIONS = 0.15
 # Tables that are measured at most: pairs, beyond which they are selected, and triples.
 _MOST_PAIRS, _MOST_TRIPLES = 200, 10
@@ -95,12 +95,12 @@ def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale):
     rest -= share * bool(last)
     first = tuple(pair for pair in pairs if wanted.intersection(pair))
     others = tuple(pair for pair in pairs if not wanted.intersection(pair))
-    share = rest * (1 - _TARGETS) if first else rest
-    count = min(len(others), affordable(share, CELLS[2]))
+    count = min(len(others), max(affordable(rest, CELLS[2]) - len(first), 0))
     if not first:
         count = min(len(others), max(count, n_columns // 2))
     if not count:
         return (Round(first, rest), *last)
+    share = rest * min(1 - _TARGETS, count / (count + len(first))) if first else rest
     given = (Round(first, rest - share),) if first else ()
     if len(others) <= count and len(others) <= _MOST_PAIRS:
         return (*given, Round(others, share), *last)

@@ -45,7 +45,8 @@ def measure_rounds(codes, plan, weight, measured, *, predict, run, noise):
             candidates = plan.rounds[0].candidates
             count = len(candidates)
         weights = np.array([weight(columns) for columns in candidates])
-        if count < len(candidates):
+        is_choice = count < len(candidates)
+        if is_choice:
             even = affordable_cells(n, scale * math.sqrt(count))
             slices = [measured.blocks.slice(columns, even) for columns in candidates]
             found = _all_scores(
@@ -58,7 +59,7 @@ def measure_rounds(codes, plan, weight, measured, *, predict, run, noise):
             measured.blocks.slice(columns, affordable_cells(n, spread))
             for columns, spread in zip(candidates, spreads, strict=True)
         ]
-        expected = predict(slices)
+        expected = predict(slices) if is_choice else measured.independent(slices)
 
         def release(vector, number=number, columns=tuple(candidates)):
             context = [np.array(part) for part in columns]
