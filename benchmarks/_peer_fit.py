@@ -12,6 +12,7 @@ import time
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
+from opendp.extras.mbi import _mst
 from scipy.optimize import brentq, minimize_scalar
 
 
@@ -57,6 +58,14 @@ def main(task):
     print(json.dumps({"rho": rho, "cpu seconds": seconds}))
 
 
+def less(share):
+    """Return a little less of a budget."""
+    return share * (1 - 1e-12)
+
+
 if __name__ == "__main__":
+    # MST of OpenDP 0.16 refuses to run where its shares, rounded up as they are added, come to more
+    # than the budget by the last bit (opendp/opendp issue 2789): it leaves too little between.
+    _mst.prior = less
     dp.enable_features("contrib")
     main(json.loads(sys.argv[1]))
