@@ -1,7 +1,9 @@
 """Tables from packages, each with what is public of it in ``schemas/<name>.yaml``.
 
-Bounds and labels are those of the data's documentation, or what anybody would guess, and never read
-from the records. Settings are chosen on the tables of `CHOOSE`; those of `REPORT` are for results.
+The packages are those of ``requirements.txt``. Bounds and labels are those of the data's
+documentation, or round and generous ones, and no smallest and largest values of the records. That
+the records fit was looked at; where no list of labels was found, such as of destinations, it is of
+those that occur. Settings are chosen on the tables of `CHOOSE`; those of `REPORT` are for results.
 
 A file holds
 
