@@ -16,8 +16,7 @@ __all__ = ["LogLinearChain", "LogLinearConditional", "LogLinearTerm", "joint_cod
 
 # Entries of logits and of cells that are held at a time: they stay in the cache.
 _ENTRIES = 1 << 17
-# Of conditions: rows that the effective size is estimated on, rows that are drawn at a time, and
-# the most of them that are drawn for one that is kept.
+# Of conditions: rows that tell the effective size, that are drawn at a time, and for one at most.
 _PILOT = 20_000
 _BATCH = 1 << 16
 _MOST = 64
@@ -88,6 +87,7 @@ class LogLinearConditional:
         chances : ndarray of float32 of shape (n,)
             The probability of the condition.
         """
+        # The base is the only row of a first term.
         tables = [self.base[None], *(term.table for term in self.terms)]
         starts = np.cumsum([0, *map(len, tables)])
         table = torch.from_numpy(np.concatenate(tables, dtype=np.float32))
@@ -199,8 +199,7 @@ class LogLinearChain:
         if mean < _RARE:
             return 0.0, 0.0, _MOST
         size = weights.sum() ** 2 / (weights**2).sum()
-        # As many that none is kept twice, or that their effective size is four times that of what
-        # is kept.
+        # So many that none is kept twice, or that they say four times as much as what is kept.
         n_drawn = min(weights.max() / mean, 4 * _PILOT / size, _MOST)
         return float(mean), float(size), float(n_drawn)
 
@@ -241,10 +240,8 @@ def joint_codes(codes, columns, groups, shape):
     codes : ndarray of int of shape (n, p)
         Blocks.
     columns : tuple of int
-    groups : tuple of ndarray of int
-        The group of each block, of each of the columns at least.
-    shape : tuple of int
-        The number of groups, likewise.
+    groups, shape : tuple of ndarray of int, tuple of int
+        The group of each block, and their number: of these columns first.
 
     Returns
     -------
