@@ -1,10 +1,11 @@
-"""Single columns: the cells that they are counted in, and the bins that noisy counts tell of."""
+"""Single columns: the intervals they are counted in, and the cells that noisy counts tell of."""
+
+import numpy as np
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
-from sklearn_dpgen.tables._measurements import Measurements
 from sklearn_dpgen.tables._record_codes import with_bins
 from sklearn_dpgen.tables._releases import release_singles, total_records
 from sklearn_dpgen.utils._validation import Integral
@@ -45,15 +46,24 @@ def column_trees(encoder, found):
         Columns with bins to find; the others are flat.
     """
     return [
-        ColumnTree(column.n_bins, nullable=column.nullable)
+        ColumnTree(column.n_bins, nullable=column.nullable, anchor=_anchor(column))
         if name in found
         else ColumnTree(column.domain.n_features, is_flat=True)
         for name, column in encoder.columns_.items()
     ]
 
 
+def _anchor(binned):
+    """Return the leaf of zero, or of the bound nearest to it; of dates the first."""
+    if isinstance(binned.column, Datetime):
+        return 0
+    (low, high), edges = binned.column._bounds, np.array(binned.edges[:-1])
+    zero = binned.column.to_unit(min(max(low, 0.0), high))
+    return int(np.searchsorted(edges, zero, side="right") - 1)
+
+
 def measure_columns(columns, encoder, trees, weights, noise_scale, release, *, n_records=None):
-    """Release the counts of each column, and find the bins that they tell of.
+    """Release the counts of each column, and find the cells that they tell of.
 
     Parameters
     ----------
@@ -73,27 +83,26 @@ def measure_columns(columns, encoder, trees, weights, noise_scale, release, *, n
 
     Returns
     -------
-    measured : Measurements
-        Of the single columns, in their bins.
+    cells : list of ColumnCells
+        Of each column.
+    n_records : float
+        As given, or estimated.
     encoder : TabularEncoder
-        Fitted, with these bins.
+        Fitted, with these cells as bins.
     codes : list of ndarray of int of shape (n,)
-        The bin of each private record.
+        The cell of each private record.
     """
     counts, factors = release_singles(columns, trees, weights, release)
     if n_records is None:
         n_records = total_records(counts, trees, factors)
-    starts, tables, spreads, bins = [], [], [], {}
-    for (name, column), tree, noisy, factor in zip(
-        encoder.columns_.items(), trees, counts, factors, strict=True
-    ):
-        first, table, variances = tree.bins(noisy, noise_scale * factor)
-        starts.append(first)
-        tables.append(table)
-        spreads.append(factor if tree.is_flat else factor * variances**0.5)
-        if isinstance(column, Binned):
-            bins[name] = column if tree.is_flat else column.merged(first)
-    measured = Measurements(list(encoder.columns_), [len(t) for t in tables], n_records)
-    measured.add([(i,) for i in range(len(tables))], tables, spreads, noise_scale)
-    codes = [t.bin_codes(c, s) for t, c, s in zip(trees, columns, starts, strict=True)]
-    return measured, with_bins(encoder, bins), codes
+    cells = [
+        tree.cells(noisy, noise_scale * factor, n_records)
+        for tree, noisy, factor in zip(trees, counts, factors, strict=True)
+    ]
+    bins = {
+        name: column if tree.is_flat else column.merged(found.starts)
+        for (name, column), tree, found in zip(encoder.columns_.items(), trees, cells, strict=True)
+        if isinstance(column, Binned)
+    }
+    codes = [t.bin_codes(c, f.starts) for t, c, f in zip(trees, columns, cells, strict=True)]
+    return cells, n_records, with_bins(encoder, bins), codes

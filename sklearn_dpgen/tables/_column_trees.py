@@ -1,32 +1,43 @@
-"""Counts of single columns on a tree of intervals, and the bins that they tell of."""
+"""Counts of single columns on a tree of intervals, and the cells that they tell of."""
 
-import heapq
-import math
+import itertools
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["MAX_BINS", "MAX_LEAVES", "ColumnTree"]
+from sklearn_dpgen.tables._column_cells import MAX_CELLS, ordered_cells, posterior_counts
 
-# Values that are told apart at most, and bins that come of them at most.
+__all__ = ["MAX_LEAVES", "ColumnCells", "ColumnTree"]
+
+# Values that are told apart at most.
 MAX_LEAVES = 1 << 17
-MAX_BINS = 32
-_BRANCHES = 8
 # A column of so few values has one level.
 _FLAT = 32
-# Pieces that intervals are split into before neighbours are merged.
-_MAX_PIECES = 16 * MAX_BINS
-# Standard errors beyond the largest of as many draws of noise, for a split.
-_SLACK = 0.5
-# Standard errors by which two densities must differ to be kept apart, and below which a count may
-# be that of no records: two such neighbours have nothing to keep apart.
-_APART, _EMPTY = 2.0, 1.5
-# Relative to all records, rounding is below this.
-_ROUNDING = 1e-9
+# Intervals of a power of two of distances, at the top, and each of them below.
+_TOP, _BRANCHES = 2, 16
+
+
+class ColumnCells(NamedTuple):
+    """What is known of a single column.
+
+    Attributes
+    ----------
+    starts : ndarray of int of shape (n_cells,)
+        The first leaf of each cell, ascending from 0; in a cell, all leaves are alike.
+    shares : ndarray of shape (n_cells + nullable,)
+        Of the records in the cells, then in null: not negative, of sum 1.
+    variances : ndarray of shape (n_cells + nullable,)
+        Of the shares, about.
+    """
+
+    starts: np.ndarray
+    shares: np.ndarray
+    variances: np.ndarray
 
 
 class ColumnTree:
-    """The values of one column in order, and intervals of them, each 8 times those below.
+    """The values of one column in order, and intervals of them, the wider the farther from one.
 
     Parameters
     ----------
@@ -36,14 +47,20 @@ class ColumnTree:
         Whether there is one more category after them, which belongs to no interval.
     is_flat : bool, default=False
         Whether there are no intervals: of categories, or of bins that are given.
+    anchor : int, default=0
+        The leaf that distances are from. The widths of intervals are in proportion to them, so
+        that a scale need not be declared: on the top level there are two intervals in a power of
+        two, on those below 32 and 512.
     """
 
-    def __init__(self, n_values, *, nullable=False, is_flat=False):
+    def __init__(self, n_values, *, nullable=False, is_flat=False, anchor=0):
         self.n_values, self.nullable, self.is_flat = n_values, nullable, is_flat
         self.levels = [np.arange(n_values)]
         if n_values > _FLAT and not is_flat:
-            while len(self.levels[-1]) > 4 * _BRANCHES:
-                self.levels.append(self.levels[-1][::_BRANCHES])
+            bases = [_TOP]
+            while bases[-1] * _BRANCHES <= n_values // 32:
+                bases.append(bases[-1] * _BRANCHES)
+            self.levels += [_intervals(n_values, anchor, base) for base in reversed(bases)]
 
     @property
     def n_levels(self):
@@ -58,12 +75,14 @@ class ColumnTree:
     @cached_property
     def parents(self):
         """For each level but the last the node above, of each node."""
-        return [np.arange(len(starts)) // _BRANCHES for starts in self.levels[:-1]]
+        pairs = itertools.pairwise(self.levels)
+        return [np.searchsorted(above, below, side="right") - 1 for below, above in pairs]
 
     @property
     def n_bins(self):
-        """The number of bins, and of nulls, that :meth:`bins` gives at most."""
-        return (self.n_values if self.is_flat else min(self.n_values, MAX_BINS)) + self.nullable
+        """The number of cells, and of nulls, that :meth:`cells` gives at most."""
+        most = self.n_values if self.n_levels == 1 else min(self.n_values, MAX_CELLS)
+        return most + self.nullable
 
     @property
     def n_cells(self):
@@ -143,97 +162,42 @@ class ColumnTree:
         total = variances[-1].sum() + nulls.shape[1] / self.n_levels
         return best, nulls.mean(axis=0), float(total)
 
-    def bins(self, noisy, noise_scale):
-        """Return intervals on which the records may lie evenly, for all that the noise lets see.
+    def cells(self, noisy, noise_scale, n_records=None):
+        """Return cells, and the shares of records in them, for all that the noise lets see.
 
-        A flat column has a bin for each leaf.
+        A column of one level has a cell for each leaf, and so has any of at most 128; others have
+        at most 128 cells. No interval of several leaves has much more than 1/64 of the records.
 
         Parameters
         ----------
         noisy : ndarray of shape (n_cells,)
         noise_scale : float
             Standard deviation of the noise of a cell.
+        n_records : float or None, default=None
+            The number of records; None estimates it.
 
         Returns
         -------
-        starts : ndarray of int of shape (n_bins,)
-            The first leaf of each; at most 32, and at least two.
-        counts : ndarray of shape (n_bins + nullable,)
-            Of the bins, then of null.
-        variances : ndarray of shape (n_bins + nullable,)
-            Of the counts, over ``noise_scale``²: for fixed bins at most, and about, these.
+        ColumnCells
         """
-        if self.is_flat:
-            return self.levels[0], noisy, np.ones(self.n_cells)
-        best, nulls, _ = self.estimate(noisy)
-        pieces = self._pieces(self._split(noisy), best, noise_scale)
-        starts, counts, variances = self._merged(*pieces, noise_scale)
-        variances = np.append(variances, np.full(len(nulls), 1 / self.n_levels))
-        return starts, np.append(counts, nulls), variances
+        if n_records is None:
+            levels, nulls, _ = self.estimate(noisy)
+            n_records = max(1.0, float(levels[-1].sum() + nulls.sum()))
+        if self.n_levels == 1:
+            starts = self.levels[0]
+            counts, variances = posterior_counts(noisy, noise_scale, n_records)
+        else:
+            starts, counts, variances = ordered_cells(self, noisy, noise_scale, n_records)
+        return ColumnCells(starts, counts / counts.sum(), variances / n_records**2)
 
     def _split(self, noisy):
         stops = np.cumsum([len(starts) + self.nullable for starts in self.levels])
         return np.split(noisy, stops[:-1])
 
-    def _pieces(self, given, best, noise_scale):
-        """Return the starts and counts of nodes that show no structure, the plainest split first.
 
-        A node is split where a node at any depth below it, from its share of the width, has a
-        count that differs by more than noise and chance do.
-        """
-        rounding = _ROUNDING * (1 + abs(best[-1].sum()))
-        odd, gains = [np.zeros(self.n_values, dtype=bool)], [np.zeros(self.n_values)]
-        for level, parents in enumerate(self.parents):
-            n_nodes = len(self.levels[level])
-            shares = self.widths[level] / self.widths[level + 1][parents]
-            even = best[level + 1][parents] * shares
-            # Records are a sample too: an even law has counts that vary by their root.
-            errors = np.sqrt(noise_scale**2 + np.maximum(even, 0))
-            limits = (math.sqrt(2 * math.log(n_nodes)) + _SLACK) * errors + rounding
-            is_odd = (np.abs(given[level][:n_nodes] - even) > limits) | odd[-1]
-            odd.append(np.bincount(parents, weights=is_odd) > 0)
-            gains.append(np.bincount(parents, weights=np.abs(best[level] - even)))
-        pieces, queue = {}, []
-
-        def add(level, node):
-            pieces[int(self.levels[level][node])] = float(best[level][node])
-            if odd[level][node]:
-                heapq.heappush(queue, (-gains[level][node], level, node))
-
-        top = self.n_levels - 1
-        for node in range(len(self.levels[top])):
-            add(top, node)
-        while queue and len(pieces) + _BRANCHES <= _MAX_PIECES:
-            _, level, node = heapq.heappop(queue)
-            for child in range(node * _BRANCHES, (node + 1) * _BRANCHES):
-                if child < len(self.levels[level - 1]):
-                    add(level - 1, child)
-        starts = np.array(sorted(pieces))
-        return starts, np.array([pieces[start] for start in starts.tolist()])
-
-    def _merged(self, starts, counts, noise_scale):
-        """Merge neighbours of like density, then those that cost least in total variation."""
-        widths = np.diff(np.append(starts, self.n_values)).astype(np.float64)
-        variances = np.ones(len(starts))
-        rounding = _ROUNDING * (1 + abs(counts.sum()))
-        while len(starts) > 2:
-            left, right = widths[:-1], widths[1:]
-            gaps = np.abs(counts[:-1] * right - counts[1:] * left)
-            noise = right**2 * variances[:-1] + left**2 * variances[1:]
-            sampling = np.maximum(counts[:-1] + counts[1:], 0) * left * right
-            errors = np.sqrt(noise * noise_scale**2 + sampling) + rounding * (left + right)
-            ratios = gaps / errors
-            empty = counts < _EMPTY * np.sqrt(variances) * noise_scale
-            ratios[empty[:-1] & empty[1:]] = 0
-            i = int(np.argmin(ratios))
-            if ratios[i] >= _APART:
-                if len(starts) <= MAX_BINS:
-                    break
-                i = int(np.argmin(gaps / (left + right)))
-            for values in (widths, counts, variances):
-                values[i] += values[i + 1]
-            starts = np.delete(starts, i + 1)
-            widths, counts, variances = (
-                np.delete(values, i + 1) for values in (widths, counts, variances)
-            )
-        return starts, counts, variances
+def _intervals(n_values, anchor, base):
+    """Return the first leaves of so many intervals in each power of two of distances."""
+    powers = 2 ** np.arange(n_values.bit_length())
+    distances = np.unique(powers[:, None] * np.arange(base, 2 * base) // base)
+    starts = np.concatenate([[0, anchor], anchor + distances, anchor + 1 - distances])
+    return np.unique(starts[(starts >= 0) & (starts < n_values)])

@@ -8,7 +8,6 @@ from torch.nn.functional import embedding_bag
 from sklearn_dpgen.tables._log_linear_chain import (
     LogLinearConditional,
     LogLinearTerm,
-    draw_codes,
     joint_codes,
 )
 from sklearn_dpgen.utils._torch import as_array, as_tensor

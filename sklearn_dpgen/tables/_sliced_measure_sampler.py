@@ -12,19 +12,21 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import check_delta_size
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.tables._chain_fit import ChainFit
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
+from sklearn_dpgen.tables._measurements import Measurements
 from sklearn_dpgen.tables._pair_distances import pair_distances
-from sklearn_dpgen.tables._population_fit import PopulationFit
 from sklearn_dpgen.tables._privacy_plan import RELATIONS, SlicesPlan, plan_rounds
 from sklearn_dpgen.tables._record_codes import encode_codes
 from sklearn_dpgen.tables._selection import measure_rounds
 from sklearn_dpgen.tables._slices import (
+    ColumnBlocks,
     check_memory,
     expand_slices,
-    slice_counts,
-    slice_weights,
+    slice_weight,
+    target_columns,
 )
 from sklearn_dpgen.tables._table_sampler import TableSampler
 from sklearn_dpgen.utils._random import noise_source, split_random_state
@@ -168,14 +170,12 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
 
     _parameter_constraints: dict = TableSampler._parameter_constraints | {
         "delta": [Interval(Real, 0, 1, closed="neither")],
-        "slices": [StrOptions({"adaptive", "pairs"}), list, tuple],
-        "n_slices": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "n_rounds": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "target": [str, list, tuple, None],
+        "slices": [StrOptions({"auto", "pairs"}), list, tuple],
         "n_bins": [StrOptions({"auto"}), Interval(Integral, 2, MAX_LEAVES, closed="both"), dict],
         "workload": [dict, None],
         "population_size": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "neighbours": [StrOptions(set(RELATIONS))],
         "verbose": ["verbose"],
     }
@@ -186,14 +186,12 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         delta: float = 1e-5,
         *,
         schema: Schema,
-        slices: str | Sequence[tuple[str, ...]] = "adaptive",
-        n_slices: int | str = "auto",
-        n_rounds: int | str = "auto",
+        target: str | Sequence[str] | None = None,
+        slices: str | Sequence[tuple[str, ...]] = "auto",
         n_bins: int | str | Mapping = "auto",
         workload: Mapping | None = None,
-        population_size: int = 2000,
-        max_iter: int = 800,
-        learning_rate: float = 0.3,
+        population_size: int = 20_000,
+        max_iter: int = 15,
         neighbours: str = "replace_one",
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
@@ -202,14 +200,12 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         self.epsilon = epsilon
         self.delta = delta
         self.schema = schema
+        self.target = target
         self.slices = slices
-        self.n_slices = n_slices
-        self.n_rounds = n_rounds
         self.n_bins = n_bins
         self.workload = workload
         self.population_size = population_size
         self.max_iter = max_iter
-        self.learning_rate = learning_rate
         self.neighbours = neighbours
         self.random_state = random_state
         self.device = device
@@ -217,7 +213,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None) -> Self:
-        """Count the records once, and let the population evolve.
+        """Count the records, and fit a law to the noisy counts.
 
         Parameters
         ----------
@@ -225,7 +221,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             Private records, of shape (n_samples, n_features). Chunks of a table, which are read
             once, and the partitions of a dask frame, which is not gathered, give the same counts.
         y : ignored
-            A label is a column of the schema.
+            A label is a column of the schema: see ``target``.
 
         Returns
         -------
@@ -234,81 +230,69 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         Raises
         ------
         ValueError
-            Before a record is read: slices or a workload that name no columns of the schema, more
-            rounds than slices, or tables that need too much memory. Or records that do not fit
-            the schema.
+            Before a record is read: slices, targets or a workload that name no columns of the
+            schema, or columns that need too much memory. Or records that do not fit the schema.
         """
         self._forget()
         names = list(self.schema)
         slices = expand_slices(self.slices, names)
-        weights = slice_weights(slices, names, self.workload)
-        plan = self._plan(len(slices) - len(names))
+        targets = target_columns(self.target, names)
+        weight = slice_weight(names, self.workload)
+        delta = check_delta(self.delta)
         encoder, found = fine_encoder(self.schema, self.n_bins)
         encoder.fit(X)
         trees = column_trees(encoder, found)
-        check_memory(names, trees, slices, self.population_size)
+        check_memory(names, trees, self.population_size)
         noise_seed, start_seed = split_random_state(self.random_state, 2)
+        records = encode_codes(X, encoder)
+        n_records = records.n_records if self.neighbours == "replace_one" else None
+        if n_records is not None and math.isfinite(self.epsilon):
+            check_delta_size(self.delta, n_records)
+        rounds = plan_rounds(
+            len(names),
+            slices=slices,
+            targets=targets,
+            n_records=n_records,
+            noise_scale=SlicesPlan(self.epsilon, delta, self.neighbours, ()).noise_scale,
+        )
+        plan = SlicesPlan(self.epsilon, delta, self.neighbours, rounds)
         # Before the first release: what is interrupted has been paid for.
-        self.privacy_ = self._plan_privacy(None, plan=plan, noise_seed=noise_seed)
+        self.privacy_ = self._plan_privacy(n_records, plan=plan, noise_seed=noise_seed)
         self.noise_multiplier_ = self.privacy_.noise_multiplier
         self.n_features_in_ = encoder.n_features_in_
         self.feature_names_in_ = encoder.feature_names_in_
 
-        # Measured: single columns, which tell of bins.
-        run, noise, n_columns = plan.mechanism.run(), partial(self._noise, noise_seed), len(names)
-        records = encode_codes(X, encoder)
-        n_is_public = self.neighbours == "replace_one"
-        if n_is_public and math.isfinite(self.epsilon):
-            check_delta_size(self.delta, records.n_records)
-        measured, self.encoder_, codes = measure_columns(
+        # Measured: single columns, which tell of cells and of what tables can carry.
+        run, noise = plan.mechanism.run(), partial(self._noise, noise_seed)
+        cells, self.n_records_, self.encoder_, codes = measure_columns(
             records.columns,
             encoder,
             trees,
-            weights[:n_columns],
+            np.array([weight((column,)) for column in range(len(names))]),
             plan.mechanism.noise_scales[0],
             lambda vector: run.release(vector, noise(vector)),
-            n_records=float(records.n_records) if n_is_public else None,
+            n_records=n_records,
         )
         del records
-        self.n_records_ = measured.n_records
-        # Fitted to all that was measured so far, which tells what is chosen next.
-        population = PopulationFit(
+        blocks = ColumnBlocks.of(self.encoder_, [part.shares for part in cells])
+        measured = Measurements(names, cells, self.n_records_, blocks)
+        codes = [part[c] for part, c in zip(blocks.blocks, codes, strict=True)]
+        fit = ChainFit(
             measured,
+            [j for j in range(len(names)) if j not in targets] + targets,
             self.population_size,
             start_seed,
             max_iter=self.max_iter,
-            learning_rate=self.learning_rate,
             device=self.device,
             verbose=self.verbose,
             name=type(self).__name__,
         )
-        measure_rounds(
-            slice_counts(codes, measured.sizes, slices[n_columns:]),
-            slices[n_columns:],
-            weights[n_columns:],
-            plan,
-            measured,
-            predict=population.predict,
-            run=run,
-            noise=noise,
-        )
-        self.law_ = population.law(self.encoder_.domain_)
-        self.loss_curve_, self.slices_ = population.loss_curve, measured.slices
+        measure_rounds(codes, plan, weight, measured, predict=fit.predict, run=run, noise=noise)
+        self.law_, self.slices_ = fit.law(self.encoder_.domain_), measured.slices
         return self
 
-    def _plan(self, n_candidates):
-        rounds = plan_rounds(
-            n_candidates,
-            len(self.schema),
-            is_adaptive=self.slices == "adaptive",
-            n_slices=self.n_slices,
-            n_rounds=self.n_rounds,
-        )
-        delta = check_delta(self.delta)
-        return SlicesPlan(self.epsilon, delta, self.neighbours, n_candidates, rounds)
-
     def _plan_privacy(self, n_samples, *, plan, noise_seed):
-        public = ["names of the columns", "schema", "n_bins", "slices"]
+        public = ["names of the columns", "schema", "n_bins", "slices", "target"]
         if self.workload is not None:
             public.append("workload")
         if self.neighbours == "replace_one":

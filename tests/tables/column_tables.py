@@ -1,27 +1,53 @@
 """Trees of columns, and counts on them."""
 
+import itertools
+
 import numpy as np
 from hypothesis import settings
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.tables._column_trees import MAX_BINS, MAX_LEAVES, ColumnTree
+from sklearn_dpgen.tables._column_cells import MAX_CELLS
+from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
 FULL = ColumnTree(MAX_LEAVES)
-SMALL = [(2, True), (7, False), (32, False), (33, True), (64, False), (67, True), (300, False)]
+# Values, nullable, anchor.
+SMALL = [
+    (2, True, 0),
+    (7, False, 3),
+    (32, False, 0),
+    (33, True, 0),
+    (64, False, 63),
+    (67, True, 20),
+    (300, False, 150),
+    (700, True, 7),
+]
 
 
-def nodes(n_values, nullable, is_flat=False):
+def interval(leaf, anchor, base):
+    """Return the interval that holds a leaf, by the definition: so many in a power of two."""
+    distance = abs(leaf - anchor)
+    power = distance.bit_length() - 1
+    part = (distance - 2**power) * base // 2**power if distance else 0
+    return np.sign(leaf - anchor), power, part
+
+
+def nodes(n_values, nullable, anchor=0, is_flat=False):
     """Return the (first, last) leaf of each cell, by the definition; null is the leaf after all."""
-    widths = [1]
-    while not is_flat and n_values > 32 and -(-n_values // widths[-1]) > 32:
-        widths.append(8 * widths[-1])
+    bases = [2, 32, 512, 8192]
+    n_bases = 0 if is_flat or n_values <= 32 else max(1, sum(32 * b <= n_values for b in bases))
     cells = []
-    for width in widths:
-        firsts = range(0, n_values, width)
-        cells += [(first, min(first + width, n_values) - 1) for first in firsts]
+    for base in [None, *reversed(bases[:n_bases])]:
+        leaves = range(n_values)
+        if base is None:
+            cells += [(leaf, leaf) for leaf in leaves]
+        else:
+            groups = itertools.groupby(leaves, lambda leaf: interval(leaf, anchor, base))  # noqa: B023
+            for _, group in groups:
+                members = list(group)
+                cells.append((members[0], members[-1]))
         cells += [(n_values, n_values)] * nullable
-    return cells, len(widths)
+    return cells, n_bases + 1
 
 
 def incidence(tree):
@@ -43,24 +69,42 @@ def total(tree, counts):
     return levels[-1].sum() + nulls.sum()
 
 
-def checked_bins(tree, counts, noise_scale):
-    """Return the bins, after a look at what holds of all bins."""
+def checked_cells(tree, counts, noise_scale, n_records=None):
+    """Return the cells, after a look at what holds of all cells."""
     before = counts.copy()
-    starts, tables, variances = tree.bins(counts, noise_scale)
+    starts, shares, variances = tree.cells(counts, noise_scale, n_records)
     assert_array_equal(counts, before)
     assert starts[0] == 0
     assert starts[-1] < tree.n_values
     assert (np.diff(starts) > 0).all()
-    assert 2 <= len(starts) <= min(tree.n_values, MAX_BINS)
+    assert 2 <= len(starts) <= (tree.n_values if tree.n_levels == 1 else MAX_CELLS)
     assert len(starts) + tree.nullable <= tree.n_bins
-    assert tables.shape == variances.shape == (len(starts) + tree.nullable,)
-    assert (variances > 0).all()
-    largest = np.abs(counts).max()
-    assert_allclose(tables.sum(), total(tree, counts), rtol=1e-9, atol=1e-9 * (1 + largest))
-    return starts, tables, variances
+    if tree.n_values <= MAX_CELLS:
+        assert_array_equal(starts, np.arange(tree.n_values))
+    assert shares.shape == variances.shape == (len(starts) + tree.nullable,)
+    assert (shares >= 0).all()
+    assert (variances >= 0).all()
+    assert_allclose(shares.sum(), 1, rtol=1e-9)
+    return starts, shares, variances
 
 
-def width_at(starts, leaf, n_values=MAX_LEAVES):
-    """Return the width of the bin that holds a leaf."""
-    place = np.searchsorted(starts, leaf, side="right") - 1
-    return np.diff(np.append(starts, n_values))[place]
+def widths(starts, n_values=MAX_LEAVES):
+    return np.diff(np.append(starts, n_values))
+
+
+def place(starts, leaf):
+    """Return the cell that holds a leaf."""
+    return np.searchsorted(starts, leaf, side="right") - 1
+
+
+def leaf_shares(tree, starts, shares):
+    """Return the share of each leaf."""
+    sizes = widths(starts, tree.n_values)
+    return np.repeat(shares[: len(starts)] / sizes, sizes)
+
+
+def groups(starts, shares, n_values, n_groups):
+    """Return the shares of groups of neighbouring cells, as even as their cells let them be."""
+    below = np.append(0, np.cumsum(shares[: len(starts)]))
+    cuts = np.searchsorted(below, below[-1] * np.arange(1, n_groups) / n_groups)
+    return np.diff(below[np.unique([0, *cuts, len(below) - 1])])

@@ -35,7 +35,7 @@ def test_exact_single_columns_come_back():
     # The noise of a column is in proportion to the inverse of its weight.
     assert_allclose(factors * weights, factors[0])
     levels = np.array([tree.n_levels for tree in TREES])
-    assert levels.tolist() == [4, 2, 1, 1]
+    assert levels.tolist() == [3, 2, 1, 1]
     assert (levels / factors**2).sum() == pytest.approx(1)
 
 
@@ -60,7 +60,7 @@ def test_a_tree_that_counts_each_level_at_full_weight_is_caught(monkeypatch):
     """What would be released, were the levels of a tree not paid for."""
     one = [column[:1] for column in records(1)]
     monkeypatch.setattr(ColumnTree, "n_levels", 1)
-    assert np.linalg.norm(vector_of_singles(one, np.ones(4))) == pytest.approx(np.sqrt(2))
+    assert np.linalg.norm(vector_of_singles(one, np.ones(4))) == pytest.approx(np.sqrt(7 / 4))
 
 
 def test_the_noise_of_singles_is_what_the_factors_say():

@@ -1,0 +1,103 @@
+"""Single columns measured: what they are counted in, and what comes of it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Schema
+from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
+from sklearn_dpgen.tables._record_codes import encode_codes
+
+SCHEMA = Schema(
+    {
+        "month": Numeric(1, 12, integer=True),
+        "balance": Numeric(-1000, 5000, nullable=True),
+        "job": Categorical(["a", "b", "c"]),
+        "seen": Datetime("2020-01-01", "2020-12-31"),
+        "depth": Numeric(-5000, -100),
+    }
+)
+
+
+def table(n=2000):
+    rng = np.random.default_rng(0)
+    balance = rng.normal(0, 300, size=n)
+    balance[:100] = np.nan
+    return pd.DataFrame(
+        {
+            "month": rng.integers(1, 13, size=n),
+            "balance": balance,
+            "job": rng.choice(["a", "b", "c"], size=n),
+            "seen": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(366, size=n), "D"),
+            "depth": -rng.uniform(100, 5000, size=n),
+        }
+    )
+
+
+def measured(X, noise_scale, n_bins="auto", n_records=None):
+    encoder, found = fine_encoder(SCHEMA, n_bins)
+    encoder.fit(X)
+    trees, rng = column_trees(encoder, found), np.random.default_rng(1)
+    codes = encode_codes(X, encoder).columns
+    return measure_columns(
+        codes,
+        encoder,
+        trees,
+        np.ones(5),
+        noise_scale,
+        lambda vector: vector + noise_scale * rng.normal(size=vector.shape),
+        n_records=n_records,
+    )
+
+
+def test_without_noise_the_cells_hold_the_records():
+    X = table()
+    cells, n_records, encoder, codes = measured(X, 0.0)
+    assert n_records == pytest.approx(2000)
+    direct = encode_codes(X, encoder)
+    for found, column, ours, theirs in zip(
+        cells, encoder.columns_.values(), codes, direct.columns, strict=True
+    ):
+        # The codes are those of the encoder that is returned.
+        assert_array_equal(ours, theirs)
+        assert len(found.shares) == column.domain.n_features
+        binned = np.bincount(ours, minlength=len(found.shares)) / 2000
+        assert np.abs(np.cumsum(found.shares - binned)).max() < 0.02
+    assert len(cells[0].shares) == 12
+    assert cells[1].shares[-1] == pytest.approx(0.05)
+
+
+def test_the_number_of_records_is_public_or_estimated():
+    X = table()
+    assert measured(X, 3.0, n_records=2000.0)[1] == 2000.0
+    estimated = measured(X, 3.0)[1]
+    assert estimated != 2000.0
+    assert estimated == pytest.approx(2000, abs=150)
+
+
+def test_intervals_are_narrow_at_zero_or_the_bound_that_is_nearest():
+    encoder, found = fine_encoder(SCHEMA, "auto")
+    encoder.fit(None)
+    trees = dict(zip(SCHEMA, column_trees(encoder, found), strict=True))
+    narrow = {}
+    for name in ("balance", "seen", "depth"):
+        tree = trees[name]
+        assert tree.n_values == 131_072 or name == "seen"
+        ones = tree.levels[-1][tree.widths[-1] == 1]
+        narrow[name] = (ones.min() + ones.max()) / 2 / tree.n_values
+    assert_allclose(narrow["balance"], 1 / 6, atol=1e-4)
+    assert narrow["seen"] < 0.01
+    assert narrow["depth"] > 0.9999
+    zero = encoder.columns_["balance"].codes(pd.Series([0.0]))[0]
+    assert zero in trees["balance"].levels[-1]
+    assert zero + 1 in trees["balance"].levels[-1]
+
+
+def test_given_bins_stay():
+    X = table()
+    edges = [-5000, -4000, -2000, -100]
+    cells, _, encoder, codes = measured(X, 5.0, n_bins={"depth": edges})
+    assert_array_equal(cells[4].starts, [0, 1, 2])
+    assert encoder.columns_["depth"].n_bins == 3
+    assert_array_equal(codes[4], np.searchsorted(edges[1:3], X["depth"], side="right"))
