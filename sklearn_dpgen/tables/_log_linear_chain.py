@@ -192,14 +192,14 @@ class LogLinearChain:
     def _pilot(self):
         """The probability of the conditions, the effective size, and rows to draw for one."""
         # What is drawn after the last condition has no weight.
-        places = [i for i, c in enumerate(self.conditionals) if c.column in self.conditioned]
-        needed = replace(self, conditionals=self.conditionals[: max(places, default=-1) + 1])
+        stops = [i for i, c in enumerate(self.conditionals, 1) if c.column in self.conditioned]
+        needed = replace(self, conditionals=self.conditionals[: max(stops, default=0)])
         _, weights = needed._weighted(_PILOT, np.random.default_rng(0))
         mean = weights.mean()
         if mean < _RARE:
             return 0.0, 0.0, _MOST
         size = weights.sum() ** 2 / (weights**2).sum()
-        # So many that none is kept twice, or that they say four times as much as what is kept.
+        # None is kept twice, or those drawn say four times as much as those kept.
         n_drawn = min(weights.max() / mean, 4 * _PILOT / size, _MOST)
         return float(mean), float(size), float(n_drawn)
 
@@ -238,7 +238,6 @@ def joint_codes(codes, columns, groups, shape):
     Parameters
     ----------
     codes : ndarray of int of shape (n, p)
-        Blocks.
     columns : tuple of int
     groups, shape : tuple of ndarray of int, tuple of int
         The group of each block, and their number: of these columns first.

@@ -6,7 +6,7 @@ import numpy as np
 
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._record_codes import encode_codes, with_bins
-from sklearn_dpgen.tables._slices import all_pairs, slice_cells, slice_counts
+from sklearn_dpgen.tables._slices import Slice, all_pairs, slice_counts
 
 __all__ = ["pair_distances"]
 
@@ -42,12 +42,14 @@ def pair_distances(X, law, encoder):
     ordered = [name for name, c in encoder.columns_.items() if isinstance(c, Binned)]
     fixed = with_bins(encoder, dict.fromkeys(ordered, _BINS))
     records = encode_codes(X, fixed)
-    groups = all_pairs(len(records.sizes)) or [(0,)]
-    n_cells = max(slice_cells(records.sizes, groups))
+    every = [np.arange(size) for size in records.sizes]
+    pairs = all_pairs(len(every)) or [(0,)]
+    slices = [Slice(columns, tuple(every[j] for j in columns)) for columns in pairs]
+    n_cells = max(part.n_cells for part in slices)
     n_drawn = min(math.ceil(n_cells / (2 * math.pi * _NOISE**2)), _MOST)
     rng = np.random.default_rng(0)
     drawn = encode_codes(encoder.decode_codes(law.sample(n_drawn, rng), rng=rng), fixed)
-    counts, expected = (slice_counts(r.columns, r.sizes, groups) for r in (records, drawn))
+    counts, expected = (slice_counts(r.columns, slices) for r in (records, drawn))
     return np.array(
         [
             np.abs(count / records.n_records - table / n_drawn).sum() / 2
