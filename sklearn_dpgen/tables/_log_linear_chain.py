@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import embedding_bag
 
 from sklearn_dpgen.domains import Product
-from sklearn_dpgen.tables._draws import draw_codes, draw_weighted
+from sklearn_dpgen.tables._draws import RARE, draw_codes, draw_weighted
 
 __all__ = ["LogLinearChain", "LogLinearConditional", "LogLinearTerm", "joint_codes"]
 
@@ -20,8 +20,6 @@ _ENTRIES = 1 << 17
 _PILOT = 20_000
 _BATCH = 1 << 16
 _MOST = 64
-# A condition of smaller probability is impossible.
-_RARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +76,7 @@ class LogLinearConditional:
             Blocks, of which those of earlier columns count.
         rng : numpy.random.Generator
         kept : ndarray of shape (n_blocks,) or None, default=None
-            A condition: the part of each block that is allowed. None allows all.
+            A condition: the part of each block that is allowed.
 
         Returns
         -------
@@ -181,11 +179,11 @@ class LogLinearChain:
         for column, parts in allowed.items():
             shares[column] = shares[column] * parts
         law = replace(self, shares=shares, conditioned=self.conditioned | frozenset(allowed))
-        return law if law._pilot[0] >= _RARE else None
+        return law if law._pilot[0] >= RARE else None
 
     @property
     def effective_size(self) -> float:
-        """(Σ w)² / Σ w² of 20000 rows that are drawn for the conditions."""
+        """(Σ w)² / Σ w² of 20000 rows that are drawn under the conditions."""
         return self._pilot[1]
 
     @cached_property
@@ -196,7 +194,7 @@ class LogLinearChain:
         needed = replace(self, conditionals=self.conditionals[: max(stops, default=0)])
         _, weights = needed._weighted(_PILOT, np.random.default_rng(0))
         mean = weights.mean()
-        if mean < _RARE:
+        if mean < RARE:
             return 0.0, 0.0, _MOST
         size = weights.sum() ** 2 / (weights**2).sum()
         # None is kept twice, or those drawn say four times as much as those kept.
@@ -217,8 +215,7 @@ class LogLinearChain:
 
     def _resampled(self, n, rng):
         """Return blocks of records that fulfil the conditions."""
-        most = int(_BATCH / self._pilot[2])
-        parts, left = [], n
+        most, parts, left = int(_BATCH / self._pilot[2]), [], n
         while left > 0:
             codes, weights = self._weighted(_BATCH, rng)
             edges = np.cumsum(weights)
@@ -240,7 +237,7 @@ def joint_codes(codes, columns, groups, shape):
     codes : ndarray of int of shape (n, p)
     columns : tuple of int
     groups, shape : tuple of ndarray of int, tuple of int
-        The group of each block, and their number: of these columns first.
+        The group of each block, and their number; of these columns first.
 
     Returns
     -------
