@@ -1,10 +1,13 @@
-"""Random categories."""
+"""Random categories, and when there are none to draw."""
 
 from itertools import pairwise
 
 import numpy as np
 
-__all__ = ["draw_codes", "draw_weighted"]
+__all__ = ["RARE", "draw_codes", "draw_weighted"]
+
+# A condition of smaller probability is impossible.
+RARE = 1e-9
 
 
 def draw_codes(shares, rng):

@@ -10,19 +10,16 @@ import torch
 from torch.nn.functional import embedding_bag
 
 from sklearn_dpgen.domains import Product
-from sklearn_dpgen.tables._draws import draw_codes, draw_weighted
+from sklearn_dpgen.tables._draws import RARE, draw_codes, draw_weighted
 
 __all__ = ["LogLinearChain", "LogLinearConditional", "LogLinearTerm", "joint_codes"]
 
 # Entries of logits and of cells that are held at a time: they stay in the cache.
 _ENTRIES = 1 << 17
-# Of conditions: rows that the effective size is estimated on, rows that are drawn at a time, and
-# the most of them that are drawn for one that is kept.
+# Of conditions: rows that tell the effective size, that are drawn at a time, and for one at most.
 _PILOT = 20_000
 _BATCH = 1 << 16
 _MOST = 64
-# A condition of smaller probability is impossible.
-_RARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +76,7 @@ class LogLinearConditional:
             Blocks, of which those of earlier columns count.
         rng : numpy.random.Generator
         kept : ndarray of shape (n_blocks,) or None, default=None
-            A condition: the part of each block that is allowed. None allows all.
+            A condition: the part of each block that is allowed.
 
         Returns
         -------
@@ -88,6 +85,7 @@ class LogLinearConditional:
         chances : ndarray of float32 of shape (n,)
             The probability of the condition.
         """
+        # The base is the only row of a first term.
         tables = [self.base[None], *(term.table for term in self.terms)]
         starts = np.cumsum([0, *map(len, tables)])
         table = torch.from_numpy(np.concatenate(tables, dtype=np.float32))
@@ -181,26 +179,25 @@ class LogLinearChain:
         for column, parts in allowed.items():
             shares[column] = shares[column] * parts
         law = replace(self, shares=shares, conditioned=self.conditioned | frozenset(allowed))
-        return law if law._pilot[0] >= _RARE else None
+        return law if law._pilot[0] >= RARE else None
 
     @property
     def effective_size(self) -> float:
-        """(Σ w)² / Σ w² of 20000 rows that are drawn for the conditions."""
+        """(Σ w)² / Σ w² of 20000 rows that are drawn under the conditions."""
         return self._pilot[1]
 
     @cached_property
     def _pilot(self):
         """The probability of the conditions, the effective size, and rows to draw for one."""
         # What is drawn after the last condition has no weight.
-        places = [i for i, c in enumerate(self.conditionals) if c.column in self.conditioned]
-        needed = replace(self, conditionals=self.conditionals[: max(places, default=-1) + 1])
+        stops = [i for i, c in enumerate(self.conditionals, 1) if c.column in self.conditioned]
+        needed = replace(self, conditionals=self.conditionals[: max(stops, default=0)])
         _, weights = needed._weighted(_PILOT, np.random.default_rng(0))
         mean = weights.mean()
-        if mean < _RARE:
+        if mean < RARE:
             return 0.0, 0.0, _MOST
         size = weights.sum() ** 2 / (weights**2).sum()
-        # As many that none is kept twice, or that their effective size is four times that of what
-        # is kept.
+        # None is kept twice, or those drawn say four times as much as those kept.
         n_drawn = min(weights.max() / mean, 4 * _PILOT / size, _MOST)
         return float(mean), float(size), float(n_drawn)
 
@@ -218,8 +215,7 @@ class LogLinearChain:
 
     def _resampled(self, n, rng):
         """Return blocks of records that fulfil the conditions."""
-        most = int(_BATCH / self._pilot[2])
-        parts, left = [], n
+        most, parts, left = int(_BATCH / self._pilot[2]), [], n
         while left > 0:
             codes, weights = self._weighted(_BATCH, rng)
             edges = np.cumsum(weights)
@@ -239,12 +235,9 @@ def joint_codes(codes, columns, groups, shape):
     Parameters
     ----------
     codes : ndarray of int of shape (n, p)
-        Blocks.
     columns : tuple of int
-    groups : tuple of ndarray of int
-        The group of each block, of each of the columns at least.
-    shape : tuple of int
-        The number of groups, likewise.
+    groups, shape : tuple of ndarray of int, tuple of int
+        The group of each block, and their number; of these columns first.
 
     Returns
     -------

@@ -7,14 +7,12 @@ from typing import Self
 import numpy as np
 
 from sklearn_dpgen.domains import Product
-from sklearn_dpgen.tables._draws import draw_weighted
+from sklearn_dpgen.tables._draws import RARE, draw_weighted
 
 __all__ = ["ProductMixture"]
 
 # What every category keeps where a record is assigned, so that none is impossible.
 _FLOOR = 1e-3
-# A condition of smaller probability is impossible.
-_RARE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class ProductMixture:
         total = shares.sum()
         return (
             None
-            if total < _RARE
+            if total < RARE
             else replace(self, shares=shares / total, probabilities=probabilities)
         )
 

@@ -14,7 +14,6 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import bin_column
 from sklearn_dpgen.tables._conditional_sampling import read_conditions
-from sklearn_dpgen.tables._draws import draw_weighted
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 
 # The law of a condition.
@@ -55,16 +54,6 @@ def test_an_impossible_condition_has_no_law():
     assert law.restricted({1: np.array([1, 0, 0])}) is None
     assert law.restricted({1: np.array([0, 1e-10, 0])}) is None
     assert law.restricted({0: np.array([1, 0])}) is not None
-
-
-def test_positions_are_drawn_by_their_weights():
-    codes, weights = np.array([3, 1, 3, 2, 3]), np.array([0.1, 1e-3, 0.3, 1.0, 0.2])
-    drawn = np.repeat([1, 3, 2], [10, 6000, 5])
-    places = draw_weighted(codes, weights, drawn, np.random.default_rng(0))
-    assert_array_equal(codes[places], drawn)
-    counts = np.bincount(places[10:-5], minlength=5)[[0, 2, 4]]
-    assert chisquare(counts, [1000, 3000, 2000]).pvalue > 1e-3
-    assert chisquare(counts, [2000, 2000, 2000]).pvalue < 1e-9
 
 
 # Listed values.
