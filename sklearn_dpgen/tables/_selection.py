@@ -39,7 +39,7 @@ def measure_rounds(codes, plan, weight, measured, *, predict, run, noise):
         n_affordable = affordable_slices(n, scale, CELLS[len(candidates[0])])
         count = len(candidates)
         if part.n_selected is not None:
-            count = min(count, part.n_selected, max(n_affordable, not number))
+            count = min(count, part.n_selected, max(n_affordable, int(number == 0)))
         if number and n_affordable < count or not count:
             # Too few records, which was not known when this was paid for: once more the first.
             candidates = first
