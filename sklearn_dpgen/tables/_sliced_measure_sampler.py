@@ -231,12 +231,16 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         ------
         ValueError
             Before a record is read: slices, targets or a workload that name no columns of the
-            schema, or columns that need too much memory. Or records that do not fit the schema.
+            schema, one of constants alone, or columns that need too much memory. Or records that
+            do not fit the schema.
         """
         self._forget()
         names = list(self.schema)
-        slices = expand_slices(self.slices, names)
-        targets = target_columns(self.target, names)
+        constants = {j for j, column in enumerate(self.schema.values()) if column.is_constant}
+        if len(constants) == len(names):
+            raise ValueError("schema must have a column with at least two categories.")
+        slices = expand_slices(self.slices, names, constants)
+        targets = [j for j in target_columns(self.target, names) if j not in constants]
         weight = slice_weight(names, self.workload)
         delta = check_delta(self.delta)
         encoder, found = fine_encoder(self.schema, self.n_bins)
@@ -254,6 +258,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             targets=targets,
             n_records=n_records,
             noise_scale=SlicesPlan(self.epsilon, delta, self.neighbours, ()).noise_scale,
+            constants=constants,
         )
         plan = SlicesPlan(self.epsilon, delta, self.neighbours, rounds)
         # Before the first release: what is interrupted has been paid for.
