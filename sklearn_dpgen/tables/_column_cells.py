@@ -6,11 +6,11 @@ from scipy.special import gammaln, ndtr
 __all__ = ["MAX_CELLS", "ordered_cells", "posterior_counts"]
 
 # Cells that come of an ordered column at most; one of so few values has a cell a value.
-MAX_CELLS = 128
+MAX_CELLS = 192
 # Cells of a single leaf among them, that stand out from their neighbours.
 _MAX_HEAPS = 40
 # No other cell has a larger share: 32 groups of about the same can be made of them.
-_LARGEST = 1 / 64
+_LARGEST = 1 / 96
 # The rate of false ones among what is taken for heaps.
 _FALSE_HEAPS = 0.1
 # Standard errors of a sum of squares beyond which an interval is not even.

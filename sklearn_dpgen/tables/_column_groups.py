@@ -10,7 +10,7 @@ __all__ = ["MAX_BLOCKS", "balanced_shape", "group_categories", "group_sums"]
 MAX_BLOCKS = 64
 
 
-def group_categories(shares, n_groups, *, is_ordered):
+def group_categories(shares, n_groups, *, is_ordered, edge=0):
     """Group the categories of a column so that groups have about equal shares.
 
     Parameters
@@ -22,6 +22,9 @@ def group_categories(shares, n_groups, *, is_ordered):
     is_ordered : bool
         Whether groups are to be of neighbours. Of others, those with more than an even share have
         groups of their own, and the rest is grouped as listed.
+    edge : int, default=0
+        Of an ordered column, a category that a group begins with, such as zero among numbers of
+        both signs; 0 for none.
 
     Returns
     -------
@@ -31,6 +34,13 @@ def group_categories(shares, n_groups, *, is_ordered):
     n_groups = min(n_groups, len(shares))
     if n_groups == len(shares):
         return np.arange(len(shares))
+    if is_ordered and edge and n_groups > 1:
+        below = n_groups * shares[:edge].sum() / shares.sum()
+        # No group of its own for a side with hardly a record.
+        if 0.25 < below < n_groups - 0.25:
+            n_below = int(np.clip(np.rint(below), 1, n_groups - 1))
+            first, second = _cut(shares[:edge], n_below), _cut(shares[edge:], n_groups - n_below)
+            return np.append(first, second + first[-1] + 1)
     if is_ordered:
         return _cut(shares, n_groups)
     order = np.argsort(-shares, kind="stable")

@@ -22,9 +22,10 @@ RELATIONS = {
         1,
     ),
 }
-# Parts of the budget: of single columns; of the rest, of triples, if there are any; of what is
-# then left, of the pairs of a target; and of a round with a choice, of the selections.
-_SINGLES = 0.15
+# Parts of the budget: of single columns, the larger one where not all pairs can be measured; of the
+# rest, of triples, if there are any; of what is then left, at least, of the pairs of a target; and
+# of a round with a choice, of the selections.
+_SINGLES, _SINGLES_OF_FEW = 0.15, 0.25
 _TRIPLES = 0.2
 _TARGETS = 0.3
 _SELECTIONS = 0.15
@@ -51,6 +52,11 @@ class Round:
     candidates: tuple[tuple[int, ...], ...]
     share: float
     n_selected: int | None = None
+
+    @property
+    def n_tables(self):
+        """How many tables are measured at most."""
+        return len(self.candidates) if self.n_selected is None else self.n_selected
 
 
 def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale, constants=()):
@@ -90,6 +96,8 @@ def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale, constants
             return 1 << 30
         return affordable_slices(n_records, noise_scale / math.sqrt(share), n_cells)
 
+    if affordable(rest, CELLS[2]) < len(pairs):
+        rest = 1 - _SINGLES_OF_FEW
     wanted = set(targets)
     triples = _triples(columns, wanted)
     share = rest * _TRIPLES
@@ -188,7 +196,7 @@ class SlicesPlan:
             }
         return GaussianSequenceMechanism(
             math.sqrt(n_cells),
-            (_SINGLES if shares else 1.0, *shares),
+            (1 - sum(part.share for part in self.rounds), *shares),
             self.epsilon,
             self.delta,
             **selections,

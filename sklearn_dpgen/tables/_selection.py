@@ -32,17 +32,17 @@ def measure_rounds(codes, plan, weight, measured, *, predict, run, noise):
     noise : callable
         From arrays that tell what it is for to a NoiseSource.
     """
-    n, done = measured.n_records, set()
+    n, done, first = measured.n_records, set(), ()
     _, *noise_scales = plan.mechanism.noise_scales
     for number, (part, scale) in enumerate(zip(plan.rounds, noise_scales, strict=True)):
         candidates = [columns for columns in part.candidates if columns not in done]
         n_affordable = affordable_slices(n, scale, CELLS[len(candidates[0])])
         count = len(candidates)
         if part.n_selected is not None:
-            count = min(count, part.n_selected, n_affordable)
+            count = min(count, part.n_selected, max(n_affordable, int(number == 0)))
         if number and n_affordable < count or not count:
             # Too few records, which was not known when this was paid for: once more the first.
-            candidates = plan.rounds[0].candidates
+            candidates = first
             count = len(candidates)
         weights = np.array([weight(columns) for columns in candidates])
         is_choice = count < len(candidates)
@@ -69,6 +69,7 @@ def measure_rounds(codes, plan, weight, measured, *, predict, run, noise):
         for one in zip(slices, tables, spreads, expected, strict=True):
             measured.add(*one)
         done.update(candidates)
+        first = first or candidates
 
 
 def _all_scores(codes, slices, weights, noise_scale, predict):

@@ -20,6 +20,7 @@ from sklearn_dpgen.tables._measurements import Measurements
 from sklearn_dpgen.tables._pair_distances import pair_distances
 from sklearn_dpgen.tables._privacy_plan import RELATIONS, SlicesPlan, plan_rounds
 from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._resolution import warn_of_noise
 from sklearn_dpgen.tables._selection import measure_rounds
 from sklearn_dpgen.tables._slices import (
     ColumnBlocks,
@@ -267,6 +268,8 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         self.n_features_in_ = encoder.n_features_in_
         self.feature_names_in_ = encoder.feature_names_in_
 
+        if n_records is not None:
+            self._warn_of_noise(n_records, plan, trees)
         # Measured: single columns, which tell of cells and of what tables can carry.
         run, noise = plan.mechanism.run(), partial(self._noise, noise_seed)
         cells, self.n_records_, self.encoder_, codes = measure_columns(
@@ -279,6 +282,8 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             n_records=n_records,
         )
         del records
+        if n_records is None:
+            self._warn_of_noise(self.n_records_, plan, trees)
         blocks = ColumnBlocks.of(self.encoder_, [part.shares for part in cells])
         measured = Measurements(names, cells, self.n_records_, blocks)
         codes = [part[c] for part, c in zip(blocks.blocks, codes, strict=True)]
@@ -295,6 +300,12 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         measure_rounds(codes, plan, weight, measured, predict=fit.predict, run=run, noise=noise)
         self.law_, self.slices_ = fit.law(self.encoder_.domain_), measured.slices
         return self
+
+    def _warn_of_noise(self, n_records, plan, trees):
+        singles, *rest = plan.mechanism.noise_scales
+        n_counts = sum(tree.n_levels for tree in trees)
+        table_scale = rest[0] * math.sqrt(plan.rounds[0].n_tables) if rest else None
+        warn_of_noise(n_records, singles * math.sqrt(n_counts), table_scale, epsilon=self.epsilon)
 
     def _plan_privacy(self, n_samples, *, plan, noise_seed):
         public = ["names of the columns", "schema", "n_bins", "slices", "target"]

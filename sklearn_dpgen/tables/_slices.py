@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from sklearn_dpgen.schema import Ordinal
+from sklearn_dpgen.schema import Numeric, Ordinal
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_groups import (
     MAX_BLOCKS,
@@ -32,6 +32,8 @@ _BLOCK = 1 << 16
 _MEMORY = 1 << 30
 # Products of three weights, and their squares, must stay finite and above zero.
 _LIGHTEST = 1e-6
+# On the unit scale.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,23 +73,27 @@ class ColumnBlocks:
         Whether blocks are of neighbours, of each column.
     n_nulls : sequence of int
         Whether the last category is null, which has a block of its own.
+    edges : sequence of int
+        The category that begins at zero, among numbers of both signs; else 0.
     """
 
-    def __init__(self, shares, is_ordered, n_nulls):
-        self._is_ordered, self._n_nulls = is_ordered, n_nulls
+    def __init__(self, shares, is_ordered, n_nulls, edges):
+        self._is_ordered, self._n_nulls, self._edges = is_ordered, n_nulls, list(edges)
         self._groups = {}
         self.blocks = [
             self._group(j, part, min(len(part), MAX_BLOCKS)) for j, part in enumerate(shares)
         ]
         self._shares = [group_sums(s, b) for s, b in zip(shares, self.blocks, strict=True)]
         self.sizes = [len(part) for part in self._shares]
+        self._edges = [part[edge] for part, edge in zip(self.blocks, self._edges, strict=True)]
 
     @classmethod
     def of(cls, encoder, shares):
         """Return the blocks of the columns of a fitted encoder."""
         columns = encoder.columns_.values()
         is_ordered = [isinstance(column, Binned | Ordinal) for column in columns]
-        return cls(shares, is_ordered, [column.nullable for column in columns])
+        edges = [_zero_edge(column) for column in columns]
+        return cls(shares, is_ordered, [column.nullable for column in columns], edges)
 
     def slice(self, columns, n_cells):
         """Return the slice of some columns in at most so many cells, or in two groups each."""
@@ -103,12 +109,19 @@ class ColumnBlocks:
 
     def _group(self, column, shares, n_groups):
         null, n_values = self._n_nulls[column], len(shares) - self._n_nulls[column]
+        options = {"is_ordered": self._is_ordered[column], "edge": int(self._edges[column])}
         if not null or n_groups < 3 or n_groups >= len(shares):
-            return group_categories(shares, n_groups, is_ordered=self._is_ordered[column])
-        groups = group_categories(
-            shares[:n_values], n_groups - 1, is_ordered=self._is_ordered[column]
-        )
+            return group_categories(shares, n_groups, **options)
+        groups = group_categories(shares[:n_values], n_groups - 1, **options)
         return np.append(groups, groups.max() + 1)
+
+
+def _zero_edge(column):
+    """Return the bin that begins at zero inside of the bounds, or 0."""
+    if not isinstance(column, Binned) or not isinstance(column.column, Numeric):
+        return 0
+    places = np.abs(np.array(column.edges) - column.column.to_unit(0.0)) < _ROUNDING
+    return int(np.argmax(places[:-1]))
 
 
 def expand_slices(slices, names, constants=()):
