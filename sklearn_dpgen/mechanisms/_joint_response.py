@@ -201,9 +201,8 @@ class JointRandomizedResponse(Mechanism):
         Raises
         ------
         ValueError
-            Columns in ``always`` or ``weights`` that the schema does not declare, a schema of
-            constants alone, or an ``n_asked`` that is more than the other columns, or more than
-            the budget has an answer for.
+            Columns in ``always`` or ``weights`` that the schema does not declare, or an ``n_asked``
+            that is more than there are, constants apart, or more than the budget has an answer for.
         """
         self._forget()
         if set(RELEASE_COLUMNS) <= set(self.schema):
@@ -220,8 +219,6 @@ class JointRandomizedResponse(Mechanism):
         self._limit = most_cells(self.epsilon_)
         names = list(self.schema)
         always, weights = read_wishes(names, self.always, self.weights)
-        if self._sizes.max() == 1:
-            raise ValueError("schema must have a column with at least two categories.")
         # Nobody is asked about a constant.
         self._always = tuple(column for column in always if self._sizes[column] > 1)
         self._weights = np.where(self._sizes > 1, weights, 0.0)

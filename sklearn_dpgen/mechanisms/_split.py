@@ -60,11 +60,6 @@ def split_budget(epsilon, schema, split):
     -------
     dict of str to float
         Shares whose exact sum is at most ``epsilon``; 0 of a constant.
-
-    Raises
-    ------
-    ValueError
-        Weights of other columns, or that are not positive; a schema of constants alone.
     """
     weights = split(schema) if callable(split) else split
     if not isinstance(weights, Mapping):
@@ -77,8 +72,6 @@ def split_budget(epsilon, schema, split):
         )
     weights = {n: check_positive(weights[n], f"split[{n!r}]") for n in schema}
     varied = {name: weight for name, weight in weights.items() if not schema[name].is_constant}
-    if not varied:
-        raise ValueError("schema must have a column with at least two categories.")
     total = math.fsum(varied.values())
     shares = dict.fromkeys(schema, 0.0)
     shares |= {name: epsilon * (weight / total) for name, weight in varied.items()}

@@ -232,14 +232,11 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         ------
         ValueError
             Before a record is read: slices, targets or a workload that name no columns of the
-            schema, one of constants alone, or columns that need too much memory. Or records that
-            do not fit the schema.
+            schema, or columns that need too much memory. Or records that do not fit the schema.
         """
         self._forget()
         names = list(self.schema)
         constants = {j for j, column in enumerate(self.schema.values()) if column.is_constant}
-        if len(constants) == len(names):
-            raise ValueError("schema must have a column with at least two categories.")
         slices = expand_slices(self.slices, names, constants)
         targets = [j for j in target_columns(self.target, names) if j not in constants]
         weight = slice_weight(names, self.workload)
@@ -303,7 +300,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
 
     def _warn_of_noise(self, n_records, plan, trees):
         singles, *rest = plan.mechanism.noise_scales
-        n_counts = sum(tree.n_levels for tree in trees)
+        n_counts = sum(tree.n_levels for tree in trees if tree.n_cells > 1)
         table_scale = rest[0] * math.sqrt(plan.rounds[0].n_tables) if rest else None
         warn_of_noise(n_records, singles * math.sqrt(n_counts), table_scale, epsilon=self.epsilon)
 
