@@ -30,7 +30,7 @@ _TRIPLES = 0.2
 _TARGETS = 0.3
 _SELECTIONS = 0.15
 # Tables that are measured at most: pairs, beyond which they are selected, and triples.
-_MOST_PAIRS, _MOST_TRIPLES = 200, 10
+_MOST_PAIRS, _MOST_TRIPLES = 200, 40
 # Rounds of selected pairs, and triples that are looked at.
 _ROUNDS, _CANDIDATES = 3, 4000
 
