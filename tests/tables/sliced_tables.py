@@ -43,11 +43,12 @@ MECHANISM = cache(GaussianSequenceMechanism)
 
 
 def hasten(monkeypatch):
-    """Make reports quickly, and each plan once; select where there are more than three pairs."""
+    """Make reports quickly, and each plan once; select at most three pairs and five triples."""
     # Looking up the versions of libraries takes longer than such a fit.
     monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
     monkeypatch.setattr(_privacy_plan, "GaussianSequenceMechanism", MECHANISM)
     monkeypatch.setattr(_privacy_plan, "_MOST_PAIRS", 3)
+    monkeypatch.setattr(_privacy_plan, "_MOST_TRIPLES", 5)
 
 
 def afford(monkeypatch):
