@@ -202,6 +202,15 @@ def test_tables_tell_of_their_columns():
     assert error(1e6) == pytest.approx(before, rel=1e-2)
 
 
+def test_shares_of_which_noise_leaves_nothing_are_even():
+    codes = records(200, sizes=SIZES)
+    measured = measurements_of(codes)
+    (part,) = whole((0, 1))
+    measured.add(part, np.full((3, 2), -1e9), 1e-3, measured.independent([part])[0])
+    assert_allclose(measured.shares(0), 1 / 3)
+    assert_allclose(measured.block_shares(1), 1 / 2)
+
+
 def test_the_ridge_is_noise_over_signal():
     """Strong dependence is hardly shrunk, and what is noise alone as much as there is."""
     rng = np.random.default_rng(0)

@@ -238,9 +238,9 @@ def test_tables_are_as_fine_as_their_noise_lets_them_be():
     assert sizes[0] == 4 * 10 < sizes[-1]
     # A table of more weight has less noise, and is finer.
     weight = {(2, 4): 30.0}
-    *_, plain, _, _, _ = rounds_of(ROUNDS["all"], n=3000, epsilon=1.0)
+    *_, plain, _, _, _ = rounds_of(ROUNDS["all"], n=1000, epsilon=1.0)
     *_, weighed, _, _, _ = rounds_of(
-        ROUNDS["all"], n=3000, epsilon=1.0, weight=lambda columns: weight.get(columns, 1.0)
+        ROUNDS["all"], n=1000, epsilon=1.0, weight=lambda columns: weight.get(columns, 1.0)
     )
     place = PAIRS.index((2, 4))
     assert weighed.slices[place].counts.size > plain.slices[place].counts.size
