@@ -53,7 +53,8 @@ def sliced_measures(train, table, epsilon, seed, options):
         options = options | {"n_bins": table.bins}
     if isinstance(options.get("slices"), list):
         options = options | {"slices": [tuple(columns) for columns in options["slices"]]}
-    options = {"schema": table.schema, "random_state": seed} | options
+    fixed = {"schema": table.schema, "target": table.target, "random_state": seed}
+    options = fixed | options
     return drawn(SlicedMeasureSampler(epsilon, DELTA, **options), train, seed)
 
 

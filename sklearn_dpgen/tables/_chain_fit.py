@@ -4,7 +4,7 @@ import numpy as np
 from tqdm import tqdm
 
 from sklearn_dpgen.tables._column_groups import group_sums
-from sklearn_dpgen.tables._log_linear_chain import LogLinearChain, draw_codes
+from sklearn_dpgen.tables._log_linear_chain import LogLinearChain
 from sklearn_dpgen.tables._log_linear_fit import fit_conditional
 from sklearn_dpgen.tables._slices import slice_counts
 from sklearn_dpgen.utils._torch import resolve_device
@@ -74,11 +74,8 @@ class ChainFit:
                 for table in self._measured.tables
                 if column in table.columns and before.issuperset(table.columns)
             ]
-            fitted, shares = fit_conditional(
-                column, self._measured.block_shares(column), tables, codes, **self._options
-            )
+            marginal = self._measured.block_shares(column)
+            fitted = fit_conditional(column, marginal, tables, codes, **self._options)
             conditionals.append(fitted)
-            if len(shares) == 1:
-                shares = np.broadcast_to(shares, (len(codes), shares.shape[1]))
-            codes[:, column] = draw_codes(shares, self._rng)
+            codes[:, column], _ = fitted.draw(codes, self._rng)
         return tuple(conditionals), codes

@@ -121,7 +121,7 @@ def ordered_cells(tree, noisy, noise_scale, n_records):
     if pieces.sum() + excess.sum() > 0:
         scale = (n_records - nulls.sum()) / (pieces.sum() + excess.sum())
         pieces, excess = pieces * scale, excess * scale
-    starts, counts = _cells(tree.n_values, starts, pieces, heaps, excess)
+    starts, counts = _cells(tree.n_values, tree.anchor, starts, pieces, heaps, excess)
     counts = np.append(counts, nulls)
     return starts, counts, np.full(len(counts), noise_scale**2)
 
@@ -267,8 +267,8 @@ def _not_negative(parents, totals, counts):
     return np.maximum(counts, 0)
 
 
-def _cells(n_values, starts, pieces, heaps, excess):
-    """Return at most 128 cells of pieces and heaps, and their counts."""
+def _cells(n_values, anchor, starts, pieces, heaps, excess):
+    """Return at most 192 cells of pieces and heaps, and their counts."""
     edges = np.append(starts, n_values)
     sums = np.append(0, np.cumsum(pieces))
     cuts = np.unique(np.concatenate([starts, heaps, heaps + 1]))
@@ -287,7 +287,7 @@ def _cells(n_values, starts, pieces, heaps, excess):
     cuts, counts, is_heap = cuts[kept], counts[kept], is_heap[kept]
     largest = _LARGEST * counts.sum()
     while True:
-        cells = _merged(n_values, cuts, counts, is_heap, largest)
+        cells = _merged(n_values, anchor, cuts, counts, is_heap, largest)
         if _parts(n_values, *cells, largest).sum() <= MAX_CELLS:
             return _cut(n_values, *cells, largest)
         largest *= 2
@@ -300,16 +300,17 @@ def _parts(n_values, starts, counts, is_heap, largest):
     return np.where(is_heap, 1, np.clip(parts, 1, widths)).astype(np.int64)
 
 
-def _merged(n_values, starts, counts, is_heap, largest):
+def _merged(n_values, anchor, starts, counts, is_heap, largest):
     """Merge light neighbours until there is room for all, the cheapest first.
 
-    The price is the mass that moves, and what it adds to the variance.
+    Those on two sides of the anchor, such as losses and gains, stay apart. The price is the mass
+    that moves, and what it adds to the variance.
     """
     spread = _variance(np.append(starts, n_values), counts)
     while _parts(n_values, starts, counts, is_heap, largest).sum() > MAX_CELLS:
         widths = np.diff(np.append(starts, n_values)).astype(np.float64)
         wide, both = widths[:-1] + widths[1:], counts[:-1] + counts[1:]
-        can = ~(is_heap[:-1] | is_heap[1:]) & (both <= largest)
+        can = ~(is_heap[:-1] | is_heap[1:]) & (both <= largest) & (starts[1:] != anchor)
         if not can.any():
             break
         moved = np.abs(counts[:-1] * widths[1:] - counts[1:] * widths[:-1]) / wide

@@ -7,7 +7,7 @@ import numpy as np
 __all__ = ["MAX_BLOCKS", "balanced_shape", "group_categories", "group_sums"]
 
 # Groups of a column at most: more is not told apart by tables of two columns.
-MAX_BLOCKS = 64
+MAX_BLOCKS = 96
 
 
 def group_categories(shares, n_groups, *, is_ordered, edge=0):

@@ -55,6 +55,7 @@ class ColumnTree:
 
     def __init__(self, n_values, *, nullable=False, is_flat=False, anchor=0):
         self.n_values, self.nullable, self.is_flat = n_values, nullable, is_flat
+        self.anchor = anchor
         self.levels = [np.arange(n_values)]
         if n_values > _FLAT and not is_flat:
             bases = [_TOP]
@@ -165,8 +166,8 @@ class ColumnTree:
     def cells(self, noisy, noise_scale, n_records=None):
         """Return cells, and the shares of records in them, for all that the noise lets see.
 
-        A column of one level has a cell for each leaf, and so has any of at most 128; others have
-        at most 128 cells. No interval of several leaves has much more than 1/64 of the records.
+        A column of one level has a cell for each leaf, and so has any of at most 192; others have
+        at most 192 cells. No interval of several leaves has much more than 1/96 of the records.
 
         Parameters
         ----------

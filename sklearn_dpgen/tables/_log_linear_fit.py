@@ -62,8 +62,6 @@ def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
     Returns
     -------
     LogLinearConditional
-    shares : ndarray of shape (n, n_blocks) or (n_blocks,)
-        Its probabilities for the rows; of a column without tables one row.
 
     Notes
     -----
@@ -77,8 +75,10 @@ def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
     marginal = np.maximum(marginal, _FLOOR)
     base = np.log(marginal)
     if not tables:
-        return LogLinearConditional(column, base, ()), (marginal / marginal.sum())[None]
-    problem = _Problem(marginal, tables, codes, device)
+        return LogLinearConditional(column, base, ())
+    # Blocks that no table tells apart keep their proportions.
+    seen, merged = np.unique([t.groups[-1] for t in tables], axis=1, return_inverse=True)
+    problem = _Problem(np.bincount(merged, weights=marginal), tables, seen, codes, device)
     result = minimize(
         problem,
         np.zeros(problem.n_parameters),
@@ -91,14 +91,13 @@ def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
         LogLinearTerm(t.columns[:-1], t.groups, as_array(part).reshape(t.shares.shape))
         for t, part in zip(tables, logits, strict=True)
     )
-    fitted = LogLinearConditional(column, base + as_array(shift), terms)
-    return fitted, problem.probabilities(result.x)
+    return LogLinearConditional(column, base + as_array(shift)[merged], terms)
 
 
 class _Problem:
     """The objective and its gradient, in parameters scaled so that its curvature is about one."""
 
-    def __init__(self, marginal, tables, codes, device):
+    def __init__(self, marginal, tables, groups_seen, codes, device):
         n, self._device = len(codes), device
         self._base = as_tensor(np.log(marginal), device=device)
         self._marginal = as_tensor(marginal / marginal.sum(), device=device)
@@ -112,7 +111,7 @@ class _Problem:
             cells[:, place] = found + self._starts[-1]
             self._starts.append(self._starts[-1] + n_before)
             rows = np.bincount(found, minlength=n_before) / n
-            groups = table.groups[-1]
+            groups = groups_seen[place]
             sums = np.bincount(groups, weights=marginal / marginal.sum(), minlength=size)
             shares = _with_sums(table.shares.reshape(n_before, size), rows, sums)
             self._targets.append(as_tensor(shares, device=device))
@@ -138,9 +137,6 @@ class _Problem:
             part.view(scale.shape) * scale for part, scale in zip(parts, self._scales, strict=True)
         ]
         return shift, logits
-
-    def probabilities(self, vector):
-        return as_array(self._shares(*self.unscaled(vector))[0])
 
     def _shares(self, shift, logits):
         blocks = [

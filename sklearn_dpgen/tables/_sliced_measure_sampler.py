@@ -1,4 +1,4 @@
-"""SlicedMeasureSampler: noisy tables of few columns, and a population that evolves to fit them."""
+"""SlicedMeasureSampler: noisy tables of few columns, and the law of largest entropy near them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,13 +47,13 @@ __all__ = ["SlicedMeasureSampler"]
 
 
 class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
-    """Synthetic tables from noisy counts over few columns at a time, by an evolving population.
+    """Synthetic tables from noisy counts over few columns at a time, by maximum entropy.
 
     The counts of single columns are released with Gaussian noise, and tell which bins numbers and
-    dates fall into. Then come the tables of pairs: of all, or of those that are selected round by
-    round, where the records differ most from what is known. A population of soft records follows
-    the gradient of the likelihood of these counts, at no cost in privacy. Records are drawn from
-    the population.
+    dates fall into. Then come tables of two and of three columns, those that are selected privately
+    where there are too many, each as fine as noise leaves it clear. A law is fitted to them at no
+    cost in privacy: columns are drawn one after another, each from a log-linear law given those
+    before it.
 
     Parameters
     ----------
@@ -63,31 +63,29 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         Failure probability, in (0, 1).
     schema : Schema
         The public declaration of the columns.
-    slices : "adaptive", "pairs" or list of tuple of str, default="adaptive"
-        What is counted, besides all single columns: pairs of columns that are selected privately,
-        ``n_slices`` of them, all pairs, or the tables of one to three columns that are listed.
-    n_slices : "auto" or int, default="auto"
-        How many pairs the adaptive sampler counts: 120, or twice the columns if these are more.
-        Where there are no more pairs it counts all of them at once, as for up to 16 columns.
-    n_rounds : "auto" or int, default="auto"
-        In how many rounds it selects them, at most ``n_slices``: 10.
+    target : str, list of str or None, default=None
+        Columns that are to be predicted from the others. Their pairs are measured first, where
+        records are few these alone; triples are of them; they are drawn last.
+    slices : "auto", "pairs" or list of tuple of str, default="auto"
+        What is counted, besides all single columns. "auto" plans it from the budget and the number
+        of records: pairs of the targets, the other pairs or those of them that are selected
+        privately, at most 200, then up to 40 selected triples. Or all pairs, or the tables of one
+        to three columns that are listed.
     n_bins : "auto", int or mapping, default="auto"
-        "auto" finds bins for numbers and dates privately, at most 32 a column: wide ones where
-        records are few or lie evenly, and one for a single value that is frequent. Or public bins:
-        a number of equal ones for each, at most 131072, or ``{column: number or edges}``, as
-        ``bins`` of :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; those not named are found.
+        "auto" finds bins for numbers and dates privately, at most 192 a column: wide ones where
+        records are few, and one for a single value that is frequent. Or public bins: a number of
+        equal ones for each, at most 131072, or ``{column: number or edges}``, as ``bins`` of
+        :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; those not named are found.
     workload : mapping or None, default=None
         Public weights, from 1e-6 to 1e6, 1 where not named:
         ``{column or tuple of columns: weight}``. The noise of a table of weight w has a standard
         deviation in proportion to 1/w among the single columns, and among the other tables of a
         round; selections multiply the distance by it. The weight of a table is the product of those
         of its columns, or the one that its tuple has.
-    population_size : int, default=2000
-        Rows of the population.
-    max_iter : int, default=800
-        Steps of Adam after the last counts; a twentieth of it before each selection.
-    learning_rate : float, default=0.3
-        Its peak rate, in logits a step.
+    population_size : int, default=20000
+        Rows that are drawn from the law of the first columns, to fit that of the next one on.
+    max_iter : int, default=15
+        Steps of L-BFGS for each column, at most.
     neighbours : {"replace_one", "add_or_remove"}, default="replace_one"
         Whether neighbouring tables differ in the values of one record, or by one record more. The
         number of records is public in the first case only.
@@ -97,17 +95,14 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
     device : str or torch.device, default="auto"
         "auto" takes a GPU where there is one.
     verbose : int, default=0
-        1 shows the progress of the population.
+        1 shows the progress of each fit of the law.
 
     Attributes
     ----------
     slices_ : list of MeasuredSlice
-        What was released: of each column, then of the slices, in the order of their release.
-    law_ : ProductMixture
-        The population: rows of equal shares, with independent columns in each.
-    loss_curve_ : list of float
-        Squared distance of the population's tables from those released so far, in variances of the
-        noise, over the number of cells; without noise the variances are relative.
+        What was released of two columns and of three, in the order of their release.
+    law_ : LogLinearChain
+        Of the records: the order of columns, and the law of each given those before it.
     n_records_ : float
         Number of records: the public one, or an estimate from the noisy counts.
     bins_ : dict of str to ndarray
@@ -123,47 +118,50 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
     feature_names_in_ : ndarray of str
         Their names.
 
+    Warns
+    -----
+    NoisyCountsWarning
+        Where the noise of counts leaves next to nothing of columns or of their dependence.
+
     Notes
     -----
     A record adds one to one cell of each table that it is counted in. Tables are multiplied by
     weights whose squares sum to 1 and released as one vector: its l2 sensitivity is 1 if a record
-    is added or removed, and √2 if one is replaced, which changes two cells a table. Single columns
-    have a fifth of the budget, in the scale μ² in which Gaussian releases add up; of the rest the
-    selections, if there are any, have a fifth.
+    is added or removed, and √2 if one is replaced, which changes two cells a table. The budget is
+    split in the scale μ² in which Gaussian releases add up: 0.15 for single columns, 0.25 where
+    not all pairs can be measured; of the rest a fifth for triples; of what is left at least 0.3 for
+    the targets. The plan is made from public quantities, the number of records among them if it is
+    public; where it is not, only how fine tables are depends on the noisy number.
 
-    A column with bins to find is counted on a tree: its values, or 131072 narrow bins, and
-    intervals of 8, 64, ... of them, each level with noise of its own. An interval is split where
-    a count below it is beyond noise and chance; neighbours of like density are merged.
-
-    A selection takes the table with the largest l2 distance from that of the population, plus
-    Gumbel noise. The privacy profile of mechanisms of its range is composed with the Gaussian one.
+    A table of K cells of n records with noise of standard deviation σ is as fine as
+    n / K = 6 √(σ² + n / K) says. A selection takes the table with the largest l1 distance from what
+    is expected of it so far, beyond the noise, plus Gumbel noise. The privacy profile of mechanisms
+    of its range is composed with the Gaussian one.
 
     It is the signed measure mechanism [1]_ on slices of the records, of dimension one to three,
-    with the relaxed projection of [2]_ in the place of a linear program, and selections as in
-    [3]_. The population minimizes Σ_c ‖slice_c(P) − noisy_c‖² / v_c for noise of variance v_c,
-    minus twice the log likelihood, but that counts of one tree are taken as independent; plus 300
-    times the mean divergence of a row from independent columns, a prior that keeps noise from
-    being learned as dependence.
+    with selections as in [2]_. In the place of a linear program, each column has the law of largest
+    conditional entropy near the tables of it and the columns before it: regularized maximum
+    entropy [3]_, with a ridge for each table of its noise over its signal, which is estimated from
+    the table itself.
 
-    Time and memory after the counts do not depend on the number of records, which are held as
-    codes of one to four bytes a value. With D categories of all columns and n_s rows a step takes
-    3 n_s D² operations for all pairs, and in proportion to the cells for few of them.
+    Time after the counts does not depend on the number of records, which are held as codes of one
+    to four bytes a value.
 
     References
     ----------
     .. [1] Y. He, R. Vershynin, Y. Zhu, "Algorithmically effective differentially private
        synthetic data", COLT 2023.
-    .. [2] S. Aydore et al., "Differentially private query release through adaptive projection",
-       ICML 2021.
-    .. [3] R. McKenna et al., "AIM: an adaptive and iterative mechanism for differentially private
+    .. [2] R. McKenna et al., "AIM: an adaptive and iterative mechanism for differentially private
        synthetic data", VLDB 2022.
+    .. [3] M. Dudík, S. Phillips, R. Schapire, "Maximum entropy density estimation with generalized
+       regularization and an application to species distribution modeling", JMLR 2007.
 
     Examples
     --------
     >>> from sklearn_dpgen.datasets import load_rand_health
     >>> from sklearn_dpgen.tables import SlicedMeasureSampler
     >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(schema=data.schema, population_size=200, max_iter=50)
+    >>> sampler = SlicedMeasureSampler(schema=data.schema, target="mdvis", population_size=2000)
     >>> sampler.fit(data.frame).sample(3, conditions={"idp": 1})["idp"].tolist()
     [1, 1, 1]
     """
