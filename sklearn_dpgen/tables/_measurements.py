@@ -64,7 +64,8 @@ class Measurements:
     def shares(self, column):
         """Return the shares of the categories of a column, by all that was released."""
         shares = np.maximum(self._shares[column], 0)
-        return shares / shares.sum()
+        # Noise may leave nothing of them.
+        return shares / shares.sum() if shares.any() else np.full(len(shares), 1 / len(shares))
 
     def block_shares(self, column):
         """Return the shares of its blocks."""

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -266,7 +265,13 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         if n_records is not None:
             self._warn_of_noise(n_records, plan, trees)
         # Measured: single columns, which tell of cells and of what tables can carry.
-        run, noise = plan.mechanism.run(), partial(self._noise, noise_seed)
+        run, keys = plan.mechanism.run(), []
+
+        def noise(*parts):
+            # Where another table differs at first, it has other noise in whatever follows.
+            keys.extend(parts)
+            return self._noise(noise_seed, *keys)
+
         cells, self.n_records_, self.encoder_, codes = measure_columns(
             records.columns,
             encoder,
