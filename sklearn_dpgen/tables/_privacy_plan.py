@@ -26,7 +26,7 @@ RELATIONS = {
 # rest, of triples, if there are any; of what is then left, at least, of the pairs of a target; and
 # of a round with a choice, of the selections.
 _SINGLES, _SINGLES_OF_FEW = 0.15, 0.25
-_TRIPLES = 0.2
+_TRIPLES, _TRIPLES_OF_TARGETS = 0.1, 0.2
 _TARGETS = 0.3
 _SELECTIONS = 0.15
 # Tables that are measured at most: pairs, beyond which they are selected, and triples.
@@ -100,7 +100,7 @@ def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale, constants
         rest = 1 - _SINGLES_OF_FEW
     wanted = set(targets)
     triples = _triples(columns, wanted)
-    share = rest * _TRIPLES
+    share = rest * (_TRIPLES_OF_TARGETS if wanted else _TRIPLES)
     n_triples = min(len(triples), _MOST_TRIPLES, affordable(share, CELLS[3]))
     last = (Round(triples, share, n_triples),) if n_triples else ()
     rest -= share * bool(last)
