@@ -36,7 +36,7 @@ class MeasuredSlice:
 
 
 # An interaction counts at most by so much more, and at least by so much less, than its noise says.
-_LEAST, _MOST = 0.03, 100.0
+_LEAST, _MOST = 0.01, 100.0
 # Pseudo-records of each term: records are a sample, and rows of a fit are too.
 _CHANCE = 0.2
 
