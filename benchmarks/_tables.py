@@ -1,16 +1,19 @@
 """What the benchmarks of tables share: the tables, their split, a baseline, and what is measured.
 
-Adult and RAND health are split 70/30. Settings are chosen on a split of the training part, and the
-test part is for results alone. A model makes as many records as it was given for training; they are
-compared with the test part, and classifiers that learned from them are tested there.
+`TABLES` makes them by name: Adult, RAND health, and those of `_registry.py`. They are split 70/30.
+Settings are chosen on the tables of `CHOOSE`, or on a split of training parts, and the test parts
+of `REPORT` are for results alone. A model makes as many records as it was given for training; they
+are compared with the test part, and classifiers that learned from them are tested there.
 """
 
 import warnings
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from _registry import CHOOSE, REGISTRY, Table
+from _registry import REPORT as _REPORT
+from scipy.stats import wasserstein_distance
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -27,31 +30,24 @@ from sklearn_dpgen.metrics import (
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 
-__all__ = ["DELTA", "TABLES", "Table", "independent", "measures", "scores", "split", "summarize"]
+__all__ = [
+    "CHOOSE",
+    "DELTA",
+    "REPORT",
+    "TABLES",
+    "TWO",
+    "Table",
+    "independent",
+    "measures",
+    "scores",
+    "shapes",
+    "split",
+    "summarize",
+]
 
 DELTA = 1e-5
-
-
-class Table(NamedTuple):
-    """A table, what is public of it, and what is predicted.
-
-    Attributes
-    ----------
-    frame : data frame
-    schema : Schema
-    bins : dict
-        Public bins of its numbers, for what needs them.
-    target : str
-        The column that is predicted.
-    is_positive : callable
-        Makes booleans out of it.
-    """
-
-    frame: pd.DataFrame
-    schema: Schema
-    bins: dict
-    target: str
-    is_positive: Any
+# What gradient boosting takes of a column.
+MOST_LABELS = 255
 
 
 def adult():
@@ -80,6 +76,9 @@ def rand_health():
 
 
 TABLES = {"adult": adult, "rand health": rand_health}
+TWO = list(TABLES)
+TABLES |= REGISTRY
+REPORT = (*TWO, *_REPORT)
 
 
 def split(frame, *, validate=False):
@@ -119,7 +118,8 @@ def scores(made, test, table):
     """Return what `bench_tables.py` reports of synthetic records.
 
     Boosting is scikit-learn's, with its defaults, on the columns as they are: declared labels are
-    categories to it. Logistic regression has the encoded columns.
+    categories to it, and places among them where they are more than 255. Logistic regression has
+    the encoded columns. It and the sliced distance do without columns of more labels than that.
     """
     boosting = make_pipeline(
         FunctionTransformer(partial(_with_categories, schema=table.schema)),
@@ -131,6 +131,37 @@ def scores(made, test, table):
         | {"sliced W1": _sliced_distance(made, test, table.schema)}
         | _utility(models, ("AUC", "accuracy"), made, test, table)
     )
+
+
+def shapes(made, test, table):
+    """Return how far numbers are from those of the test part, in its standard deviations.
+
+    Equal cells of a wide range, as of money, do not see it. Nulls are left out.
+
+    Returns
+    -------
+    dict
+        The difference of means, its largest, W1, and how far standard deviations are apart, as the
+        natural logarithm of their ratio: means over columns.
+    """
+    rows = []
+    for name, column in table.schema.items():
+        if not isinstance(column, Numeric):
+            continue
+        values = test[name].dropna().to_numpy(dtype=float)
+        others = made[name].dropna().to_numpy(dtype=float)
+        if len(others) == 0:
+            others = np.array([column.low])
+        sd = values.std() or 1.0
+        shift = abs(values.mean() - others.mean()) / sd
+        ratio = abs(np.log(max(others.std(), 1e-6 * sd) / sd))
+        rows.append((shift, wasserstein_distance(values, others) / sd, ratio))
+    if not rows:
+        return {}
+    shift, distance, ratio = np.mean(rows, axis=0)
+    worst = max(row[0] for row in rows)
+    found = {"mean error": shift, "worst mean": worst, "W1 columns": distance, "log sd": ratio}
+    return {name: float(value) for name, value in found.items()}
 
 
 def measures(made, test, table):
@@ -152,8 +183,9 @@ def _distances(made, test, table):
 
 def _sliced_distance(made, test, schema):
     """Return the sliced W1 of one-hot labels and of numbers scaled to [0, 1]."""
-    encoder = TabularEncoder(schema).fit(test)
-    clouds = [encoder.transform(frame) for frame in (made, test)]
+    schema = _without_many_labels(schema)
+    encoder = TabularEncoder(schema)
+    clouds = [encoder.fit_transform(frame[list(schema)]) for frame in (made, test)]
     for name, column in schema.items():
         if isinstance(column, Numeric | Datetime):
             value = encoder.blocks_[name].start
@@ -190,7 +222,21 @@ def _logistic():
 
 def _on_encoded(model, table):
     rest = {name: column for name, column in table.schema.items() if name != table.target}
-    return make_pipeline(TabularEncoder(Schema(rest)), model)
+    rest = _without_many_labels(rest)
+    chosen = FunctionTransformer(partial(_chosen, names=list(rest)))
+    return make_pipeline(chosen, TabularEncoder(rest), model)
+
+
+def _chosen(frame, names):
+    return frame[names]
+
+
+def _without_many_labels(columns):
+    return Schema({name: column for name, column in columns.items() if not _has_many(column)})
+
+
+def _has_many(column):
+    return isinstance(column, Categorical | Ordinal) and len(column.labels) > MOST_LABELS
 
 
 def _with_categories(frame, schema):
@@ -199,7 +245,9 @@ def _with_categories(frame, schema):
         for name in frame.columns
         if isinstance(schema[name], Categorical | Ordinal)
     }
-    return frame.astype(kinds)
+    frame = frame.astype(kinds)
+    many = [name for name in frame.columns if _has_many(schema[name])]
+    return frame.assign(**{name: frame[name].cat.codes for name in many})
 
 
 def summarize(rows, by=("table", "model", "labels", "epsilon")):

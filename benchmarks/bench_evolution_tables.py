@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 from _common import record
-from _tables import DELTA, TABLES, independent, measures, split, summarize
+from _tables import DELTA, TABLES, TWO, independent, measures, split, summarize
 
 from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.preprocessing import TabularEncoder
@@ -94,7 +94,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--candidates", type=int, default=1000)
-    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("--tables", nargs="+", default=TWO, choices=list(TABLES))
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--validate", action="store_true", help="on training records, no results")
     args = parser.parse_args()

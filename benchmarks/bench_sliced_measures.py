@@ -7,8 +7,8 @@ delta 1e-5, neighbours by adding or removing a record. The distances and scores 
 `bench_tables.py`.
 
 `--scale` times the fit of simulated tables with one thread, each in a process of its own for its
-peak of memory: rows from 1e4 to 1e7, read in chunks of 1e6, and columns from 5 to 100. `counts` is
-all that sees a record; `fit` is what comes after.
+peak of memory: rows from 1e4 to 1e7, read in chunks of 1e6, and columns from 5 to 100. `fit` is
+what follows releases, and sees no record; `counts` is the rest.
 """
 
 import argparse
@@ -19,26 +19,23 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from unittest import mock
 
 import numpy as np
 import pandas as pd
 import torch
 from _common import record
-from _tables import DELTA, TABLES, Table, scores, split, summarize
+from _tables import DELTA, TABLES, TWO, Table, scores, split, summarize
 from sklearn.model_selection import train_test_split
 
 from sklearn_dpgen.datasets import fetch_mnist
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import (
     SlicedMeasureSampler,
-    _column_trees,
-    _measurements,
     _privacy_plan,
-    _sliced_measure_sampler,
+    _resolution,
 )
-from sklearn_dpgen.tables._population import SliceLoss
+from sklearn_dpgen.tables._chain_fit import ChainFit
 
 EPSILON = 2.0
 
@@ -97,78 +94,30 @@ def constants(values):
         yield
 
 
-class OrderedLoss(SliceLoss):
-    """Compares slices by cumulated cells too, along each ordered column: Wasserstein's way."""
-
-    def __init__(self, sizes, *args, is_ordered, weight):
-        super().__init__(sizes, *args)
-        blocks = []
-        for size, ordered in zip(sizes, is_ordered, strict=True):
-            steps = np.tril(np.ones((size, size)))[:-1]
-            metric = steps.T @ steps if ordered and size > 2 else np.zeros((size, size))
-            scale = weight * size / max(np.trace(metric), 1)
-            blocks.append(torch.as_tensor(np.eye(size) + scale * metric, dtype=torch.float32))
-        self._metric = torch.block_diag(*blocks)
-
-    def __call__(self, P):
-        loss, gradient = super().__call__(P)
-        gradient = gradient.clone()
-        n_rows = P.shape[1]
-        for left, right, weights, targets in self._pairs:
-            first, second = P[left], P[right]
-            error = (first @ second.T / n_rows - targets) * (weights > 0)
-            change = self._metric[left, left] @ error @ self._metric[right][:, right] - error
-            pull = weights * change * (2 / n_rows)
-            gradient[left] += pull @ second
-            if isinstance(right, slice):
-                gradient[right] += pull.T @ first
-            else:
-                gradient.index_add_(0, right, pull.T @ first)
-        return loss, gradient
-
-
 # Name: parameters of the sampler, and constants that are none.
 CASES = {
     "default": ({}, {}),
     "32 equal bins": ({"n_bins": 32}, {}),
-    "at most 16 bins": ({}, {(_column_trees, "MAX_BINS"): 16}),
-    "at most 64 bins": ({}, {(_column_trees, "MAX_BINS"): 64}),
-    "columns 10 % of the budget": ({}, {(_privacy_plan, "_SINGLES"): 0.1}),
     "columns 30 % of the budget": ({}, {(_privacy_plan, "_SINGLES"): 0.3}),
-    "no prior": ({}, {(_sliced_measure_sampler, "_PRIOR"): 0.0}),
-    "prior 50": ({}, {(_sliced_measure_sampler, "_PRIOR"): 50.0}),
-    "prior 500": ({}, {(_sliced_measure_sampler, "_PRIOR"): 500.0}),
-    "population 500": ({"population_size": 500}, {}),
-    "population 8000": ({"population_size": 8000}, {}),
-    "300 steps": ({"max_iter": 300}, {}),
-    "2000 steps": ({"max_iter": 2000}, {}),
+    "selections 40 %": ({}, {(_privacy_plan, "_SELECTIONS"): 0.4}),
+    "no triples": ({}, {(_privacy_plan, "_MOST_TRIPLES"): 0}),
+    "one round": ({}, {(_privacy_plan, "_ROUNDS"): 1}),
+    "tables half as fine": ({}, {(_resolution, "_CLEAR"): 12.0}),
+    "population 5000": ({"population_size": 5000}, {}),
+    "population 80000": ({"population_size": 80_000}, {}),
+    "50 steps": ({"max_iter": 50}, {}),
     "all pairs": ({"slices": "pairs"}, {}),
-    "20 slices": ({"n_slices": 20}, {}),
-    "50 slices": ({"n_slices": 50}, {}),
-    "300 slices": ({"n_slices": 300}, {}),
-    "20 slices, 3 rounds": ({"n_slices": 20, "n_rounds": 3}, {}),
-    "20 slices, 20 rounds": ({"n_slices": 20, "n_rounds": 20}, {}),
-    "50 slices, selections 10 %": ({"n_slices": 50}, {(_privacy_plan, "_SELECTIONS"): 0.1}),
-    "50 slices, selections 40 %": ({"n_slices": 50}, {(_privacy_plan, "_SELECTIONS"): 0.4}),
-    "target weighs 3": ("target", {}),
-    "ordered, weight 0.3": ("ordered", 0.3),
-    "ordered, weight 1": ("ordered", 1.0),
+    "target": ("target", {}),
+    "target weighs 3": ("weight", {}),
     "pairs, and triples with the target": ("triples", {}),
 }
 
 
-def setting(case, table):
-    """Return parameters of the sampler and constants of one case."""
-    given, values = CASES[case]
-    if given == "ordered":
-        kinds = [isinstance(column, Numeric | Ordinal) for column in table.schema.values()]
-        loss = partial(OrderedLoss, is_ordered=kinds, weight=values)
-        return {}, {(_measurements, "SliceLoss"): loss}
-    return options_of(given, table), values
-
-
 def options_of(given, table):
+    """Return parameters of the sampler."""
     if given == "target":
+        return {"target": table.target}
+    if given == "weight":
         return {"workload": {table.target: 3.0}}
     if given == "triples":
         rest = [name for name in table.schema if name != table.target]
@@ -183,8 +132,8 @@ def ablations(args):
     for name in args.tables:
         table, train, test = parts(name)
         for case, seed in itertools.product(args.cases, range(100, 100 + args.seeds)):
-            options, values = setting(case, table)
-            options = options | {"neighbours": "add_or_remove"}
+            given, values = CASES[case]
+            options = options_of(given, table) | {"neighbours": "add_or_remove"}
             start = time.process_time()
             with constants(values):
                 sampler = SlicedMeasureSampler(
@@ -233,37 +182,32 @@ def scale_case(n_rows, n_columns):
                 return
             yield chunk
 
-    counted = []
-    descend = SlicedMeasureSampler._measure_slices
+    fitted = []
 
-    def watched(self, *args, **options):
-        counted.append(time.process_time())
-        return descend(self, *args, **options)
+    def timed(method):
+        def run(self, *args):
+            start = time.process_time()
+            found = method(self, *args)
+            fitted.append(time.process_time() - start)
+            return found
 
-    count, tables = _sliced_measure_sampler.slice_counts, []
-
-    def timed_count(*args):
-        start = time.process_time()
-        found = count(*args)
-        tables.append(time.process_time() - start)
-        return found
+        return run
 
     sampler = SlicedMeasureSampler(1.0, DELTA, schema=schema, random_state=0)
     start = time.process_time()
     with (
-        mock.patch.object(SlicedMeasureSampler, "_measure_slices", watched),
-        mock.patch.object(_sliced_measure_sampler, "slice_counts", timed_count),
+        mock.patch.object(ChainFit, "predict", timed(ChainFit.predict)),
+        mock.patch.object(ChainFit, "law", timed(ChainFit.law)),
     ):
         sampler.fit(chunks())
     whole = time.process_time() - start - made
-    counts = counted[0] - start - made + tables[0]
     return {
         "rows": n_rows,
         "columns": n_columns,
-        "slices": len(sampler.slices_) - n_columns,
-        "categories": sum(part.counts.size for part in sampler.slices_[:n_columns]),
-        "counts, s": counts,
-        "fit, s": whole - counts,
+        "slices": len(sampler.slices_),
+        "categories": sampler.encoder_.domain_.n_features,
+        "counts, s": whole - sum(fitted),
+        "fit, s": sum(fitted),
         "peak, MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
@@ -285,7 +229,7 @@ def main():
     parser.add_argument("--scale", action="store_true")
     parser.add_argument("--one", nargs=2, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--seeds", type=int, default=3)
-    every = [*TABLES, *OTHERS]
+    every = [*TWO, *OTHERS]
     parser.add_argument("--tables", nargs="+", default=every, choices=every)
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--name", default="sliced_measures_ablations", help="of the results")

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import torch
 from _common import record
-from _tables import DELTA, TABLES, independent, measures, split, summarize
+from _tables import DELTA, TABLES, TWO, independent, measures, split, summarize
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--epochs", type=float, default=20)
     parser.add_argument("--projections", type=int, default=500)
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("--tables", nargs="+", default=TWO, choices=list(TABLES))
     parser.add_argument("--validate", action="store_true", help="on training records, no results")
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -33,7 +33,7 @@ import numpy as np
 import pandas as pd
 import torch
 from _common import record
-from _tables import DELTA, TABLES, independent, scores, split, summarize
+from _tables import DELTA, TABLES, TWO, independent, scores, split, summarize
 from threadpoolctl import threadpool_limits
 
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
@@ -53,7 +53,8 @@ def sliced_measures(train, table, epsilon, seed, options):
         options = options | {"n_bins": table.bins}
     if isinstance(options.get("slices"), list):
         options = options | {"slices": [tuple(columns) for columns in options["slices"]]}
-    options = {"schema": table.schema, "random_state": seed} | options
+    fixed = {"schema": table.schema, "target": table.target, "random_state": seed}
+    options = fixed | options
     return drawn(SlicedMeasureSampler(epsilon, DELTA, **options), train, seed)
 
 
@@ -156,7 +157,7 @@ def run(name, args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("--tables", nargs="+", default=TWO, choices=list(TABLES))
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--neighbours", nargs="+", default=list(RELATIONS), choices=RELATIONS)

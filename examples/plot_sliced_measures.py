@@ -170,8 +170,8 @@ print(pd.DataFrame(scores).T.round(3).to_string())
 # ----------------------------
 # ``conditions`` draws records with given values, however rare: here 5000 of each state of health,
 # in plans with and without an individual deductible. A range is a ``pandas.Interval``, such as
-# ``conditions={"disea": pd.Interval(15, 60)}``. ``effective_size`` tells on how many of the
-# 2000 rows of the population an answer rests; where these are few, the answer is mostly noise.
+# ``conditions={"disea": pd.Interval(15, 60)}``. ``effective_size`` tells on how many of 20000
+# rows of the fitted law an answer rests; where these are few, records mostly repeat them.
 
 states = {
     "excellent": {"hlthg": 0, "hlthf": 0, "hlthp": 0},

@@ -1,6 +1,6 @@
 """Errors and warnings of the package."""
 
-__all__ = ["LargeDeltaWarning", "SmallGroupWarning", "TrainingDivergedError"]
+__all__ = ["LargeDeltaWarning", "NoisyCountsWarning", "SmallGroupWarning", "TrainingDivergedError"]
 
 
 class LargeDeltaWarning(UserWarning):
@@ -9,6 +9,10 @@ class LargeDeltaWarning(UserWarning):
 
 class SmallGroupWarning(UserWarning):
     """A group is so small that the noise which protects its records drowns what is learned."""
+
+
+class NoisyCountsWarning(UserWarning):
+    """The noise of counts is so large that next to nothing can be told of the records."""
 
 
 class TrainingDivergedError(RuntimeError):

@@ -13,6 +13,7 @@ from sklearn_dpgen.domains import Product
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_names, map_frames
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import bin_column
+from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import (
     Integral,
@@ -22,7 +23,7 @@ from sklearn_dpgen.utils._validation import (
     fit_context,
 )
 
-__all__ = ["TabularEncoder", "with_index"]
+__all__ = ["TabularEncoder", "check_categories", "with_index"]
 
 
 class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
@@ -180,6 +181,41 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         )
         return with_index(frame, X, index)
 
+    def decode_codes(
+        self, codes: ArrayLike, *, rng: np.random.Generator | NoiseSource | None = None
+    ) -> pd.DataFrame:
+        """Decode categories into records.
+
+        Parameters
+        ----------
+        codes : array-like of int of shape (n, n_columns)
+            The category or bin of each record in each column, in the order of the schema; a null
+            is the last one.
+        rng : numpy.random.Generator or NoiseSource, optional
+            Places values uniformly within their bins; by default they are in the middle.
+
+        Returns
+        -------
+        DataFrame of shape (n, n_columns)
+            With the fitted columns and the dtypes ``dtypes_``.
+
+        Raises
+        ------
+        ValueError
+            A number or a date without bins, or codes that are no categories.
+        """
+        check_is_fitted(self)
+        check_categories(self)
+        codes = np.asarray(codes)
+        if codes.ndim != 2 or codes.shape[1] != len(self.columns_):
+            raise ValueError(
+                f"codes must have the shape (n, {len(self.columns_)}), got {codes.shape}."
+            )
+        parts = dict(zip(self.columns_, codes.T, strict=True))
+        return pd.DataFrame(
+            {n: self.columns_[n].decode_codes(parts[n], name=n, rng=rng) for n in self.dtypes_}
+        )
+
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> np.ndarray:
         """Return the names of the encoded features.
 
@@ -232,6 +268,13 @@ def with_index(frame, X, index):
         raise ValueError(f"index must be 'reset' or 'keep', got {index!r}.")
     keeps = index == "keep" and isinstance(X, pd.DataFrame)
     return frame.set_axis(X.index) if keeps else frame
+
+
+def check_categories(encoder):
+    """Raise ValueError unless a fitted encoder has categories or bins for every column."""
+    bare = [n for n, column in encoder.columns_.items() if not isinstance(column, CategoryColumn)]
+    if bare:
+        raise ValueError(f"Columns without categories need bins: {bare}.")
 
 
 def _encode(columns, frame):

@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._numbers import Numeric
@@ -49,8 +48,8 @@ class Binned(CategoryColumn):
         return len(self.edges) - 1
 
     @property
-    def domain(self):
-        return OneHot(self.n_bins + self.nullable)
+    def n_categories(self):
+        return self.n_bins + self.nullable
 
     def feature_names(self, name):
         names = [f"{name}=<bin {i}>" for i in range(self.n_bins)]
@@ -109,7 +108,6 @@ class Binned(CategoryColumn):
         Returns
         -------
         Binned
-            A single bin has codes and values, but no domain unless nullable.
 
         Raises
         ------
@@ -161,12 +159,11 @@ class Binned(CategoryColumn):
         nearest = _grid(n_steps, np.rint((unit + 1) / 2 * n_steps))
         return nearest if abs(unit - nearest) < 1e-6 / n_steps else np.nan
 
-    def _decode(self, array, rng):
-        codes = np.argmax(array, axis=1)
+    def _values(self, codes, rng):
         null = codes == self.n_bins
         codes = np.where(null, 0, codes)
         share = np.full(len(codes), 0.5) if rng is None else rng.uniform(size=len(codes))
-        return self._values(codes, self._place(codes, share), null)
+        return self._placed(codes, self._place(codes, share), null)
 
     def decode_places(self, places):
         """Decode places.
@@ -183,7 +180,7 @@ class Binned(CategoryColumn):
         """
         codes = np.searchsorted(self._grid_starts, places, side="right") - 1
         unit = _grid(_grid_steps(self.column) or _MOST_STEPS, places)
-        return self._values(codes, unit, np.zeros(len(codes), dtype=bool))
+        return self._placed(codes, unit, np.zeros(len(codes), dtype=bool))
 
     def interval_places(self, intervals):
         """Return which places decode to values in intervals.
@@ -244,7 +241,7 @@ class Binned(CategoryColumn):
         codes = np.searchsorted(self._grid_starts, starts, side="right") - 1
         return codes, starts, stops, (stops - starts) / np.diff(self._grid_starts)[codes]
 
-    def _values(self, codes, unit, null):
+    def _placed(self, codes, unit, null):
         """Decode places in bins, on the unit scale."""
         points = self._points[codes]
         is_point = ~np.isnan(points) & ~null

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains import Domain, OneHot
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import call_quietly
 
@@ -27,6 +27,11 @@ class Column(ABC):
     @abstractmethod
     def domain(self) -> Domain:
         """The public set that an encoded value lies in, a Domain."""
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether there is a single category, so that no record tells anything."""
+        return self.domain == OneHot(1)
 
     @property
     @abstractmethod
@@ -118,9 +123,22 @@ class Column(ABC):
 class CategoryColumn(Column):
     """A column encoded as one of finitely many categories, one-hot; null is the last."""
 
+    @property
+    @abstractmethod
+    def n_categories(self) -> int:
+        """The number of categories, the null among them."""
+
     @abstractmethod
     def _codes(self, values, null):
         """Return the category of each value that was read."""
+
+    @abstractmethod
+    def _values(self, codes, rng):
+        """Return a value of each category, a series of ``dtype``."""
+
+    @property
+    def domain(self) -> OneHot:
+        return OneHot(self.n_categories)
 
     def codes(self, series: pd.Series) -> np.ndarray:
         """Return the category of each value: where `encode` puts its one.
@@ -132,7 +150,7 @@ class CategoryColumn(Column):
         Returns
         -------
         ndarray of int64 of shape (n,)
-            Each at least 0 and below ``domain.n_features``.
+            Each at least 0 and below ``n_categories``.
 
         Raises
         ------
@@ -140,6 +158,45 @@ class CategoryColumn(Column):
             As `encode`.
         """
         return self._codes(*self._checked(series)).astype(np.int64, copy=False)
+
+    def decode_codes(
+        self,
+        codes: np.ndarray,
+        *,
+        name: Hashable | None = None,
+        rng: np.random.Generator | NoiseSource | None = None,
+    ) -> pd.Series:
+        """Decode categories into values of the column.
+
+        Parameters
+        ----------
+        codes : ndarray of int of shape (n,)
+            Each at least 0 and below ``n_categories``.
+        name : optional
+            Of the returned series.
+        rng : numpy.random.Generator or NoiseSource, optional
+            As for `decode`.
+
+        Returns
+        -------
+        Series of shape (n,), of ``dtype``
+
+        Raises
+        ------
+        ValueError
+            Codes that are no category.
+        """
+        codes = np.asarray(codes)
+        is_integer = codes.ndim == 1 and codes.dtype.kind in "iu"
+        if not is_integer or len(codes) and not 0 <= codes.min() <= codes.max() < self.n_categories:
+            raise ValueError(
+                f"Column {name!r} has the categories 0 to {self.n_categories - 1}: codes must be "
+                "integers among them."
+            )
+        return self._values(codes, rng).rename(name)
+
+    def _decode(self, array, rng):
+        return self._values(np.argmax(array, axis=1), rng)
 
     def _encode(self, values, null):
         codes = self._codes(values, null)

@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.schema._column import CategoryColumn, check_flags, read_each
 
 _EXACT_INTEGERS = 2**53
@@ -27,8 +26,8 @@ class _Labels(CategoryColumn):
         """The declared labels, a tuple of bools, numbers or strings in the order of the code."""
 
     @property
-    def domain(self) -> OneHot:
-        return OneHot(len(self.labels) + self.nullable)
+    def n_categories(self) -> int:
+        return len(self.labels) + self.nullable
 
     def feature_names(self, name: str) -> list[str]:
         labels = [*self.labels, "<null>"] if self.nullable else self.labels
@@ -77,9 +76,9 @@ class _Labels(CategoryColumn):
     def _codes(self, values, null):
         return np.where(null, len(self.labels), values)
 
-    def _decode(self, array, rng):
+    def _values(self, codes, rng):
         labels = np.array([*self.labels, None], dtype=object)
-        return pd.Series(labels[np.argmax(array, axis=1)], dtype=self.dtype)
+        return pd.Series(labels[codes], dtype=self.dtype)
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,8 @@ class Categorical(_Labels):
     Parameters
     ----------
     categories : sequence of bool, int, float or str
-        All the values that can occur, public and distinct: as in Python, True equals 1. At
-        least 2, counting the null. Not a set, of which the order is not fixed.
+        All the values that can occur, public and distinct: as in Python, True equals 1. A
+        single one declares a constant. Not a set, of which the order is not fixed.
     nullable : bool, default=False
         A null is one more category, the last.
 
@@ -107,7 +106,7 @@ class Categorical(_Labels):
 
     def __post_init__(self):
         check_flags(self, "nullable")
-        labels = _as_labels(self.categories, "categories", self.nullable)
+        labels = _as_labels(self.categories, "categories")
         object.__setattr__(self, "categories", labels)
 
     @property
@@ -122,8 +121,8 @@ class Ordinal(_Labels):
     Parameters
     ----------
     values : sequence of bool, int, float or str
-        All the values that can occur, public and distinct, from first to last. At least 2,
-        counting the null.
+        All the values that can occur, public and distinct, from first to last. A
+        single one declares a constant.
     nullable : bool, default=False
         A null is one more category, the last, outside the order.
     """
@@ -134,7 +133,7 @@ class Ordinal(_Labels):
 
     def __post_init__(self):
         check_flags(self, "nullable")
-        object.__setattr__(self, "values", _as_labels(self.values, "values", self.nullable))
+        object.__setattr__(self, "values", _as_labels(self.values, "values"))
 
     @property
     def labels(self) -> tuple:
@@ -156,7 +155,7 @@ def _distinct(series):
     return series.array.factorize() if is_text or is_number else (None, series)
 
 
-def _as_labels(labels, field, nullable):
+def _as_labels(labels, field):
     if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise ValueError(f"{field} must be a sequence of labels.")
     if isinstance(labels, set | frozenset):
@@ -170,6 +169,6 @@ def _as_labels(labels, field, nullable):
             raise ValueError(f"{field} must be finite; declare the column nullable for a null.")
     if len(set(labels)) < len(labels):
         raise ValueError(f"{field} must be distinct (True equals 1, and 1 equals 1.0).")
-    if len(labels) < (1 if nullable else 2):
-        raise ValueError(f"{field} must offer at least 2 choices, counting the null.")
+    if not labels:
+        raise ValueError(f"{field} must have a label at least.")
     return labels

@@ -11,11 +11,11 @@ from sklearn_dpgen.tables._column_counts import interval_counts
 __all__ = ["MAX_CELLS", "ordered_cells"]
 
 # Cells that come of an ordered column at most; one of so few values has a cell a value.
-MAX_CELLS = 128
+MAX_CELLS = 192
 # Cells of a single leaf among them, that stand out from their neighbours.
 _MAX_HEAPS = 40
 # No other cell has a larger share: 32 groups of about the same can be made of them.
-_LARGEST = 1 / 64
+_LARGEST = 1 / 96
 # The rate of false ones among what is taken for heaps.
 _FALSE_HEAPS = 0.1
 # Standard errors of a sum of squares beyond which an interval is not even.
@@ -61,7 +61,7 @@ def ordered_cells(tree, noisy, noise_scale, n_records):
     # A piece has a part of the noise of its interval, and a heap its own.
     nodes = np.searchsorted(tree.levels[-1], starts, side="right") - 1
     parts = np.maximum(pieces / np.maximum(counts, 1e-9 * (1 + n_records))[nodes], 1 / 16)
-    starts, counts, parts = _cells(tree.n_values, starts, pieces, parts, heaps, excess)
+    starts, counts, parts = _cells(tree.n_values, tree.anchor, starts, pieces, parts, heaps, excess)
     counts, variances = np.append(counts, nulls), np.append(parts, 1 / tree.n_levels)
     return starts, counts, variances[: len(counts)] * noise_scale**2
 
@@ -179,8 +179,8 @@ def _not_negative(parents, totals, counts):
     return np.maximum(counts, 0)
 
 
-def _cells(n_values, starts, pieces, parts, heaps, excess):
-    """Return at most 128 cells of pieces and heaps, their counts and parts of noise."""
+def _cells(n_values, anchor, starts, pieces, parts, heaps, excess):
+    """Return at most 192 cells of pieces and heaps, their counts and parts of noise."""
     edges = np.append(starts, n_values)
     cuts = np.unique(np.concatenate([starts, heaps, heaps + 1]))
     if n_values <= MAX_CELLS:
@@ -196,13 +196,13 @@ def _cells(n_values, starts, pieces, parts, heaps, excess):
     if n_values <= MAX_CELLS:
         return cuts, counts, parts
     # Of a run of empty cells one is enough; of nothing but empty ones two.
-    is_empty = counts == 0
+    is_empty = counts <= _ROUNDING * counts.sum()
     is_merged = is_empty & np.append(False, is_empty[:-1])
     is_merged[-1] &= not is_merged[1:].all()
     cells = _merge((cuts, counts, parts, is_heap), np.flatnonzero(is_merged))
     largest = _LARGEST * counts.sum()
     while True:
-        cells = _merged(n_values, cells, largest)
+        cells = _merged(n_values, anchor, cells, largest)
         if _pieces_of(n_values, cells, largest).sum() <= MAX_CELLS:
             return _cut(n_values, cells, largest)
         largest *= 2
@@ -224,17 +224,18 @@ def _pieces_of(n_values, cells, largest):
     return np.where(is_heap, 1, np.clip(n_parts, 1, widths)).astype(np.int64)
 
 
-def _merged(n_values, cells, largest):
+def _merged(n_values, anchor, cells, largest):
     """Merge light neighbours until there is room for all, the cheapest first.
 
-    The price is the mass that moves, and what it adds to the variance.
+    Those on two sides of the anchor, such as losses and gains, stay apart. The price is the mass
+    that moves, and what it adds to the variance.
     """
     spread = _variance(np.append(cells[0], n_values), cells[1])
     while _pieces_of(n_values, cells, largest).sum() > MAX_CELLS:
         starts, counts, _, is_heap = cells
         widths = np.diff(np.append(starts, n_values)).astype(np.float64)
         wide, both = widths[:-1] + widths[1:], counts[:-1] + counts[1:]
-        can = ~(is_heap[:-1] | is_heap[1:]) & (both <= largest)
+        can = ~(is_heap[:-1] | is_heap[1:]) & (both <= largest) & (starts[1:] != anchor)
         if not can.any():
             break
         moved = np.abs(counts[:-1] * widths[1:] - counts[1:] * widths[:-1]) / wide

@@ -197,8 +197,8 @@ class ColumnTree:
     def cells(self, noisy, noise_scale, n_records=None):
         """Return cells, and the shares of records in them, for all that the noise lets see.
 
-        A column of one level has a cell for each leaf, and so has any of at most 128; others have
-        at most 128 cells. No interval of several leaves has much more than 1/64 of the records.
+        A column of one level has a cell for each leaf, and so has any of at most 192; others have
+        at most 192 cells. No interval of several leaves has much more than 1/96 of the records.
 
         Parameters
         ----------

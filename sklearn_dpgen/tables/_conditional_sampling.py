@@ -1,4 +1,4 @@
-"""Samples of mixtures of independent columns, under conditions on the values of columns."""
+"""Samples of laws of tables, under conditions on the values of columns."""
 
 import warnings
 from collections.abc import Mapping
@@ -12,27 +12,30 @@ from pandas.api.types import is_list_like
 from sklearn_dpgen.schema import Categorical, Datetime
 from sklearn_dpgen.schema._binned import Binned, comparable
 from sklearn_dpgen.schema._column import Column
-from sklearn_dpgen.tables._product_mixture import ProductMixture
+from sklearn_dpgen.tables._draws import draw_weighted
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import check_is_fitted, check_n_samples
 
-__all__ = ["ConditionalSamplerMixin", "draw_weighted", "read_conditions", "restrict_rows"]
+__all__ = ["ConditionalSamplerMixin", "read_conditions"]
 
-# A condition of smaller probability is impossible.
-_RARE = 1e-9
-# Entries of encoded records that are drawn at a time.
+# Entries of records that are drawn at a time.
 _BLOCK = 1 << 22
 _MISSED = "conditions on {name!r} hold an interval that none of the declared values is in."
 # An effective size below which sampling warns.
 _FEW = 10
 _FEW_MESSAGE = (
-    "Conditions on {names} rest on {size:.1f} rows of the population, as effective_size counts "
+    "Conditions on {names} rest on {size:.1f} rows of the fitted law, as effective_size counts "
     "them: records mostly repeat these."
 )
 
 
 class ConditionalSamplerMixin:
-    """Draw from ``law_``, a ProductMixture of records as ``encoder_`` encodes them."""
+    """Draw from ``law_``, of records as ``encoder_`` has columns for them.
+
+    A law has ``sample(n, rng)``, which returns the category of each record in each column,
+    ``restricted(allowed)``, which returns the law under conditions, or None, and
+    ``effective_size``: see ProductMixture and LogLinearChain.
+    """
 
     def sample(
         self,
@@ -76,32 +79,35 @@ class ConditionalSamplerMixin:
         -----
         Values are uniform over the grid values of a bin that are in an interval, or over its part
         of the bin, and the bin counts by their share; a narrow bin that stands for one number
-        counts whole or not at all. :meth:`effective_size` tells on how many rows of the population
-        a condition rests.
+        counts whole or not at all.
+
+        Under conditions a population draws its rows by their probabilities of them. A chain, of
+        which columns are drawn in turn, draws those with a condition under it; rows then are drawn
+        again, by the probability that the columns before left to each condition. On how many rows
+        this rests, :meth:`effective_size` tells.
         """
         check_is_fitted(self)
         n_samples = check_n_samples(n_samples, width=len(self.encoder_.columns_))
         found = read_conditions(self.encoder_, conditions)
         law = self._conditioned(found)
-        effective_size = _effective_size(law)
-        if found and effective_size < _FEW:
-            message = _FEW_MESSAGE.format(names=list(found), size=effective_size)
+        if found and law.effective_size < _FEW:
+            message = _FEW_MESSAGE.format(names=list(found), size=law.effective_size)
             warnings.warn(message, UserWarning, stacklevel=2)
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
-        size = max(1, _BLOCK // law.domain.n_features)
+        names = list(self.encoder_.columns_)
+        size = max(1, _BLOCK // len(names))
         blocks = []
         for start in range(0, n_samples, size):
-            rows = law.sample(min(size, n_samples - start), rng)
-            frame = self.encoder_.inverse_transform(rows, rng=rng)
+            codes = law.sample(min(size, n_samples - start), rng)
+            frame = self.encoder_.decode_codes(codes, rng=rng)
             for name, condition in found.items():
-                drawn = rows[:, self.encoder_.blocks_[name]].argmax(axis=1)
-                frame[name] = condition.draw(drawn, rng).array
+                frame[name] = condition.draw(codes[:, names.index(name)], rng).array
             blocks.append(frame)
         return pd.concat(blocks, ignore_index=True)
 
     def effective_size(self, conditions: Mapping | None = None) -> float:
-        """Return how many rows of the population say as much as those that fulfil conditions.
+        """Return how many rows of the fitted law say as much as those that fulfil conditions.
 
         Parameters
         ----------
@@ -111,8 +117,9 @@ class ConditionalSamplerMixin:
         Returns
         -------
         float
-            (Σ w)² / Σ w² for the weights w of the rows, their probabilities of the condition: from
-            1 to ``population_size``. Where it is small, records repeat a few rows.
+            (Σ w)² / Σ w² for the weights w of the rows, their probabilities of the conditions: of
+            all rows of a population, or of 20000 that a chain draws under the conditions. At least
+            1; where it is small, records repeat a few rows.
 
         Raises
         ------
@@ -120,50 +127,18 @@ class ConditionalSamplerMixin:
             As :meth:`sample`.
         """
         check_is_fitted(self)
-        return _effective_size(self._conditioned(read_conditions(self.encoder_, conditions)))
+        return self._conditioned(read_conditions(self.encoder_, conditions)).effective_size
 
     def _conditioned(self, found):
-        parts = [self.encoder_.blocks_[name] for name in found]
-        wanted = zip(parts, found.values(), strict=True)
-        law = restrict_rows(self.law_, [(p, c.shares(p.stop - p.start)) for p, c in wanted])
+        names = list(self.encoder_.columns_)
+        allowed = {names.index(name): condition.shares() for name, condition in found.items()}
+        law = self.law_.restricted(allowed)
         if law is None:
             raise ValueError(
                 f"conditions on {list(found)} are impossible: by the fitted law fewer than one in "
                 "a billion records fulfil them."
             )
         return law
-
-
-def _effective_size(law):
-    return float(1 / (law.shares**2).sum())
-
-
-def restrict_rows(law, allowed):
-    """Return the law of the records that fulfil independent conditions on their categories.
-
-    Parameters
-    ----------
-    law : ProductMixture
-    allowed : sequence of (slice, ndarray)
-        The features of a block, and the share of each of its categories that is allowed: from 0
-        to 1, and at least one of them positive.
-
-    Returns
-    -------
-    ProductMixture or None
-        Rows weighted by their probabilities of the condition, with the other categories taken out;
-        None where fewer than one in a billion records fulfil it.
-    """
-    shares, probabilities = law.shares, law.probabilities.copy()
-    for part, allowed_shares in allowed:
-        block = probabilities[:, part] * allowed_shares
-        sums = block.sum(axis=1, keepdims=True)
-        # A row that cannot fulfil it has weight 0, whatever it holds.
-        uniform = allowed_shares / allowed_shares.sum()
-        probabilities[:, part] = np.divide(block, sums, where=sums > 0, out=uniform + 0 * block)
-        shares = shares * sums[:, 0]
-    total = shares.sum()
-    return None if total < _RARE else ProductMixture(law.domain, shares / total, probabilities)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,9 +166,9 @@ class Condition:
     starts: np.ndarray
     stops: np.ndarray
 
-    def shares(self, n_categories):
+    def shares(self):
         """Return the share of each category that is wanted: all, where a value is listed."""
-        shares = np.bincount(self.codes, self.weights, minlength=n_categories)
+        shares = np.bincount(self.codes, self.weights, minlength=self.column.n_categories)
         shares[self.codes[: len(self.values)]] = 1
         return shares
 
@@ -210,15 +185,6 @@ class Condition:
         values = self.column.decode_places(places)
         chosen[placed] = n_values + np.arange(len(placed))
         return pd.concat([self.values, values], ignore_index=True).iloc[chosen]
-
-
-def draw_weighted(codes, weights, drawn, rng):
-    """Return, for each of the drawn codes, a position at which codes holds it, by the weights."""
-    order = np.argsort(codes, kind="stable")
-    first, stop = (np.searchsorted(codes[order], drawn, side=side) for side in ("left", "right"))
-    edges = np.append(0.0, np.cumsum(weights[order]))
-    targets = edges[first] + rng.uniform(size=len(drawn)) * (edges[stop] - edges[first])
-    return order[np.clip(np.searchsorted(edges, targets, side="right") - 1, first, stop - 1)]
 
 
 def read_conditions(encoder, conditions):

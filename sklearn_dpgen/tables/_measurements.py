@@ -1,10 +1,12 @@
-"""What was released of a table so far, and how far a law is from it."""
+"""What was released of a table so far, and what it says of each column and of its dependence."""
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
-from sklearn_dpgen.tables._population import SliceLoss
+from sklearn_dpgen.tables._column_groups import group_sums
+from sklearn_dpgen.tables._log_linear_fit import NoisyTable
 
 __all__ = ["MeasuredSlice", "Measurements"]
 
@@ -17,6 +19,8 @@ class MeasuredSlice:
     ----------
     columns : tuple of str
         An axis each.
+    groups : tuple of ndarray of int
+        For each column the group of each of its categories: an entry of the axis.
     counts : ndarray
         Noisy numbers of records in the cells, which may be negative. Categories are in the order
         of the schema, then bins, then null.
@@ -26,8 +30,15 @@ class MeasuredSlice:
     """
 
     columns: tuple[str, ...]
+    groups: tuple[np.ndarray, ...]
     counts: np.ndarray
     noise_scale: float | np.ndarray
+
+
+# An interaction counts at most by so much more, and at least by so much less, than its noise says.
+_LEAST, _MOST = 0.01, 100.0
+# Pseudo-records of each term: records are a sample, and rows of a fit are too.
+_CHANCE = 0.2
 
 
 class Measurements:
@@ -37,49 +48,88 @@ class Measurements:
     ----------
     names : list of str
         Of all columns.
-    sizes : list of int
-        Categories of each column.
+    cells : list of ColumnCells
+        What the counts of each column tell.
     n_records : float
         Number of records, or an estimate of it.
+    blocks : ColumnBlocks
     """
 
-    def __init__(self, names, sizes, n_records):
-        self._names, self.sizes, self.n_records = names, sizes, n_records
-        self.columns, self._shares, self._precisions = [], [], []
-        self.slices = []
+    def __init__(self, names, cells, n_records, blocks):
+        self._names, self.n_records, self.blocks = names, n_records, blocks
+        self._shares = [part.shares for part in cells]
+        self._variances = [part.variances for part in cells]
+        self.slices, self.tables = [], []
 
-    def add(self, columns, tables, spreads, noise_scale):
-        """Add tables.
+    def shares(self, column):
+        """Return the shares of the categories of a column, by all that was released."""
+        shares = np.maximum(self._shares[column], 0)
+        # Noise may leave nothing of them.
+        return shares / shares.sum() if shares.any() else np.full(len(shares), 1 / len(shares))
+
+    def block_shares(self, column):
+        """Return the shares of its blocks."""
+        return group_sums(self.shares(column), self.blocks.blocks[column])
+
+    def independent(self, slices):
+        """Return the counts of slices that there would be if columns were independent."""
+        shares = [self.block_shares(j) for j in range(len(self._names))]
+        return [
+            self.n_records
+            * reduce(
+                np.multiply.outer,
+                [group_sums(shares[j], g) for j, g in zip(part.columns, part.groups, strict=True)],
+            )
+            for part in slices
+        ]
+
+    def add(self, part, counts, noise_scale, expected):
+        """Add a table.
 
         Parameters
         ----------
-        columns : list of tuple of int
-            An axis each.
-        tables : list of ndarray
-            Noisy counts.
-        spreads : list of float or ndarray
-            Of each table the noise of a cell, over ``noise_scale``.
+        part : Slice
+        counts : ndarray
+            With noise.
         noise_scale : float
-            0 without noise; the tables then count by their spreads.
+            Standard deviation of the noise of a cell, 0 without noise.
+        expected : ndarray
+            Counts by what was released before: how far the table is from them, beyond the noise,
+            tells how much its terms may say.
         """
-        for part, table, spread in zip(columns, tables, spreads, strict=True):
-            names = tuple(self._names[column] for column in part)
-            self.slices.append(MeasuredSlice(names, table, noise_scale * spread))
-            self._shares.append(table / self.n_records)
-            self._precisions.append((self.n_records / ((noise_scale or 1.0) * spread)) ** 2)
-        self.columns += columns
+        shares, noise = counts / self.n_records, noise_scale / self.n_records
+        names = tuple(self._names[j] for j in part.columns)
+        groups = [g[self.blocks.blocks[j]] for j, g in zip(part.columns, part.groups, strict=True)]
+        self.slices.append(MeasuredSlice(names, tuple(groups), counts, noise_scale))
+        ridge = _ridge(shares, expected / expected.sum(), noise) + _CHANCE / self.n_records
+        self.tables.append(NoisyTable(part.columns, part.groups, shares, ridge))
+        for axis, (column, cells) in enumerate(zip(part.columns, groups, strict=True)):
+            others = tuple(i for i in range(counts.ndim) if i != axis)
+            spread = noise**2 * counts.size / counts.shape[axis]
+            self._learn(column, cells, shares.sum(axis=others), spread)
 
-    @property
-    def singles(self):
-        """The shares of the categories of each column."""
-        return self._shares[: len(self._names)]
+    def _learn(self, column, groups, sums, variance):
+        """Improve the shares of a column by sums of groups of them, as a Kalman filter does."""
+        shares, variances = self._shares[column], self._variances[column]
+        spread = group_sums(variances, groups)
+        gain = variances / np.maximum(spread + variance, 1e-300)[groups]
+        self._shares[column] = shares + gain * (sums - group_sums(shares, groups))[groups]
+        self._variances[column] = variances * (1 - gain)
 
-    @property
-    def n_cells(self):
-        """The number of cells of all tables."""
-        return sum(table.size for table in self._shares)
 
-    def loss(self, device):
-        """Return the squared distance from all tables, in variances, over the number of cells."""
-        precisions = [precision / self.n_cells for precision in self._precisions]
-        return SliceLoss(self.sizes, self.columns, self._shares, precisions, device)
+def _ridge(shares, expected, noise):
+    """Return the ridge of the logits of a table: noise over signal, over the number of cells.
+
+    Of a cell of probability p whose logit has the prior variance τ², noise of variance s² in its
+    share asks for s² / (p τ²); the table tells of p² τ².
+    """
+    gaps = shares - expected
+    # Sums of single columns are known from elsewhere.
+    for axis in range(gaps.ndim):
+        others = tuple(i for i in range(gaps.ndim) if i != axis)
+        gaps = gaps - gaps.mean(axis=others, keepdims=True)
+    n_free = shares.size - 1 - sum(size - 1 for size in shares.shape)
+    total = n_free * noise**2
+    signal = (gaps**2).sum() - total
+    ratio = total / signal if signal > total / _MOST else _MOST
+    return max(ratio, _LEAST) / shares.size

@@ -11,7 +11,14 @@ from sklearn_dpgen.tables._cell_counts import (
 )
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 
-__all__ = ["automatic_cells", "evolve_mixtures", "fit_mixture", "needed_bytes", "rake"]
+__all__ = [
+    "automatic_cells",
+    "evolve_mixtures",
+    "fit_mixture",
+    "needed_bytes",
+    "one_hot",
+    "rake",
+]
 
 _POOL = 20_000
 
@@ -50,6 +57,25 @@ def needed_bytes(n_samples, width, n_candidates, n_cells):
     # Records and the public draws, with a copy and their embedding; components of all draws.
     n_rows = n_samples + _POOL + n_candidates
     return 8 * (3 * n_rows * width + 2 * n_cells * (n_rows + 3 * width))
+
+
+def one_hot(codes, domain):
+    """Return records as blocks of categories.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n, p)
+        The category of each record in each column.
+    domain : Product of OneHot
+
+    Returns
+    -------
+    ndarray of shape (n, domain.n_features)
+    """
+    X = np.zeros((len(codes), domain.n_features))
+    starts = [part.start for part in domain.slices]
+    np.put_along_axis(X, codes + starts, 1.0, axis=1)
+    return X
 
 
 def rake(cells, shares):
@@ -184,7 +210,8 @@ def evolve_mixtures(
     n_candidates = np.maximum(1, np.rint(n_samples * shares).astype(np.int64))
     for _ in between:
         candidates = [
-            np.unique(law.sample(n, rng), axis=0) for law, n in zip(laws, n_candidates, strict=True)
+            one_hot(np.unique(law.sample(n, rng), axis=0), domain)
+            for law, n in zip(laws, n_candidates, strict=True)
         ]
         votes = [
             nearest_neighbor_votes(X, V, embedding=embed, device=device)
@@ -203,6 +230,6 @@ def _next_law(law, candidates, votes, n_components, embed, rng):
     """Return a mixture fitted to records of a law, reweighted to noisy votes."""
     shares = project_simplex(votes / max(votes.sum(), 1.0))
     # With the candidates among them no cell is without records.
-    pool = np.concatenate([candidates, law.sample(_POOL, rng)])
+    pool = np.concatenate([candidates, one_hot(law.sample(_POOL, rng), law.domain)])
     weights = rake(pairwise_distances_argmin(embed(pool), embed(candidates)), shares)
     return fit_mixture(pool, weights, n_components, law.domain, rng)

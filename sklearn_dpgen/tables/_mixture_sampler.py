@@ -296,15 +296,14 @@ class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
             A label that was not in ``classes_``, or any after a fit without labels.
         """
         check_is_fitted(self)
-        width = self.encoder_.domain_.n_features
-        n_samples = check_n_samples(n_samples, width=width)
+        n_samples = check_n_samples(n_samples, width=len(self.encoder_.columns_))
         label_seed, draw_seed = split_random_state(random_state, 2)
         codes = self._sample_codes(n_samples, y, label_seed)
         rng = np.random.default_rng(draw_seed)
-        rows = np.empty((n_samples, width))
+        rows = np.empty((n_samples, len(self.encoder_.columns_)), dtype=np.int64)
         for code, law in enumerate(self.laws_):
             rows[codes == code] = law.sample(int((codes == code).sum()), rng)
-        return self.encoder_.inverse_transform(rows, rng=rng)
+        return self.encoder_.decode_codes(rows, rng=rng)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "laws_")

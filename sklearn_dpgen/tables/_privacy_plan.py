@@ -3,14 +3,16 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
+from sklearn_dpgen.tables._resolution import CELLS, affordable_slices
 
-__all__ = ["RELATIONS", "SlicesPlan", "plan_rounds"]
+__all__ = ["RELATIONS", "Round", "SlicesPlan", "plan_rounds"]
 
 # Neighbouring tables, and how many cells of a table differ between them.
 RELATIONS = {
@@ -20,49 +22,125 @@ RELATIONS = {
         1,
     ),
 }
-# Share of the budget for single columns, and of the rest for selections.
-_SINGLES = 0.2
-_SELECTIONS = 0.2
-# Pairs that are measured adaptively: so many, or twice the columns.
-_FEW = 120
-_ROUNDS = 10
+# Parts of the budget: of single columns, the larger one where not all pairs can be measured; of the
+# rest, of triples, if there are any; of what is then left, at least, of the pairs of a target; and
+# of a round with a choice, of the selections.
+_SINGLES, _SINGLES_OF_FEW = 0.15, 0.25
+_TRIPLES, _TRIPLES_OF_TARGETS = 0.1, 0.2
+_TARGETS = 0.3
+_SELECTIONS = 0.15
+# Tables that are measured at most: pairs, beyond which they are selected, and triples.
+_MOST_PAIRS, _MOST_TRIPLES = 200, 40
+# Rounds of selected pairs, and triples that are looked at.
+_ROUNDS, _CANDIDATES = 3, 4000
 
 
-def plan_rounds(n_candidates, n_columns, *, is_adaptive, n_slices="auto", n_rounds="auto"):
-    """Return how many slices each round measures.
+@dataclass(frozen=True)
+class Round:
+    """Tables that are released as one vector.
 
     Parameters
     ----------
-    n_candidates : int
-        Slices of more than one column that there are.
+    candidates : tuple of tuple of int
+        Columns of each.
+    share : float
+        Of the whole budget, selections included.
+    n_selected : int or None
+        How many are measured at most; None for all candidates, without a choice.
+    """
+
+    candidates: tuple[tuple[int, ...], ...]
+    share: float
+    n_selected: int | None = None
+
+    @property
+    def n_tables(self):
+        """How many tables are measured at most."""
+        return len(self.candidates) if self.n_selected is None else self.n_selected
+
+
+def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale, constants=()):
+    """Return the rounds in which tables of two and three columns are measured.
+
+    Parameters
+    ----------
     n_columns : int
-    is_adaptive : bool
-        Whether slices are selected; else there is one round for all.
-    n_slices : "auto" or int
-        How many are measured in all: 120, or twice the columns if these are more.
-    n_rounds : "auto" or int
-        10, if there are as many slices; one where no choice is to be made.
+    slices : "auto", "pairs" or list of tuple of int
+        "auto" measures the pairs of the targets, then the others, or those of them that are
+        selected, then selected triples, as far as noise leaves them anything to tell.
+    targets : sequence of int
+    n_records : int or None
+        None where it is not public: rounds are then those of many records.
+    noise_scale : float
+        Of one vector that has the whole budget.
+    constants : collection of int, default=()
+        Columns of one category: a table with one says what it says without.
 
     Returns
     -------
-    tuple of int
-        One round where all are measured, none without candidates.
-
-    Raises
-    ------
-    ValueError
-        More rounds than slices.
+    tuple of Round
+        Whose shares, and that of single columns, are 1 together; none where there are no tables.
     """
-    wanted = max(_FEW, 2 * n_columns) if n_slices == "auto" else n_slices
-    if n_rounds == "auto":
-        n_rounds = min(_ROUNDS, wanted)
-    if n_rounds > wanted:
-        raise ValueError(f"n_rounds must be at most the {wanted} slices to measure.")
-    if n_candidates == 0:
+    rest = 1 - _SINGLES
+    if not isinstance(slices, str):
+        return (Round(tuple(slices), rest),) if slices else ()
+    columns = [j for j in range(n_columns) if j not in constants]
+    pairs = tuple(combinations(columns, 2))
+    if not pairs:
         return ()
-    if not is_adaptive or wanted >= n_candidates:
-        return (n_candidates,)
-    return tuple(len(part) for part in np.array_split(np.arange(wanted), n_rounds))
+    if slices == "pairs":
+        return (Round(pairs, rest),)
+
+    def affordable(share, n_cells):
+        if n_records is None:
+            return 1 << 30
+        return affordable_slices(n_records, noise_scale / math.sqrt(share), n_cells)
+
+    if affordable(rest, CELLS[2]) < len(pairs):
+        rest = 1 - _SINGLES_OF_FEW
+    wanted = set(targets)
+    triples = _triples(columns, wanted)
+    share = rest * (_TRIPLES_OF_TARGETS if wanted else _TRIPLES)
+    n_triples = min(len(triples), _MOST_TRIPLES, affordable(share, CELLS[3]))
+    last = (Round(triples, share, n_triples),) if n_triples else ()
+    rest -= share * bool(last)
+    first = tuple(pair for pair in pairs if wanted.intersection(pair))
+    others = tuple(pair for pair in pairs if not wanted.intersection(pair))
+    count = min(len(others), max(affordable(rest, CELLS[2]) - len(first), 0))
+    if not first:
+        count = min(len(others), max(count, len(columns) // 2))
+    if not count:
+        return (Round(first, rest), *last)
+    share = rest * min(1 - _TARGETS, count / (count + len(first))) if first else rest
+    given = (Round(first, rest - share),) if first else ()
+    if len(others) <= count and len(others) <= _MOST_PAIRS:
+        return (*given, Round(others, share), *last)
+    parts = np.array_split(np.arange(min(count, _MOST_PAIRS)), _ROUNDS)
+    sizes = [len(part) for part in parts if len(part)]
+    chosen = (Round(others, share * size / sum(sizes), size) for size in sizes)
+    return (*given, *chosen, *last)
+
+
+def _triples(columns, targets):
+    """Return the triples to choose from: of targets, if there are any, and a public sample."""
+    n_all = math.comb(len(columns), 3)
+    if targets:
+        found = {
+            tuple(sorted((target, *pair)))
+            for target in targets
+            for pair in combinations([j for j in columns if j != target], 2)
+        }
+        found = sorted(found)
+    elif n_all <= 10 * _CANDIDATES:
+        found = list(combinations(columns, 3))
+    else:
+        rng = np.random.default_rng(0)
+        drawn = np.sort(rng.choice(columns, size=(2 * _CANDIDATES, 3)), axis=1)
+        found = sorted({tuple(row) for row in drawn.tolist() if len({*row}) == 3})
+    if len(found) > _CANDIDATES:
+        chosen = np.random.default_rng(0).choice(len(found), _CANDIDATES, replace=False)
+        found = [found[i] for i in np.sort(chosen)]
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -70,62 +148,71 @@ class SlicesPlan:
     """Counts of single columns, then rounds of selections and tables of the selected slices.
 
     Every release is a vector to which a record adds one of l2 norm 1 at most. So it changes by at
-    most 1 if a record is added or removed, by √2 if one is replaced. A score is the l2 distance
-    of an exact table from one that is known, times at most 1, and changes by as much.
+    most 1 if a record is added or removed, by √2 if one is replaced. A score is the l1 distance
+    of an exact table from one that is known, times at most 1, less a known number: it changes by
+    at most 1, or 2.
 
     Parameters
     ----------
     epsilon, delta : float
         The whole budget.
     neighbours : {"replace_one", "add_or_remove"}
-    n_candidates : int
-        Slices that selections are made from.
-    rounds : tuple of int
-        How many slices each measures. Without rounds the single columns have the whole budget.
+    rounds : tuple of Round
+        Without any the single columns have the whole budget.
     """
 
     epsilon: float
     delta: float
     neighbours: str
-    n_candidates: int
-    rounds: tuple[int, ...]
+    rounds: tuple[Round, ...]
+
+    @cached_property
+    def noise_scale(self):
+        """The noise of one vector that has the whole budget."""
+        sensitivity = math.sqrt(RELATIONS[self.neighbours][1])
+        return GaussianSequenceMechanism(
+            sensitivity, (1.0,), self.epsilon, self.delta
+        ).noise_scales[0]
 
     @property
     def n_selections(self):
-        """How many slices are selected; there is no choice where all that are left are measured."""
-        n_all = sum(self.rounds)
-        return n_all - self.rounds[-1] if n_all == self.n_candidates and self.rounds else n_all
+        """How many slices are selected at most."""
+        return sum(part.n_selected or 0 for part in self.rounds)
 
     @cached_property
     def mechanism(self):
         """The mechanism of all releases and selections, which prices what it runs."""
-        sensitivity = math.sqrt(RELATIONS[self.neighbours][1])
-        shares, selections = (1.0,), {}
-        if self.rounds:
-            rest = 1 - _SINGLES
-            if self.n_selections:
-                selections = {
-                    "n_selections": self.n_selections,
-                    "selection_share": rest * _SELECTIONS,
-                    "score_range": 2 * sensitivity,
-                }
-                rest *= 1 - _SELECTIONS
-            # As much noise in one round as in another.
-            shares = (_SINGLES, *(rest * count / sum(self.rounds) for count in self.rounds))
+        n_cells = RELATIONS[self.neighbours][1]
+        shares, selected, selections = [], 0.0, {}
+        for part in self.rounds:
+            is_choice = part.n_selected is not None
+            shares.append(part.share * (1 - _SELECTIONS * is_choice))
+            selected += part.share * _SELECTIONS * is_choice
+        if self.n_selections:
+            selections = {
+                "n_selections": self.n_selections,
+                "selection_share": selected,
+                "score_range": 2 * n_cells,
+            }
         return GaussianSequenceMechanism(
-            sensitivity, shares, self.epsilon, self.delta, **selections
+            math.sqrt(n_cells),
+            (1 - sum(part.share for part in self.rounds), *shares),
+            self.epsilon,
+            self.delta,
+            **selections,
         )
 
     def _words(self):
         if not self.rounds:
             return "counts of single columns"
-        n_all = sum(self.rounds)
-        if not self.n_selections:
-            return f"counts of single columns, then of {n_all} slices"
-        return (
-            f"counts of single columns, then of {n_all} of {self.n_candidates} slices, selected in "
-            f"{len(self.rounds)} rounds"
-        )
+        parts = []
+        for part in self.rounds:
+            n = len(part.candidates)
+            if part.n_selected is None:
+                parts.append(f"of {n} slices")
+            else:
+                parts.append(f"of {part.n_selected} of {n} slices, which are selected")
+        return f"counts of single columns, then {', then '.join(parts)}"
 
     def report(self, **words):
         """Return the PrivacyReport.
@@ -137,7 +224,7 @@ class SlicesPlan:
         """
         source = "l2; weighted tables, in each of which a record counts once, of norm 1 together"
         if self.n_selections:
-            source += "; scores are l2 distances of tables"
+            source += "; scores are l1 distances of tables"
         return PrivacyReport(
             mechanism=f"noisy {self._words()}",
             epsilon=self.epsilon,

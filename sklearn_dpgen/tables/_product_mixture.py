@@ -1,11 +1,13 @@
 """Mixtures of laws with independent columns."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from sklearn_dpgen.domains import Product
-from sklearn_dpgen.preprocessing._categories import draw_categories
+from sklearn_dpgen.tables._draws import RARE, draw_weighted
 
 __all__ = ["ProductMixture"]
 
@@ -32,7 +34,7 @@ class ProductMixture:
     probabilities: np.ndarray
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw encoded records.
+        """Draw records.
 
         Parameters
         ----------
@@ -41,10 +43,51 @@ class ProductMixture:
 
         Returns
         -------
-        ndarray of shape (n, domain.n_features)
+        ndarray of int64 of shape (n, p)
+            The category of each record in each column.
         """
         components = rng.choice(len(self.shares), size=n, p=self.shares)
-        return draw_categories(self.domain, self.probabilities[components], rng)
+        codes = np.empty((n, len(self.domain.slices)), dtype=np.int64)
+        for column, part in enumerate(self.domain.slices):
+            size = part.stop - part.start
+            owners = np.repeat(np.arange(len(self.shares)), size)
+            weights = self.probabilities[:, part].ravel()
+            codes[:, column] = draw_weighted(owners, weights, components, rng) % size
+        return codes
+
+    def restricted(self, allowed: Mapping) -> Self | None:
+        """Return the law of the records that fulfil independent conditions on columns.
+
+        Parameters
+        ----------
+        allowed : mapping of int to ndarray
+            Of a column, the part of each category that is allowed, from 0 to 1.
+
+        Returns
+        -------
+        ProductMixture or None
+            Components weighted by their probabilities of the condition, with the other categories
+            taken out; None where fewer than one in a billion records fulfil it.
+        """
+        shares, probabilities = self.shares, self.probabilities.copy()
+        for column, parts in allowed.items():
+            block = probabilities[:, self.domain.slices[column]]
+            wanted = block * parts
+            sums = wanted.sum(axis=1, keepdims=True)
+            # A component that cannot fulfil it has weight 0, whatever it holds.
+            np.divide(wanted, sums, where=sums > 0, out=block)
+            shares = shares * sums[:, 0]
+        total = shares.sum()
+        return (
+            None
+            if total < RARE
+            else replace(self, shares=shares / total, probabilities=probabilities)
+        )
+
+    @property
+    def effective_size(self) -> float:
+        """(Σ w)² / Σ w² of the shares w of the components."""
+        return float(self.shares.sum() ** 2 / (self.shares**2).sum())
 
     def log_joint(self, X: np.ndarray) -> np.ndarray:
         """Return the log probability of each component together with each record, (n, k).

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, map_frames
-from sklearn_dpgen.preprocessing._tabular import TabularEncoder
-from sklearn_dpgen.schema._column import CategoryColumn
+from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
 from sklearn_dpgen.utils._validation import check_is_fitted
 
 __all__ = ["RecordCodes", "encode_codes", "with_bins"]
@@ -72,11 +71,9 @@ def encode_codes(X, encoder):
     configuration is False.
     """
     check_is_fitted(encoder)
+    check_categories(encoder)
     columns = encoder.columns_
-    bare = [name for name, column in columns.items() if not isinstance(column, CategoryColumn)]
-    if bare:
-        raise ValueError(f"Columns without categories need bins: {bare}.")
-    dtypes = [np.min_scalar_type(column.domain.n_features - 1) for column in columns.values()]
+    dtypes = [np.min_scalar_type(column.n_categories - 1) for column in columns.values()]
     # They grow in place, where a list of parts would be copied in the end.
     buffers = [bytearray() for _ in dtypes]
     for part in map_frames(partial(_codes, columns, dtypes), X, list(columns)):
@@ -85,7 +82,7 @@ def encode_codes(X, encoder):
     if not buffers[0]:
         raise ValueError(NO_RECORDS)
     codes = [np.frombuffer(b, dtype=dtype) for b, dtype in zip(buffers, dtypes, strict=True)]
-    return RecordCodes(codes, [column.domain.n_features for column in columns.values()])
+    return RecordCodes(codes, [column.n_categories for column in columns.values()])
 
 
 def _codes(columns, dtypes, frame):

@@ -1,56 +1,88 @@
-"""Which slices are measured: selected privately, round by round."""
+"""Which tables are measured, and how finely: selected privately, round by round."""
+
+import math
 
 import numpy as np
 
 from sklearn_dpgen.tables._releases import release_slices
+from sklearn_dpgen.tables._resolution import CELLS, affordable_cells, affordable_slices
+from sklearn_dpgen.tables._slices import slice_counts
 
 __all__ = ["measure_rounds", "scores"]
 
+# Candidates whose tables are held at a time.
+_BLOCK = 64
 
-def measure_rounds(exact, slices, weights, plan, measured, *, predict, run, noise):
-    """Select and release slices, round by round, and add them to what was measured.
+
+def measure_rounds(codes, plan, weight, measured, *, predict, run, noise):
+    """Select and release tables, round by round, and add them to what was measured.
 
     Parameters
     ----------
-    exact : list of ndarray
-        Counts, in each of which a record adds one to one cell.
-    slices : list of tuple of int
-        Their columns.
-    weights : ndarray of shape (m,)
-        Positive.
+    codes : list of ndarray of int of shape (n,)
+        The block of each private record in each column.
     plan : SlicesPlan
-        A round that takes all slices that are left needs no selection.
+    weight : callable
+        The public positive weight of a tuple of columns.
     measured : Measurements
     predict : callable
-        From columns of slices to their expected counts, by all that was measured so far.
+        From slices to their expected counts, by all that was measured so far.
     run : GaussianSequenceRun
         Of the plan, after its first release.
     noise : callable
         From arrays that tell what it is for to a NoiseSource.
     """
-    left = np.arange(len(slices))
-    relative = weights / weights.max(initial=0)
+    n, done, first = measured.n_records, set(), ()
     _, *noise_scales = plan.mechanism.noise_scales
-    for number, (count, scale) in enumerate(zip(plan.rounds, noise_scales, strict=True)):
-        chosen = left
-        if count < len(left):
-            expected = predict([slices[i] for i in left])
-            distances = scores([exact[i] for i in left], expected, relative[left])
-            source = noise(np.array([number]), distances)
-            chosen = left[run.select(distances, source, count=count)]
-        columns = [slices[i] for i in chosen]
+    for number, (part, scale) in enumerate(zip(plan.rounds, noise_scales, strict=True)):
+        candidates = [columns for columns in part.candidates if columns not in done]
+        n_affordable = affordable_slices(n, scale, CELLS[len(candidates[0])])
+        count = len(candidates)
+        if part.n_selected is not None:
+            count = min(count, part.n_selected, max(n_affordable, int(number == 0)))
+        if number and n_affordable < count or not count:
+            # Too few records, which was not known when this was paid for: once more the first.
+            candidates = first
+            count = len(candidates)
+        weights = np.array([weight(columns) for columns in candidates])
+        is_choice = count < len(candidates)
+        if is_choice:
+            even = affordable_cells(n, scale * math.sqrt(count))
+            slices = [measured.blocks.slice(columns, even) for columns in candidates]
+            found = _all_scores(
+                codes, slices, weights / weights.max(), scale * math.sqrt(count), predict
+            )
+            chosen = run.select(found, noise(np.array([number]), found), count=count)
+            candidates, weights = [candidates[i] for i in chosen], weights[chosen]
+        spreads = scale * np.sqrt((weights**2).sum()) / weights
+        slices = [
+            measured.blocks.slice(columns, affordable_cells(n, spread))
+            for columns, spread in zip(candidates, spreads, strict=True)
+        ]
+        expected = predict(slices) if is_choice else measured.independent(slices)
 
-        def release(vector, number=number, columns=columns):
+        def release(vector, number=number, columns=tuple(candidates)):
             context = [np.array(part) for part in columns]
             return run.release(vector, noise(np.array([number]), vector, *context))
 
-        tables, factors = release_slices([exact[i] for i in chosen], weights[chosen], release)
-        measured.add(columns, tables, factors, scale)
-        left = np.setdiff1d(left, chosen)
+        tables, _ = release_slices(slice_counts(codes, slices), weights, release)
+        for one in zip(slices, tables, spreads, expected, strict=True):
+            measured.add(*one)
+        done.update(candidates)
+        first = first or candidates
 
 
-def scores(tables, expected, weights):
-    """Return how far tables are from those expected.
+def _all_scores(codes, slices, weights, noise_scale, predict):
+    found = []
+    for start in range(0, len(slices), _BLOCK):
+        part = slices[start : start + _BLOCK]
+        tables = slice_counts(codes, part), predict(part)
+        found.append(scores(*tables, weights[start : start + _BLOCK], noise_scale))
+    return np.concatenate(found)
+
+
+def scores(tables, expected, weights, noise_scale):
+    """Return how far tables are from those expected, beyond their noise.
 
     Parameters
     ----------
@@ -60,13 +92,23 @@ def scores(tables, expected, weights):
         Known counts.
     weights : ndarray of shape (m,)
         In (0, 1].
+    noise_scale : float
+        Standard deviation of the noise of a cell, if it is measured.
 
     Returns
     -------
     ndarray of float64 of shape (m,)
-        w ‖table − expected‖ in l2: half of its square is what the table, without noise, would add
-        to the log likelihood, in variances of a cell. Changes by at most 1 if a record is added or
-        removed, by √2 if one is replaced.
+        w (‖table − expected‖₁ − √(2/π) Σ √(σ² + expected)): what noise and chance make of it is
+        taken off, which is known. Changes by at most 1 if a record is added or removed, by 2 if
+        one is replaced.
     """
-    distances = [np.linalg.norm(t - e) for t, e in zip(tables, expected, strict=True)]
-    return weights * np.array(distances)
+    return np.array(
+        [
+            w * (np.abs(t - e).sum() - _MEAN * np.sqrt(noise_scale**2 + np.maximum(e, 0)).sum())
+            for w, t, e in zip(weights, tables, expected, strict=True)
+        ]
+    )
+
+
+# Of the modulus of a standard normal variable.
+_MEAN = math.sqrt(2 / math.pi)

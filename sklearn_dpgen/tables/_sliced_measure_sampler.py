@@ -1,8 +1,7 @@
-"""SlicedMeasureSampler: noisy tables of few columns, and a population that evolves to fit them."""
+"""SlicedMeasureSampler: noisy tables of few columns, and the law of largest entropy near them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -12,19 +11,22 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import check_delta_size
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.tables._chain_fit import ChainFit
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
+from sklearn_dpgen.tables._measurements import Measurements
 from sklearn_dpgen.tables._pair_distances import pair_distances
-from sklearn_dpgen.tables._population_fit import PopulationFit
 from sklearn_dpgen.tables._privacy_plan import RELATIONS, SlicesPlan, plan_rounds
 from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._resolution import warn_of_noise
 from sklearn_dpgen.tables._selection import measure_rounds
 from sklearn_dpgen.tables._slices import (
+    ColumnBlocks,
     check_memory,
     expand_slices,
-    slice_counts,
-    slice_weights,
+    slice_weight,
+    target_columns,
 )
 from sklearn_dpgen.tables._table_sampler import TableSampler
 from sklearn_dpgen.utils._random import noise_source, split_random_state
@@ -45,13 +47,13 @@ __all__ = ["SlicedMeasureSampler"]
 
 
 class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
-    """Synthetic tables from noisy counts over few columns at a time, by an evolving population.
+    """Synthetic tables from noisy counts over few columns at a time, by maximum entropy.
 
     The counts of single columns are released with Gaussian noise, and tell which bins numbers and
-    dates fall into. Then come the tables of pairs: of all, or of those that are selected round by
-    round, where the records differ most from what is known. A population of soft records follows
-    the gradient of the likelihood of these counts, at no cost in privacy. Records are drawn from
-    the population.
+    dates fall into. Then come tables of two and of three columns, those that are selected privately
+    where there are too many, each as fine as noise leaves it clear. A law is fitted to them at no
+    cost in privacy: columns are drawn one after another, each from a log-linear law given those
+    before it.
 
     Parameters
     ----------
@@ -61,31 +63,29 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         Failure probability, in (0, 1).
     schema : Schema
         The public declaration of the columns.
-    slices : "adaptive", "pairs" or list of tuple of str, default="adaptive"
-        What is counted, besides all single columns: pairs of columns that are selected privately,
-        ``n_slices`` of them, all pairs, or the tables of one to three columns that are listed.
-    n_slices : "auto" or int, default="auto"
-        How many pairs the adaptive sampler counts: 120, or twice the columns if these are more.
-        Where there are no more pairs it counts all of them at once, as for up to 16 columns.
-    n_rounds : "auto" or int, default="auto"
-        In how many rounds it selects them, at most ``n_slices``: 10.
+    target : str, list of str or None, default=None
+        Columns that are to be predicted from the others. Their pairs are measured first, where
+        records are few these alone; triples are of them; they are drawn last.
+    slices : "auto", "pairs" or list of tuple of str, default="auto"
+        What is counted, besides all single columns. "auto" plans it from the budget and the number
+        of records: pairs of the targets, the other pairs or those of them that are selected
+        privately, at most 200, then up to 40 selected triples. Or all pairs, or the tables of one
+        to three columns that are listed.
     n_bins : "auto", int or mapping, default="auto"
-        "auto" finds bins for numbers and dates privately, at most 32 a column: wide ones where
-        records are few or lie evenly, and one for a single value that is frequent. Or public bins:
-        a number of equal ones for each, at most 131072, or ``{column: number or edges}``, as
-        ``bins`` of :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; those not named are found.
+        "auto" finds bins for numbers and dates privately, at most 192 a column: wide ones where
+        records are few, and one for a single value that is frequent. Or public bins: a number of
+        equal ones for each, at most 131072, or ``{column: number or edges}``, as ``bins`` of
+        :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; those not named are found.
     workload : mapping or None, default=None
         Public weights, from 1e-6 to 1e6, 1 where not named:
         ``{column or tuple of columns: weight}``. The noise of a table of weight w has a standard
         deviation in proportion to 1/w among the single columns, and among the other tables of a
         round; selections multiply the distance by it. The weight of a table is the product of those
         of its columns, or the one that its tuple has.
-    population_size : int, default=2000
-        Rows of the population.
-    max_iter : int, default=800
-        Steps of Adam after the last counts; a twentieth of it before each selection.
-    learning_rate : float, default=0.3
-        Its peak rate, in logits a step.
+    population_size : int, default=20000
+        Rows that are drawn from the law of the first columns, to fit that of the next one on.
+    max_iter : int, default=15
+        Steps of L-BFGS for each column, at most.
     neighbours : {"replace_one", "add_or_remove"}, default="replace_one"
         Whether neighbouring tables differ in the values of one record, or by one record more. The
         number of records is public in the first case only.
@@ -95,17 +95,14 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
     device : str or torch.device, default="auto"
         "auto" takes a GPU where there is one.
     verbose : int, default=0
-        1 shows the progress of the population.
+        1 shows the progress of each fit of the law.
 
     Attributes
     ----------
     slices_ : list of MeasuredSlice
-        What was released: of each column, then of the slices, in the order of their release.
-    law_ : ProductMixture
-        The population: rows of equal shares, with independent columns in each.
-    loss_curve_ : list of float
-        Squared distance of the population's tables from those released so far, in variances of the
-        noise, over the number of cells; without noise the variances are relative.
+        What was released of two columns and of three, in the order of their release.
+    law_ : LogLinearChain
+        Of the records: the order of columns, and the law of each given those before it.
     n_records_ : float
         Number of records: the public one, or an estimate from the noisy counts.
     bins_ : dict of str to ndarray
@@ -121,61 +118,62 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
     feature_names_in_ : ndarray of str
         Their names.
 
+    Warns
+    -----
+    NoisyCountsWarning
+        Where the noise of counts leaves next to nothing of columns or of their dependence.
+
     Notes
     -----
     A record adds one to one cell of each table that it is counted in. Tables are multiplied by
     weights whose squares sum to 1 and released as one vector: its l2 sensitivity is 1 if a record
-    is added or removed, and √2 if one is replaced, which changes two cells a table. Single columns
-    have a fifth of the budget, in the scale μ² in which Gaussian releases add up; of the rest the
-    selections, if there are any, have a fifth.
+    is added or removed, and √2 if one is replaced, which changes two cells a table. The budget is
+    split in the scale μ² in which Gaussian releases add up: 0.15 for single columns, 0.25 where
+    not all pairs can be measured; of the rest a fifth for triples; of what is left at least 0.3 for
+    the targets. The plan is made from public quantities, the number of records among them if it is
+    public; where it is not, only how fine tables are depends on the noisy number.
 
-    A column with bins to find is counted on a tree: its values, or 131072 narrow bins, and
-    intervals of 8, 64, ... of them, each level with noise of its own. An interval is split where
-    a count below it is beyond noise and chance; neighbours of like density are merged.
-
-    A selection takes the table with the largest l2 distance from that of the population, plus
-    Gumbel noise. The privacy profile of mechanisms of its range is composed with the Gaussian one.
+    A table of K cells of n records with noise of standard deviation σ is as fine as
+    n / K = 6 √(σ² + n / K) says. A selection takes the table with the largest l1 distance from what
+    is expected of it so far, beyond the noise, plus Gumbel noise. The privacy profile of mechanisms
+    of its range is composed with the Gaussian one.
 
     It is the signed measure mechanism [1]_ on slices of the records, of dimension one to three,
-    with the relaxed projection of [2]_ in the place of a linear program, and selections as in
-    [3]_. The population minimizes Σ_c ‖slice_c(P) − noisy_c‖² / v_c for noise of variance v_c,
-    minus twice the log likelihood, but that counts of one tree are taken as independent; plus 300
-    times the mean divergence of a row from independent columns, a prior that keeps noise from
-    being learned as dependence.
+    with selections as in [2]_. In the place of a linear program, each column has the law of largest
+    conditional entropy near the tables of it and the columns before it: regularized maximum
+    entropy [3]_, with a ridge for each table of its noise over its signal, which is estimated from
+    the table itself.
 
-    Time and memory after the counts do not depend on the number of records, which are held as
-    codes of one to four bytes a value. With D categories of all columns and n_s rows a step takes
-    3 n_s D² operations for all pairs, and in proportion to the cells for few of them.
+    Time after the counts does not depend on the number of records, which are held as codes of one
+    to four bytes a value.
 
     References
     ----------
     .. [1] Y. He, R. Vershynin, Y. Zhu, "Algorithmically effective differentially private
        synthetic data", COLT 2023.
-    .. [2] S. Aydore et al., "Differentially private query release through adaptive projection",
-       ICML 2021.
-    .. [3] R. McKenna et al., "AIM: an adaptive and iterative mechanism for differentially private
+    .. [2] R. McKenna et al., "AIM: an adaptive and iterative mechanism for differentially private
        synthetic data", VLDB 2022.
+    .. [3] M. Dudík, S. Phillips, R. Schapire, "Maximum entropy density estimation with generalized
+       regularization and an application to species distribution modeling", JMLR 2007.
 
     Examples
     --------
     >>> from sklearn_dpgen.datasets import load_rand_health
     >>> from sklearn_dpgen.tables import SlicedMeasureSampler
     >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(schema=data.schema, population_size=200, max_iter=50)
+    >>> sampler = SlicedMeasureSampler(schema=data.schema, target="mdvis", population_size=2000)
     >>> sampler.fit(data.frame).sample(3, conditions={"idp": 1})["idp"].tolist()
     [1, 1, 1]
     """
 
     _parameter_constraints: dict = TableSampler._parameter_constraints | {
         "delta": [Interval(Real, 0, 1, closed="neither")],
-        "slices": [StrOptions({"adaptive", "pairs"}), list, tuple],
-        "n_slices": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "n_rounds": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "target": [str, list, tuple, None],
+        "slices": [StrOptions({"auto", "pairs"}), list, tuple],
         "n_bins": [StrOptions({"auto"}), Interval(Integral, 2, MAX_LEAVES, closed="both"), dict],
         "workload": [dict, None],
         "population_size": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "neighbours": [StrOptions(set(RELATIONS))],
         "verbose": ["verbose"],
     }
@@ -186,14 +184,12 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         delta: float = 1e-5,
         *,
         schema: Schema,
-        slices: str | Sequence[tuple[str, ...]] = "adaptive",
-        n_slices: int | str = "auto",
-        n_rounds: int | str = "auto",
+        target: str | Sequence[str] | None = None,
+        slices: str | Sequence[tuple[str, ...]] = "auto",
         n_bins: int | str | Mapping = "auto",
         workload: Mapping | None = None,
-        population_size: int = 2000,
-        max_iter: int = 800,
-        learning_rate: float = 0.3,
+        population_size: int = 20_000,
+        max_iter: int = 15,
         neighbours: str = "replace_one",
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
@@ -202,14 +198,12 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         self.epsilon = epsilon
         self.delta = delta
         self.schema = schema
+        self.target = target
         self.slices = slices
-        self.n_slices = n_slices
-        self.n_rounds = n_rounds
         self.n_bins = n_bins
         self.workload = workload
         self.population_size = population_size
         self.max_iter = max_iter
-        self.learning_rate = learning_rate
         self.neighbours = neighbours
         self.random_state = random_state
         self.device = device
@@ -217,7 +211,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None) -> Self:
-        """Count the records once, and let the population evolve.
+        """Count the records, and fit a law to the noisy counts.
 
         Parameters
         ----------
@@ -225,7 +219,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             Private records, of shape (n_samples, n_features). Chunks of a table, which are read
             once, and the partitions of a dask frame, which is not gathered, give the same counts.
         y : ignored
-            A label is a column of the schema.
+            A label is a column of the schema: see ``target``.
 
         Returns
         -------
@@ -234,81 +228,87 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         Raises
         ------
         ValueError
-            Before a record is read: slices or a workload that name no columns of the schema, more
-            rounds than slices, or tables that need too much memory. Or records that do not fit
-            the schema.
+            Before a record is read: slices, targets or a workload that name no columns of the
+            schema, or columns that need too much memory. Or records that do not fit the schema.
         """
         self._forget()
         names = list(self.schema)
-        slices = expand_slices(self.slices, names)
-        weights = slice_weights(slices, names, self.workload)
-        plan = self._plan(len(slices) - len(names))
+        constants = {j for j, column in enumerate(self.schema.values()) if column.is_constant}
+        slices = expand_slices(self.slices, names, constants)
+        targets = [j for j in target_columns(self.target, names) if j not in constants]
+        weight = slice_weight(names, self.workload)
+        delta = check_delta(self.delta)
         encoder, found = fine_encoder(self.schema, self.n_bins)
         encoder.fit(X)
         trees = column_trees(encoder, found)
-        check_memory(names, trees, slices, self.population_size)
+        check_memory(names, trees, self.population_size)
         noise_seed, start_seed = split_random_state(self.random_state, 2)
+        records = encode_codes(X, encoder)
+        n_records = records.n_records if self.neighbours == "replace_one" else None
+        if n_records is not None and math.isfinite(self.epsilon):
+            check_delta_size(self.delta, n_records)
+        rounds = plan_rounds(
+            len(names),
+            slices=slices,
+            targets=targets,
+            n_records=n_records,
+            noise_scale=SlicesPlan(self.epsilon, delta, self.neighbours, ()).noise_scale,
+            constants=constants,
+        )
+        plan = SlicesPlan(self.epsilon, delta, self.neighbours, rounds)
         # Before the first release: what is interrupted has been paid for.
-        self.privacy_ = self._plan_privacy(None, plan=plan, noise_seed=noise_seed)
+        self.privacy_ = self._plan_privacy(n_records, plan=plan, noise_seed=noise_seed)
         self.noise_multiplier_ = self.privacy_.noise_multiplier
         self.n_features_in_ = encoder.n_features_in_
         self.feature_names_in_ = encoder.feature_names_in_
 
-        # Measured: single columns, which tell of bins.
-        run, noise, n_columns = plan.mechanism.run(), partial(self._noise, noise_seed), len(names)
-        records = encode_codes(X, encoder)
-        n_is_public = self.neighbours == "replace_one"
-        if n_is_public and math.isfinite(self.epsilon):
-            check_delta_size(self.delta, records.n_records)
-        measured, self.encoder_, codes = measure_columns(
+        if n_records is not None:
+            self._warn_of_noise(n_records, plan, trees)
+        # Measured: single columns, which tell of cells and of what tables can carry.
+        run, keys = plan.mechanism.run(), []
+
+        def noise(*parts):
+            # Where another table differs at first, it has other noise in whatever follows.
+            keys.extend(parts)
+            return self._noise(noise_seed, *keys)
+
+        cells, self.n_records_, self.encoder_, codes = measure_columns(
             records.columns,
             encoder,
             trees,
-            weights[:n_columns],
+            np.array([weight((column,)) for column in range(len(names))]),
             plan.mechanism.noise_scales[0],
             lambda vector: run.release(vector, noise(vector)),
-            n_records=float(records.n_records) if n_is_public else None,
+            n_records=n_records,
         )
         del records
-        self.n_records_ = measured.n_records
-        # Fitted to all that was measured so far, which tells what is chosen next.
-        population = PopulationFit(
+        if n_records is None:
+            self._warn_of_noise(self.n_records_, plan, trees)
+        blocks = ColumnBlocks.of(self.encoder_, [part.shares for part in cells])
+        measured = Measurements(names, cells, self.n_records_, blocks)
+        codes = [part[c] for part, c in zip(blocks.blocks, codes, strict=True)]
+        fit = ChainFit(
             measured,
+            [j for j in range(len(names)) if j not in targets] + targets,
             self.population_size,
             start_seed,
             max_iter=self.max_iter,
-            learning_rate=self.learning_rate,
             device=self.device,
             verbose=self.verbose,
             name=type(self).__name__,
         )
-        measure_rounds(
-            slice_counts(codes, measured.sizes, slices[n_columns:]),
-            slices[n_columns:],
-            weights[n_columns:],
-            plan,
-            measured,
-            predict=population.predict,
-            run=run,
-            noise=noise,
-        )
-        self.law_ = population.law(self.encoder_.domain_)
-        self.loss_curve_, self.slices_ = population.loss_curve, measured.slices
+        measure_rounds(codes, plan, weight, measured, predict=fit.predict, run=run, noise=noise)
+        self.law_, self.slices_ = fit.law(self.encoder_.domain_), measured.slices
         return self
 
-    def _plan(self, n_candidates):
-        rounds = plan_rounds(
-            n_candidates,
-            len(self.schema),
-            is_adaptive=self.slices == "adaptive",
-            n_slices=self.n_slices,
-            n_rounds=self.n_rounds,
-        )
-        delta = check_delta(self.delta)
-        return SlicesPlan(self.epsilon, delta, self.neighbours, n_candidates, rounds)
+    def _warn_of_noise(self, n_records, plan, trees):
+        singles, *rest = plan.mechanism.noise_scales
+        n_counts = sum(tree.n_levels for tree in trees if tree.n_cells > 1)
+        table_scale = rest[0] * math.sqrt(plan.rounds[0].n_tables) if rest else None
+        warn_of_noise(n_records, singles * math.sqrt(n_counts), table_scale, epsilon=self.epsilon)
 
     def _plan_privacy(self, n_samples, *, plan, noise_seed):
-        public = ["names of the columns", "schema", "n_bins", "slices"]
+        public = ["names of the columns", "schema", "n_bins", "slices", "target"]
         if self.workload is not None:
             public.append("workload")
         if self.neighbours == "replace_one":

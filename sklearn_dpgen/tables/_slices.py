@@ -1,19 +1,30 @@
 """Slices of tables of categories: which there are, their weights, and the counts in their cells."""
 
 import math
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
+from sklearn_dpgen.schema import Numeric, Ordinal
+from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.tables._column_groups import (
+    MAX_BLOCKS,
+    balanced_shape,
+    group_categories,
+    group_sums,
+)
 from sklearn_dpgen.utils._validation import Real
 
 __all__ = [
+    "ColumnBlocks",
+    "Slice",
     "all_pairs",
     "check_memory",
     "expand_slices",
-    "slice_cells",
     "slice_counts",
-    "slice_weights",
+    "slice_weight",
+    "target_columns",
 ]
 
 # Records that are counted at a time: what is held beside the counts is small.
@@ -21,21 +32,113 @@ _BLOCK = 1 << 16
 _MEMORY = 1 << 30
 # Products of three weights, and their squares, must stay finite and above zero.
 _LIGHTEST = 1e-6
+# On the unit scale.
+_ROUNDING = 1e-9
 
 
-def expand_slices(slices, names):
-    """Return the slices to count: each column alone, then the others that are asked for.
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """A table to count.
 
     Parameters
     ----------
-    slices : "adaptive", "pairs" or sequence of tuple of str
+    columns : tuple of int
+        Ascending.
+    groups : tuple of ndarray of int
+        For each column the group of each of its blocks: an entry of the axis.
+    """
+
+    columns: tuple[int, ...]
+    groups: tuple[np.ndarray, ...]
+
+    @property
+    def shape(self):
+        """The number of groups of each column."""
+        return tuple(int(groups.max()) + 1 for groups in self.groups)
+
+    @property
+    def n_cells(self):
+        """The number of cells."""
+        return math.prod(self.shape)
+
+
+class ColumnBlocks:
+    """The categories of columns in blocks, which tables group further: post-processing.
+
+    Parameters
+    ----------
+    shares : list of ndarray
+        Estimates of the shares of the categories of each column.
+    is_ordered : sequence of bool
+        Whether blocks are of neighbours, of each column.
+    n_nulls : sequence of int
+        Whether the last category is null, which has a block of its own.
+    edges : sequence of int
+        The category that begins at zero, among numbers of both signs; else 0.
+    """
+
+    def __init__(self, shares, is_ordered, n_nulls, edges):
+        self._is_ordered, self._n_nulls, self._edges = is_ordered, n_nulls, list(edges)
+        self._groups = {}
+        self.blocks = [
+            self._group(j, part, min(len(part), MAX_BLOCKS)) for j, part in enumerate(shares)
+        ]
+        self._shares = [group_sums(s, b) for s, b in zip(shares, self.blocks, strict=True)]
+        self.sizes = [len(part) for part in self._shares]
+        self._edges = [part[edge] for part, edge in zip(self.blocks, self._edges, strict=True)]
+
+    @classmethod
+    def of(cls, encoder, shares):
+        """Return the blocks of the columns of a fitted encoder."""
+        columns = encoder.columns_.values()
+        is_ordered = [isinstance(column, Binned | Ordinal) for column in columns]
+        edges = [_zero_edge(column) for column in columns]
+        return cls(shares, is_ordered, [column.nullable for column in columns], edges)
+
+    def slice(self, columns, n_cells):
+        """Return the slice of some columns in at most so many cells, or in two groups each."""
+        shape = balanced_shape([self.sizes[j] for j in columns], n_cells)
+        groups = (self._groups_of(j, k) for j, k in zip(columns, shape, strict=True))
+        return Slice(tuple(columns), tuple(groups))
+
+    def _groups_of(self, column, n_groups):
+        key = column, n_groups
+        if key not in self._groups:
+            self._groups[key] = self._group(column, self._shares[column], n_groups)
+        return self._groups[key]
+
+    def _group(self, column, shares, n_groups):
+        null, n_values = self._n_nulls[column], len(shares) - self._n_nulls[column]
+        options = {"is_ordered": self._is_ordered[column], "edge": int(self._edges[column])}
+        if not null or n_groups < 3 or n_groups >= len(shares):
+            return group_categories(shares, n_groups, **options)
+        groups = group_categories(shares[:n_values], n_groups - 1, **options)
+        return np.append(groups, groups.max() + 1)
+
+
+def _zero_edge(column):
+    """Return the bin that begins at zero inside of the bounds, or 0."""
+    if not isinstance(column, Binned) or not isinstance(column.column, Numeric):
+        return 0
+    places = np.abs(np.array(column.edges) - column.column.to_unit(0.0)) < _ROUNDING
+    return int(np.argmax(places[:-1]))
+
+
+def expand_slices(slices, names, constants=()):
+    """Return the slices to count beside single columns: their columns, ascending.
+
+    Parameters
+    ----------
+    slices : "auto", "pairs" or sequence of tuple of str
     names : list of str
         Of all columns.
+    constants : collection of int, default=()
+        Columns of one category: a table with one says what it says without.
 
     Returns
     -------
-    list of tuple of int
-        With all pairs where none are listed.
+    str or list of tuple of int
+        A string as given.
 
     Raises
     ------
@@ -43,11 +146,10 @@ def expand_slices(slices, names):
         A slice twice, of other than one to three distinct columns, or of unknown ones; "pairs" of
         a single column.
     """
-    singles = [(column,) for column in range(len(names))]
     if isinstance(slices, str):
         if slices == "pairs" and len(names) < 2:
             raise ValueError("slices='pairs' needs a schema of at least two columns.")
-        return singles + all_pairs(len(names))
+        return slices
     wanted = {}
     for columns in slices:
         if not isinstance(columns, tuple) or not 1 <= len(columns) <= 3:
@@ -57,27 +159,43 @@ def expand_slices(slices, names):
             raise ValueError(f"slices name columns that the schema does not: {unknown}.")
         if frozenset(columns) in wanted or len({*columns}) < len(columns):
             raise ValueError(f"slices must be distinct, and so their columns: {columns}.")
-        wanted[frozenset(columns)] = tuple(map(names.index, columns))
-    return singles + [columns for columns in wanted.values() if len(columns) > 1]
+        places = sorted(map(names.index, columns))
+        wanted[frozenset(columns)] = tuple(j for j in places if j not in constants)
+    return [columns for columns in dict.fromkeys(wanted.values()) if len(columns) > 1]
 
 
-def slice_weights(slices, names, workload):
-    """Return the public weight of each slice.
+def target_columns(target, names):
+    """Return the places of the targets.
+
+    Raises
+    ------
+    ValueError
+        Names that are no columns, or one twice.
+    """
+    wanted = [target] if isinstance(target, str) else list(target or ())
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        raise ValueError(f"target names columns that the schema does not: {unknown}.")
+    if len({*wanted}) < len(wanted):
+        raise ValueError(f"target must name distinct columns: {wanted}.")
+    return [names.index(name) for name in wanted]
+
+
+def slice_weight(names, workload):
+    """Return the public weight of slices, a function of their columns.
 
     Parameters
     ----------
-    slices : list of tuple of int
-        As of :func:`expand_slices`.
     names : list of str
         Of all columns.
     workload : mapping or None
-        Weights of columns, and of tuples of them that are slices, from 1e-6 to 1e6. A slice has
-        that of its tuple, or the product of those of its columns; 1 where not named.
+        Weights of columns, and of tuples of two or three, from 1e-6 to 1e6. A slice has that of
+        its tuple, or the product of those of its columns; 1 where not named.
 
     Returns
     -------
-    ndarray of shape (m,)
-        Positive.
+    callable
+        From a tuple of int to a positive number.
 
     Raises
     ------
@@ -87,7 +205,10 @@ def slice_weights(slices, names, workload):
     given = {}
     for key, weight in (workload or {}).items():
         columns = frozenset(key if isinstance(key, tuple) else [key])
-        if columns - {*names} or columns in given:
+        if not columns <= {*names} or not 1 <= len(columns) <= 3:
+            raise ValueError(f"workload must name columns of the schema, one to three: {key!r}.")
+        columns = frozenset(names.index(name) for name in columns)
+        if columns in given:
             raise ValueError(f"workload must name columns of the schema, each once: {key!r}.")
         is_real = isinstance(weight, Real) and not isinstance(weight, bool)
         if not is_real or not _LIGHTEST <= weight <= 1 / _LIGHTEST:
@@ -95,40 +216,34 @@ def slice_weights(slices, names, workload):
                 f"workload must hold positive numbers, from 1e-6 to 1e6, not that of {key!r}."
             )
         given[columns] = float(weight)
-    sets = [frozenset(names[column] for column in columns) for columns in slices]
-    missing = [tuple(sorted(columns)) for columns in given if columns not in sets]
-    if missing:
-        raise ValueError(f"workload names tuples of columns that are no slices: {missing}.")
-    return np.array(
-        [
-            given.get(columns) or math.prod(given.get(frozenset([name]), 1.0) for name in columns)
-            for columns in sets
-        ]
-    )
+
+    def weight_of(columns):
+        product = math.prod(given.get(frozenset([j]), 1.0) for j in columns)
+        return given.get(frozenset(columns), product)
+
+    return weight_of
 
 
-def check_memory(names, trees, slices, n_rows):
-    """Raise ValueError if slices and a population would not fit in 1 GiB.
+def check_memory(names, trees, n_rows):
+    """Raise ValueError if counts of columns and rows of a law would not fit in 1 GiB.
 
     Parameters
     ----------
     names : sequence of str
     trees : sequence of ColumnTree
         Of the columns.
-    slices : sequence of tuple of int
     n_rows : int
-        Of the population.
+        Of the law.
     """
-    sizes = [tree.n_bins for tree in trees]
-    n_single, width = sum(tree.n_cells for tree in trees), sum(sizes)
-    # The counts with and without noise, targets and weights; rows, gradients and moments.
-    needed = 24 * n_single + 34 * sum(slice_cells(sizes, slices)) + 4 * 12 * width * n_rows
+    sizes = [tree.n_cells for tree in trees]
+    # The counts with and without noise; the rows, and the blocks of one column.
+    needed = 24 * sum(sizes) + n_rows * (8 * len(sizes) + 16 * MAX_BLOCKS)
     if needed > _MEMORY:
         widest = int(np.argmax(sizes))
         raise ValueError(
-            f"The slices and the population would take {needed / 2**30:.1f} GiB of memory, more "
-            f"than 1 GiB: declare fewer categories or bins, list fewer slices, or take a smaller "
-            f"population. Column {names[widest]!r} has the most categories, {sizes[widest]}."
+            f"The counts and the population would take {needed / 2**30:.1f} GiB of memory, more "
+            f"than 1 GiB: declare fewer categories or bins, or take a smaller population. Column "
+            f"{names[widest]!r} is counted in the most cells, {sizes[widest]}."
         )
 
 
@@ -137,29 +252,14 @@ def all_pairs(n_columns):
     return list(combinations(range(n_columns), 2))
 
 
-def slice_cells(sizes, slices):
-    """Return the number of cells of each slice, as Python integers.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Categories of each column.
-    slices : sequence of tuple of int
-        The columns of each slice.
-    """
-    return [math.prod(int(sizes[column]) for column in columns) for columns in slices]
-
-
-def slice_counts(codes, sizes, slices):
+def slice_counts(codes, slices):
     """Count the records in the cells of slices.
 
     Parameters
     ----------
     codes : sequence of ndarray of int of shape (n,)
-        Of each of the p columns: the category of each record, from 0.
-    sizes : sequence of int of length p
-        Categories of each column.
-    slices : sequence of tuple of int
+        Of each of the p columns: the block of each record, from 0.
+    slices : sequence of Slice
         One to three distinct columns each.
 
     Returns
@@ -172,7 +272,7 @@ def slice_counts(codes, sizes, slices):
     Raises
     ------
     ValueError
-        Codes that are no category of their column, or slices of other than one to three distinct
+        Codes that are no block of their column, or slices of other than one to three distinct
         columns.
 
     Notes
@@ -180,20 +280,25 @@ def slice_counts(codes, sizes, slices):
     The time is proportional to n times the number of slices, and to the cells once a block of
     65536 records.
     """
-    if any(not 1 <= len(columns) <= 3 or len({*columns}) < len(columns) for columns in slices):
-        raise ValueError("A slice must have one to three distinct columns.")
-    if len(codes) != len(sizes) or len({len(column) for column in codes}) > 1:
-        raise ValueError("codes must hold one category a column of each record.")
-    for column, size in zip(codes, sizes, strict=True):
-        if len(column) and not 0 <= column.min() <= column.max() < size:
-            raise ValueError("codes must be among the categories of their column.")
-    shapes = [tuple(int(sizes[column]) for column in columns) for columns in slices]
-    tables = [np.zeros(math.prod(shape)) for shape in shapes]
+    n_blocks = {}
+    for part in slices:
+        if not 1 <= len(part.columns) <= 3 or len({*part.columns}) < len(part.columns):
+            raise ValueError("A slice must have one to three distinct columns.")
+        for column, groups in zip(part.columns, part.groups, strict=True):
+            n_blocks[column] = min(len(groups), n_blocks.get(column, len(groups)))
+    for column, size in n_blocks.items():
+        if len(codes[column]) and not 0 <= codes[column].min() <= codes[column].max() < size:
+            raise ValueError("codes must be among the blocks of their column.")
+    tables = [np.zeros(part.n_cells) for part in slices]
+    shapes = [part.shape for part in slices]
     for start in range(0, len(codes[0]), _BLOCK):
-        block = [column[start : start + _BLOCK].astype(np.int64) for column in codes]
-        for table, columns, shape in zip(tables, slices, shapes, strict=True):
-            cells = block[columns[0]]
-            for column, size in zip(columns[1:], shape[1:], strict=True):
-                cells = cells * size + block[column]
+        block, grouped = [column[start : start + _BLOCK] for column in codes], {}
+        for table, part, shape in zip(tables, slices, shapes, strict=True):
+            cells = None
+            for column, groups, size in zip(part.columns, part.groups, shape, strict=True):
+                key = column, id(groups)
+                if key not in grouped:
+                    grouped[key] = groups[block[column]]
+                cells = grouped[key] if cells is None else cells * size + grouped[key]
             table += np.bincount(cells, minlength=len(table))
     return [table.reshape(shape) for table, shape in zip(tables, shapes, strict=True)]

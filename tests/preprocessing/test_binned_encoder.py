@@ -89,3 +89,41 @@ def test_equal_bins_of_a_grid_are_never_empty(n_bins, high):
 def test_bad_bins_name_the_column_and_the_rule(bins, message):
     with pytest.raises(ValueError, match=message):
         TabularEncoder(SCHEMA, bins=bins).fit()
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_codes_are_decoded_as_blocks_are(seed):
+    # The frame may have another order than the schema, which the codes have.
+    frame = records()[["sex", "day", "visits", "income"]]
+    encoder = TabularEncoder(SCHEMA, bins=BINS | {"day": 3}).fit(frame)
+    encoded = np.repeat(encoder.transform(frame), 100, axis=0)
+    codes = np.stack([encoded[:, b].argmax(axis=1) for b in encoder.blocks_.values()], axis=1)
+    rngs = [None if seed is None else np.random.default_rng(seed) for _ in range(2)]
+    decoded = encoder.decode_codes(codes, rng=rngs[0])
+    pd.testing.assert_frame_equal(decoded, encoder.inverse_transform(encoded, rng=rngs[1]))
+    assert list(decoded) == list(frame)
+    assert decoded["income"].isna().sum() == 100
+    assert encoder.decode_codes(codes[:0]).dtypes.to_dict() == encoder.dtypes_
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        ([[0, 0, 0]], r"shape \(n, 4\), got \(1, 3\)"),
+        ([0, 0, 0, 0], r"shape \(n, 4\), got \(4,\)"),
+        ([[0, 5, 0, 0]], "'income' has the categories 0 to 4"),
+        ([[0, 0, 0, -1]], "'sex' has the categories 0 to 1"),
+        ([[0.0, 0.0, 0.0, 0.0]], "'visits' .* must be integers"),
+    ],
+    ids=str,
+)
+def test_codes_that_are_no_categories(codes, message):
+    encoder = TabularEncoder(SCHEMA, bins=BINS | {"day": 3}).fit()
+    encoder.decode_codes([[3, 4, 2, 1]])
+    with pytest.raises(ValueError, match=message):
+        encoder.decode_codes(codes)
+
+
+def test_columns_without_bins_have_no_codes():
+    with pytest.raises(ValueError, match=r"need bins: \['day'\]"):
+        TabularEncoder(SCHEMA, bins=BINS).fit().decode_codes(np.zeros((1, 4), dtype=int))

@@ -15,7 +15,6 @@ from sklearn_dpgen.tables import _conditional_sampling
 from sklearn_dpgen.tables._conditional_sampling import (
     ConditionalSamplerMixin,
     read_conditions,
-    restrict_rows,
 )
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 from sklearn_dpgen.utils._random import split_random_state
@@ -125,15 +124,15 @@ def test_all_conditions_at_once():
 def reference(sampler, n, values, seed):
     """Records of single values as they are drawn without intervals: (codes, values) by column."""
     rng = np.random.default_rng(split_random_state(seed, 1)[0])
-    law = sampler.law_
+    law, names = sampler.law_, list(sampler.encoder_.columns_)
     for name, (codes, _) in values.items():
         part = sampler.encoder_.blocks_[name]
         wanted = np.isin(np.arange(part.stop - part.start), codes).astype(float)
-        law = restrict_rows(law, [(part, wanted)])
+        law = law.restricted({names.index(name): wanted})
     rows = law.sample(n, rng)
-    frame = sampler.encoder_.inverse_transform(rows, rng=rng)
+    frame = sampler.encoder_.decode_codes(rows, rng=rng)
     for name, (codes, given) in values.items():
-        drawn = rows[:, sampler.encoder_.blocks_[name]].argmax(axis=1)
+        drawn = rows[:, names.index(name)]
         order = np.argsort(codes, kind="stable")
         first, stop = (np.searchsorted(np.sort(codes), drawn, side=s) for s in ("left", "right"))
         place = order[first + np.floor(rng.uniform(size=n) * (stop - first)).astype(int)]
@@ -166,7 +165,7 @@ def test_few_rows_are_warned_of(recwarn):
     sampler = Fixed(ENCODER, n_rows=12)
     size = sampler.effective_size(narrow | {"job": "nurse"})
     assert size < 10
-    message = rf"Conditions on \['age', 'job'\] rest on {size:.1f} rows of the population"
+    message = rf"Conditions on \['age', 'job'\] rest on {size:.1f} rows of the fitted law"
     with pytest.warns(UserWarning, match=message) as caught:
         sampler.sample(5, conditions=narrow | {"job": "nurse"})
     assert caught[0].filename == __file__
@@ -188,7 +187,7 @@ def test_an_interval_without_probability():
 
 @few
 def test_blocks_of_draws(monkeypatch):
-    monkeypatch.setattr(_conditional_sampling, "_BLOCK", 40 * ENCODER.domain_.n_features)
+    monkeypatch.setattr(_conditional_sampling, "_BLOCK", 40 * len(ENCODER.columns_))
     drawn = SAMPLER.sample(101, conditions={"age": [between(3, 60), 99]}, random_state=0)
     assert_array_equal(drawn.index, range(101))
     assert (drawn["age"].between(3, 60) | (drawn["age"] == 99)).all()

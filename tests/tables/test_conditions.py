@@ -13,11 +13,7 @@ from sklearn_dpgen.domains import OneHot, Product
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import bin_column
-from sklearn_dpgen.tables._conditional_sampling import (
-    draw_weighted,
-    read_conditions,
-    restrict_rows,
-)
+from sklearn_dpgen.tables._conditional_sampling import read_conditions
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 
 # The law of a condition.
@@ -41,7 +37,7 @@ def joint(law):
 )
 def test_a_condition_is_that_of_the_joint_law(rows, columns):
     rows, columns = np.array(rows, dtype=float), np.array(columns, dtype=float)
-    law = restrict_rows(LAW, [(slice(0, 2), rows), (slice(2, 5), columns)])
+    law = LAW.restricted({0: rows, 1: columns})
     expected = joint(LAW) * rows[:, None] * columns
     assert_allclose(joint(law), expected / expected.sum())
     assert law.shares.sum() == pytest.approx(1)
@@ -49,25 +45,15 @@ def test_a_condition_is_that_of_the_joint_law(rows, columns):
 
 
 def test_without_a_condition_the_law_stays():
-    assert_allclose(joint(restrict_rows(LAW, [])), joint(LAW))
+    assert_allclose(joint(LAW.restricted({})), joint(LAW))
 
 
 def test_an_impossible_condition_has_no_law():
     law = ProductMixture(LAW.domain, np.ones(1), np.array([[1.0, 0.0, 1e-10, 0.5, 0.5 - 1e-10]]))
-    assert restrict_rows(law, [(slice(0, 2), np.array([0, 1]))]) is None
-    assert restrict_rows(law, [(slice(2, 5), np.array([1, 0, 0]))]) is None
-    assert restrict_rows(law, [(slice(2, 5), np.array([0, 1e-10, 0]))]) is None
-    assert restrict_rows(law, [(slice(0, 2), np.array([1, 0]))]) is not None
-
-
-def test_positions_are_drawn_by_their_weights():
-    codes, weights = np.array([3, 1, 3, 2, 3]), np.array([0.1, 1e-3, 0.3, 1.0, 0.2])
-    drawn = np.repeat([1, 3, 2], [10, 6000, 5])
-    places = draw_weighted(codes, weights, drawn, np.random.default_rng(0))
-    assert_array_equal(codes[places], drawn)
-    counts = np.bincount(places[10:-5], minlength=5)[[0, 2, 4]]
-    assert chisquare(counts, [1000, 3000, 2000]).pvalue > 1e-3
-    assert chisquare(counts, [2000, 2000, 2000]).pvalue < 1e-9
+    assert law.restricted({0: np.array([0, 1])}) is None
+    assert law.restricted({1: np.array([1, 0, 0])}) is None
+    assert law.restricted({1: np.array([0, 1e-10, 0])}) is None
+    assert law.restricted({0: np.array([1, 0])}) is not None
 
 
 # Listed values.
@@ -157,7 +143,7 @@ def test_integers_in_intervals(closed):
             found = condition(encoder, interval)
             assert inside(found).tolist() == expected
             n_inside = np.bincount(codes[expected], minlength=3)
-            assert_allclose(found.shares(3), n_inside / sizes, rtol=1e-15)
+            assert_allclose(found.shares(), n_inside / sizes, rtol=1e-15)
             n_found += 1
     assert n_found > 20
 
@@ -218,9 +204,7 @@ def test_shares_are_those_of_the_values_that_are_drawn(name, closed):
         return np.array([value in interval for value in series.array])
 
     shares = [is_in(dense(encoder, code)).mean() for code in range(binned.n_bins)]
-    assert_allclose(
-        found.shares(binned.n_bins + binned.nullable)[: binned.n_bins], shares, atol=5e-3
-    )
+    assert_allclose(found.shares()[: binned.n_bins], shares, atol=5e-3)
     # To the last place.
     for start, stop in zip(found.starts, found.stops, strict=True):
         assert is_in(decoded(encoder, [start, stop - 1])).all()
@@ -238,7 +222,7 @@ def test_points_are_in_or_out(closed):
         interval = between(left, right, closed)
         if interval.is_empty:
             continue
-        shares = condition(encoder, interval).shares(5)
+        shares = condition(encoder, interval).shares()
         assert_array_equal(shares[[1, 3]], [2.5 in interval, 5.0 in interval])
     only = condition(encoder, between(2.5, 2.5))
     assert set(only.draw(np.ones(9, dtype=int), np.random.default_rng(0))) == {2.5}
@@ -300,7 +284,7 @@ def test_unions(given, expected):
             expected[value] = 1 / 6
     found = condition(COUNTS, given)
     bins = [[0], [1, 2, 3], [4, 5, 6, 7, 8, 9], [-1]]
-    shares = found.shares(4)
+    shares = found.shares()
     assert_allclose(shares, [sum(expected.get(v, 0) for v in part) for part in bins], atol=1e-15)
     wanted = np.flatnonzero(shares)
     drawn = found.draw(np.repeat(wanted, 3000), np.random.default_rng(0)).fillna(-1)
@@ -313,7 +297,7 @@ def test_unions(given, expected):
 
 def test_a_value_in_a_bin_of_numbers_beside_an_interval():
     found = condition(encoder_of(Numeric(0, 1), 4), [between(0.1, 0.2), 0.01, 0.6])
-    assert_allclose(found.shares(4), [1, 0, 1, 0])
+    assert_allclose(found.shares(), [1, 0, 1, 0])
     drawn = found.draw(np.zeros(8000, dtype=int), np.random.default_rng(0))
     assert set(drawn[(drawn < 0.1) | (drawn > 0.2)]) == {0.01}
     # 0.1 of 0.25 is inside.
@@ -323,7 +307,7 @@ def test_a_value_in_a_bin_of_numbers_beside_an_interval():
 def test_null_is_in_no_interval():
     for given, null in (([between(-np.inf, np.inf)], 0), ([between(0, 1), np.nan], 1)):
         found = read_conditions(ENCODER, {"pay": given})["pay"]
-        assert_array_equal(found.shares(5), [1, 1, 1, 1, null])
+        assert_array_equal(found.shares(), [1, 1, 1, 1, null])
         drawn = found.draw(np.resize(np.arange(4 + null), 500), np.random.default_rng(0))
         assert drawn.isna().sum() == null * 100
     aware = Datetime("2020-01-01", "2020-12-31", resolution="D", nullable=True)
@@ -342,7 +326,7 @@ def test_intervals_of_ordinals():
         assert_array_equal(found.values.astype(float), np.array(labels, dtype=float))
         codes = [{4: 0, 1: 1, 2.5: 2, None: 3}[label] for label in labels]
         assert_array_equal(found.codes, codes)
-        assert_array_equal(np.flatnonzero(found.shares(4)), np.sort(codes))
+        assert_array_equal(np.flatnonzero(found.shares()), np.sort(codes))
 
 
 MISSED = "hold an interval that none of the declared values is in"

@@ -170,13 +170,13 @@ def test_samples_have_the_law_of_the_mixture():
         np.array([[1, 0, 0, 1, 0, 0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0, 1, 0, 0, 0.25, 0.75]]),
     )
     n = 40_000
-    pairs = pair_shares(law.sample(n, np.random.default_rng(0)))
+    pairs = pair_shares(one_hot(law.sample(n, np.random.default_rng(0))))
     expected = sum(s * np.outer(p, p) for s, p in zip(law.shares, law.probabilities, strict=True))
     between = np.ones_like(expected, dtype=bool)
     for part in DOMAIN.slices:
         between[part, part] = False
     assert np.abs(pairs - expected)[between].max() < 5 * 0.5 / math.sqrt(n)
-    assert_array_equal(law.assign(law.sample(5, np.random.default_rng(1))) >= 0, True)
+    assert_array_equal(law.assign(one_hot(law.sample(5, np.random.default_rng(1)))) >= 0, True)
 
 
 def test_ranks_are_compared_on_the_scale_of_their_distribution():
@@ -223,7 +223,7 @@ def test_a_mixture_fits_dependent_columns():
     one, two = (fit_mixture(X, weights, k, DOMAIN, rng) for k in (1, 2))
 
     def error(law):
-        sampled = pair_shares(law.sample(20_000, np.random.default_rng(1)))
+        sampled = pair_shares(one_hot(law.sample(20_000, np.random.default_rng(1))))
         return np.abs(sampled - pair_shares(X)).max()
 
     assert error(two) < 0.03
@@ -256,7 +256,7 @@ def test_evolved_laws_have_the_dependence_that_the_marginals_lack():
     X = two_groups(4000)
     sizes, (law,) = evolved([X], epsilon=2.0)
     assert_allclose(sizes, [4000], rtol=0.02)
-    pairs = pair_shares(law.sample(20_000, np.random.default_rng(1)))
+    pairs = pair_shares(one_hot(law.sample(20_000, np.random.default_rng(1))))
     independent = np.outer(X.mean(axis=0), X.mean(axis=0))
     between = np.ones_like(pairs, dtype=bool)
     for part in DOMAIN.slices:

@@ -1,0 +1,82 @@
+"""The law that fits what was measured so far: a chain of log-linear conditionals."""
+
+import numpy as np
+from tqdm import tqdm
+
+from sklearn_dpgen.tables._column_groups import group_sums
+from sklearn_dpgen.tables._log_linear_chain import LogLinearChain
+from sklearn_dpgen.tables._log_linear_fit import fit_conditional
+from sklearn_dpgen.tables._slices import slice_counts
+from sklearn_dpgen.utils._torch import resolve_device
+
+__all__ = ["ChainFit"]
+
+
+class ChainFit:
+    """A chain of conditionals fitted to measurements: post-processing of what was released.
+
+    Parameters
+    ----------
+    measured : Measurements
+        More may be added between calls.
+    order : sequence of int
+        All columns, in the order in which they are drawn.
+    n_rows : int
+        Rows that are drawn from the law so far, for each conditional to be fitted on.
+    seed : int or None
+        Of the rows.
+    max_iter : int
+        Steps of each conditional at most.
+    device : str or torch.device
+    verbose : int
+    name : str
+        Of the progress bar.
+    """
+
+    def __init__(self, measured, order, n_rows, seed, *, max_iter, device, verbose=0, name="fit"):
+        self._measured, self._order, self._n_rows = measured, list(order), n_rows
+        self._rng = np.random.default_rng(seed)
+        self._options = {"max_iter": max_iter, "device": resolve_device(device)}
+        # Rows of the law by the first so many tables.
+        self._codes, self._n_fitted = None, 0
+        self._progress = {"disable": not verbose, "desc": name}
+
+    def predict(self, slices):
+        """Return the expected counts of slices, by all that was measured so far."""
+        if not self._measured.tables:
+            return self._measured.independent(slices)
+        if self._n_fitted != len(self._measured.tables):
+            _, self._codes = self._fit()
+            self._n_fitted = len(self._measured.tables)
+        factor = self._measured.n_records / len(self._codes)
+        return [factor * counts for counts in slice_counts(self._codes.T, slices)]
+
+    def law(self, domain):
+        """Return the law of encoded records."""
+        conditionals, _ = self._fit()
+        blocks = self._measured.blocks.blocks
+        shares = []
+        for column, groups in enumerate(blocks):
+            found = self._measured.shares(column)
+            sums = group_sums(found, groups)[groups]
+            even = 1 / np.bincount(groups)[groups]
+            shares.append(np.divide(found, sums, out=even, where=sums > 0))
+        return LogLinearChain(domain, blocks, shares, conditionals)
+
+    def _fit(self):
+        """Return the conditionals, and rows drawn from them: blocks of shape (n_rows, p)."""
+        # Columns are read one by one.
+        codes = np.zeros((self._n_rows, len(self._order)), dtype=np.int64, order="F")
+        conditionals, before = [], set()
+        for column in tqdm(self._order, **self._progress):
+            before.add(column)
+            tables = [
+                table.seen_from(column)
+                for table in self._measured.tables
+                if column in table.columns and before.issuperset(table.columns)
+            ]
+            marginal = self._measured.block_shares(column)
+            fitted = fit_conditional(column, marginal, tables, codes, **self._options)
+            conditionals.append(fitted)
+            codes[:, column], _ = fitted.draw(codes, self._rng)
+        return tuple(conditionals), codes

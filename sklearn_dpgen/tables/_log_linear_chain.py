@@ -1,0 +1,249 @@
+"""Laws of tables whose columns are drawn one after another, from log-linear conditionals."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import torch
+from torch.nn.functional import embedding_bag
+
+from sklearn_dpgen.domains import Product
+from sklearn_dpgen.tables._draws import RARE, draw_codes, draw_weighted
+
+__all__ = ["LogLinearChain", "LogLinearConditional", "LogLinearTerm", "joint_codes"]
+
+# Entries of logits and of cells that are held at a time: they stay in the cache.
+_ENTRIES = 1 << 17
+# Of conditions: rows that tell the effective size, that are drawn at a time, and for one at most.
+_PILOT = 20_000
+_BATCH = 1 << 16
+_MOST = 64
+
+
+@dataclass(frozen=True, eq=False)
+class LogLinearTerm:
+    """What one or two earlier columns add to the logits of a column.
+
+    Parameters
+    ----------
+    parents : tuple of int
+        The earlier columns.
+    groups : tuple of ndarray of int
+        The group of each block of each parent, then of the column itself.
+    logits : ndarray
+        An axis a parent, then one of the column: of the groups.
+    """
+
+    parents: tuple[int, ...]
+    groups: tuple[np.ndarray, ...]
+    logits: np.ndarray
+
+    @property
+    def table(self):
+        """The logits of each block of the column, a row for each cell of the parents."""
+        return np.take(self.logits.reshape(-1, self.logits.shape[-1]), self.groups[-1], axis=1)
+
+    def rows(self, codes):
+        """Return the cell of the parents of each record."""
+        return joint_codes(codes, self.parents, self.groups, self.logits.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class LogLinearConditional:
+    """The law of the blocks of one column, given those of earlier ones.
+
+    p(x_j | x) ∝ exp(base(x_j) + Σ_t logits_t(x, x_j)).
+
+    Parameters
+    ----------
+    column : int
+    base : ndarray of shape (n_blocks,)
+    terms : tuple of LogLinearTerm
+    """
+
+    column: int
+    base: np.ndarray
+    terms: tuple[LogLinearTerm, ...]
+
+    def draw(self, codes, rng, kept=None):
+        """Draw a block for each record.
+
+        Parameters
+        ----------
+        codes : ndarray of int of shape (n, p)
+            Blocks, of which those of earlier columns count.
+        rng : numpy.random.Generator
+        kept : ndarray of shape (n_blocks,) or None, default=None
+            A condition: the part of each block that is allowed.
+
+        Returns
+        -------
+        drawn : ndarray of int64 of shape (n,)
+            Under the condition.
+        chances : ndarray of float32 of shape (n,)
+            The probability of the condition.
+        """
+        # The base is the only row of a first term.
+        tables = [self.base[None], *(term.table for term in self.terms)]
+        starts = np.cumsum([0, *map(len, tables)])
+        table = torch.from_numpy(np.concatenate(tables, dtype=np.float32))
+        drawn, chances = np.empty(len(codes), dtype=np.int64), np.ones(len(codes), np.float32)
+        step = max(1, _ENTRIES // max(len(self.base), len(tables)))
+        for start in range(0, len(codes), step):
+            part = slice(start, min(start + step, len(codes)))
+            cells = np.zeros((part.stop - start, len(tables)), dtype=np.int32)
+            for place, term in enumerate(self.terms, 1):
+                cells[:, place] = starts[place] + term.rows(codes[part])
+            logits = embedding_bag(torch.from_numpy(cells), table, mode="sum").numpy()
+            # Reductions over few entries are slow, those over many rows are not.
+            shares = np.ascontiguousarray(logits.T)
+            shares -= shares.max(axis=0)
+            np.exp(shares, out=shares)
+            if kept is not None:
+                total = shares.sum(axis=0)
+                shares *= kept[:, None]
+                chances[part] = shares.sum(axis=0) / total
+            drawn[part] = draw_codes(shares.T, rng)
+        return drawn, chances
+
+
+@dataclass(frozen=True, eq=False)
+class LogLinearChain:
+    """The law of records whose columns are drawn in turn.
+
+    Categories of a column belong to blocks. The blocks of a column follow a log-linear law given
+    those of the columns before it; inside a block the category depends on nothing else.
+
+    Parameters
+    ----------
+    domain : Product of OneHot
+        Of encoded records.
+    blocks : list of ndarray of int
+        The block of each category of each column.
+    shares : list of ndarray
+        The shares of the categories within their blocks; in a column with a condition, times the
+        part that is allowed.
+    conditionals : tuple of LogLinearConditional
+        In the order in which columns are drawn.
+    conditioned : frozenset of int, default=frozenset()
+        The columns with conditions.
+
+    Notes
+    -----
+    Conditions are kept by importance sampling: a column is drawn under its condition, and the row
+    weighs the product of the probabilities that the columns before left to the conditions. Of many
+    weighted rows some are kept, by weight.
+    """
+
+    domain: Product
+    blocks: list[np.ndarray]
+    shares: list[np.ndarray]
+    conditionals: tuple[LogLinearConditional, ...]
+    conditioned: frozenset[int] = frozenset()
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw records.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of int64 of shape (n, p)
+            The category of each record in each column.
+        """
+        blocks = self._resampled(n, rng) if self.conditioned else self._weighted(n, rng)[0]
+        codes = np.empty_like(blocks)
+        for column, (owners, shares) in enumerate(zip(self.blocks, self.shares, strict=True)):
+            codes[:, column] = draw_weighted(owners, shares, blocks[:, column], rng)
+        return codes
+
+    def restricted(self, allowed: Mapping) -> Self | None:
+        """Return the law of the records that fulfil independent conditions on columns.
+
+        Parameters
+        ----------
+        allowed : mapping of int to ndarray
+            Of a column, the part of each category that is allowed, from 0 to 1.
+
+        Returns
+        -------
+        LogLinearChain or None
+            None where fewer than one in a billion records fulfil them, as 20000 weighted rows tell.
+        """
+        shares = list(self.shares)
+        for column, parts in allowed.items():
+            shares[column] = shares[column] * parts
+        law = replace(self, shares=shares, conditioned=self.conditioned | frozenset(allowed))
+        return law if law._pilot[0] >= RARE else None
+
+    @property
+    def effective_size(self) -> float:
+        """(Σ w)² / Σ w² of 20000 rows that are drawn under the conditions."""
+        return self._pilot[1]
+
+    @cached_property
+    def _pilot(self):
+        """The probability of the conditions, the effective size, and rows to draw for one."""
+        # What is drawn after the last condition has no weight.
+        stops = [i for i, c in enumerate(self.conditionals, 1) if c.column in self.conditioned]
+        needed = replace(self, conditionals=self.conditionals[: max(stops, default=0)])
+        _, weights = needed._weighted(_PILOT, np.random.default_rng(0))
+        mean = weights.mean()
+        if mean < RARE:
+            return 0.0, 0.0, _MOST
+        size = weights.sum() ** 2 / (weights**2).sum()
+        # None is kept twice, or those drawn say four times as much as those kept.
+        n_drawn = min(weights.max() / mean, 4 * _PILOT / size, _MOST)
+        return float(mean), float(size), float(n_drawn)
+
+    def _weighted(self, n, rng):
+        """Return blocks, and the probability of the conditions given the columns before each."""
+        codes = np.zeros((n, len(self.blocks)), dtype=np.int64, order="F")
+        weights = np.ones(n)
+        for conditional in self.conditionals:
+            column, kept = conditional.column, None
+            if column in self.conditioned:
+                kept = np.bincount(self.blocks[column], self.shares[column]).astype(np.float32)
+            codes[:, column], chances = conditional.draw(codes, rng, kept)
+            weights *= chances
+        return codes, weights
+
+    def _resampled(self, n, rng):
+        """Return blocks of records that fulfil the conditions."""
+        most, parts, left = int(_BATCH / self._pilot[2]), [], n
+        while left > 0:
+            codes, weights = self._weighted(_BATCH, rng)
+            edges = np.cumsum(weights)
+            if edges[-1] > 0:
+                count = min(most, left)
+                places = (np.arange(count) + rng.uniform()) * (edges[-1] / count)
+                places = np.minimum(places, np.nextafter(edges[-1], 0))
+                chosen = np.searchsorted(edges, places, side="right")
+                parts.append(codes[rng.permutation(chosen)])
+                left -= count
+        return np.concatenate(parts)
+
+
+def joint_codes(codes, columns, groups, shape):
+    """Return the cell of each record in the table of some columns, of which groups are told apart.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n, p)
+    columns : tuple of int
+    groups, shape : tuple of ndarray of int, tuple of int
+        The group of each block, and their number; of these columns first.
+
+    Returns
+    -------
+    ndarray of int64 of shape (n,)
+    """
+    cells = groups[0][codes[:, columns[0]]]
+    for column, group, size in zip(columns[1:], groups[1:], shape[1:], strict=False):
+        cells = cells * size + group[codes[:, column]]
+    return cells

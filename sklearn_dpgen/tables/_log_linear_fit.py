@@ -1,0 +1,183 @@
+"""Conditionals that are fitted one after another to noisy tables, by regularized max entropy."""
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch.nn.functional import embedding_bag
+
+from sklearn_dpgen.tables._log_linear_chain import (
+    LogLinearConditional,
+    LogLinearTerm,
+    joint_codes,
+)
+from sklearn_dpgen.utils._torch import as_array, as_tensor
+
+__all__ = ["NoisyTable", "fit_conditional"]
+
+# Shares below it count as it: logits stay finite.
+_FLOOR = 1e-6
+
+
+class NoisyTable:
+    """Shares of the records in the cells of two or three columns, with noise.
+
+    Parameters
+    ----------
+    columns : tuple of int
+    groups : tuple of ndarray of int
+        The group of each block of each column.
+    shares : ndarray
+        An axis a column; with noise they may be negative.
+    ridge : float
+        Weight of half the squared logits of a term that follows it.
+    """
+
+    def __init__(self, columns, groups, shares, ridge):
+        self.columns, self.groups, self.shares, self.ridge = columns, groups, shares, ridge
+
+    def seen_from(self, column):
+        """Return it with one of its columns last."""
+        place = self.columns.index(column)
+        order = [i for i in range(len(self.columns)) if i != place] + [place]
+        columns, groups = (tuple(part[i] for i in order) for part in (self.columns, self.groups))
+        return NoisyTable(columns, groups, self.shares.transpose(order), self.ridge)
+
+
+def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
+    """Fit the law of a column given those before it.
+
+    Parameters
+    ----------
+    column : int
+    marginal : ndarray of shape (n_blocks,)
+        Shares of its blocks.
+    tables : list of NoisyTable
+        Of the column and earlier ones, with the column last.
+    codes : ndarray of int of shape (n, p)
+        Blocks of rows from the law of the columns before it.
+    max_iter : int
+        Steps of L-BFGS at most.
+    device : torch.device
+
+    Returns
+    -------
+    LogLinearConditional
+
+    Notes
+    -----
+    With rows x_r, tables m_t and logits θ it minimizes the convex
+
+        (1/n) Σ_r log Σ_j exp(b_j + Σ_t θ_t(x_r, j)) - Σ_t ⟨θ_t, m_t⟩ - ⟨b, s⟩ + Σ_t ρ_t/2 ‖θ_t‖²,
+
+    the dual of the largest conditional entropy with tables near to those given. Tables are first
+    shifted to have the sums that the rows and ``marginal`` have: noise is left in the interaction.
+    """
+    marginal = np.maximum(marginal, _FLOOR)
+    base = np.log(marginal)
+    if not tables:
+        return LogLinearConditional(column, base, ())
+    # Blocks that no table tells apart keep their proportions.
+    seen, merged = np.unique([t.groups[-1] for t in tables], axis=1, return_inverse=True)
+    problem = _Problem(np.bincount(merged, weights=marginal), tables, seen, codes, device)
+    result = minimize(
+        problem,
+        np.zeros(problem.n_parameters),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": max_iter, "maxcor": 8},
+    )
+    shift, logits = problem.unscaled(result.x)
+    terms = tuple(
+        LogLinearTerm(t.columns[:-1], t.groups, as_array(part).reshape(t.shares.shape))
+        for t, part in zip(tables, logits, strict=True)
+    )
+    return LogLinearConditional(column, base + as_array(shift)[merged], terms)
+
+
+class _Problem:
+    """The objective and its gradient, in parameters scaled so that its curvature is about one."""
+
+    def __init__(self, marginal, tables, groups_seen, codes, device):
+        n, self._device = len(codes), device
+        self._base = as_tensor(np.log(marginal), device=device)
+        self._marginal = as_tensor(marginal / marginal.sum(), device=device)
+        self._scales = [self._marginal.clamp_min(1e-4).rsqrt()]
+        self._targets, self._ridges, self._groups, self._starts = [], [], [], [0]
+        cells = np.empty((n, len(tables)), dtype=np.int64)
+        for place, table in enumerate(tables):
+            *before, size = table.shares.shape
+            n_before = int(np.prod(before))
+            found = joint_codes(codes, table.columns[:-1], table.groups, before)
+            cells[:, place] = found + self._starts[-1]
+            self._starts.append(self._starts[-1] + n_before)
+            rows = np.bincount(found, minlength=n_before) / n
+            groups = groups_seen[place]
+            sums = np.bincount(groups, weights=marginal / marginal.sum(), minlength=size)
+            shares = _with_sums(table.shares.reshape(n_before, size), rows, sums)
+            self._targets.append(as_tensor(shares, device=device))
+            self._ridges.append(table.ridge)
+            scale = 1 / np.sqrt(np.maximum(np.outer(rows, sums), _FLOOR) + table.ridge)
+            self._scales.append(as_tensor(scale, device=device))
+            self._groups.append(
+                None if size == len(groups) else torch.from_numpy(groups).to(device)
+            )
+        self._cells = torch.from_numpy(cells.astype(np.int32)).to(device)
+        self._members = _cell_members(cells, self._starts[-1], device)
+        self._n = n
+
+    @property
+    def n_parameters(self):
+        return sum(scale.numel() for scale in self._scales)
+
+    def unscaled(self, vector):
+        """Return the shift of the base, and the logits of each term."""
+        vector = as_tensor(vector, device=self._device)
+        parts = vector.split([scale.numel() for scale in self._scales])
+        shift, *logits = [
+            part.view(scale.shape) * scale for part, scale in zip(parts, self._scales, strict=True)
+        ]
+        return shift, logits
+
+    def _shares(self, shift, logits):
+        blocks = [
+            part if groups is None else part[:, groups]
+            for part, groups in zip(logits, self._groups, strict=True)
+        ]
+        # A row is in one cell of each table: what all rows have is added there.
+        blocks[0] = blocks[0] + (self._base + shift)
+        scores = embedding_bag(self._cells, torch.cat(blocks), mode="sum")
+        # Four passes over it, where a softmax over few entries takes ten times as long.
+        highest = scores.amax(dim=1, keepdim=True)
+        scores = scores.sub_(highest).exp_()
+        sums = scores @ scores.new_ones(scores.shape[1], 1)
+        return scores.div_(sums), (highest + sums.log()).mean(dtype=torch.float64)
+
+    def __call__(self, vector):
+        shift, logits = self.unscaled(vector)
+        shares, value = self._shares(shift, logits)
+        value = value - torch.dot(self._base + shift, self._marginal)
+        found = embedding_bag(self._members[0], shares, self._members[1], mode="sum").div_(self._n)
+        mean = found[: self._starts[1]].sum(dim=0)
+        slopes = [self._scales[0] * (mean - self._marginal)]
+        for i, (part, target, ridge) in enumerate(
+            zip(logits, self._targets, self._ridges, strict=True)
+        ):
+            slope = found[self._starts[i] : self._starts[i + 1]]
+            if self._groups[i] is not None:
+                slope = torch.zeros_like(part).index_add_(1, self._groups[i], slope)
+            value = value - (part * target).sum() + ridge / 2 * part.square().sum()
+            slopes.append(self._scales[i + 1] * (slope - target + ridge * part))
+        return float(value), as_array(torch.cat([part.flatten() for part in slopes])).astype(float)
+
+
+def _with_sums(shares, rows, columns):
+    """Return the nearest table, in squares, with the given sums."""
+    shares = shares + ((rows - shares.sum(axis=1)) / shares.shape[1])[:, None]
+    return shares + (columns - shares.sum(axis=0)) / shares.shape[0]
+
+
+def _cell_members(cells, width, device):
+    """Return the rows that are in each cell, one cell after another, and where each begins."""
+    order = np.argsort(cells, axis=None, kind="stable") // cells.shape[1]
+    starts = np.append(0, np.cumsum(np.bincount(cells.ravel(), minlength=width)))[:-1]
+    return tuple(torch.from_numpy(part.astype(np.int32)).to(device) for part in (order, starts))
