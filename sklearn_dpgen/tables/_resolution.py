@@ -10,7 +10,7 @@ __all__ = ["CELLS", "affordable_cells", "affordable_slices", "warn_of_noise"]
 # The records of an even cell over the standard deviation of their number that are asked for.
 _CLEAR = 6.0
 # Cells that a table of two and of three columns should have.
-CELLS = {2: 16.0, 3: 64.0}
+CELLS = {2: 12.0, 3: 64.0}
 
 
 def affordable_cells(n_records, noise_scale):
