@@ -43,7 +43,7 @@ print(sampler.privacy_)
 # Three of the 45 tables of pairs: as they are, as they were released, and in the synthetic records.
 # A table has as many cells as stay clear of the noise, which is that of some forty records in each
 # cell, wherever the cell is; grey cells have counts below zero. The law has none of these, and one
-# law has to explain all tables at once. Cells of numbers are named by the value that they begin with.
+# law has to explain all tables at once. Cells of numbers are named by their lower ends.
 
 encoder = sampler.encoder_
 phrases = {
@@ -102,9 +102,9 @@ plt.show()
 # an interval is split where a count below it is beyond the noise. A value that stands out from its
 # neighbours has a bin of its own, and is drawn as the roundest number of that bin; values that do
 # not are spread over theirs. Pairs and triples join such bins into the groups that their noise
-# allows, and the fit brings both together. Below, the share of records in each of 360 cells, upwards
-# the real ones and downwards the synthetic. Shares are on the scale of their square roots; red ticks
-# are the edges of bins.
+# allows, and the fit brings both together. Below, the share of records in each of 360 cells,
+# upwards the real ones and downwards the synthetic. Shares are on the scale of their square roots;
+# red ticks are the edges of bins.
 
 
 def signed_root(share):

@@ -78,9 +78,7 @@ print(samplers["default"].privacy_)
 # Above, the share of ``sign`` 1 in squares of ``u`` and ``v``; below, the share of ``wave`` 1 along
 # ``x``, real in grey.
 
-tables = {"real records": records} | {
-    name: sampler.sample(n) for name, sampler in samplers.items()
-}
+tables = {"real records": records} | {name: sampler.sample(n) for name, sampler in samplers.items()}
 squares, cells = np.linspace(-1, 1, 25), np.linspace(0, 1, 101)
 
 
