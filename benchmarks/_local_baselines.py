@@ -71,9 +71,9 @@ def _table(mechanism, name):
 def pair_population(mechanism, answers, seed, *, n_rows=2000, max_iter=800, learning_rate=0.3):
     """Return the law of a population that fits the unbiased shares, by their precisions.
 
-    As SlicedMeasureSampler with its defaults, but for where the shares come from and the prior,
-    which was chosen on a split of Adult's training records: nats of the likelihood of all answers,
-    growing with the information of an answer as LocalTableSampler's does. The margins of a pair are
+    The population is that of LocalTableSampler. The prior was chosen on a split of Adult's training
+    records: nats of the likelihood of all answers, growing with the information of an answer as
+    that of LocalTableSampler does. The margins of a pair are
     made those of its columns, of which more answers tell; what is left of it has the precision of
     the dependence.
     """
