@@ -15,7 +15,7 @@ import torch
 from sklearn_dpgen.evolution import project_simplex
 from sklearn_dpgen.mechanisms._discrete import response_table
 from sklearn_dpgen.tables import ProductMixture
-from sklearn_dpgen.tables._population import Population, SliceLoss
+from sklearn_dpgen.tables._population import Population
 from sklearn_dpgen.utils._random import torch_generator
 
 __all__ = ["draw", "independent_columns", "naive_bayes", "pair_population", "unbiased_shares"]
@@ -71,11 +71,10 @@ def _table(mechanism, name):
 def pair_population(mechanism, answers, seed, *, n_rows=2000, max_iter=800, learning_rate=0.3):
     """Return the law of a population that fits the unbiased shares, by their precisions.
 
-    The population is that of LocalTableSampler. The prior was chosen on a split of Adult's training
-    records: nats of the likelihood of all answers, growing with the information of an answer as
-    that of LocalTableSampler does. The margins of a pair are
-    made those of its columns, of which more answers tell; what is left of it has the precision of
-    the dependence.
+    The prior was chosen on a split of Adult's training records: nats of the likelihood of all
+    answers, growing with the information of an answer as LocalTableSampler's does. The margins of a
+    pair are made those of its columns, of which more answers tell; what is left of it has the
+    precision of the dependence.
     """
     encoder = mechanism.encoder_
     sizes = [column.domain.n_features for column in encoder.columns_.values()]
@@ -84,16 +83,52 @@ def pair_population(mechanism, answers, seed, *, n_rows=2000, max_iter=800, lear
     for (i, j), (shares, _) in pairs.items():
         shares += ((singles[i,][0] - shares.sum(axis=1)) / sizes[j])[:, None]
         shares += (singles[j,][0] - shares.sum(axis=0)) / sizes[i]
-    shares, spreads = zip(*(singles | pairs).values(), strict=True)
-    weights = [spread**-2 / 2 for spread in spreads]
-    device = torch.device("cpu")
-    loss = SliceLoss(sizes, [*singles, *pairs], shares, weights, device)
-    population = Population(shares[: len(sizes)], n_rows, torch_generator(seed), device)
     prior = 60 * math.sqrt(math.sinh(min(mechanism.epsilon_, 20.0) / 2))
-    population.fit(loss, prior=prior, max_iter=max_iter, learning_rate=learning_rate)
+    loss = PairLoss(sizes, singles, pairs, prior)
+    population = Population(sizes, n_rows, torch_generator(seed), torch.device("cpu"))
+    with torch.no_grad():
+        population.logits.add_(loss.center[:, None])
+    population.fit(loss, max_iter=max_iter, learning_rate=learning_rate)
     return ProductMixture(
         mechanism.domain_, np.full(n_rows, 1 / n_rows), population.probabilities()
     )
+
+
+class PairLoss:
+    """Σ_c ‖slice_c(P) − t_c‖² / (2 s_c²) of columns and pairs, and a prior: τ mean_r KL(P_r ‖ t).
+
+    Parameters
+    ----------
+    sizes : list of int
+    singles, pairs : dict of tuple of int to (shares, spread)
+    prior : float
+        τ, the weight of the mean divergence of a row from independent columns.
+    """
+
+    def __init__(self, sizes, singles, pairs, prior):
+        stops = np.cumsum(sizes)
+        weights, targets = np.zeros((2, stops[-1], stops[-1]))
+        for (i, j), (shares, spread) in pairs.items():
+            cells = np.s_[stops[i] - sizes[i] : stops[i], stops[j] - sizes[j] : stops[j]]
+            weights[cells], targets[cells] = spread**-2 / 2, shares
+        marginal = np.concatenate([shares for shares, _ in singles.values()])
+        precision = np.repeat([spread**-2 / 2 for _, spread in singles.values()], sizes)
+        center = np.log(np.maximum(marginal, 1e-6))
+        parts = weights, targets, marginal, precision, center
+        self._weights, self._targets, self._marginal, self._precision, self.center = (
+            torch.as_tensor(part, dtype=torch.float32) for part in parts
+        )
+        self.scale, self._prior = max(weights.max(), precision.max()), prior
+
+    def __call__(self, P):
+        """Return the loss without the prior, and the gradient with it."""
+        n_rows = P.shape[1]
+        gaps, error = P @ P.T / n_rows - self._targets, P.mean(dim=1) - self._marginal
+        pull, slope = self._weights * gaps, self._precision * error
+        value = (pull * gaps).sum() + torch.dot(slope, error)
+        gradient = (pull + pull.T) @ P + slope[:, None]
+        divergence = torch.log(P.clamp_min(1e-30)) - self.center[:, None]
+        return value, (2 * gradient + self._prior * divergence) / n_rows
 
 
 def unbiased_shares(mechanism, encoded):

@@ -5,7 +5,7 @@ from the same joint answers, by JointRandomizedResponse; "target always" asks ev
 target. The split budget is TabularMechanism's, randomized response with an equal share for each
 column: its response tables are inverted (`_local_baselines.py`), or EntropicDeconvGAN learns from
 it. "least squares of pairs" estimates all pairs that were asked without bias, and lets a population
-fit them as SlicedMeasureSampler does its noisy counts. The last is there at the same epsilon with
+fit them by their precisions. The last is there at the same epsilon with
 central privacy (delta 1e-5, replacing a record): somebody sees the records. Estimators have their
 defaults; bins of numbers are the public ones, but for the central sampler, "equal bins", which are
 the default of the mechanism, and "found bins", by the answers of the first fifth of the people,
@@ -52,7 +52,6 @@ from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.tables import LocalTableSampler, SlicedMeasureSampler
-from sklearn_dpgen.tables._population import predicted_slices
 
 N_LARGE, N_TEST, N_MADE = 1_430_000, 50_000, 100_000
 
@@ -222,8 +221,10 @@ def errors(sampler, records):
     singles = [(i,) for i in range(len(sizes))]
     pairs = list(itertools.combinations(range(len(sizes)), 2))
     errors = []
-    predicted = predicted_slices(sampler.law_.probabilities, sizes, singles + pairs)
-    for part, shares in zip(singles + pairs, predicted, strict=True):
+    rows = np.split(sampler.law_.probabilities, np.cumsum(sizes)[:-1], axis=1)
+    for part in singles + pairs:
+        first, *others = (rows[i] for i in part)
+        shares = first.T @ others[0] / len(first) if others else first.mean(axis=0)
         cells = np.ravel_multi_index([codes[i] for i in part], shares.shape)
         counts = np.bincount(cells, minlength=shares.size).reshape(shares.shape)
         errors.append(shares - counts / len(records))

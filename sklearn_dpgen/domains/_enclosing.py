@@ -28,22 +28,28 @@ def enclosing_ball(domain: Domain) -> Ball:
     ------
     TypeError
         For any other domain.
+    ValueError
+        For a domain of a single point.
     """
+    radius, center = _radius_and_center(domain)
+    return Ball(radius, center=center)
+
+
+def _radius_and_center(domain):
     if isinstance(domain, Box):
         center = domain.low / 2 + domain.high / 2
         reach = np.maximum(
             difference_above(domain.high, center), difference_above(center, domain.low)
         )
-        return Ball(norm_above(reach, 2), center=center)
+        return norm_above(reach, 2), center
     if isinstance(domain, Ball):
-        return Ball(domain.diameter(2) / 2, center=domain.center)
+        return domain.diameter(2) / 2, domain.center
     if isinstance(domain, OneHot):
         n = domain.n_categories
         vertex, center = np.eye(n)[0], np.full(n, 1 / n)
         reach = np.maximum(difference_above(vertex, center), difference_above(center, vertex))
-        return Ball(norm_above(reach, 2), center=center)
+        return norm_above(reach, 2), center
     if isinstance(domain, Product):
-        balls = [enclosing_ball(factor) for factor in domain.domains]
-        center = np.concatenate([ball.center for ball in balls])
-        return Ball(norm_above([ball.radius for ball in balls], 2), center=center)
+        radii, centers = zip(*map(_radius_and_center, domain.domains), strict=True)
+        return norm_above(radii, 2), np.concatenate(centers)
     raise TypeError(f"No enclosing ball is known for a domain of type {type(domain).__name__}.")

@@ -20,13 +20,13 @@ class OneHot(Domain):
     Parameters
     ----------
     n_categories : int
-        At least 2.
+        At least 1: a single one is a point.
     """
 
     n_categories: int
 
     def __post_init__(self):
-        object.__setattr__(self, "n_categories", check_size(self.n_categories, "n_categories", 2))
+        object.__setattr__(self, "n_categories", check_size(self.n_categories, "n_categories", 1))
 
     @property
     def n_features(self) -> int:
@@ -38,7 +38,7 @@ class OneHot(Domain):
         return like(X.argmax(axis=1)[:, None] == index, X)
 
     def diameter(self, p: float) -> float:
-        return norm_above(np.ones(2), norm_order(p))
+        return norm_above(np.ones(2) * (self.n_categories > 1), norm_order(p))
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         return np.eye(self.n_categories)[rng.integers(self.n_categories, size=n)]

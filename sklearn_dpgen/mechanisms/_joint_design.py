@@ -36,7 +36,8 @@ def draw_columns(n, n_asked, always, weights, noise):
     always : sequence of int
         Columns that everybody is asked about.
     weights : ndarray of shape (d,)
-        Of the others in successive draws without replacement; positive.
+        Of the others in successive draws without replacement; 0 for those that nobody is asked
+        about.
     noise : NoiseSource
 
     Returns
@@ -50,7 +51,7 @@ def draw_columns(n, n_asked, always, weights, noise):
     no column is asked twice, and in a call of many people each about equally often; exactly, but
     for the last round, if ``n_asked`` divides their number.
     """
-    others = np.setdiff1d(np.arange(len(weights)), always)
+    others = np.setdiff1d(np.flatnonzero(weights), always)
     n_drawn = n_asked - len(always)
     drawn = np.empty((n, n_drawn), dtype=np.int64)
     dealt = np.ptp(weights[others]) == 0 if n_drawn else False
@@ -116,6 +117,9 @@ def expected_variances(sizes, epsilon, limit, n_asked, always, weights):
     with np.errstate(divide="ignore", invalid="ignore"):
         singles = contrasts**2 / singles * len(columns)
         pairs = np.outer(contrasts, contrasts) ** 2 / pairs * len(columns)
+    # Of what is constant there is nothing to learn.
+    singles[contrasts == 0] = 0.0
+    pairs[np.outer(contrasts, contrasts) == 0] = 0.0
     np.fill_diagonal(pairs, 0.0)
     return singles, pairs
 
@@ -127,7 +131,8 @@ def choose_n_asked(sizes, epsilon, limit, always, weights):
     Where some columns are always asked, the pairs with one of them count. Of many columns some
     stand for all, spread evenly over those that are ordered by size.
     """
-    others = np.setdiff1d(np.argsort(sizes, kind="stable"), always, assume_unique=True)
+    order = np.argsort(sizes, kind="stable")
+    others = np.setdiff1d(order[weights[order] > 0], always, assume_unique=True)
     if len(others) > _N_COLUMNS:
         others = others[np.linspace(0, len(others) - 1, _N_COLUMNS).astype(int)]
     kept = np.array([*always, *others], dtype=np.int64)
@@ -188,7 +193,8 @@ def check_n_asked(n_asked, sizes, epsilon, limit, always, weights):
         More than there are columns, fewer than are always asked, or more than the budget has an
         answer for.
     """
-    most = min(len(sizes), most_asked(limit))
+    n_columns = int(np.count_nonzero(weights))
+    most = min(n_columns, most_asked(limit))
     if len(always) > most:
         raise ValueError(
             f"always names {len(always)} columns, and one joint answer with epsilon={epsilon:g} is "
@@ -196,8 +202,8 @@ def check_n_asked(n_asked, sizes, epsilon, limit, always, weights):
         )
     if n_asked == "auto":
         return choose_n_asked(sizes, epsilon, limit, always, weights)
-    if n_asked > len(sizes):
-        raise ValueError(f"n_asked={n_asked} is more than the {len(sizes)} columns.")
+    if n_asked > n_columns:
+        raise ValueError(f"n_asked={n_asked} is more than the {n_columns} columns to ask about.")
     if n_asked < len(always):
         raise ValueError(f"n_asked={n_asked} is less than the {len(always)} columns of always.")
     if n_asked > most:

@@ -202,7 +202,7 @@ class JointRandomizedResponse(Mechanism):
         ------
         ValueError
             Columns in ``always`` or ``weights`` that the schema does not declare, or an ``n_asked``
-            that is more than there are, or more than the budget has an answer for.
+            that is more than there are, constants apart, or more than the budget has an answer for.
         """
         self._forget()
         if set(RELEASE_COLUMNS) <= set(self.schema):
@@ -218,7 +218,10 @@ class JointRandomizedResponse(Mechanism):
         self.epsilon_ = float(self.epsilon)
         self._limit = most_cells(self.epsilon_)
         names = list(self.schema)
-        self._always, self._weights = read_wishes(names, self.always, self.weights)
+        always, weights = read_wishes(names, self.always, self.weights)
+        # Nobody is asked about a constant.
+        self._always = tuple(column for column in always if self._sizes[column] > 1)
+        self._weights = np.where(self._sizes > 1, weights, 0.0)
         self.n_asked_ = check_n_asked(self.n_asked, *self._design(), *self._asked())
         self._set_privacy(None)
         self.design_ = release_digest(self)

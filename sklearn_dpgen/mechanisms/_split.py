@@ -59,7 +59,7 @@ def split_budget(epsilon, schema, split):
     Returns
     -------
     dict of str to float
-        Shares whose exact sum is at most ``epsilon``.
+        Shares whose exact sum is at most ``epsilon``; 0 of a constant.
     """
     weights = split(schema) if callable(split) else split
     if not isinstance(weights, Mapping):
@@ -71,8 +71,10 @@ def split_budget(epsilon, schema, split):
             f"split must weight every column of the schema: missing {missing}, unknown {unknown}."
         )
     weights = {n: check_positive(weights[n], f"split[{n!r}]") for n in schema}
-    total = math.fsum(weights.values())
-    shares = {name: epsilon * (weight / total) for name, weight in weights.items()}
+    varied = {name: weight for name, weight in weights.items() if not schema[name].is_constant}
+    total = math.fsum(varied.values())
+    shares = dict.fromkeys(schema, 0.0)
+    shares |= {name: epsilon * (weight / total) for name, weight in varied.items()}
     if math.isfinite(epsilon):
         while sum(map(Fraction, shares.values())) > Fraction(epsilon):
             shares = {name: math.nextafter(share, 0) for name, share in shares.items()}

@@ -108,7 +108,6 @@ class Binned(CategoryColumn):
         Returns
         -------
         Binned
-            A single bin has codes and values, but no domain unless nullable.
 
         Raises
         ------

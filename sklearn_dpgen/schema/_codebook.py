@@ -198,6 +198,8 @@ def _entry(row, kind, codes):
             entry["step"] = _number(row.pop("step"))
         if kind == "integer":
             entry["integer"] = True
+        if entry["low"] == entry["high"] != GAP:
+            entry = {"type": "categorical", "categories": _labels([entry["low"]], kind)}
     else:
         labels = [False, True] if kind == "boolean" else GAP
         if "values" in row:

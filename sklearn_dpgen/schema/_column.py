@@ -29,6 +29,11 @@ class Column(ABC):
         """The public set that an encoded value lies in, a Domain."""
 
     @property
+    def is_constant(self) -> bool:
+        """Whether there is a single category, so that no record tells anything."""
+        return self.domain == OneHot(1)
+
+    @property
     @abstractmethod
     def dtype(self) -> np.dtype | pd.api.extensions.ExtensionDtype:
         """The dtype of decoded values: the declaration alone decides."""

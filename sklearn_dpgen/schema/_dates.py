@@ -72,7 +72,9 @@ class Datetime(IntervalColumn):
             if _since_epoch(value) % _RESOLUTIONS[self.resolution]:
                 raise ValueError(f"{field} must be a multiple of the resolution.")
         if not self.low < self.high:
-            raise ValueError("low must be earlier than high.")
+            raise ValueError(
+                "low must be earlier than high; declare a constant as Categorical, of its text."
+            )
         if self.zone is None and len(zones) > 1:
             raise ValueError("low and high are in two time zones: give zone.")
         if self.zone is None and zones:

@@ -88,8 +88,8 @@ class Categorical(_Labels):
     Parameters
     ----------
     categories : sequence of bool, int, float or str
-        All the values that can occur, public and distinct: as in Python, True equals 1. At
-        least 2, counting the null. Not a set, of which the order is not fixed.
+        All the values that can occur, public and distinct: as in Python, True equals 1. A
+        single one declares a constant. Not a set, of which the order is not fixed.
     nullable : bool, default=False
         A null is one more category, the last.
 
@@ -106,7 +106,7 @@ class Categorical(_Labels):
 
     def __post_init__(self):
         check_flags(self, "nullable")
-        labels = _as_labels(self.categories, "categories", self.nullable)
+        labels = _as_labels(self.categories, "categories")
         object.__setattr__(self, "categories", labels)
 
     @property
@@ -121,8 +121,8 @@ class Ordinal(_Labels):
     Parameters
     ----------
     values : sequence of bool, int, float or str
-        All the values that can occur, public and distinct, from first to last. At least 2,
-        counting the null.
+        All the values that can occur, public and distinct, from first to last. A
+        single one declares a constant.
     nullable : bool, default=False
         A null is one more category, the last, outside the order.
     """
@@ -133,7 +133,7 @@ class Ordinal(_Labels):
 
     def __post_init__(self):
         check_flags(self, "nullable")
-        object.__setattr__(self, "values", _as_labels(self.values, "values", self.nullable))
+        object.__setattr__(self, "values", _as_labels(self.values, "values"))
 
     @property
     def labels(self) -> tuple:
@@ -155,7 +155,7 @@ def _distinct(series):
     return series.array.factorize() if is_text or is_number else (None, series)
 
 
-def _as_labels(labels, field, nullable):
+def _as_labels(labels, field):
     if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise ValueError(f"{field} must be a sequence of labels.")
     if isinstance(labels, set | frozenset):
@@ -169,6 +169,6 @@ def _as_labels(labels, field, nullable):
             raise ValueError(f"{field} must be finite; declare the column nullable for a null.")
     if len(set(labels)) < len(labels):
         raise ValueError(f"{field} must be distinct (True equals 1, and 1 equals 1.0).")
-    if len(labels) < (1 if nullable else 2):
-        raise ValueError(f"{field} must offer at least 2 choices, counting the null.")
+    if not labels:
+        raise ValueError(f"{field} must have a label at least.")
     return labels

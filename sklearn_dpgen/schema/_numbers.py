@@ -69,6 +69,10 @@ class Numeric(IntervalColumn):
             if type(value) not in (int, float) or not math.isfinite(value):
                 raise ValueError(f"{field} must be a finite number, got {value!r}.")
         check_flags(self, "integer", "nullable")
+        if self.low == self.high:
+            raise ValueError(
+                f"low must be smaller than high; declare a constant as Categorical([{self.low!r}])."
+            )
         if not self.low < self.high or not math.isfinite(self.high - self.low):
             raise ValueError("low must be smaller than high, by a finite amount.")
         if self.step is not None and not self.step > 0:

@@ -37,6 +37,7 @@ class Schema(Mapping):
     Parameters
     ----------
     columns : mapping of str to Numeric, Categorical, Ordinal or Datetime
+        Not constants alone, which have a single label.
 
     Examples
     --------
@@ -66,6 +67,8 @@ class Schema(Mapping):
             if not isinstance(column, Column):
                 declared = ", ".join(kind.__name__ for kind in _NAMES)
                 raise ValueError(f"Column {name!r} must be one of {declared}.")
+        if all(column.is_constant for column in columns.values()):
+            raise ValueError(f"All columns are constant, and have nothing to tell: {[*columns]}.")
         self._columns = dict(columns)
 
     def __getitem__(self, name):

@@ -71,9 +71,8 @@ class AnswerFit:
         result : TrainingResult
         """
         start_seed, batch_seed = split_random_state(seed, 2)
-        domains = [column.domain for column in self._mechanism.encoder_.columns_.values()]
-        even = [np.full(domain.n_features, 1 / domain.n_features) for domain in domains]
-        population = Population(even, self._n_rows, torch_generator(start_seed), self._device)
+        sizes = [c.domain.n_features for c in self._mechanism.encoder_.columns_.values()]
+        population = Population(sizes, self._n_rows, torch_generator(start_seed), self._device)
         rng = np.random.default_rng(batch_seed)
         size = self._size(len(encoded))
         loss = AnswerLoss(self._mechanism, encoded, self._prior, size, rng, self._device)

@@ -65,7 +65,8 @@ class ChainFit:
 
     def _fit(self):
         """Return the conditionals, and rows drawn from them: blocks of shape (n_rows, p)."""
-        codes = np.zeros((self._n_rows, len(self._order)), dtype=np.int64)
+        # Columns are read one by one.
+        codes = np.zeros((self._n_rows, len(self._order)), dtype=np.int64, order="F")
         conditionals, before = [], set()
         for column in tqdm(self._order, **self._progress):
             before.add(column)

@@ -5,7 +5,7 @@ import numpy as np
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.schema._binned import Binned
-from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
+from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnCells, ColumnTree
 from sklearn_dpgen.tables._record_codes import with_bins
 from sklearn_dpgen.tables._releases import release_singles, total_records
 from sklearn_dpgen.utils._validation import Integral
@@ -92,13 +92,15 @@ def measure_columns(columns, encoder, trees, weights, noise_scale, release, *, n
     codes : list of ndarray of int of shape (n,)
         The cell of each private record.
     """
-    counts, factors = release_singles(columns, trees, weights, release)
+    # What is known of a constant need not be paid for.
+    measured = [j for j, tree in enumerate(trees) if tree.n_cells > 1]
+    released, told = [columns[j] for j in measured], [trees[j] for j in measured]
+    counts, factors = release_singles(released, told, weights[measured], release)
     if n_records is None:
-        n_records = total_records(counts, trees, factors)
-    cells = [
-        tree.cells(noisy, noise_scale * factor, n_records)
-        for tree, noisy, factor in zip(trees, counts, factors, strict=True)
-    ]
+        n_records = total_records(counts, told, factors)
+    cells = [ColumnCells(np.zeros(1, dtype=np.int64), np.ones(1), np.zeros(1))] * len(trees)
+    for j, noisy, factor in zip(measured, counts, factors, strict=True):
+        cells[j] = trees[j].cells(noisy, noise_scale * factor, n_records)
     bins = {
         name: column if tree.is_flat else column.merged(found.starts)
         for (name, column), tree, found in zip(encoder.columns_.items(), trees, cells, strict=True)

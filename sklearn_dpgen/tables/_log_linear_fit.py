@@ -78,6 +78,8 @@ def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
         return LogLinearConditional(column, base, ())
     # Blocks that no table tells apart keep their proportions.
     seen, merged = np.unique([t.groups[-1] for t in tables], axis=1, return_inverse=True)
+    # In NumPy 2.0.0 it has two dimensions.
+    merged = merged.ravel()
     problem = _Problem(np.bincount(merged, weights=marginal), tables, seen, codes, device)
     result = minimize(
         problem,
@@ -143,7 +145,9 @@ class _Problem:
             part if groups is None else part[:, groups]
             for part, groups in zip(logits, self._groups, strict=True)
         ]
-        scores = embedding_bag(self._cells, torch.cat(blocks), mode="sum") + (self._base + shift)
+        # A row is in one cell of each table: what all rows have is added there.
+        blocks[0] = blocks[0] + (self._base + shift)
+        scores = embedding_bag(self._cells, torch.cat(blocks), mode="sum")
         # Four passes over it, where a softmax over few entries takes ten times as long.
         highest = scores.amax(dim=1, keepdim=True)
         scores = scores.sub_(highest).exp_()
@@ -154,8 +158,9 @@ class _Problem:
         shift, logits = self.unscaled(vector)
         shares, value = self._shares(shift, logits)
         value = value - torch.dot(self._base + shift, self._marginal)
-        slopes = [self._scales[0] * (shares.mean(dim=0) - self._marginal)]
         found = embedding_bag(self._members[0], shares, self._members[1], mode="sum").div_(self._n)
+        mean = found[: self._starts[1]].sum(dim=0)
+        slopes = [self._scales[0] * (mean - self._marginal)]
         for i, (part, target, ridge) in enumerate(
             zip(logits, self._targets, self._ridges, strict=True)
         ):

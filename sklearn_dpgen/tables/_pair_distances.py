@@ -31,7 +31,8 @@ def pair_distances(X, law, encoder):
     Returns
     -------
     ndarray of shape (p (p - 1) / 2,)
-        In cells of the declared labels, and of 20 equal bins; the column's own for p = 1.
+        In cells of the declared labels, and of 20 equal bins; the column's own for p = 1. Constants
+        are left out.
 
     Notes
     -----
@@ -43,7 +44,8 @@ def pair_distances(X, law, encoder):
     fixed = with_bins(encoder, dict.fromkeys(ordered, _BINS))
     records = encode_codes(X, fixed)
     every = [np.arange(size) for size in records.sizes]
-    pairs = all_pairs(len(every)) or [(0,)]
+    varied = [j for j, size in enumerate(records.sizes) if size > 1]
+    pairs = [(varied[i], varied[j]) for i, j in all_pairs(len(varied))] or [(varied[0],)]
     slices = [Slice(columns, tuple(every[j] for j in columns)) for columns in pairs]
     n_cells = max(part.n_cells for part in slices)
     n_drawn = min(math.ceil(n_cells / (2 * math.pi * _NOISE**2)), _MOST)

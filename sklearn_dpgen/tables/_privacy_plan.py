@@ -26,7 +26,7 @@ RELATIONS = {
 # rest, of triples, if there are any; of what is then left, at least, of the pairs of a target; and
 # of a round with a choice, of the selections.
 _SINGLES, _SINGLES_OF_FEW = 0.15, 0.25
-_TRIPLES = 0.2
+_TRIPLES, _TRIPLES_OF_TARGETS = 0.1, 0.2
 _TARGETS = 0.3
 _SELECTIONS = 0.15
 # Tables that are measured at most: pairs, beyond which they are selected, and triples.
@@ -59,7 +59,7 @@ class Round:
         return len(self.candidates) if self.n_selected is None else self.n_selected
 
 
-def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale):
+def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale, constants=()):
     """Return the rounds in which tables of two and three columns are measured.
 
     Parameters
@@ -73,6 +73,8 @@ def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale):
         None where it is not public: rounds are then those of many records.
     noise_scale : float
         Of one vector that has the whole budget.
+    constants : collection of int, default=()
+        Columns of one category: a table with one says what it says without.
 
     Returns
     -------
@@ -82,11 +84,12 @@ def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale):
     rest = 1 - _SINGLES
     if not isinstance(slices, str):
         return (Round(tuple(slices), rest),) if slices else ()
-    pairs = tuple(combinations(range(n_columns), 2))
-    if slices == "pairs":
-        return (Round(pairs, rest),)
+    columns = [j for j in range(n_columns) if j not in constants]
+    pairs = tuple(combinations(columns, 2))
     if not pairs:
         return ()
+    if slices == "pairs":
+        return (Round(pairs, rest),)
 
     def affordable(share, n_cells):
         if n_records is None:
@@ -96,8 +99,8 @@ def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale):
     if affordable(rest, CELLS[2]) < len(pairs):
         rest = 1 - _SINGLES_OF_FEW
     wanted = set(targets)
-    triples = _triples(n_columns, wanted)
-    share = rest * _TRIPLES
+    triples = _triples(columns, wanted)
+    share = rest * (_TRIPLES_OF_TARGETS if wanted else _TRIPLES)
     n_triples = min(len(triples), _MOST_TRIPLES, affordable(share, CELLS[3]))
     last = (Round(triples, share, n_triples),) if n_triples else ()
     rest -= share * bool(last)
@@ -105,7 +108,7 @@ def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale):
     others = tuple(pair for pair in pairs if not wanted.intersection(pair))
     count = min(len(others), max(affordable(rest, CELLS[2]) - len(first), 0))
     if not first:
-        count = min(len(others), max(count, n_columns // 2))
+        count = min(len(others), max(count, len(columns) // 2))
     if not count:
         return (Round(first, rest), *last)
     share = rest * min(1 - _TARGETS, count / (count + len(first))) if first else rest
@@ -118,21 +121,21 @@ def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale):
     return (*given, *chosen, *last)
 
 
-def _triples(n_columns, targets):
+def _triples(columns, targets):
     """Return the triples to choose from: of targets, if there are any, and a public sample."""
-    n_all = math.comb(n_columns, 3)
+    n_all = math.comb(len(columns), 3)
     if targets:
         found = {
             tuple(sorted((target, *pair)))
             for target in targets
-            for pair in combinations([j for j in range(n_columns) if j != target], 2)
+            for pair in combinations([j for j in columns if j != target], 2)
         }
         found = sorted(found)
     elif n_all <= 10 * _CANDIDATES:
-        found = list(combinations(range(n_columns), 3))
+        found = list(combinations(columns, 3))
     else:
         rng = np.random.default_rng(0)
-        drawn = np.sort(rng.integers(n_columns, size=(2 * _CANDIDATES, 3)), axis=1)
+        drawn = np.sort(rng.choice(columns, size=(2 * _CANDIDATES, 3)), axis=1)
         found = sorted({tuple(row) for row in drawn.tolist() if len({*row}) == 3})
     if len(found) > _CANDIDATES:
         chosen = np.random.default_rng(0).choice(len(found), _CANDIDATES, replace=False)

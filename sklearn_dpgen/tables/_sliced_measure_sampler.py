@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -234,8 +233,9 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         """
         self._forget()
         names = list(self.schema)
-        slices = expand_slices(self.slices, names)
-        targets = target_columns(self.target, names)
+        constants = {j for j, column in enumerate(self.schema.values()) if column.is_constant}
+        slices = expand_slices(self.slices, names, constants)
+        targets = [j for j in target_columns(self.target, names) if j not in constants]
         weight = slice_weight(names, self.workload)
         delta = check_delta(self.delta)
         encoder, found = fine_encoder(self.schema, self.n_bins)
@@ -253,6 +253,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             targets=targets,
             n_records=n_records,
             noise_scale=SlicesPlan(self.epsilon, delta, self.neighbours, ()).noise_scale,
+            constants=constants,
         )
         plan = SlicesPlan(self.epsilon, delta, self.neighbours, rounds)
         # Before the first release: what is interrupted has been paid for.
@@ -264,7 +265,13 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         if n_records is not None:
             self._warn_of_noise(n_records, plan, trees)
         # Measured: single columns, which tell of cells and of what tables can carry.
-        run, noise = plan.mechanism.run(), partial(self._noise, noise_seed)
+        run, keys = plan.mechanism.run(), []
+
+        def noise(*parts):
+            # Where another table differs at first, it has other noise in whatever follows.
+            keys.extend(parts)
+            return self._noise(noise_seed, *keys)
+
         cells, self.n_records_, self.encoder_, codes = measure_columns(
             records.columns,
             encoder,
@@ -296,7 +303,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
 
     def _warn_of_noise(self, n_records, plan, trees):
         singles, *rest = plan.mechanism.noise_scales
-        n_counts = sum(tree.n_levels for tree in trees)
+        n_counts = sum(tree.n_levels for tree in trees if tree.n_cells > 1)
         table_scale = rest[0] * math.sqrt(plan.rounds[0].n_tables) if rest else None
         warn_of_noise(n_records, singles * math.sqrt(n_counts), table_scale, epsilon=self.epsilon)
 

@@ -124,7 +124,7 @@ def _zero_edge(column):
     return int(np.argmax(places[:-1]))
 
 
-def expand_slices(slices, names):
+def expand_slices(slices, names, constants=()):
     """Return the slices to count beside single columns: their columns, ascending.
 
     Parameters
@@ -132,6 +132,8 @@ def expand_slices(slices, names):
     slices : "auto", "pairs" or sequence of tuple of str
     names : list of str
         Of all columns.
+    constants : collection of int, default=()
+        Columns of one category: a table with one says what it says without.
 
     Returns
     -------
@@ -157,8 +159,9 @@ def expand_slices(slices, names):
             raise ValueError(f"slices name columns that the schema does not: {unknown}.")
         if frozenset(columns) in wanted or len({*columns}) < len(columns):
             raise ValueError(f"slices must be distinct, and so their columns: {columns}.")
-        wanted[frozenset(columns)] = tuple(sorted(map(names.index, columns)))
-    return [columns for columns in wanted.values() if len(columns) > 1]
+        places = sorted(map(names.index, columns))
+        wanted[frozenset(columns)] = tuple(j for j in places if j not in constants)
+    return [columns for columns in dict.fromkeys(wanted.values()) if len(columns) > 1]
 
 
 def target_columns(target, names):
@@ -277,24 +280,25 @@ def slice_counts(codes, slices):
     The time is proportional to n times the number of slices, and to the cells once a block of
     65536 records.
     """
+    n_blocks = {}
     for part in slices:
         if not 1 <= len(part.columns) <= 3 or len({*part.columns}) < len(part.columns):
             raise ValueError("A slice must have one to three distinct columns.")
         for column, groups in zip(part.columns, part.groups, strict=True):
-            if len(codes[column]) and not 0 <= codes[column].min() <= codes[column].max() < len(
-                groups
-            ):
-                raise ValueError("codes must be among the blocks of their column.")
+            n_blocks[column] = min(len(groups), n_blocks.get(column, len(groups)))
+    for column, size in n_blocks.items():
+        if len(codes[column]) and not 0 <= codes[column].min() <= codes[column].max() < size:
+            raise ValueError("codes must be among the blocks of their column.")
     tables = [np.zeros(part.n_cells) for part in slices]
     shapes = [part.shape for part in slices]
     for start in range(0, len(codes[0]), _BLOCK):
         block, grouped = [column[start : start + _BLOCK] for column in codes], {}
         for table, part, shape in zip(tables, slices, shapes, strict=True):
-            cells = 0
+            cells = None
             for column, groups, size in zip(part.columns, part.groups, shape, strict=True):
                 key = column, id(groups)
                 if key not in grouped:
                     grouped[key] = groups[block[column]]
-                cells = cells * size + grouped[key]
+                cells = grouped[key] if cells is None else cells * size + grouped[key]
             table += np.bincount(cells, minlength=len(table))
     return [table.reshape(shape) for table, shape in zip(tables, shapes, strict=True)]

@@ -22,6 +22,7 @@ def test_diameter_bounds_every_pair_and_is_attained(p, domain):
 def test_diameters_in_closed_form():
     assert [Box([0, 0], [3, 4]).diameter(p) for p in ORDERS] == [7, 5, 4]
     assert [OneHot(4).diameter(p) for p in ORDERS] == [2, np.sqrt(2), 1]
+    assert [OneHot(1).diameter(p) for p in ORDERS] == [0, 0, 0]
     assert [Ball(1, 2, n_features=4).diameter(p) for p in ORDERS] == [4, 2, 2]
     assert [Ball(1, 1, n_features=4).diameter(p) for p in ORDERS] == [2, 2, 2]
     assert [Ball(1, np.inf, n_features=4).diameter(p) for p in ORDERS] == [8, 4, 2]
@@ -52,6 +53,10 @@ def test_enclosing_balls_in_closed_form():
     assert enclosing_ball(Ball(2.0, p=1, n_features=9)) == Ball(2.0, n_features=9)
     assert enclosing_ball(Ball(2.0, p=np.inf, n_features=9)) == Ball(6.0, n_features=9)
     assert enclosing_ball(OneHot(2)) == Ball(np.sqrt(0.5), center=[0.5, 0.5])
+    with_point = enclosing_ball(Product([OneHot(1), OneHot(2)]))
+    assert with_point == Ball(np.sqrt(0.5), center=[1.0, 0.5, 0.5])
+    with pytest.raises(ValueError, match="radius must be positive"):
+        enclosing_ball(OneHot(1))
     product = enclosing_ball(Product([Box(0, 6), Ball(4.0, n_features=2)]))
     assert product == Ball(5.0, center=[3.0, 0.0, 0.0])
 

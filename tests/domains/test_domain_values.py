@@ -104,7 +104,7 @@ def test_scalar_bounds_take_the_width_of_the_other():
         (lambda: Ball(0, n_features=1), "radius must be positive"),
         (lambda: Ball(1, 3, n_features=1), "p must be 1, 2"),
         (lambda: Ball(1, center=[0, 0], n_features=3), "center has 2 features where 3"),
-        (lambda: OneHot(1), "n_categories must be"),
+        (lambda: OneHot(0), "n_categories must be"),
         (lambda: OneHot(True), "n_categories must be"),
         (lambda: Product([]), "non-empty sequence"),
         (lambda: Product([1]), "non-empty sequence"),

@@ -307,7 +307,8 @@ def test_records_are_refused_and_not_shown(records):
         ({"type": "integer", "values": [1, 2], "max": 3}, r"'x': \['high'\] cannot be used"),
         ({"type": "number", "resolution": "D"}, r"'x': \['resolution'\] cannot be used"),
         ({"type": "string", "values": "a, b, a"}, "'x': categories must be distinct"),
-        ({"type": "string", "values": "a"}, "'x': categories must offer at least 2"),
+        ({"type": "date", "min": "2020-01-01", "max": "2020-01-01"}, "'x': low must be earlier"),
+        ({"type": "integer", "min": 1.5, "max": 1.5}, "'x': the values of an integer column"),
         ({"type": "string", "values": {"a", "b"}}, "'x': values must be a list"),
         ({"type": "string", "values": [False, True]}, "'x': the values of a column of strings"),
         ({"type": "integer", "values": "1, 2.5"}, "'x': the values of an integer column"),
@@ -368,6 +369,23 @@ def test_labels_are_those_that_records_hold(values, labels):
     assert_drafts(
         [{"name": "x", "type": "categorical", "values": values}], Schema({"x": Categorical(labels)})
     )
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ({"type": "string", "values": "a"}, Categorical(["a"])),
+        ({"type": "ordinal", "values": [1], "nullable": True}, Ordinal([1], nullable=True)),
+        ({"type": "integer", "min": 5, "max": 5, "step": 1}, Categorical([5])),
+        ({"type": "number", "min": 2.5, "max": "2.5", "required": False},)
+        + (Categorical([2.5], nullable=True),),
+    ],
+    ids=["label", "level", "integer", "number"],
+)
+def test_constants_are_columns_of_one_label(row, column):
+    draft = Schema.draft([{"name": "x", **row}, {"name": "y", "type": "boolean"}])
+    assert draft.to_schema()["x"] == column
+    assert Schema.from_yaml(draft.to_yaml())["x"] == column
 
 
 def test_bounds_of_many_kinds():

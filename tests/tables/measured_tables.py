@@ -3,9 +3,10 @@
 import numpy as np
 from hypothesis import settings
 
-from sklearn_dpgen.tables._column_trees import ColumnTree
+from sklearn_dpgen.tables._column_trees import ColumnCells, ColumnTree
+from sklearn_dpgen.tables._measurements import Measurements
 from sklearn_dpgen.tables._releases import release_singles, release_slices
-from sklearn_dpgen.tables._slices import all_pairs
+from sklearn_dpgen.tables._slices import ColumnBlocks, Slice, all_pairs
 
 reproducibly = settings(deadline=None, max_examples=40, derandomize=True)
 SIZES = [3, 2, 4, 2, 5]
@@ -50,9 +51,27 @@ def vector_of_slices(tables, weights):
     return vector
 
 
-def add_singles(measured, noise_scale):
-    rng = np.random.default_rng(0)
-    tables = [rng.normal(50, 9, size=size) for size in SIZES]
-    spreads = [2.0, rng.uniform(1, 3, size=2), np.float64(1), 1.0, rng.uniform(1, 3, size=5)]
-    measured.add([(i,) for i in range(5)], tables, spreads, noise_scale)
-    return tables, spreads
+def whole(*slices, sizes=SIZES):
+    """Return slices of whole columns: a group a block."""
+    return [Slice(columns, tuple(np.arange(sizes[j]) for j in columns)) for columns in slices]
+
+
+def cells_of(codes, sizes=SIZES):
+    """Return what exact counts of single columns tell."""
+    found = []
+    for column, size in zip(codes, sizes, strict=True):
+        shares = np.bincount(column, minlength=size) / len(column)
+        found.append(ColumnCells(np.arange(size), shares, np.full(size, 1e-4)))
+    return found
+
+
+def blocks_of(cells):
+    """Return blocks of columns in no order: a category each."""
+    n = len(cells)
+    return ColumnBlocks([part.shares for part in cells], [False] * n, [0] * n, [0] * n)
+
+
+def measurements_of(codes, sizes=SIZES):
+    """Return what was measured when single columns alone were, without noise."""
+    cells = cells_of(codes, sizes)
+    return Measurements(NAMES[: len(sizes)], cells, float(len(codes[0])), blocks_of(cells))

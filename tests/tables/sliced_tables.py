@@ -1,7 +1,8 @@
-"""Tables of five columns, quick samplers of them, and a look at all that is let out of a fit."""
+"""Tables of five and of eight columns, quick samplers, and a look at what is let out of a fit."""
 
 import copy
 import math
+import warnings
 from functools import cache
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -15,14 +16,9 @@ from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, GaussianSequence
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import (
     SlicedMeasureSampler,
-    _column_measurements,
-    _population_fit,
     _privacy_plan,
-    _releases,
     _selection,
-    _sliced_measure_sampler,
 )
-from sklearn_dpgen.tables._column_trees import ColumnTree
 
 JOBS = ["baker", "nurse", "pilot"]
 SCHEMA = Schema(
@@ -35,42 +31,59 @@ SCHEMA = Schema(
     }
 )
 NAMES = list(SCHEMA)
-N_PAIRS = 10
-# Two records that differ in every column, whatever its bins.
+# Two records that differ in every column, whatever its bins and groups.
 LOW = [0, 0.0, "baker", 1, pd.Timestamp("2020-01-01")]
 HIGH = [100, 10.0, "pilot", 3, pd.Timestamp("2020-12-31")]
-# Three selections in two rounds.
-ADAPTIVE = {"slices": "adaptive", "n_slices": 3, "n_rounds": 2}
+# Three columns more, so that there are pairs and triples to choose from.
+WIDE = Schema(dict(SCHEMA) | {"x": Ordinal([0, 1]), "y": Ordinal([0, 1, 2]), "z": Ordinal([0, 1])})
+WIDE_HIGH = [*HIGH, 1, 2, 1]
+AUTO = {"schema": WIDE, "slices": "auto"}
 # Calibration takes longer than such a fit.
 MECHANISM = cache(GaussianSequenceMechanism)
 
 
 def hasten(monkeypatch):
-    """Make reports quickly, and each plan once."""
+    """Make reports quickly, and each plan once; select at most three pairs and five triples."""
     # Looking up the versions of libraries takes longer than such a fit.
     monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
     monkeypatch.setattr(_privacy_plan, "GaussianSequenceMechanism", MECHANISM)
+    monkeypatch.setattr(_privacy_plan, "_MOST_PAIRS", 3)
+    monkeypatch.setattr(_privacy_plan, "_MOST_TRIPLES", 5)
 
 
-def make(epsilon=1.0, **options):
+def afford(monkeypatch):
+    """Let noise leave everything to tell, so that each selection that is paid for is made."""
+    for module in (_privacy_plan, _selection):
+        monkeypatch.setattr(module, "affordable_slices", lambda *args: 1 << 30)
+
+
+def make(epsilon=8.0, **options):
     """Return a sampler that runs through in milliseconds, of all pairs in few bins."""
-    small = {"slices": "pairs", "n_bins": 4, "population_size": 20, "max_iter": 5}
+    small = {"slices": "pairs", "n_bins": 4, "population_size": 20, "max_iter": 2}
     small |= {"schema": SCHEMA, "random_state": 0, "device": "cpu"}
     return SlicedMeasureSampler(epsilon, **(small | options))
 
 
-def table(n=60, seed=0):
+def table(n=600, seed=0):
     """Return records of which the first is the lowest that there is."""
     rng = np.random.default_rng(seed)
     columns = {
         "age": rng.integers(10, 60, size=n),
         "pay": np.where(rng.uniform(size=n) < 0.3, np.nan, rng.uniform(0, 7, size=n)),
-        "job": rng.choice(JOBS[:2], size=n).astype(object),
+        "job": rng.choice(JOBS[:2], size=n, p=[0.7, 0.3]).astype(object),
         "level": rng.choice([1, 2], size=n),
         "day": np.datetime64("2020-02-01", "us") + rng.integers(200, size=n).astype("m8[D]"),
     }
     frame = pd.DataFrame(columns)
     return replaced(frame, 0, LOW)
+
+
+def wide(n=600, seed=0):
+    """Return such records of eight columns; z is x or its opposite, by whether y is 0."""
+    frame, rng = table(n, seed), np.random.default_rng([seed, 1])
+    x, y = rng.integers(2, size=n), rng.integers(3, size=n)
+    frame = frame.assign(x=x, y=y, z=x ^ (y == 0))
+    return replaced(frame, 0, [*LOW, 0, 0, 0])
 
 
 def replaced(frame, row, record):
@@ -80,12 +93,67 @@ def replaced(frame, row, record):
     return other.astype(frame.dtypes)
 
 
+def bin_of(frame, name):
+    """Return the category of each record of :func:`table` in a column: of four equal bins."""
+    column = frame[name]
+    if name == "job":
+        return column.map(JOBS.index).to_numpy()
+    if name == "level":
+        return column.to_numpy() - 1
+    if name == "day":
+        return np.digitize((column - pd.Timestamp("2020-01-01")).dt.days, [92, 183, 275])
+    if name == "age":
+        return np.digitize(column.clip(0, 100), [26, 51, 76])
+    return np.where(column.isna(), 4, np.digitize(column, [2.5, 5, 7.5]))
+
+
+def counted(part, frame):
+    """Return the exact counts of a released table, in its groups of bins."""
+    counts = np.zeros(part.counts.shape)
+    pairs = zip(part.columns, part.groups, strict=True)
+    np.add.at(counts, tuple(groups[bin_of(frame, name)] for name, groups in pairs), 1)
+    return counts
+
+
 class Unlike(Exception):  # noqa: N818
     """What was let out has no place in the outputs that are given."""
 
 
+class Constant:
+    """A noise source of which every normal draw is the same, and uniform ones are as given."""
+
+    def __init__(self, value=0.0, uniform=0.5):
+        self.value, self.uniform_draws = value, uniform
+
+    def normal(self, size):
+        return np.full(size, self.value)
+
+    def uniform(self, size):
+        return np.broadcast_to(self.uniform_draws, size)
+
+
+# As they are: a trial of the noise is no release.
+RELEASE, SELECT = GaussianSequenceRun.release, GaussianSequenceRun.select
+
+
+def noise_of_release(run):
+    """Return the standard deviation of the noise of the next release, by trying it."""
+    return RELEASE(copy.deepcopy(run), np.zeros(1), Constant(1e6))[0] / 1e6
+
+
+def noise_of_selection(run):
+    """Return the scale of Gumbel noise, by the gap of scores at which draws are outweighed."""
+    source, gap = Constant(uniform=np.array([0.75, 0.25])), math.log(math.log(4) / math.log(4 / 3))
+    low, high = 1e-9, 1e9
+    for _ in range(80):
+        middle = math.sqrt(low * high)
+        (first,) = SELECT(copy.deepcopy(run), np.array([0.0, middle]), source)
+        low, high = (middle, high) if first == 0 else (low, middle)
+    return middle / gap
+
+
 def listen(sampler, X, given=()):
-    """Fit, and note what is released and selected.
+    """Fit, and note what is released and selected, and of which tables.
 
     Parameters
     ----------
@@ -97,16 +165,15 @@ def listen(sampler, X, given=()):
     Returns
     -------
     SimpleNamespace
-        With the fitted ``sampler``, its ``mechanism`` and ``run``, and ``steps``: each with its
-        ``kind``, the ``value`` that went in, the ``scale`` and the standard ``draws`` of the noise,
-        and ``out``.
+        With the fitted ``sampler``, its ``run``, the ``warnings``, the tables that were ``asked``
+        for, columns and groups of each, and ``steps``: each with its ``kind``, the ``value`` that
+        went in, the ``scale`` and the standard ``draws`` of the noise, and ``out``.
     """
-    steps, found = [], SimpleNamespace(sampler=sampler)
-    start, release = GaussianSequenceRun.__init__, GaussianSequenceRun.release
-    select = GaussianSequenceRun.select
+    steps, found = [], SimpleNamespace(sampler=sampler, asked=[])
+    start, tables = GaussianSequenceRun.__init__, _selection.slice_counts
 
     def watch_start(self, mechanism):
-        found.run, found.mechanism = self, mechanism
+        found.run = self
         start(self, mechanism)
 
     def note(step):
@@ -119,30 +186,49 @@ def listen(sampler, X, given=()):
         return step.out
 
     def watch_release(self, value, noise):
-        step = SimpleNamespace(kind="release", value=value.copy(), scale=self._scales[0])
+        step = SimpleNamespace(kind="release", value=value.copy(), scale=noise_of_release(self))
         step.draws = copy.deepcopy(noise).normal(value.shape)
-        step.out = release(self, value, noise)
+        step.out = RELEASE(self, value, noise)
         return note(step)
 
     def watch_select(self, scores, noise, *, count=1):
-        step = SimpleNamespace(kind="select", value=scores.copy(), scale=self._selection._scale)
+        step = SimpleNamespace(kind="select", value=scores.copy(), scale=noise_of_selection(self))
         step.draws = copy.deepcopy(noise).uniform(scores.shape)
-        step.out = select(self, scores, noise, count=count)
+        step.out = SELECT(self, scores, noise, count=count)
         return note(step)
+
+    def watch_counts(codes, slices):
+        groups = [[part.tolist() for part in one.groups] for one in slices]
+        found.asked.append([(one.columns, g) for one, g in zip(slices, groups, strict=True)])
+        return tables(codes, slices)
 
     with (
         patch.object(GaussianSequenceRun, "__init__", watch_start),
         patch.object(GaussianSequenceRun, "release", watch_release),
         patch.object(GaussianSequenceRun, "select", watch_select),
+        patch.object(_selection, "slice_counts", watch_counts),
+        warnings.catch_warnings(record=True) as caught,
     ):
+        warnings.simplefilter("always")
         sampler.fit(X)
-    found.steps = steps
+    found.steps, found.warnings = steps, [str(one.message) for one in caught]
     return found
 
 
 def same(first, second):
     """Return whether two fitted samplers have the same law."""
-    return np.array_equal(first.law_.probabilities, second.law_.probabilities)
+    return all(map(np.array_equal, *map(law_parts, (first, second))))
+
+
+def law_parts(sampler):
+    """Return all arrays of a fitted law."""
+    law = sampler.law_
+    parts = [*law.blocks, *law.shares]
+    for one in law.conditionals:
+        parts += [np.array(one.column), one.base]
+        for term in one.terms:
+            parts += [np.array(term.parents), *term.groups, term.logits]
+    return parts
 
 
 # What releases cost.
@@ -151,6 +237,11 @@ def same(first, second):
 def most(neighbours):
     """Return the largest l2 change of a vector in which a record has norm 1."""
     return math.sqrt(2) if neighbours == "replace_one" else 1.0
+
+
+def most_of_scores(neighbours):
+    """Return the largest change of an l1 distance of tables: of two cells, or of one, by 1."""
+    return 2.0 if neighbours == "replace_one" else 1.0
 
 
 def selections_delta(epsilon0, n):
@@ -181,117 +272,15 @@ def exact_delta(epsilon, mu, epsilon0=1.0, n=0):
 
 
 def library_delta(epsilon, mu, epsilon0, n):
-    """Return δ by dp_accounting of n selections between two, chosen in advance."""
+    """Return at most δ, by dp_accounting, of n selections between two, chosen in advance."""
     t = 0.6 * epsilon0
     q = math.expm1(t - epsilon0) / math.expm1(-epsilon0)
     upper = {0: math.log(q), 1: math.log1p(-q)}
     lower = {0: math.log(q) - t, 1: math.log1p(-q) + epsilon0 - t}
     law = privacy_loss_distribution.from_two_probability_mass_functions(
-        lower, upper, value_discretization_interval=1e-3
+        lower, upper, value_discretization_interval=1e-3, pessimistic_estimate=False
     ).self_compose(n)
     gaussian = privacy_loss_distribution.from_gaussian_mechanism(
-        1 / mu, value_discretization_interval=1e-3
+        1 / mu, value_discretization_interval=1e-3, pessimistic_estimate=False
     )
     return law.compose(gaussian).get_delta_for_epsilon(epsilon)
-
-
-# Broken variants: each lets a record count for more.
-
-
-def counted_twice(monkeypatch):
-    count = _sliced_measure_sampler.slice_counts
-
-    def twice(*args):
-        *tables, last = count(*args)
-        return [*tables, 2 * last]
-
-    monkeypatch.setattr(_sliced_measure_sampler, "slice_counts", twice)
-
-
-def in_two_leaves(monkeypatch):
-    count = ColumnTree.counts
-
-    def both(self, codes):
-        return count(self, codes) + count(self, (codes + self.n_values // 2) % self.n_values)
-
-    monkeypatch.setattr(ColumnTree, "counts", both)
-
-
-def levels_forgotten(monkeypatch):
-    release = _releases.release_singles
-
-    def forgetful(codes, trees, *args):
-        return release(codes, [SimpleNamespace(counts=t.counts, n_levels=1) for t in trees], *args)
-
-    monkeypatch.setattr(_column_measurements, "release_singles", forgetful)
-
-
-def weights_as_given(monkeypatch):
-    def unnormalized(tables, weights, release):
-        parts = [w * table.ravel() for w, table in zip(weights, tables, strict=True)]
-        release(np.concatenate(parts))
-        return tables, np.ones(len(tables))
-
-    monkeypatch.setattr(_selection, "release_slices", unnormalized)
-
-
-# Broken variants: each lets something out beside what is released and selected.
-
-
-def tell_length(monkeypatch):
-    encode, lengths = _sliced_measure_sampler.encode_codes, []
-
-    def watch(*args):
-        codes = encode(*args)
-        lengths.append(float(codes.n_records))
-        return codes
-
-    monkeypatch.setattr(_sliced_measure_sampler, "encode_codes", watch)
-    monkeypatch.setattr(_column_measurements, "total_records", lambda *args: lengths[-1])
-
-
-def tell_bins(monkeypatch):
-    count, find, exact = ColumnTree.counts, ColumnTree.bins, {}
-
-    def watch(self, codes):
-        exact[self] = count(self, codes)
-        return exact[self]
-
-    monkeypatch.setattr(ColumnTree, "counts", watch)
-    monkeypatch.setattr(
-        ColumnTree, "bins", lambda self, noisy, scale: find(self, exact[self], scale)
-    )
-
-
-def tell_counts(monkeypatch):
-    release = _selection.release_slices
-
-    def leak(tables, *args):
-        return tables, release(tables, *args)[1]
-
-    monkeypatch.setattr(_selection, "release_slices", leak)
-
-
-def tell_order(monkeypatch):
-    measure = _sliced_measure_sampler.measure_rounds
-
-    def leak(exact, slices, *args, **kwargs):
-        order = np.argsort([np.linalg.norm(table) for table in exact])
-        measure([exact[i] for i in order], [slices[i] for i in order], *args, **kwargs)
-
-    monkeypatch.setattr(_sliced_measure_sampler, "measure_rounds", leak)
-
-
-def tell_seed(monkeypatch):
-    population = _population_fit.Population
-    encode, seeds = _sliced_measure_sampler.encode_codes, []
-
-    def watch(*args):
-        seeds.append(int(encode(*args).columns[0].sum()))
-        return encode(*args)
-
-    def leak(singles, n_rows, generator, device):
-        return population(singles, n_rows, generator.manual_seed(seeds[-1]), device)
-
-    monkeypatch.setattr(_sliced_measure_sampler, "encode_codes", watch)
-    monkeypatch.setattr(_population_fit, "Population", leak)

@@ -267,8 +267,8 @@ def test_a_start_that_knows_the_training_answers_by_heart_is_not_kept(
     class Given(Population):
         """Starts from given rows, the same ones wherever the seed is the same."""
 
-        def __init__(self, marginals, n_rows, generator, device):
-            super().__init__(marginals, n_rows, generator, device)
+        def __init__(self, sizes, n_rows, generator, device):
+            super().__init__(sizes, n_rows, generator, device)
             law = starts.setdefault(generator.initial_seed(), laws[order[len(starts) % 2]])
             self.logits.data = torch.tensor(np.log(law.T), dtype=torch.float32)
 

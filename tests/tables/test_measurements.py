@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from measured_tables import (
@@ -11,18 +10,21 @@ from measured_tables import (
     SIZES,
     TREES,
     Seen,
-    add_singles,
+    blocks_of,
+    cells_of,
+    measurements_of,
     records,
     reproducibly,
     vector_of_singles,
     vector_of_slices,
+    whole,
 )
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.tables._column_trees import ColumnTree
 from sklearn_dpgen.tables._measurements import Measurements
 from sklearn_dpgen.tables._releases import release_singles, release_slices, total_records
-from sklearn_dpgen.tables._slices import slice_counts
+from sklearn_dpgen.tables._slices import Slice, slice_counts
 
 # Single columns.
 
@@ -86,20 +88,21 @@ def test_the_noise_of_singles_is_what_the_factors_say():
 def test_released_slices(weights, seed):
     weights, slices = np.array(weights), [*PAIRS[:8], (0, 1, 2), (4, 2, 3)][: len(weights)]
     codes = records(5, seed, SIZES)
-    tables = slice_counts(codes, SIZES, slices)
+    slices = whole(*slices)
+    tables = slice_counts(codes, slices)
     found, factors = release_slices(tables, weights, Seen())
     for ours, theirs in zip(found, tables, strict=True):
         assert_allclose(ours, theirs, rtol=1e-12)
         assert ours.shape == theirs.shape
     assert_allclose(factors * weights, factors[0] * weights[0], rtol=1e-9)
-    one = slice_counts([column[:1] for column in codes], SIZES, slices)
+    one = slice_counts([column[:1] for column in codes], slices)
     assert np.linalg.norm(vector_of_slices(one, weights)) == pytest.approx(1)
     assert np.sum(1 / factors**2) == pytest.approx(1)
 
 
 def test_the_noise_of_slices_is_what_the_factors_say():
     rng, n_draws = np.random.default_rng(0), 400
-    tables, weights = slice_counts(records(60, sizes=SIZES), SIZES, PAIRS), np.arange(1.0, 11.0)
+    tables, weights = slice_counts(records(60, sizes=SIZES), whole(*PAIRS)), np.arange(1.0, 11.0)
     squares = []
     for _ in range(n_draws):
         found, factors = release_slices(
@@ -139,31 +142,88 @@ def test_the_number_of_records_is_estimated():
 # What was measured.
 
 
-@pytest.mark.parametrize("noise_scale", [4.0, 0.0])
-def test_measurements(noise_scale):
-    measured, rng = Measurements(NAMES, SIZES, 200.0), np.random.default_rng(1)
-    tables, spreads = add_singles(measured, noise_scale)
-    pairs = [(3, 1), (0, 4)]
-    more = [rng.normal(20, 5, size=[SIZES[i] for i in pair]) for pair in pairs]
-    measured.add(pairs, more, np.array([1.5, 0.5]), 2 * noise_scale)
-    assert [part.columns for part in measured.slices[4:]] == [("e",), ("d", "b"), ("a", "e")]
-    for part, table in zip(measured.slices, [*tables, *more], strict=True):
-        assert_array_equal(part.counts, table)
-    assert_allclose(measured.slices[1].noise_scale, noise_scale * spreads[1])
-    assert measured.slices[5].noise_scale == 3 * noise_scale
-    assert len(measured.singles) == 5
-    for shares, table in zip(measured.singles, tables, strict=True):
-        assert_allclose(shares, table / 200)
-    assert measured.n_cells == sum(SIZES) + 4 + 15
-    # The loss is the squared distance in variances, a cell; the variances are relative without.
-    P = np.hstack([rng.dirichlet(np.ones(size), size=7) for size in SIZES])
-    blocks = np.split(P, np.cumsum(SIZES)[:-1], axis=1)
-    total = 0.0
-    scales = [spread * (noise_scale or 1.0) for spread in spreads]
-    for block, table, scale in zip(blocks, tables, scales, strict=True):
-        total += (((200 * block.mean(axis=0) - table) / scale) ** 2).sum()
-    for (i, j), table, spread in zip(pairs, more, (1.5, 0.5), strict=True):
-        scale = spread * (2 * noise_scale or 1.0)
-        total += (((200 * blocks[i].T @ blocks[j] / 7 - table) / scale) ** 2).sum()
-    loss, _ = measured.loss(torch.device("cpu"))(torch.tensor(P.T.copy(), dtype=torch.float32))
-    assert loss.item() == pytest.approx(total / measured.n_cells, rel=1e-5)
+def noisy(codes, columns, scale, seed=0):
+    (part,) = whole(columns)
+    (table,) = slice_counts(codes, [part])
+    return part, table + scale * np.random.default_rng(seed).normal(size=table.shape)
+
+
+def test_what_was_released_is_kept():
+    codes = records(200, sizes=SIZES)
+    measured = measurements_of(codes)
+    for seed, columns in enumerate([(1, 3), (0, 2, 4)]):
+        part, counts = noisy(codes, columns, 3.0, seed)
+        (expected,) = measured.independent([part])
+        measured.add(part, counts, 3.0, expected)
+        kept, fitted = measured.slices[-1], measured.tables[-1]
+        assert kept.columns == tuple(NAMES[j] for j in columns)
+        assert_array_equal(kept.counts, counts)
+        assert kept.noise_scale == 3.0
+        for groups, j in zip(kept.groups, columns, strict=True):
+            # Of categories, where a slice is of blocks.
+            assert_array_equal(groups, measured.blocks.blocks[j])
+        assert fitted.columns == columns
+        assert_allclose(fitted.shares, counts / 200)
+        assert 0 < fitted.ridge < np.inf
+    assert len(measured.slices) == len(measured.tables) == 2
+
+
+def test_independent_columns_have_products_of_shares():
+    codes = records(200, sizes=SIZES)
+    measured = measurements_of(codes)
+    shares = [np.bincount(c, minlength=k) / 200 for c, k in zip(codes, SIZES, strict=True)]
+    pair, triple = measured.independent(whole((0, 3), (1, 2, 4)))
+    assert_allclose(pair, 200 * np.outer(shares[0], shares[3]))
+    assert_allclose(triple, 200 * np.einsum("a,b,c", *(shares[j] for j in (1, 2, 4))))
+    grouped = Slice((0, 2), (np.array([0, 1, 1]), np.array([0, 0, 1, 1])))
+    (table,) = measured.independent([grouped])
+    first, second = np.add.reduceat(shares[0], [0, 1]), np.add.reduceat(shares[2], [0, 2])
+    assert_allclose(table, 200 * np.outer(first, second))
+
+
+def test_tables_tell_of_their_columns():
+    """The shares of a column move to what tables say, the less the more noise these have."""
+    codes = records(2000, sizes=SIZES)
+    exact = cells_of(codes)
+    wrong = [part._replace(shares=np.roll(part.shares, 1)) for part in exact]
+
+    def error(scale):
+        measured = Measurements(NAMES, wrong, 2000.0, blocks_of(wrong))
+        for j in range(4):
+            part, counts = noisy(codes, (j, 4), scale, seed=j)
+            measured.add(part, counts, scale, measured.independent([part])[0])
+        assert_allclose([measured.shares(j).sum() for j in range(5)], 1)
+        assert min(measured.shares(j).min() for j in range(5)) >= 0
+        return sum(np.abs(measured.shares(j) - exact[j].shares).sum() for j in range(5))
+
+    before = sum(np.abs(a.shares - b.shares).sum() for a, b in zip(exact, wrong, strict=True))
+    assert error(0.0) < 1e-6
+    assert error(1.0) < error(30.0) < before
+    assert error(1e6) == pytest.approx(before, rel=1e-2)
+
+
+def test_shares_of_which_noise_leaves_nothing_are_even():
+    codes = records(200, sizes=SIZES)
+    measured = measurements_of(codes)
+    (part,) = whole((0, 1))
+    measured.add(part, np.full((3, 2), -1e9), 1e-3, measured.independent([part])[0])
+    assert_allclose(measured.shares(0), 1 / 3)
+    assert_allclose(measured.block_shares(1), 1 / 2)
+
+
+def test_the_ridge_is_noise_over_signal():
+    """Strong dependence is hardly shrunk, and what is noise alone as much as there is."""
+    rng = np.random.default_rng(0)
+    weak = [rng.integers(4, size=4000), rng.integers(4, size=4000)]
+    strong = [weak[0], weak[0]]
+    ridges = {}
+    for name, codes in (("weak", weak), ("strong", strong)):
+        (part,) = whole((0, 1), sizes=[4, 4])
+        (table,) = slice_counts(codes, [part])
+        for scale in (0.0, 5.0, 500.0):
+            measured = measurements_of(codes, [4, 4])
+            counts = table + scale * rng.normal(size=table.shape)
+            measured.add(part, counts, scale, measured.independent([part])[0])
+            ridges[name, scale] = measured.tables[0].ridge
+    assert ridges["strong", 0.0] <= ridges["strong", 5.0] < ridges["strong", 500.0]
+    assert ridges["strong", 5.0] < 0.1 * ridges["weak", 500.0]

@@ -1,6 +1,7 @@
 """The plan of measured slices: rounds, shares of the budget, its price, and the report."""
 
 import dataclasses
+import itertools
 import json
 import math
 
@@ -12,126 +13,164 @@ from scipy.special import log_ndtr
 
 from sklearn_dpgen.accounting import BoundedRangeProfile, GaussianProfile, compose_delta
 from sklearn_dpgen.tables import _privacy_plan
-from sklearn_dpgen.tables._privacy_plan import RELATIONS, SlicesPlan, plan_rounds
-from sklearn_dpgen.tables._slices import all_pairs
+from sklearn_dpgen.tables._privacy_plan import RELATIONS, Round, SlicesPlan, plan_rounds
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
 ROOT = math.sqrt(2)
-# Candidates, rounds, and how many of them are selected.
-PLANS = [
-    (10, (10,), 0),
-    (0, (), 0),
-    (10, (3, 2), 5),
-    (10, (10 - 4, 4), 6),
-    (10, (1,) * 10, 9),
-    (10, (1,), 1),
-    (1, (1,), 0),
-    (300, (3,) * 10, 30),
-]
+SENSITIVITY = {"replace_one": ROOT, "add_or_remove": 1.0}
+# An l1 distance of tables changes by one a cell, in either direction.
+RANGE = {"replace_one": 4.0, "add_or_remove": 2.0}
+PAIRS = tuple(itertools.combinations(range(5), 2))
+TRIPLES = tuple(itertools.combinations(range(5), 3))
+ALL = (Round(PAIRS, 0.8),)
+CHOSEN = (Round(PAIRS, 0.5, 3), Round(PAIRS, 0.3, 2))
+MIXED = (Round(PAIRS[:4], 0.2), Round(PAIRS[4:], 0.4, 3), Round(TRIPLES, 0.2, 4))
+PLANS = {"none": (), "all": ALL, "chosen": CHOSEN, "mixed": MIXED}
+N_SELECTED = {"none": 0, "all": 0, "chosen": 5, "mixed": 7}
+plans = pytest.mark.parametrize("name", PLANS)
+relations = pytest.mark.parametrize("neighbours", RELATIONS)
 
 
-def plan_of(candidates, rounds, neighbours="replace_one", epsilon=1.0, delta=1e-5):
-    return SlicesPlan(epsilon, delta, neighbours, candidates, rounds)
+def plan_of(rounds, neighbours="replace_one", epsilon=1.0, delta=1e-5):
+    return SlicesPlan(epsilon, delta, neighbours, rounds)
+
+
+def rounds_of(n_columns=9, *, slices="auto", targets=(), n_records=None, noise_scale=5.0):
+    options = {"slices": slices, "targets": targets, "noise_scale": noise_scale}
+    return plan_rounds(n_columns, n_records=n_records, **options)
+
+
+def number(rounds, size):
+    """Return how many tables of so many columns are measured."""
+    return sum(part.n_tables for part in rounds if len(part.candidates[0]) == size)
 
 
 # Rounds.
 
 
-@pytest.mark.parametrize(
-    ("candidates", "columns", "options", "rounds"),
-    [
-        (0, 1, {}, ()),
-        (105, 15, {}, (105,)),
-        (120, 16, {}, (120,)),
-        (136, 17, {}, (12,) * 10),
-        (4950, 100, {}, (20,) * 10),
-        (4950, 100, {"is_adaptive": False}, (4950,)),
-        (4950, 100, {"is_adaptive": False, "n_slices": 3, "n_rounds": 3}, (4950,)),
-        (10, 5, {"n_slices": 3}, (1, 1, 1)),
-        (10, 5, {"n_slices": 9, "n_rounds": 4}, (3, 2, 2, 2)),
-        (10, 5, {"n_slices": 10, "n_rounds": 4}, (10,)),
-        (10, 5, {"n_slices": 500, "n_rounds": 4}, (10,)),
-        (10, 5, {"n_slices": 5, "n_rounds": 1}, (5,)),
-        (0, 1, {"n_slices": 5, "n_rounds": 5}, ()),
-    ],
-)
-def test_rounds(candidates, columns, options, rounds):
-    found = plan_rounds(candidates, columns, **{"is_adaptive": True} | options)
-    assert found == rounds
-    assert all(type(count) is int for count in found)
-
-
 @reproducibly
-@given(st.integers(2, 60), st.booleans(), st.integers(1, 2000), st.integers(1, 50))
-def test_rounds_are_even_and_add_up(columns, is_adaptive, n_slices, n_rounds):
-    candidates = len(all_pairs(columns))
-    options = {"is_adaptive": is_adaptive, "n_slices": n_slices, "n_rounds": n_rounds}
-    if n_rounds > n_slices:
-        with pytest.raises(ValueError, match=f"at most the {n_slices} slices"):
-            plan_rounds(candidates, columns, **options)
-        return
-    rounds = plan_rounds(candidates, columns, **options)
-    assert min(rounds) >= 1
-    assert max(rounds) - min(rounds) <= 1
-    if is_adaptive and n_slices < candidates:
-        assert (len(rounds), sum(rounds)) == (n_rounds, n_slices)
-    else:
-        assert rounds == (candidates,)
-    assert (plan_of(candidates, rounds).n_selections > 0) == (sum(rounds) < candidates)
+@given(
+    st.integers(1, 30),
+    st.sets(st.integers(0, 29), max_size=3),
+    st.none() | st.integers(1, 10**6),
+    st.floats(0, 1e4),
+)
+def test_rounds_are_of_pairs_then_of_triples(n_columns, targets, n_records, noise_scale):
+    targets = sorted(targets & {*range(n_columns)})
+    options = {"targets": targets, "n_records": n_records, "noise_scale": noise_scale}
+    rounds = rounds_of(n_columns, **options)
+    assert bool(rounds) == (n_columns > 1)
+    shares = [part.share for part in rounds]
+    assert all(share > 0 for share in shares)
+    assert sum(shares) < 1
+    sizes = []
+    for part in rounds:
+        assert len({*part.candidates}) == len(part.candidates)
+        assert all(list(c) == sorted({*c}) for c in part.candidates)
+        (size,) = {len(columns) for columns in part.candidates}
+        sizes.append(size)
+        assert max(max(columns) for columns in part.candidates) < n_columns
+        assert part.n_selected is None or 1 <= part.n_selected <= len(part.candidates)
+        # Triples are those that tell of a target.
+        assert not targets or size == 2 or all({*targets} & {*c} for c in part.candidates)
+    assert sizes == sorted(sizes)
+    if targets and n_columns > 1:
+        wanted = [c for c in itertools.combinations(range(n_columns), 2) if {*targets} & {*c}]
+        assert list(rounds[0].candidates) == wanted
+        assert rounds[0].n_selected is None
+    # The same call has the same rounds: they are public.
+    assert rounds == rounds_of(n_columns, **options)
 
 
-def test_more_rounds_than_slices():
-    assert plan_rounds(10, 5, is_adaptive=True, n_slices=4, n_rounds=4) == (1,) * 4
-    with pytest.raises(ValueError, match="n_rounds must be at most the 4 slices"):
-        plan_rounds(10, 5, is_adaptive=True, n_slices=4, n_rounds=5)
-    # Where no choice is to be made, they are no less nonsense.
-    for is_adaptive in (True, False):
-        with pytest.raises(ValueError, match="n_rounds must be at most the 120 slices"):
-            plan_rounds(10, 5, is_adaptive=is_adaptive, n_rounds=10**9)
+@pytest.mark.parametrize("targets", [(), (3,), (0, 5)])
+def test_more_records_pay_for_more_tables(targets):
+    grid = np.geomspace(10, 1e7, 60).astype(int)
+    plans = [rounds_of(12, targets=targets, n_records=int(n)) for n in grid]
+    triples = [number(rounds, 3) for rounds in plans]
+    assert triples == sorted(triples)
+    assert triples[0] == 0 < triples[-1]
+    for has_triples in (False, True):
+        pairs = [number(r, 2) for r in plans if bool(number(r, 3)) == has_triples]
+        assert pairs == sorted(pairs)
+    n_first = sum(bool({*targets} & {*c}) for c in itertools.combinations(range(12), 2))
+    if targets:
+        assert number(plans[0], 2) == n_first
+    assert n_first < number(plans[-1], 2) == 66
+    # Less noise does as much, and a number that is not public is taken to be large.
+    assert rounds_of(12, targets=targets, n_records=3000, noise_scale=0.0) != plans[0]
+    assert rounds_of(12, targets=targets, n_records=10**9) == rounds_of(12, targets=targets)
+
+
+def test_pairs_are_selected_where_they_are_many(monkeypatch):
+    monkeypatch.setattr(_privacy_plan, "_MOST_PAIRS", 7)
+    *chosen, last = rounds_of(6)
+    assert [part.n_selected for part in chosen] == [3, 2, 2]
+    assert all(part.candidates == chosen[0].candidates for part in chosen)
+    assert len(chosen[0].candidates) == 15
+    # As much of the budget a table.
+    assert len({round(part.share / part.n_selected, 12) for part in chosen}) == 1
+    assert len(last.candidates) == 20
+    first, *chosen, _ = rounds_of(6, targets=(2,))
+    assert (len(first.candidates), len(chosen[0].candidates)) == (5, 10)
+
+
+def test_triples_that_are_many_are_a_public_sample(monkeypatch):
+    monkeypatch.setattr(_privacy_plan, "_CANDIDATES", 300)
+    for targets in ((), (7,)):
+        first, second = (rounds_of(40, targets=targets)[-1].candidates for _ in "ab")
+        assert first == second
+        assert 200 < len(first) <= 300
+        assert len({*first}) == len(first)
+        assert np.unique(np.ravel(first)).tolist() == list(range(40))
+
+
+def test_slices_that_are_asked_for_are_one_round():
+    (part,) = rounds_of(5, slices="pairs", targets=(1,), n_records=10)
+    assert (part.candidates, part.n_selected) == (PAIRS, None)
+    (listed,) = rounds_of(5, slices=[(0, 3), (1, 2, 4)], n_records=10)
+    assert listed == dataclasses.replace(part, candidates=((0, 3), (1, 2, 4)))
+    assert rounds_of(5, slices=[]) == rounds_of(1) == ()
+    assert (ALL[0].n_tables, CHOSEN[0].n_tables) == (10, 3)
 
 
 # Shares.
 
 
-@pytest.mark.parametrize("neighbours", RELATIONS)
-@pytest.mark.parametrize(("candidates", "rounds", "n_selections"), PLANS, ids=str)
-def test_shares_of_the_budget(candidates, rounds, n_selections, neighbours):
-    plan = plan_of(candidates, rounds, neighbours)
+@relations
+@plans
+def test_shares_of_the_budget(name, neighbours):
+    rounds, n_selections = PLANS[name], N_SELECTED[name]
+    plan = plan_of(rounds, neighbours)
     mechanism = plan.mechanism
-    sensitivity = {"replace_one": ROOT, "add_or_remove": 1.0}[neighbours]
     assert plan.n_selections == n_selections == mechanism.n_selections
-    assert mechanism.sensitivity == sensitivity
+    assert mechanism.sensitivity == pytest.approx(SENSITIVITY[neighbours])
     assert mechanism.n_releases == 1 + len(rounds) + n_selections
-    scales = np.array(mechanism.noise_scales)
-    squared = (sensitivity / scales) ** 2
+    squared = (SENSITIVITY[neighbours] / np.array(mechanism.noise_scales)) ** 2
     selected = 0.0
     if n_selections:
-        assert mechanism.selection.score_range == 2 * sensitivity
+        assert mechanism.selection.score_range == RANGE[neighbours]
         assert mechanism.selection.n_selections == n_selections
         selected = n_selections * mechanism.selection.epsilon0**2 / 4
     else:
         assert mechanism.selection is None
         assert mechanism.score_range is None
-    parts = np.array([squared[0], selected, squared[1:].sum()]) / (squared.sum() + selected)
-    assert parts.sum() == pytest.approx(1)
-    first = _privacy_plan._SINGLES if rounds else 1.0
-    second = _privacy_plan._SELECTIONS * (1 - first) if n_selections else 0.0
-    expected = [first, second, 1 - first - second]
+    parts = np.append(squared, selected) / (squared.sum() + selected)
+    part = _privacy_plan._SELECTIONS
+    shares = [r.share * (1 - part * (r.n_selected is not None)) for r in rounds]
+    taken = sum(r.share * part for r in rounds if r.n_selected is not None)
+    expected = [1 - sum(r.share for r in rounds), *shares, taken]
     np.testing.assert_allclose(parts, expected, atol=1e-6)
-    # As much noise in each table of one round as in those of another.
-    cells = scales[1:] * np.sqrt(rounds)
-    np.testing.assert_allclose(cells, np.full(len(rounds), cells[0] if rounds else 0), rtol=1e-9)
 
 
-@pytest.mark.parametrize("neighbours", RELATIONS)
+@relations
 def test_a_change_of_scores_moves_the_odds_by_what_is_paid_for(neighbours):
-    """Two scores that move apart by the sensitivity each, against the range that was priced."""
-    selection = plan_of(10, (3, 2), neighbours).mechanism.selection
-    sensitivity = {"replace_one": ROOT, "add_or_remove": 1.0}[neighbours]
-    odds = 2 * sensitivity / selection.noise_scale
+    """Two scores that move apart by all they can, against the range that was priced."""
+    selection = plan_of(CHOSEN, neighbours).mechanism.selection
+    odds = RANGE[neighbours] / selection.noise_scale
     assert odds == pytest.approx(selection.epsilon0)
-    # A range of a single sensitivity would be too little.
-    assert dataclasses.replace(selection, score_range=sensitivity).noise_scale < 2 / odds
+    # Half the range would be too little.
+    halved = dataclasses.replace(selection, score_range=RANGE[neighbours] / 2)
+    assert RANGE[neighbours] / halved.noise_scale > 1.9 * selection.epsilon0
 
 
 # The price.
@@ -139,52 +178,56 @@ def test_a_change_of_scores_moves_the_odds_by_what_is_paid_for(neighbours):
 
 def spent(plan, n_selections):
     """Return δ at ε of the releases of a plan, with another number of selections."""
-    mechanism = plan.mechanism
-    releases = [(GaussianProfile(mechanism.sensitivity / s), 1) for s in mechanism.noise_scales]
+    mechanism, sensitivity = plan.mechanism, SENSITIVITY[plan.neighbours]
+    releases = [(GaussianProfile(sensitivity / s), 1) for s in mechanism.noise_scales]
     if n_selections:
-        profile = BoundedRangeProfile(mechanism.selection.epsilon0, n_selections)
-        releases.append((profile, 1))
+        epsilon0 = RANGE[plan.neighbours] / mechanism.selection.noise_scale
+        releases.append((BoundedRangeProfile(epsilon0, n_selections), 1))
     return compose_delta(releases, plan.epsilon)
 
 
+@relations
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
-@pytest.mark.parametrize("rounds", [(3, 2), (6, 4), (1,)], ids=str)
-def test_the_budget_is_spent(epsilon, rounds):
-    plan = plan_of(10, rounds, epsilon=epsilon)
-    assert 0.97 * 1e-5 < spent(plan, plan.n_selections) <= 1e-5 * (1 + 1e-6)
+@pytest.mark.parametrize("name", ["chosen", "mixed"])
+def test_the_budget_is_spent(name, epsilon, neighbours):
+    plan = plan_of(PLANS[name], neighbours, epsilon=epsilon)
+    assert 0.97 * 1e-5 < spent(plan, N_SELECTED[name]) <= 1e-5 * (1 + 1e-6)
     # One selection more than is paid for overspends.
-    assert spent(plan, plan.n_selections + 1) > 1.01e-5
+    assert spent(plan, N_SELECTED[name] + 1) > 1.01e-5
 
 
-@pytest.mark.parametrize("rounds", [(), (10,)], ids=str)
+@pytest.mark.parametrize("rounds", [(), ALL], ids=["none", "all"])
 def test_without_selections_the_budget_is_spent_exactly(rounds):
-    scales = plan_of(10, rounds).mechanism.noise_scales
+    plan = plan_of(rounds)
+    scales = plan.mechanism.noise_scales
     mu = ROOT * math.sqrt(sum(1 / scale**2 for scale in scales))
     upper, lower = log_ndtr(-1 / mu + mu / 2), 1 + log_ndtr(-1 / mu - mu / 2)
     assert math.exp(upper) - math.exp(lower) == pytest.approx(1e-5, rel=1e-6)
+    # One vector that had it all.
+    assert plan.noise_scale == pytest.approx(ROOT / mu)
 
 
 def test_what_the_plan_depends_on():
-    """All candidates at once need no selections; a stricter relation or budget costs noise."""
-    noise = {rounds: plan_of(10, rounds).mechanism.noise_scales[0] for rounds in ((10,), (5,))}
-    assert noise[10,] == pytest.approx(noise[5,], rel=0.02)
-    one, two = (plan_of(10, (5,), name).mechanism for name in ("add_or_remove", "replace_one"))
+    """Selections cost some noise; a stricter relation or budget costs more."""
+    noise = {rounds: plan_of(rounds).mechanism.noise_scales[0] for rounds in (ALL, CHOSEN)}
+    assert noise[ALL] == pytest.approx(noise[CHOSEN], rel=0.02)
+    one, two = (plan_of(CHOSEN, name).mechanism for name in ("add_or_remove", "replace_one"))
     np.testing.assert_allclose(ROOT * np.array(one.noise_scales), two.noise_scales, rtol=1e-9)
-    assert two.selection.noise_scale == pytest.approx(ROOT * one.selection.noise_scale)
-    tight = plan_of(10, (5,), epsilon=0.5).mechanism
+    assert two.selection.noise_scale == pytest.approx(2 * one.selection.noise_scale)
+    tight = plan_of(CHOSEN, epsilon=0.5).mechanism
     assert min(np.array(tight.noise_scales) / two.noise_scales) > 1.5
     assert tight.selection.noise_scale > 1.5 * two.selection.noise_scale
 
 
-def test_without_noise():
-    for rounds in ((), (10,), (3, 2)):
-        plan = plan_of(10, rounds, epsilon=math.inf)
-        assert plan.mechanism.noise_scales == (0.0,) * (1 + len(rounds))
-        if plan.n_selections:
-            assert plan.mechanism.selection.noise_scale == 0
-        report = plan.report()
-        assert (report.epsilon, report.delta) == (math.inf, 0.0)
-        assert report.noise_multiplier == 0
+@plans
+def test_without_noise(name):
+    plan = plan_of(PLANS[name], epsilon=math.inf)
+    assert plan.mechanism.noise_scales == (0.0,) * (1 + len(PLANS[name]))
+    if plan.n_selections:
+        assert plan.mechanism.selection.noise_scale == 0
+    report = plan.report()
+    assert (report.epsilon, report.delta) == (math.inf, 0.0)
+    assert report.noise_multiplier == 0
 
 
 @pytest.mark.parametrize(
@@ -192,25 +235,28 @@ def test_without_noise():
 )
 def test_a_budget_that_is_none(options):
     with pytest.raises(ValueError, match="must be"):
-        plan_of(10, (5,), **options).mechanism  # noqa: B018
+        plan_of(ALL, **options).mechanism  # noqa: B018
 
 
 # The report.
 
 
-@pytest.mark.parametrize("neighbours", RELATIONS)
-@pytest.mark.parametrize(("candidates", "rounds", "n_selections"), PLANS, ids=str)
-def test_the_report(candidates, rounds, n_selections, neighbours):
-    plan = plan_of(candidates, rounds, neighbours, epsilon=2.0)
+@relations
+@plans
+def test_the_report(name, neighbours):
+    rounds, n_selections = PLANS[name], N_SELECTED[name]
+    plan = plan_of(rounds, neighbours, epsilon=2.0)
     report = plan.report(public=("schema",), noise_source="entropy")
     stated = json.loads(report.to_json())
     assert (stated["epsilon"], stated["delta"]) == (2.0, 1e-5)
     assert (report.public, report.noise_source) == (("schema",), "entropy")
     assert "counts of single columns" in report.mechanism
-    assert ("slices" in report.mechanism) == (len(rounds) > 0)
-    selected = f"{sum(rounds)} of {candidates} slices, selected in {len(rounds)} rounds"
-    assert (selected in report.mechanism) == (n_selections > 0)
-    assert report.sensitivity == {"replace_one": ROOT, "add_or_remove": 1.0}[neighbours]
+    assert ("slices" in report.mechanism) == bool(rounds)
+    for part in rounds:
+        n, k = len(part.candidates), part.n_selected
+        words = f"of {n} slices" if k is None else f"of {k} of {n} slices, which are selected"
+        assert words in report.mechanism
+    assert report.sensitivity == pytest.approx(SENSITIVITY[neighbours])
     assert {"replace_one": "replace one", "add_or_remove": "add or remove"}[
         neighbours
     ] in report.neighbouring
@@ -219,7 +265,7 @@ def test_the_report(candidates, rounds, n_selections, neighbours):
     assert report.n_releases == 1 + len(rounds) + n_selections
     assert report.sampling_rate == 1
     assert ("exponential" in report.accountant) == (n_selections > 0)
-    assert ("scores" in report.sensitivity_source) == (n_selections > 0)
+    assert ("scores are l1 distances" in report.sensitivity_source) == (n_selections > 0)
     assert "floating point" in report.caveats[0]
     # The scales of the noise are those of the mechanism, each of them.
     scales, mechanism = report.noise_scale, plan.mechanism

@@ -1,30 +1,32 @@
 """Which slices are measured: scores, and rounds of selections."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_tables import (
-    NAMES,
-    PAIRS,
-    SIZES,
-    add_singles,
-    records,
-    reproducibly,
-)
-from numpy.testing import assert_allclose
+from measured_tables import PAIRS, SIZES, measurements_of, records, reproducibly, whole
+from numpy.testing import assert_allclose, assert_array_equal
+from sliced_tables import Constant
 
-from sklearn_dpgen.tables._measurements import Measurements
-from sklearn_dpgen.tables._privacy_plan import SlicesPlan
+from sklearn_dpgen.tables import _selection
+from sklearn_dpgen.tables._privacy_plan import Round, SlicesPlan
 from sklearn_dpgen.tables._selection import measure_rounds, scores
-from sklearn_dpgen.tables._slices import slice_counts
+from sklearn_dpgen.tables._slices import Slice, slice_counts
+
+TABLES = whole(*PAIRS)
+PAIRS = tuple(PAIRS)
+TRIPLES = tuple(itertools.combinations(range(5), 3))
+HALF_NORMAL = math.sqrt(2 / math.pi)
 
 # Scores.
 
 
 def change_of_scores(codes, others, weights, score=scores):
-    expected = [np.full([SIZES[i] for i in pair], 1.7) for pair in PAIRS]
-    both = [score(slice_counts(c, SIZES, PAIRS), expected, weights) for c in (codes, others)]
+    expected = [np.full(part.shape, 1.7) for part in TABLES]
+    both = [score(slice_counts(c, TABLES), expected, weights, 3.0) for c in (codes, others)]
     return np.abs(both[0] - both[1]).max()
 
 
@@ -33,52 +35,60 @@ def change_of_scores(codes, others, weights, score=scores):
 def test_scores_change_by_one_at_most(seed, n):
     codes = records(n + 1, seed, SIZES)
     fewer, weights = [column[1:] for column in codes], np.linspace(0.1, 1, 10)
-    assert change_of_scores(codes, fewer, weights) <= 1 + 1e-12
+    assert change_of_scores(codes, fewer, weights) <= 1 + 1e-9
     other = [column[:-1] for column in codes]
-    assert change_of_scores(other, fewer, weights) <= np.sqrt(2) * (1 + 1e-12)
+    assert change_of_scores(other, fewer, weights) <= 2 + 1e-9
 
 
 def test_scores_of_the_worst_neighbours():
     """The bounds are attained, and the square of a distance has none."""
     weights, far = np.ones(10), [np.full(4000, size - 1) for size in SIZES]
     with_one = [np.append(column, 0) for column in far]
-    exact = slice_counts(far, SIZES, PAIRS)
-    assert scores(exact, exact, weights).tolist() == [0.0] * 10
-    added = slice_counts(with_one, SIZES, PAIRS)
-    assert_allclose(scores(added, exact, weights), 1)
-    replaced = slice_counts([np.append(column[1:], 0) for column in far], SIZES, PAIRS)
-    assert_allclose(scores(replaced, exact, np.full(10, 0.5)), np.sqrt(2) / 2)
+    moved = [np.append(column[1:], 0) for column in far]
+    exact = slice_counts(far, TABLES)
+    known = [HALF_NORMAL * np.sqrt(9 + table).sum() for table in exact]
+    assert_allclose(scores(exact, exact, weights, 3.0), np.negative(known))
+    added = scores(slice_counts(with_one, TABLES), exact, weights, 3.0)
+    assert_allclose(added + known, 1)
+    replaced = scores(slice_counts(moved, TABLES), exact, weights / 2, 3.0)
+    assert_allclose(2 * replaced + known, 2)
 
-    def squares(tables, expected, weights):
-        return scores(tables, expected, weights) ** 2
+    def squares(*args):
+        return scores(*args) ** 2
 
     fewer = [column[1:] for column in far]
-    assert change_of_scores(far, fewer, weights) <= 1
+    assert change_of_scores(far, fewer, weights) <= 1 + 1e-9
     assert change_of_scores(far, fewer, weights, squares) > 1000
     assert change_of_scores(far, fewer, 2 * weights) > 1.5
 
 
-def test_scores_are_distances():
+def test_scores_are_distances_beyond_noise_and_chance():
     rng = np.random.default_rng(0)
-    tables = [rng.normal(size=[SIZES[i] for i in pair]) for pair in PAIRS]
-    expected = [rng.normal(size=table.shape) for table in tables]
+    expected = [rng.uniform(5, 90, size=part.shape) for part in TABLES]
     weights = rng.uniform(0.1, 1, size=10)
-    found = scores(tables, expected, weights)
-    squares = [((a - b) ** 2).sum() for a, b in zip(tables, expected, strict=True)]
-    assert_allclose(found, weights * np.sqrt(squares))
+    far = [e + rng.choice([-50, 50], size=e.shape) for e in expected]
+    found = scores(far, expected, weights, 4.0)
     assert found.dtype == np.float64
-    assert scores([], [], np.ones(0)).shape == (0,)
+    sums = [50 * e.size - HALF_NORMAL * np.sqrt(16 + e).sum() for e in expected]
+    assert_allclose(found, weights * sums)
+    # Of tables that are as expected, but for noise, the mean is zero.
+    draws = [
+        scores([rng.normal(e, np.sqrt(16 + e)) for e in expected], expected, weights, 4.0)
+        for _ in range(400)
+    ]
+    spread = weights * [math.sqrt((1 - 2 / math.pi) * (16 + e).sum() / 400) for e in expected]
+    assert (np.abs(np.mean(draws, axis=0)) < 5 * spread).all()
+    assert scores([], [], np.ones(0), 1.0).shape == (0,)
 
 
 # Rounds.
 
 
-class StubSource:
-    def __init__(self, context):
-        self.context = [np.array(part) for part in context]
+class Source:
+    """A source of noise, that knows what it is for."""
 
-    def key(self):
-        return tuple(part.tobytes() for part in self.context)
+    def __init__(self, context):
+        self.key = tuple((part.shape, part.tobytes()) for part in map(np.array, context))
 
 
 class StubRun:
@@ -91,169 +101,188 @@ class StubRun:
         self.log.append(("release", vector.copy(), source))
         return vector.copy()
 
-    def select(self, distances, source, *, count):
-        self.log.append(("select", distances.copy(), source))
-        return np.argsort(-distances, kind="stable")[:count]
+    def select(self, found, source, *, count):
+        self.log.append(("select", found.copy(), source))
+        return np.argsort(-found, kind="stable")[:count]
 
 
-def rounds_of(rounds, slices=PAIRS, weights=None):
-    """Run rounds; return what was measured, the log, predictions, noise, exact counts, the plan."""
-    codes = records(500, 3, SIZES)
+def weigh(columns):
+    return 1.0 + columns[0] + 0.25 * columns[-1]
+
+
+def rounds_of(rounds, *, n=50_000, epsilon=8.0, weight=lambda columns: 1.0, run=None, noise=None):
+    """Run rounds; return codes, the plan, what was measured, the log, predictions and noise."""
+    codes = records(n, 3, SIZES)
     codes[4] = codes[0] + codes[1]  # dependent columns
-    exact = slice_counts(codes, SIZES, slices)
-    weights = np.ones(len(slices)) if weights is None else weights
-    plan = SlicesPlan(1.0, 1e-5, "replace_one", len(slices), rounds)
-    measured, run, asked = Measurements(NAMES, SIZES, 500.0), StubRun(), []
-    add_singles(measured, 1.0)
+    plan = SlicesPlan(epsilon, 1e-5, "replace_one", rounds)
+    measured, asked, sources = measurements_of(codes), [], []
+    run = StubRun() if run is None else run
 
-    def predict(columns):
-        asked.append((list(columns), len(measured.slices)))
-        return [np.full([SIZES[i] for i in part], 500 / len(SIZES)) for part in columns]
+    def predict(slices):
+        asked.append(([part.columns for part in slices], len(measured.slices)))
+        return measured.independent(slices)
 
-    sources = []
-
-    def noise(*context):
-        sources.append(StubSource(context))
+    def keyed(*context):
+        sources.append(Source(context))
         return sources[-1]
 
-    measure_rounds(exact, slices, weights, plan, measured, predict=predict, run=run, noise=noise)
-    return measured, run.log, asked, sources, exact, plan
+    noise = keyed if noise is None else noise
+    measure_rounds(codes, plan, weight, measured, predict=predict, run=run, noise=noise)
+    return codes, plan, measured, run, asked, sources
 
 
 def columns_of(measured):
-    return [tuple(NAMES.index(name) for name in part.columns) for part in measured.slices[5:]]
+    return [table.columns for table in measured.tables]
 
 
-def counts_of(rounds):
-    """Return how many slices each event of the log is about."""
-    counts, left = [], 10
-    for count in rounds:
-        counts += [count] * (1 + (count < left))
-        left -= count
-    return counts
+ROUNDS = {
+    "all": (Round(PAIRS, 0.8),),
+    "one": (Round(PAIRS, 0.8, 1),),
+    "three": (
+        Round(PAIRS, 0.3, 3),
+        Round(PAIRS, 0.3, 2),
+        Round(PAIRS, 0.2, 4),
+    ),
+    "targets": (Round(PAIRS[:4], 0.4), Round(PAIRS[4:], 0.4)),
+    "triples": (Round(PAIRS, 0.5), Round(TRIPLES, 0.3, 4)),
+    "all of them": (Round(PAIRS, 0.4, 6), Round(PAIRS, 0.4, 9)),
+}
 
 
-@pytest.mark.parametrize(
-    "rounds", [(10,), (1,), (2, 3), (1,) * 6, (3, 3, 2), (4, 6), (1,) * 10], ids=str
-)
-def test_what_is_selected_is_what_is_released(rounds):
-    weights = np.linspace(3, 0.5, 10)
-    measured, log, asked, _, exact, plan = rounds_of(rounds, weights=weights)
-    chosen = columns_of(measured)
-    assert len(chosen) == len(set(chosen)) == sum(rounds)
-    assert measured.columns[5:] == chosen
-    left, position, events = list(PAIRS), 0, iter(log)
-    for number, count in enumerate(rounds):
+@pytest.mark.parametrize("weight", [lambda columns: 1.0, weigh], ids=["even", "weighed"])
+@pytest.mark.parametrize("name", ROUNDS)
+def test_what_is_selected_is_what_is_released(name, weight):
+    rounds = ROUNDS[name]
+    codes, plan, measured, run, asked, _ = rounds_of(rounds, weight=weight)
+    chosen, done, events = columns_of(measured), [], iter(run.log)
+    assert len(chosen) == len(set(chosen))
+    for scale, part in zip(plan.mechanism.noise_scales[1:], rounds, strict=True):
+        left = [columns for columns in part.candidates if columns not in done]
+        count = min(part.n_tables, len(left))
+        order = left
         if count < len(left):
-            kind, distances, _ = next(events)
+            kind, found, _ = next(events)
             assert kind == "select"
             # Predicted are those that are left, by all that was measured before.
-            assert asked.pop(0) == (left, 5 + position)
-            tables = [exact[PAIRS.index(pair)] for pair in left]
-            relative = np.array([weights[PAIRS.index(pair)] for pair in left]) / 3
-            expected = [np.full(table.shape, 100.0) for table in tables]
-            assert_allclose(distances, scores(tables, expected, relative))
-            order = [left[i] for i in np.argsort(-distances, kind="stable")[:count]]
-        else:
-            order = left
+            assert asked.pop(0) == (left, len(done))
+            weights = np.array([weight(columns) for columns in left])
+            even = _selection.affordable_cells(50_000, scale * math.sqrt(count))
+            slices = [measured.blocks.slice(columns, even) for columns in left]
+            tables = slice_counts(codes, slices), measured.independent(slices)
+            # Expectations moved since, by what was measured: not by much.
+            expected = scores(*tables, weights / weights.max(), scale * math.sqrt(count))
+            assert_allclose(found, expected, atol=2.0)
+            order = [left[i] for i in np.argsort(-found, kind="stable")[:count]]
+            # What is chosen was predicted again, in the groups of its release.
+            assert asked.pop(0) == (order, len(done))
         kind, vector, _ = next(events)
         assert kind == "release"
-        parts = measured.slices[5 + position : 5 + position + count]
-        assert [columns_of(measured)[position + i] for i in range(count)] == list(order)
+        assert chosen[len(done) : len(done) + count] == order
         # Of norm one a record, and with the noise that is stated.
-        inverse = np.array([weights[PAIRS.index(pair)] for pair in order])
+        inverse = np.array([weight(columns) for columns in order])
         inverse = inverse / np.linalg.norm(inverse)
-        tables = [exact[PAIRS.index(pair)] for pair in order]
-        scaled = [w * table.ravel() for w, table in zip(inverse, tables, strict=True)]
-        assert_allclose(vector, np.concatenate(scaled), rtol=1e-12)
-        for part, w, table in zip(parts, inverse, tables, strict=True):
-            assert_allclose(part.counts, table, rtol=1e-12)
-            assert part.noise_scale * w == pytest.approx(plan.mechanism.noise_scales[number + 1])
-        left = [pair for pair in left if pair not in order]
-        position += count
+        scaled = []
+        for w, kept, table in zip(
+            inverse, measured.slices[len(done) :], measured.tables[len(done) :], strict=False
+        ):
+            (exact,) = slice_counts(codes, [Slice(table.columns, table.groups)])
+            assert_allclose(kept.counts, exact, rtol=1e-9, atol=1e-9)
+            assert kept.noise_scale * w == pytest.approx(scale)
+            scaled.append(w * exact.ravel())
+        assert_allclose(vector, np.concatenate(scaled), rtol=1e-9)
+        done += order
     assert next(events, None) is None
     assert not asked
-    # Selected is what was paid for.
-    n_selected = sum(
-        c for c, (kind, *_) in zip(counts_of(rounds), log, strict=True) if kind == "select"
-    )
-    assert n_selected == plan.n_selections
 
 
-def test_the_last_round_takes_what_is_left_without_a_selection():
-    for rounds, kinds in (
-        ((10,), ["release"]),
-        ((4, 6), ["select", "release", "release"]),
-        ((4, 5), ["select", "release"] * 2),
+def test_candidates_that_are_all_left_need_no_selection():
+    for name, kinds in (
+        ("all", ["release"]),
+        ("targets", ["release", "release"]),
+        ("all of them", ["select", "release", "release"]),
+        ("triples", ["release", "select", "release"]),
     ):
-        _, log, asked, *_ = rounds_of(rounds)
-        assert [event[0] for event in log] == kinds
-        assert len(asked) == kinds.count("select")
+        *_, run, asked, _ = rounds_of(ROUNDS[name])
+        assert [event[0] for event in run.log] == kinds
+        assert len(asked) == 2 * kinds.count("select")
+
+
+@pytest.mark.parametrize("name", ["targets", "triples"])
+def test_what_noise_would_drown_is_not_measured(name):
+    """The first tables are measured once more, which have had less noise: none is left over."""
+    few = {"n": 60, "epsilon": 1.0}
+    *_, measured, run, asked, _ = rounds_of(ROUNDS[name], **few)
+    first = list(ROUNDS[name][0].candidates)
+    assert columns_of(measured) == [*first, *first]
+    assert [event[0] for event in run.log] == ["release", "release"]
+    assert not asked
+    # One is selected, however few records there are.
+    *_, measured, run, _, _ = rounds_of(ROUNDS["three"], **few)
+    assert len(set(columns_of(measured))) == 1
+    assert [event[0] for event in run.log] == ["select", *["release"] * 3]
+    # With some more records, more of them.
+    sizes = []
+    for n in (600, 2000, 6000, 20_000):
+        *_, measured, _, _, _ = rounds_of(ROUNDS["three"], n=n, epsilon=1.0)
+        sizes.append(len(set(columns_of(measured))))
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 9
+
+
+def test_tables_are_as_fine_as_their_noise_lets_them_be():
+    sizes = []
+    for n in (300, 3000, 30_000):
+        *_, measured, _, _, _ = rounds_of(ROUNDS["all"], n=n, epsilon=1.0)
+        sizes.append(sum(part.counts.size for part in measured.slices))
+    assert sizes == sorted(sizes)
+    assert sizes[0] == 4 * 10 < sizes[-1]
+    # A table of more weight has less noise, and is finer.
+    weight = {(2, 4): 30.0}
+    *_, plain, _, _, _ = rounds_of(ROUNDS["all"], n=1000, epsilon=1.0)
+    *_, weighed, _, _, _ = rounds_of(
+        ROUNDS["all"], n=1000, epsilon=1.0, weight=lambda columns: weight.get(columns, 1.0)
+    )
+    place = PAIRS.index((2, 4))
+    assert weighed.slices[place].counts.size > plain.slices[place].counts.size
 
 
 def test_without_slices_nothing_is_asked_for():
-    measured, log, asked, sources, *_ = rounds_of((), slices=[])
-    assert (log, asked, sources) == ([], [], [])
-    assert len(measured.slices) == 5
-
-
-def keys_are_new(sources):
-    keys = [source.key() for source in sources]
-    return len(set(keys)) == len(keys)
+    *_, measured, run, asked, sources = rounds_of(())
+    assert (measured.slices, run.log, asked, sources) == ([], [], [], [])
 
 
 def test_noise_is_asked_for_anew():
-    *_, sources, _, _ = rounds_of((3, 3, 4))
-    assert len(sources) == 5
-    assert keys_are_new(sources)
-    assert not keys_are_new([*sources, StubSource(sources[0].context)])
-    # Of equal tables in other rounds, and of equal vectors of other slices, too.
-    same_tables = [(0, 1), (1, 0)]
-    *_, sources, _, _ = rounds_of((1, 1), slices=same_tables)
-    first, second = sources[1].context, sources[2].context
-    assert first[0] != second[0]
-    assert {tuple(first[2]), tuple(second[2])} == {*same_tables}
-    # The noise is for the vector that is released.
-    _, log, _, _, *_ = rounds_of((3, 3, 4))
-    for _, given_vector, source in log:
-        assert any(np.array_equal(part, given_vector) for part in source.context)
+    *_, run, _, sources = rounds_of(ROUNDS["three"])
+    assert len({source.key for source in sources}) == len(sources) == 6
+    # The noise is for the vector that is released, and for its tables.
+    for _, vector, source in run.log:
+        assert (vector.shape, vector.tobytes()) in source.key
+    columns = [key[0] for key in (source.key[2:] for source in sources[1::2])]
+    assert len(set(columns)) == 3
 
 
-class Constant:
-    """A noise source of which every draw is the same."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def normal(self, size):
-        return np.full(size, self.value)
-
-    def uniform(self, size):
-        return np.full(size, 0.5)
-
-
-@pytest.mark.parametrize("rounds", [(10,), (2, 3), (4, 6)], ids=str)
-def test_a_real_run_is_used_up(rounds):
+@pytest.mark.parametrize("name", ROUNDS)
+def test_a_real_run_is_used_up(name):
     """Every release has the scale that is stated for it, and no part of the budget is left."""
-    exact = slice_counts(records(500, 3, SIZES), SIZES, PAIRS)
-    plan = SlicesPlan(1.0, 1e-5, "replace_one", 10, rounds)
-    measured, run = Measurements(NAMES, SIZES, 500.0), plan.mechanism.run()
-    add_singles(measured, 1.0)
+    plan = SlicesPlan(8.0, 1e-5, "replace_one", ROUNDS[name])
+    run = plan.mechanism.run()
     run.release(np.zeros(3), Constant(1.0))
-    measure_rounds(
-        exact,
-        PAIRS,
-        np.linspace(0.5, 2, 10),
-        plan,
-        measured,
-        predict=lambda columns: [np.zeros([SIZES[i] for i in part]) for part in columns],
-        run=run,
-        noise=lambda *context: Constant(1.0),
-    )
-    for part, columns in zip(measured.slices[5:], columns_of(measured), strict=True):
-        errors = part.counts - exact[PAIRS.index(columns)]
-        assert_allclose(errors, part.noise_scale, rtol=2e-3)
+    codes, _, measured, *_ = rounds_of(ROUNDS[name], run=run, noise=lambda *context: Constant(1.0))
+    for part, table in zip(measured.slices, measured.tables, strict=True):
+        (exact,) = slice_counts(codes, [Slice(table.columns, table.groups)])
+        assert_allclose(part.counts - exact, part.noise_scale, rtol=2e-3)
     with pytest.raises(RuntimeError):
         run.release(np.zeros(3), Constant(1.0))
-    with pytest.raises(RuntimeError):
-        run.select(np.zeros(3), Constant(1.0))
+    left = plan.n_selections - sum(
+        part.n_selected for part in ROUNDS[name] if part.n_selected is not None
+    )
+    assert left == 0
+
+
+def test_candidates_are_counted_in_parts(monkeypatch):
+    *_, whole_run, _, _ = rounds_of(ROUNDS["three"])
+    monkeypatch.setattr(_selection, "_BLOCK", 3)
+    *_, run, _, _ = rounds_of(ROUNDS["three"])
+    for one, two in zip(run.log, whole_run.log, strict=True):
+        assert one[0] == two[0]
+        assert_array_equal(one[1], two[1])

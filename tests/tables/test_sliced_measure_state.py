@@ -6,7 +6,7 @@ import pytest
 from sliced_tables import make, table
 
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import _population_fit, _sliced_measure_sampler
+from sklearn_dpgen.tables import _chain_fit, _sliced_measure_sampler
 from sklearn_dpgen.tables._sliced_measure_sampler import SlicedMeasureSampler
 
 # What the docstring lists, all of it released, or public.
@@ -14,7 +14,6 @@ STATE = {
     "encoder_",
     "feature_names_in_",
     "law_",
-    "loss_curve_",
     "n_features_in_",
     "n_records_",
     "noise_multiplier_",
@@ -23,27 +22,47 @@ STATE = {
 }
 
 
-def holds_no_more_than_it_says(n=60):
+def holds_no_more_than_it_says(n=600):
     """Return whether state and shapes are those that parameters and schema fix."""
-    sampler = make(20.0, neighbours="add_or_remove", population_size=90).fit(table(n))
+    sampler = make(20.0, neighbours="add_or_remove", slices="auto").fit(table(n))
     state = set(vars(sampler)) - set(sampler.get_params())
-    return state == STATE and len(sampler.law_.probabilities) == 90
+    # Arrays as long as the table would be its records.
+    return state == STATE and n not in {len(part) for part in arrays(vars(sampler))}
+
+
+def arrays(found, seen=None):
+    """Return all arrays that an object refers to."""
+    seen = {} if seen is None else seen
+    if id(found) in seen or isinstance(found, type):
+        return []
+    seen[id(found)] = found
+    if isinstance(found, np.ndarray):
+        return [found] if found.ndim else []
+    parts = list(getattr(found, "__dict__", {}).values())
+    if isinstance(found, dict):
+        parts += found.values()
+    if isinstance(found, list | tuple | set | frozenset):
+        parts += found
+    return [part for one in parts for part in arrays(one, seen)]
 
 
 def test_a_fitted_object_holds_what_was_released_alone(monkeypatch):
     assert holds_no_more_than_it_says()
-    noise, fit = SlicedMeasureSampler._noise, _sliced_measure_sampler.PopulationFit
+    noise = SlicedMeasureSampler._noise
+    measure = _sliced_measure_sampler.measure_rounds
 
     def keep_counts(self, seed, *parts):
         self._exact = parts
         return noise(self, seed, *parts)
 
-    def fewer_rows(measured, n_rows, *args, **options):
-        return fit(measured, min(n_rows, round(measured.n_records)), *args, **options)
+    def keep_codes(codes, plan, weight, measured, **options):
+        measure(codes, plan, weight, measured, **options)
+        measured.blocks.codes = codes
+        object.__setattr__(measured.slices[0], "source", measured)
 
     for place, name, leak in (
         (SlicedMeasureSampler, "_noise", keep_counts),
-        (_sliced_measure_sampler, "PopulationFit", fewer_rows),
+        (_sliced_measure_sampler, "measure_rounds", keep_codes),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(place, name, leak)
@@ -51,12 +70,12 @@ def test_a_fitted_object_holds_what_was_released_alone(monkeypatch):
 
 
 def test_a_fit_that_is_interrupted_has_a_report_of_its_own(monkeypatch):
-    sampler = make(0.5).fit(table())
+    sampler = make(8.0).fit(table())
 
     def interrupt(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_population_fit.Population, "fit", interrupt)
+    monkeypatch.setattr(_chain_fit, "fit_conditional", interrupt)
     with pytest.raises(KeyboardInterrupt):
         sampler.set_params(epsilon=7.0).fit(table())
     assert sampler.privacy_.epsilon == 7.0
@@ -69,6 +88,7 @@ def test_dtypes_are_those_of_the_schema_whatever_chunks_hold():
     first = pd.DataFrame({"a": np.array([5], dtype=np.int32), "b": ["x"]})
     second = pd.DataFrame({"a": [1.0, 2.5], "b": pd.Categorical(["x", "y"])})
     for chunks in ([first, second], iter([first[:0], second]), [second, first]):
-        sampler = make(schema=schema, n_bins="auto", neighbours="add_or_remove").fit(chunks)
+        sampler = make(np.inf, schema=schema, n_bins="auto", neighbours="add_or_remove")
+        sampler.fit(chunks)
         drawn = sampler.sample(4)
         assert drawn.dtypes.to_dict() == {name: schema[name].dtype for name in "ab"}

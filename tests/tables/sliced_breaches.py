@@ -1,0 +1,268 @@
+"""SlicedMeasureSampler, broken: each function lets a fit tell more of a record than is paid for."""
+
+from types import SimpleNamespace
+
+import numpy as np
+from sliced_tables import MECHANISM
+
+from sklearn_dpgen.mechanisms import GaussianSequenceRun
+from sklearn_dpgen.tables import (
+    _column_measurements,
+    _privacy_plan,
+    _releases,
+    _selection,
+    _sliced_measure_sampler,
+)
+from sklearn_dpgen.tables._column_trees import ColumnTree
+from sklearn_dpgen.tables._measurements import Measurements
+from sklearn_dpgen.tables._privacy_plan import Round, SlicesPlan
+
+# Broken variants: each lets a record count for more.
+
+
+def counted_twice(monkeypatch):
+    count = _selection.slice_counts
+
+    def twice(*args):
+        *tables, last = count(*args)
+        return [*tables, 2 * last]
+
+    monkeypatch.setattr(_selection, "slice_counts", twice)
+
+
+def in_two_cells(monkeypatch):
+    count = _selection.slice_counts
+
+    def both(codes, slices):
+        return [table + np.roll(table, 1, axis=-1) for table in count(codes, slices)]
+
+    monkeypatch.setattr(_selection, "slice_counts", both)
+
+
+def in_two_leaves(monkeypatch):
+    count = ColumnTree.counts
+
+    def both(self, codes):
+        return count(self, codes) + count(self, (codes + self.n_values // 2) % self.n_values)
+
+    monkeypatch.setattr(ColumnTree, "counts", both)
+
+
+def levels_forgotten(monkeypatch):
+    release = _releases.release_singles
+
+    def forgetful(codes, trees, *args):
+        return release(codes, [SimpleNamespace(counts=t.counts, n_levels=1) for t in trees], *args)
+
+    monkeypatch.setattr(_column_measurements, "release_singles", forgetful)
+
+
+def weights_as_given(monkeypatch):
+    def unnormalized(tables, weights, release):
+        parts = [w * table.ravel() for w, table in zip(weights, tables, strict=True)]
+        release(np.concatenate(parts))
+        return tables, np.ones(len(tables))
+
+    monkeypatch.setattr(_selection, "release_slices", unnormalized)
+
+
+# Broken variants: each takes less noise than its share.
+
+
+def noise_halved(monkeypatch):
+    start = GaussianSequenceRun.__init__
+
+    def halve(self, mechanism):
+        start(self, mechanism)
+        self._scales = [scale / 2 for scale in self._scales]
+
+    monkeypatch.setattr(GaussianSequenceRun, "__init__", halve)
+
+
+def last_noise_forgotten(monkeypatch):
+    start = GaussianSequenceRun.__init__
+
+    def forget(self, mechanism):
+        start(self, mechanism)
+        self._scales[-1] /= 100
+
+    monkeypatch.setattr(GaussianSequenceRun, "__init__", forget)
+
+
+def selections_without_noise(monkeypatch):
+    start = GaussianSequenceRun.__init__
+
+    def forget(self, mechanism):
+        start(self, mechanism)
+        if self._selection is not None:
+            self._selection._scale = 0.0
+
+    monkeypatch.setattr(GaussianSequenceRun, "__init__", forget)
+
+
+def half_the_range(monkeypatch):
+    def halved(*args, score_range=None, **options):
+        return MECHANISM(*args, score_range=score_range and score_range / 2, **options)
+
+    monkeypatch.setattr(_privacy_plan, "GaussianSequenceMechanism", halved)
+
+
+def selections_of_one_round(monkeypatch):
+    """Price the largest round alone, and let all of them select."""
+    count = SlicesPlan.n_selections.fget
+    start = GaussianSequenceRun.__init__
+
+    def price(self):
+        return max(part.n_selected or 0 for part in self.rounds) if count(self) else 0
+
+    def allow(self, mechanism):
+        start(self, mechanism)
+        if self._selection is not None:
+            self._selection._n_left = 1 << 30
+
+    monkeypatch.setattr(SlicesPlan, "n_selections", property(price))
+    monkeypatch.setattr(GaussianSequenceRun, "__init__", allow)
+
+
+# Broken variants: each lets something out beside what is released and selected.
+
+
+def note_codes(monkeypatch):
+    """Return a list that collects the codes of the records of each fit."""
+    encode, found = _sliced_measure_sampler.encode_codes, []
+
+    def watch(*args):
+        found.append(encode(*args))
+        return found[-1]
+
+    monkeypatch.setattr(_sliced_measure_sampler, "encode_codes", watch)
+    return found
+
+
+def tell_length(monkeypatch):
+    found = note_codes(monkeypatch)
+    monkeypatch.setattr(
+        _column_measurements, "total_records", lambda *args: float(found[-1].n_records)
+    )
+
+
+def tell_length_by_the_plan(monkeypatch):
+    found, plan = note_codes(monkeypatch), _sliced_measure_sampler.plan_rounds
+
+    def leak(*args, **options):
+        return plan(*args, **options | {"n_records": found[-1].n_records})
+
+    monkeypatch.setattr(_sliced_measure_sampler, "plan_rounds", leak)
+
+
+def tell_length_by_groups(monkeypatch):
+    found, affordable = note_codes(monkeypatch), _selection.affordable_cells
+    monkeypatch.setattr(
+        _selection,
+        "affordable_cells",
+        lambda n_records, *args: affordable(found[-1].n_records, *args),
+    )
+
+
+def tell_length_by_rounds(monkeypatch):
+    found, affordable = note_codes(monkeypatch), _selection.affordable_slices
+    monkeypatch.setattr(
+        _selection,
+        "affordable_slices",
+        lambda n_records, *args: affordable(found[-1].n_records, *args),
+    )
+
+
+def tell_length_by_warnings(monkeypatch):
+    found, warn = note_codes(monkeypatch), _sliced_measure_sampler.warn_of_noise
+    monkeypatch.setattr(
+        _sliced_measure_sampler,
+        "warn_of_noise",
+        lambda n_records, *args, **words: warn(found[-1].n_records, *args, **words),
+    )
+
+
+def tell_bins(monkeypatch):
+    count, find, exact = ColumnTree.counts, ColumnTree.cells, {}
+
+    def watch(self, codes):
+        exact[self] = count(self, codes)
+        return exact[self]
+
+    monkeypatch.setattr(ColumnTree, "counts", watch)
+    monkeypatch.setattr(
+        ColumnTree, "cells", lambda self, noisy, *args: find(self, exact[self], *args)
+    )
+
+
+def tell_groups(monkeypatch):
+    measure, exact = _sliced_measure_sampler.measure_columns, []
+    blocks = _sliced_measure_sampler.ColumnBlocks.of
+
+    def watch(*args, **options):
+        cells, *rest, codes = measure(*args, **options)
+        sizes = [len(part.shares) for part in cells]
+        exact[:] = [np.bincount(c, minlength=k) / len(c) for c, k in zip(codes, sizes, strict=True)]
+        return cells, *rest, codes
+
+    monkeypatch.setattr(_sliced_measure_sampler, "measure_columns", watch)
+    monkeypatch.setattr(
+        _sliced_measure_sampler.ColumnBlocks, "of", lambda encoder, shares: blocks(encoder, exact)
+    )
+
+
+def tell_counts(monkeypatch):
+    release = _selection.release_slices
+
+    def leak(tables, *args):
+        return tables, release(tables, *args)[1]
+
+    monkeypatch.setattr(_selection, "release_slices", leak)
+
+
+def tell_gaps(monkeypatch):
+    """Let the ridge of a table follow from exact counts."""
+    count, exact, add = _selection.slice_counts, [], Measurements.add
+
+    def watch(codes, slices):
+        exact.extend(zip(slices, count(codes, slices), strict=True))
+        return [found for _, found in exact[-len(slices) :]]
+
+    def leak(self, part, counts, noise_scale, expected):
+        (own,) = [found for one, found in exact if one is part]
+        add(self, part, counts, noise_scale, own)
+
+    monkeypatch.setattr(_selection, "slice_counts", watch)
+    monkeypatch.setattr(Measurements, "add", leak)
+
+
+def tell_order(monkeypatch):
+    """Turn the list of candidates by what the records hold."""
+    measure = _sliced_measure_sampler.measure_rounds
+
+    def leak(codes, plan, *args, **options):
+        turn = int(codes[0].sum())
+        rounds = tuple(
+            Round(
+                one.candidates[turn % len(one.candidates) :]
+                + one.candidates[: turn % len(one.candidates)],
+                one.share,
+                one.n_selected,
+            )
+            for one in plan.rounds
+        )
+        measure(
+            codes, SlicesPlan(plan.epsilon, plan.delta, plan.neighbours, rounds), *args, **options
+        )
+
+    monkeypatch.setattr(_sliced_measure_sampler, "measure_rounds", leak)
+
+
+def tell_seed(monkeypatch):
+    found, fit = note_codes(monkeypatch), _sliced_measure_sampler.ChainFit
+
+    def leak(measured, order, n_rows, seed, **options):
+        seed = [int(part.sum()) for part in found[-1].columns]
+        return fit(measured, order, n_rows, seed, **options)
+
+    monkeypatch.setattr(_sliced_measure_sampler, "ChainFit", leak)
