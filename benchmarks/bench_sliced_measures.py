@@ -72,7 +72,6 @@ CASES = {
     "pairs alone": ({"slices": "pairs"}, {}),
     "columns alone": ({"slices": []}, {}),
     "16 equal bins": ({"n_bins": 16}, {}),
-    "public bins": ({"n_bins": "public"}, {}),
     "equal shares of the budget": ({}, {(_privacy_plan, "_TARGETS"): 0.0}),
     "columns 10 % of the budget": (
         {},
@@ -103,12 +102,10 @@ def replaced(parts):
         yield
 
 
-def drawn(frame, case, n, *, seed, bins=None, **options):
+def drawn(frame, case, n, *, seed, **options):
     """Return synthetic records of one case."""
     given, parts = CASES[case]
     options = options | given
-    if options.get("n_bins") == "public":
-        options["n_bins"] = bins
     with replaced(parts):
         sampler = SlicedMeasureSampler(EPSILON, DELTA, random_state=seed, **options).fit(frame)
     return sampler.sample(n, random_state=seed), len(sampler.slices_)
@@ -120,7 +117,7 @@ def ablations(args):
     for name in args.tables:
         table = TABLES[name]()
         train, test = split(table.frame, validate=True)
-        options = {"schema": table.schema, "target": table.target, "bins": table.bins}
+        options = {"schema": table.schema, "target": table.target}
         for case, seed in itertools.product(args.cases, range(100, 100 + args.seeds)):
             start = time.process_time()
             made, n_slices = drawn(
