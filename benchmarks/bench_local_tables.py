@@ -133,7 +133,7 @@ def joint_network(train, table, epsilon, seed, n, args):
 
 
 def central(train, table, epsilon, seed, n, args):
-    options = {"schema": table.schema, "neighbours": "replace_one", "random_state": seed}
+    options = {"schema": table.schema, "target": table.target, "random_state": seed}
     return drawn(SlicedMeasureSampler(epsilon, DELTA, **options), train, seed, n)
 
 

@@ -3,8 +3,8 @@ A first synthetic table
 =======================
 
 A curator holds a survey and may publish nothing about any row of it. What leaves the curator's
-hands are counts with noise, of each column and of each pair of columns; synthetic rows are drawn
-from a law that fits these counts, and are as free as they are.
+hands are counts with noise, of each column, of pairs and of triples of columns; synthetic rows are
+drawn from a law that fits these counts, and are as free as they are.
 """
 
 # %%
@@ -12,7 +12,8 @@ from a law that fits these counts, and are as free as they are.
 # --------------------
 # The schema says what the columns can hold. It comes from the questionnaire, not from the answers:
 # values outside of the bounds are clipped. A row is one year of one participant, and so the
-# guarantee is for a year of somebody's answers.
+# guarantee is for a year of somebody's answers. ``target`` is the column that somebody will predict
+# from the others; it may be left out.
 
 import argparse
 from pathlib import Path
@@ -38,7 +39,7 @@ schema = Schema(
         "hlthp": Categorical([0, 1]),
     }
 )
-sampler = SlicedMeasureSampler(epsilon=1.0, delta=1e-6, schema=schema)
+sampler = SlicedMeasureSampler(epsilon=1.0, delta=1e-6, schema=schema, target="mdvis")
 synthetic = sampler.fit(survey).sample(len(survey))
 print(synthetic.head())
 print(sampler.privacy_)
@@ -46,27 +47,33 @@ print(sampler.privacy_)
 # %%
 # What went in, what came out, and what follows from it
 # -----------------------------------------------------
-# The same counts, thrice: of the survey, as they were published, and of the synthetic rows. Grey
-# cells were published with less than nothing in them, which is what noise does to an empty cell.
+# The same counts, thrice: of the survey, as they were published, and of the synthetic rows. Cells
+# are as wide as keeps them clear of the noise; the counts of single columns, which are published
+# too, are much finer. A grey cell was published with less than nothing in it, which is what noise
+# does to an empty one.
 
 encoder = sampler.encoder_
-(released,) = (part.counts for part in sampler.slices_ if part.columns == ("mdvis", "disea"))
+(released,) = (part for part in sampler.slices_ if part.columns == ("mdvis", "disea"))
+
+
+def members(frame, axis):
+    rows = encoder.transform(frame)[:, encoder.blocks_[released.columns[axis]]]
+    return rows @ np.eye(released.counts.shape[axis])[released.groups[axis]]
 
 
 def counts(frame):
-    rows = encoder.transform(frame)
-    visits, diseases = (rows[:, encoder.blocks_[name]] for name in ("mdvis", "disea"))
-    return visits.T @ diseases
+    return members(frame, 0).T @ members(frame, 1)
 
 
-def labels(name):
-    lowest = sampler.bins_[name][:-1]
-    return [f"{low:.3g}" for low in (np.ceil(lowest) if name == "mdvis" else lowest)]
+def labels(axis):
+    _, first = np.unique(released.groups[axis], return_index=True)
+    lowest = sampler.bins_[released.columns[axis]][first]
+    return [f"{low:.3g}" for low in (np.ceil(lowest) if axis == 0 else lowest)]
 
 
 panels = {
     f"{len(survey)} private rows": counts(survey),
-    "what is published: counts with noise": released,
+    "what is published: counts with noise": released.counts,
     f"{len(survey)} synthetic rows": counts(synthetic),
 }
 cmap = plt.get_cmap("viridis").with_extremes(under="0.8")
@@ -75,9 +82,8 @@ figure, axes = plt.subplots(1, 3, figsize=(12, 4.2), sharey=True, layout="constr
 for ax, (title, table) in zip(axes, panels.items(), strict=True):
     mesh = ax.pcolormesh(table, cmap=cmap, norm=norm)
     ax.set_title(title, loc="left", fontsize=12)
-    for axis, name in ((ax.xaxis, "disea"), (ax.yaxis, "mdvis")):
-        ticks = np.arange(0, table.shape[name == "disea"], 4)
-        axis.set_ticks(ticks + 0.5, [labels(name)[tick] for tick in ticks])
+    for axis, place, step in ((ax.yaxis, 0, 1), (ax.xaxis, 1, 2)):
+        axis.set_ticks(np.arange(0, table.shape[place], step), labels(place)[::step])
     ax.set_xlabel("index of chronic diseases, from")
 axes[0].set_ylabel("visits to a doctor, from")
 figure.colorbar(mesh, ax=axes, label="rows in a cell", extend="min", pad=0.01)

@@ -1,6 +1,7 @@
 """Tables: laws of mixed columns, learned from noisy counts or answers, and draws from them."""
 
 from sklearn_dpgen.tables._local_table_sampler import LocalTableSampler
+from sklearn_dpgen.tables._log_linear_chain import LogLinearChain
 from sklearn_dpgen.tables._measurements import MeasuredSlice
 from sklearn_dpgen.tables._mixture_sampler import PrivateMixtureSampler
 from sklearn_dpgen.tables._product_mixture import ProductMixture
@@ -8,6 +9,7 @@ from sklearn_dpgen.tables._sliced_measure_sampler import SlicedMeasureSampler
 
 __all__ = [
     "LocalTableSampler",
+    "LogLinearChain",
     "MeasuredSlice",
     "PrivateMixtureSampler",
     "ProductMixture",
