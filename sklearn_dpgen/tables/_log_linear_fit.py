@@ -78,6 +78,8 @@ def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
         return LogLinearConditional(column, base, ())
     # Blocks that no table tells apart keep their proportions.
     seen, merged = np.unique([t.groups[-1] for t in tables], axis=1, return_inverse=True)
+    # In NumPy 2.0.0 it has two dimensions.
+    merged = merged.ravel()
     problem = _Problem(np.bincount(merged, weights=marginal), tables, seen, codes, device)
     result = minimize(
         problem,

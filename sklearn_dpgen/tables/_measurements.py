@@ -111,10 +111,13 @@ class Measurements:
     def _learn(self, column, groups, sums, variance):
         """Improve the shares of a column by sums of groups of them, as a Kalman filter does."""
         shares, variances = self._shares[column], self._variances[column]
-        spread = group_sums(variances, groups)
-        gain = variances / np.maximum(spread + variance, 1e-300)[groups]
-        self._shares[column] = shares + gain * (sums - group_sums(shares, groups))[groups]
-        self._variances[column] = variances * (1 - gain)
+        known, spread = group_sums(shares, groups), group_sums(variances, groups)
+        gain = spread / np.maximum(spread + variance, 1e-300)
+        better = np.maximum(known + gain * (sums - known), 0)
+        # In proportion: a tail that is known to be empty is not filled by the noise of its group.
+        factors = np.divide(better, known, out=np.ones(len(known)), where=known > 0)
+        self._shares[column] = shares * factors[groups]
+        self._variances[column] = variances * (1 - gain)[groups]
 
 
 def _ridge(shares, expected, noise):

@@ -69,7 +69,8 @@ def warn_of_noise(n_records, column_scale, table_scale, *, epsilon):
         (column_scale, "What is sampled hardly depends on the records"),
         (table_scale, "Columns are sampled as if hardly any of them depended on another"),
     ):
-        if scale is not None and affordable_cells(n_records, scale) < 2:
+        # Chance alone is no noise: half the records, against that of their number.
+        if scale is not None and max(n_records, 1.0) < 2 * _CLEAR * scale:
             warnings.warn(
                 f"With epsilon={epsilon:g} and about {n_records:.0f} records, a count has noise of "
                 f"standard deviation {scale:.0f}. {what}: {cure}",

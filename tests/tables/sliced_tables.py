@@ -93,20 +93,18 @@ def replaced(frame, row, record):
     return other.astype(frame.dtypes)
 
 
-def bin_of(frame, name, n_bins=4):
-    """Return the category of each record of :func:`table` in a column: of few equal bins."""
+def bin_of(frame, name):
+    """Return the category of each record of :func:`table` in a column: of four equal bins."""
     column = frame[name]
     if name == "job":
         return column.map(JOBS.index).to_numpy()
     if name == "level":
         return column.to_numpy() - 1
     if name == "day":
-        days = (column - pd.Timestamp("2020-01-01")).dt.days
-        return np.digitize(days, 366 * np.arange(1, n_bins) // n_bins + 0.5)
+        return np.digitize((column - pd.Timestamp("2020-01-01")).dt.days, [92, 183, 275])
     if name == "age":
-        return np.digitize(column.clip(0, 100), 101 * np.arange(1, n_bins) // n_bins + 0.5)
-    cuts = 10 / n_bins * np.arange(1, n_bins)
-    return np.where(column.isna(), n_bins, np.digitize(column, cuts))
+        return np.digitize(column.clip(0, 100), [26, 51, 76])
+    return np.where(column.isna(), 4, np.digitize(column, [2.5, 5, 7.5]))
 
 
 def counted(part, frame):

@@ -363,7 +363,10 @@ FEW = {"first": wide(4000), "others": wide(60, seed=5)}
     [(tell_length, {}), (tell_bins, {"n_bins": "auto", "slices": [("age",)]}), (tell_counts, {})]
     + [(tell_order, AUTO), (tell_seed, AUTO), (tell_gaps, {}), (tell_groups, {"n_bins": 40})]
     + [(tell_length_by_the_plan, AUTO | FEW), (tell_length_by_groups, AUTO | FEW)]
-    + [(tell_length_by_rounds, AUTO | FEW), (tell_length_by_warnings, AUTO | FEW)],
+    + [
+        (tell_length_by_rounds, AUTO | FEW),
+        (tell_length_by_warnings, AUTO | FEW | {"epsilon": 1.0}),
+    ],
     ids=words,
 )
 def test_what_tells_more_would_be_seen(monkeypatch, leak, options):

@@ -64,7 +64,8 @@ def test_without_noise_the_slices_are_learned(neighbours):
     drawn = sampler.sample(20_000, random_state=0)
     for columns in ("a", "b", "c", "ab", "ac", "bc"):
         assert distance(frame, drawn, columns) < 0.03
-    assert sampler.score(frame) > -0.01
+    # A hundredth of it is the chance of the score itself, and there is that of the rows.
+    assert sampler.score(frame) > -0.02
     # Single columns alone say nothing of pairs.
     apart = make(np.inf, **options, slices=[("a",)]).fit(frame).sample(20_000, random_state=0)
     assert distance(frame, apart, "a") < 0.03
@@ -122,7 +123,7 @@ def four_categories(n, rng):
 
 
 def quadrants(n, rng):
-    x = rng.normal(size=(2, n)).clip(-4, 4)
+    x = rng.normal(size=(2, 3 * n)).clip(-4, 4)
     columns = {"x0": x[0], "x1": x[1], "y": (x[0] * x[1] > 0).astype(int)}
     schema = {"x0": Numeric(-4, 4), "x1": Numeric(-4, 4), "y": Categorical([0, 1])}
     frame = coded(schema, columns)
@@ -484,10 +485,12 @@ def test_two_columns(neighbours, target):
 
 
 @relations
-def test_small_tables(neighbours):
+@pytest.mark.parametrize("epsilon", [1.0, np.inf])
+def test_small_tables(neighbours, epsilon):
     for frame in (X[:1], pd.concat([X[:1]] * 20)):
-        with pytest.warns(NoisyCountsWarning):
-            sampler = make(1.0, neighbours=neighbours, slices="auto").fit(frame)
+        # Where there is no noise none is warned of.
+        with pytest.warns(NoisyCountsWarning) if epsilon < np.inf else nullcontext():
+            sampler = make(epsilon, neighbours=neighbours, slices="auto").fit(frame)
         assert sampler.sample(50).shape == (50, 5)
         assert is_finite(sampler)
 

@@ -15,6 +15,7 @@ from sklearn_dpgen.tables import (
     PrivateMixtureSampler,
     SlicedMeasureSampler,
     _mixture_evolution,
+    _pair_distances,
 )
 
 hasten = pytest.fixture(autouse=True)(hasten)
@@ -134,7 +135,8 @@ def test_a_fit_that_fails_leaves_nothing_of_the_one_before(name):
 
 
 @samplers
-def test_parameters_set_after_fit_do_not_matter(name):
+def test_parameters_set_after_fit_do_not_matter(monkeypatch, name):
+    monkeypatch.setattr(_pair_distances, "_MOST", 4096)
     sampler = MAKE[name]().fit(X, Y)
     first = sampler.sample(5, random_state=0)
     score = sampler.score(X) if name == "slices" else sampler.sample_labels(5, random_state=0)
