@@ -18,8 +18,8 @@ _MAX_HEAPS = 40
 _LARGEST = 1 / 96
 # The rate of false ones among what is taken for heaps.
 _FALSE_HEAPS = 0.1
-# Standard errors of a sum of squares beyond which an interval is not even.
-_UNEVEN = 3.0
+# Minus the logarithm of the rate at which one of all even intervals is taken for uneven.
+_RARE = 2.0
 # Relative to all records, rounding is below this.
 _ROUNDING = 1e-9
 
@@ -136,7 +136,9 @@ def _is_uneven(parents, totals, noisy, widths, noise):
     # Records are a sample too: those of an even law are Poisson.
     many = np.maximum(totals, 0)
     errors = 2 * free * noise**2 + many * (4 * noise + 2 * many / free + 1)
-    limits = free * noise + many + _UNEVEN * np.sqrt(errors)
+    # Of as many sums of squares hardly one is larger (Laurent and Massart, 2000, Lemma 1).
+    rare = np.log(len(sizes)) + _RARE
+    limits = free * noise + many + np.sqrt(2 * rare * errors) + 2 * rare * (noise + many / free)
     return squares > limits + (_ROUNDING * (1 + many.sum())) ** 2
 
 

@@ -18,7 +18,7 @@ _FLAT = 32
 # Intervals of the top level at most, and of each of them in the next.
 _TOP, _BRANCHES = 24, 16
 # Without another level below, intervals of the top level are no wider.
-_WIDEST = 512
+_WIDEST = 128
 
 
 class ColumnCells(NamedTuple):

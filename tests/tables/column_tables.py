@@ -49,7 +49,7 @@ def nodes(n_values, nullable, anchor=0, is_flat=False):
         sizes = [len(intervals(n_values, anchor, 2**k)) for k in range(40)]
         base = 2 ** (sum(size <= 24 for size in sizes) - 1)
         top = intervals(n_values, anchor, base)
-        if max(last - first for first, last in top) >= 512:
+        if max(last - first for first, last in top) >= 128:
             levels.append(intervals(n_values, anchor, 16 * base))
         levels.append(top)
     null = [(n_values, n_values)] * nullable

@@ -104,7 +104,7 @@ def test_the_levels_of_the_largest_tree():
     assert [list(level[:3]) for level in FULL.levels] == [[0, 1, 2]] * 3
     # Far from it all intervals are alike.
     assert {*ColumnTree(MAX_LEAVES, anchor=-(1 << 40)).widths[-1]} == {8192}
-    sizes = (32, 33, 1000, 3000)
+    sizes = (32, 33, 300, 3000)
     assert [ColumnTree(n).n_levels for n in sizes] == [1, 2, 2, 3]
 
 
