@@ -227,3 +227,18 @@ def test_the_ridge_is_noise_over_signal():
             ridges[name, scale] = measured.tables[0].ridge
     assert ridges["strong", 0.0] <= ridges["strong", 5.0] < ridges["strong", 500.0]
     assert ridges["strong", 5.0] < 0.1 * ridges["weak", 500.0]
+
+
+@pytest.mark.parametrize("scale", [1e5, 1e8])
+def test_noise_beyond_all_records_leaves_no_interaction(scale):
+    """What little weight leaves of a table makes up no dependence, however it falls."""
+    codes, rng = records(200, sizes=SIZES), np.random.default_rng(0)
+    for columns in [(1, 3), (0, 2), (1, 2, 3)] * 10:
+        measured = measurements_of(codes)
+        (part,) = whole(columns)
+        (table,) = slice_counts(codes, [part])
+        counts = table + scale * rng.normal(size=table.shape)
+        measured.add(part, counts, scale, measured.independent([part])[0])
+        (fitted,) = measured.tables
+        # About the logits that follow.
+        assert np.abs(fitted.shares).max() / fitted.ridge < 0.05
