@@ -10,6 +10,9 @@ from sklearn_dpgen.tables._record_codes import with_bins
 from sklearn_dpgen.tables._releases import release_singles, total_records
 from sklearn_dpgen.utils._validation import Integral
 
+# In leaves: from there all distances are about the same.
+_FAR = 1 << 40
+
 __all__ = ["column_trees", "fine_encoder", "measure_columns"]
 
 
@@ -54,12 +57,16 @@ def column_trees(encoder, found):
 
 
 def _anchor(binned):
-    """Return the leaf of zero, or of the bound nearest to it; of dates the first."""
-    if isinstance(binned.column, Datetime):
-        return 0
-    (low, high), edges = binned.column._bounds, np.array(binned.edges[:-1])
-    zero = binned.column.to_unit(min(max(low, 0.0), high))
-    return int(np.searchsorted(edges, zero, side="right") - 1)
+    """Return the leaf of zero, which may be outside; of dates one that is far from all."""
+    column, n_bins = binned.column, binned.n_bins
+    if isinstance(column, Datetime):
+        return -_FAR
+    low, high = column._bounds
+    if low <= 0 <= high:
+        edges = np.array(binned.edges[:-1])
+        return int(np.searchsorted(edges, column.to_unit(0.0), side="right") - 1)
+    leaves = -low / (high - low) * n_bins
+    return round(min(max(leaves, -_FAR), _FAR))
 
 
 def measure_columns(columns, encoder, trees, weights, noise_scale, release, *, n_records=None):

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sklearn_dpgen.tables._column_cells import MAX_CELLS, ordered_cells, posterior_counts
+from sklearn_dpgen.tables._column_cells import MAX_CELLS, ordered_cells
+from sklearn_dpgen.tables._column_counts import posterior_counts
 
 __all__ = ["MAX_LEAVES", "ColumnCells", "ColumnTree"]
 
@@ -14,8 +15,10 @@ __all__ = ["MAX_LEAVES", "ColumnCells", "ColumnTree"]
 MAX_LEAVES = 1 << 17
 # A column of so few values has one level.
 _FLAT = 32
-# Intervals of a power of two of distances, at the top, and each of them below.
-_TOP, _BRANCHES = 2, 16
+# Intervals of the top level at most, and of each of them in the next.
+_TOP, _BRANCHES = 24, 16
+# Without another level below, intervals of the top level are no wider.
+_WIDEST = 512
 
 
 class ColumnCells(NamedTuple):
@@ -48,30 +51,58 @@ class ColumnTree:
     is_flat : bool, default=False
         Whether there are no intervals: of categories, or of bins that are given.
     anchor : int, default=0
-        The leaf that distances are from. The widths of intervals are in proportion to them, so
-        that a scale need not be declared: on the top level there are two intervals in a power of
-        two, on those below 32 and 512.
+        The leaf that distances are from, which may be outside. The widths of intervals are in
+        proportion to them, so that a scale need not be declared: there are ``base`` of them in a
+        power of two, and 16 times as many on a level below, if they are wide.
     """
 
     def __init__(self, n_values, *, nullable=False, is_flat=False, anchor=0):
         self.n_values, self.nullable, self.is_flat = n_values, nullable, is_flat
-        self.anchor = anchor
+        self.anchor, self.base = anchor, 1
         self.levels = [np.arange(n_values)]
-        if n_values > _FLAT and not is_flat:
-            bases = [_TOP]
-            while bases[-1] * _BRANCHES <= n_values // 32:
-                bases.append(bases[-1] * _BRANCHES)
-            self.levels += [_intervals(n_values, anchor, base) for base in reversed(bases)]
+        if is_flat or n_values <= _FLAT:
+            return
+        while len(finer := _intervals(n_values, anchor, 2 * self.base)) <= _TOP:
+            if len(finer) == n_values:
+                break
+            self.base *= 2
+        self.levels.append(_intervals(n_values, anchor, self.base))
+        if self.widths[-1].max() > _WIDEST:
+            self.levels.insert(1, _intervals(n_values, anchor, _BRANCHES * self.base))
+
+    @cached_property
+    def sides(self):
+        """-1, 0 or 1 for each node of the top level: before, at or after the anchor."""
+        starts, stops = self.levels[-1], np.append(self.levels[-1][1:], self.n_values)
+        return np.where(stops <= self.anchor, -1, np.where(starts > self.anchor, 1, 0))
 
     @property
     def n_levels(self):
         """How often a record is counted."""
         return len(self.levels)
 
-    @cached_property
+    @property
     def widths(self):
         """The number of leaves of each node of each level."""
         return [np.diff(np.append(starts, self.n_values)) for starts in self.levels]
+
+    @cached_property
+    def stages(self):
+        """The levels from the top, and sums in between where nodes have many children.
+
+        Of each the first leaves, and how many nodes of a level are summed.
+        """
+        found = [(self.levels[0], np.ones(self.n_values))]
+        for below, above in itertools.pairwise(self.levels):
+            children = np.diff(np.append(np.searchsorted(below, above), len(below)))
+            places = np.arange(len(below)) - np.repeat(np.cumsum(children) - children, children)
+            step = _BRANCHES
+            while step < children.max():
+                (firsts,) = np.nonzero(places % step == 0)
+                found.append((below[firsts], np.diff(np.append(firsts, len(below))) * 1.0))
+                step *= _BRANCHES
+            found.append((above, np.ones(len(above))))
+        return found[::-1]
 
     @cached_property
     def parents(self):
@@ -197,8 +228,17 @@ class ColumnTree:
 
 
 def _intervals(n_values, anchor, base):
-    """Return the first leaves of so many intervals in each power of two of distances."""
-    powers = 2 ** np.arange(n_values.bit_length())
-    distances = np.unique(powers[:, None] * np.arange(base, 2 * base) // base)
-    starts = np.concatenate([[0, anchor], anchor + distances, anchor + 1 - distances])
-    return np.unique(starts[(starts >= 0) & (starts < n_values)])
+    """Return the first leaves of intervals, so many in each power of two of distances."""
+    parts = [np.array([0, anchor])]
+    for sign, first, last in (
+        (1, -anchor, n_values - 1 - anchor),
+        (-1, anchor - n_values + 1, anchor),
+    ):
+        for power in range(max(last, 0).bit_length()):
+            low, step = 1 << power, max((1 << power) // base, 1)
+            start = low + max(first - low, 0) // step * step
+            distances = np.arange(start, min(2 * low, last + 1), step)
+            # Before the anchor, an interval starts where its distances end.
+            parts.append(anchor + distances if sign > 0 else anchor + 1 - distances)
+    starts = np.unique(np.concatenate(parts))
+    return starts[(starts >= 0) & (starts < n_values)]

@@ -20,7 +20,10 @@ SMALL = [
     (64, False, 63),
     (67, True, 20),
     (300, False, 150),
+    (330, False, -1700),
+    (100, True, 1 << 40),
     (700, True, 7),
+    (1500, False, 0),
 ]
 
 
@@ -32,22 +35,25 @@ def interval(leaf, anchor, base):
     return np.sign(leaf - anchor), power, part
 
 
+def intervals(n_values, anchor, base):
+    """Return the (first, last) leaf of each interval of a level."""
+    found = itertools.groupby(range(n_values), lambda leaf: interval(leaf, anchor, base))
+    groups = [list(group) for _, group in found]
+    return [(group[0], group[-1]) for group in groups]
+
+
 def nodes(n_values, nullable, anchor=0, is_flat=False):
     """Return the (first, last) leaf of each cell, by the definition; null is the leaf after all."""
-    bases = [2, 32, 512, 8192]
-    n_bases = 0 if is_flat or n_values <= 32 else max(1, sum(32 * b <= n_values for b in bases))
-    cells = []
-    for base in [None, *reversed(bases[:n_bases])]:
-        leaves = range(n_values)
-        if base is None:
-            cells += [(leaf, leaf) for leaf in leaves]
-        else:
-            groups = itertools.groupby(leaves, lambda leaf: interval(leaf, anchor, base))  # noqa: B023
-            for _, group in groups:
-                members = list(group)
-                cells.append((members[0], members[-1]))
-        cells += [(n_values, n_values)] * nullable
-    return cells, n_bases + 1
+    levels = [[(leaf, leaf) for leaf in range(n_values)]]
+    if not is_flat and n_values > 32:
+        sizes = [len(intervals(n_values, anchor, 2**k)) for k in range(40)]
+        base = 2 ** (sum(size <= 24 for size in sizes) - 1)
+        top = intervals(n_values, anchor, base)
+        if max(last - first for first, last in top) >= 512:
+            levels.append(intervals(n_values, anchor, 16 * base))
+        levels.append(top)
+    null = [(n_values, n_values)] * nullable
+    return [cell for level in levels for cell in level + null], len(levels)
 
 
 def incidence(tree):

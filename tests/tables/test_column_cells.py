@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.tables._column_cells import posterior_counts
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
 
 # All columns.
@@ -191,8 +190,8 @@ def test_the_mean_of_money_at_small_counts(mean):
         starts, shares, _ = checked_cells(FULL, counts, 40.0, 3000.0)
         gaps.append((law_mean(starts, shares) - codes.mean()) / codes.std())
         others.append((even_mean(FULL, counts) - codes.mean()) / codes.std())
-    assert np.abs(gaps).max() < 0.6
-    assert np.abs(others).max() > 0.6
+    assert np.abs(gaps).max() < 0.2
+    assert np.abs(others).min() > 1
 
 
 def test_what_lies_beyond_all_records_stays_empty():
@@ -250,16 +249,6 @@ def test_huge_counts(noise_scale):
     assert_allclose(found, 1e12 + 1e9, rtol=1e-6)
 
 
-# Categories.
-
-
-def test_categories_without_noise_come_back():
-    counts = np.array([5.0, 0.0, 95.0])
-    found, variances = posterior_counts(counts, 0.0, 100.0)
-    assert_array_equal(found, counts)
-    assert_array_equal(variances, 0)
-
-
 @pytest.mark.parametrize(("n_values", "nullable"), [(2, False), (500, True)])
 def test_a_flat_column_has_a_cell_of_each_leaf(n_values, nullable):
     tree = ColumnTree(n_values, nullable=nullable, is_flat=True)
@@ -267,39 +256,3 @@ def test_a_flat_column_has_a_cell_of_each_leaf(n_values, nullable):
     starts, shares, _ = checked_cells(tree, counts, 3.0)
     assert_array_equal(starts, np.arange(n_values))
     assert (shares > 0).all()
-
-
-def labels(kind, n_labels):
-    shares = {
-        "falling": 1 / np.arange(1, n_labels + 1) ** 1.2,
-        "even": np.ones(n_labels),
-        "one": np.append(3 * n_labels, np.ones(n_labels - 1)),
-    }[kind]
-    return shares / shares.sum()
-
-
-def clipped(counts, n_records):
-    counts = np.maximum(counts, 0)
-    return counts * n_records / counts.sum()
-
-
-@pytest.mark.parametrize("kind", ["falling", "even", "one"])
-@pytest.mark.parametrize("n_labels", [12, 270])
-def test_shares_of_labels_are_nearer_than_those_that_are_clipped(n_labels, kind):
-    rng = np.random.default_rng(0)
-    exact = rng.multinomial(3000, labels(kind, n_labels))
-    ours, others = [], []
-    for seed in range(10):
-        counts = noisy(exact.astype(float), 40.0, seed)
-        found, _ = posterior_counts(counts, 40.0, 3000.0)
-        assert found.sum() == pytest.approx(3000)
-        assert (found > 0).all()
-        ours.append(np.abs(found - exact).sum())
-        others.append(np.abs(clipped(counts, 3000) - exact).sum())
-    assert np.mean(ours) < np.mean(others)
-
-
-def test_labels_far_beyond_noise_are_as_they_were():
-    counts = np.array([1000.0, 3000.0, 6000.0])
-    found, _ = posterior_counts(counts + 20, 10.0, 10_000.0)
-    assert_allclose(found, counts)

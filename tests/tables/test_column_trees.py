@@ -1,5 +1,7 @@
 """Trees of columns: counts, and their least squares."""
 
+import itertools
+
 import numpy as np
 import pytest
 from column_tables import (
@@ -14,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.tables._column_trees import ColumnTree
+from sklearn_dpgen.tables._column_cells import MAX_CELLS
+from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
 
 # Counts.
 
@@ -94,20 +97,44 @@ def test_the_check_catches_a_record_that_counts_otherwise(broken):
 
 
 def test_the_levels_of_the_largest_tree():
-    assert [len(level) for level in FULL.levels] == [131_072, 4608, 416, 34]
-    assert FULL.n_cells == 136_130
-    assert FULL.n_bins == 128
-    # The anchor is alone, and what is beside it; so a column may be mostly zero.
-    assert [list(level[:3]) for level in FULL.levels] == [[0, 1, 2]] * 4
-    sizes = (32, 33, 1023, 1024, 16_383, 16_384)
-    assert [ColumnTree(n).n_levels for n in sizes] == [
-        1,
-        2,
-        2,
-        3,
-        3,
-        4,
-    ]
+    assert [len(level) for level in FULL.levels] == [131_072, 224, 18]
+    assert FULL.n_cells == 131_314
+    assert FULL.n_bins == MAX_CELLS
+    # The anchor is alone, and what is beside it: a column may be mostly zero.
+    assert [list(level[:3]) for level in FULL.levels] == [[0, 1, 2]] * 3
+    # Far from it all intervals are alike.
+    assert {*ColumnTree(MAX_LEAVES, anchor=-(1 << 40)).widths[-1]} == {8192}
+    sizes = (32, 33, 1000, 3000)
+    assert [ColumnTree(n).n_levels for n in sizes] == [1, 2, 2, 3]
+
+
+def test_the_sides_of_the_anchor():
+    tree = ColumnTree(300, anchor=150)
+    (at,) = np.nonzero(tree.sides == 0)
+    assert tree.levels[-1][at] == [150]
+    assert tree.widths[-1][at] == [1]
+    assert (np.diff(tree.sides) >= 0).all()
+    assert {*tree.sides} == {-1, 0, 1}
+    assert {*ColumnTree(300, anchor=-5).sides} == {1}
+    assert {*ColumnTree(300, anchor=300).sides} == {-1}
+
+
+def test_a_stage_sums_no_more_than_16_of_the_next():
+    """Sums of nodes, where a level has many more of them than the one above."""
+    for tree in (FULL, ColumnTree(1500), ColumnTree(70), ColumnTree(MAX_LEAVES, anchor=-9000)):
+        starts = [stage for stage, _ in tree.stages]
+        assert_array_equal(starts[0], tree.levels[-1])
+        assert_array_equal(starts[-1], tree.levels[0])
+        for above, below in itertools.pairwise(starts):
+            assert {*above} <= {*below}
+            assert np.diff(np.append(np.searchsorted(below, above), len(below))).max() <= 16
+        levels = {len(level) for level in tree.levels}
+        for stage, sizes in tree.stages:
+            summed = next(level for level in tree.levels[::-1] if {*stage} <= {*level})
+            expected = np.diff(np.append(np.searchsorted(summed, stage), len(summed)))
+            assert_array_equal(sizes, expected)
+            assert (sizes == 1).all() == (len(stage) in levels)
+
     assert ColumnTree(5, nullable=True).n_bins == 6
     assert ColumnTree(100, nullable=True).n_bins == 101
     assert ColumnTree(500, is_flat=True, nullable=True).n_bins == 501
@@ -117,7 +144,7 @@ def test_the_levels_of_the_largest_tree():
 # Least squares.
 
 
-@pytest.mark.parametrize(("n_values", "nullable", "anchor"), SMALL)
+@pytest.mark.parametrize(("n_values", "nullable", "anchor"), SMALL[:-2])
 def test_the_estimate_is_that_of_least_squares(n_values, nullable, anchor):
     tree = ColumnTree(n_values, nullable=nullable, anchor=anchor)
     design = incidence(tree).T
