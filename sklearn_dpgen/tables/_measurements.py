@@ -24,19 +24,20 @@ class MeasuredSlice:
     counts : ndarray
         Noisy numbers of records in the cells, which may be negative. Categories are in the order
         of the schema, then bins, then null.
-    noise_scale : float or ndarray
-        Standard deviation of the noise of each cell, 0 without noise; an array of one a cell, of
-        a column whose bins were found privately.
+    noise_scale : float
+        Standard deviation of the noise of a cell, 0 without noise.
     """
 
     columns: tuple[str, ...]
     groups: tuple[np.ndarray, ...]
     counts: np.ndarray
-    noise_scale: float | np.ndarray
+    noise_scale: float
 
 
 # An interaction counts at most by so much more, and at least by so much less, than its noise says.
 _LEAST, _MOST = 0.01, 100.0
+# No table of columns tells more of their dependence: two even ones of two labels that are equal.
+_STRONGEST = 0.25
 # Pseudo-records of each term: records are a sample, and rows of a fit are too.
 _CHANCE = 0.2
 
@@ -135,4 +136,4 @@ def _ridge(shares, expected, noise):
     total = n_free * noise**2
     signal = (gaps**2).sum() - total
     ratio = total / signal if signal > total / _MOST else _MOST
-    return max(ratio, _LEAST) / shares.size
+    return max(ratio, total / _STRONGEST, _LEAST) / shares.size

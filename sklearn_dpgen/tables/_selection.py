@@ -40,8 +40,9 @@ def measure_rounds(codes, plan, weight, measured, *, predict, run, noise):
         count = len(candidates)
         if part.n_selected is not None:
             count = min(count, part.n_selected, max(n_affordable, int(number == 0)))
-        if (number and 2 * n_affordable < count) or not count:
-            # Too few records by far, which nobody knew when this was paid for: again the first.
+        if number and 2 * n_affordable < count or not count:
+            # Far too few records, which may not have been known when this was paid for: once more
+            # the first. Where half of the tables are clear, all of them are with fewer cells.
             candidates = first
             count = len(candidates)
         weights = np.array([weight(columns) for columns in candidates])

@@ -12,6 +12,7 @@ from sklearn_dpgen.accounting import check_delta_size
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._chain_fit import ChainFit
+from sklearn_dpgen.tables._column_groups import MAX_BLOCKS
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
@@ -129,9 +130,11 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
     weights whose squares sum to 1 and released as one vector: its l2 sensitivity is 1 if a record
     is added or removed, and √2 if one is replaced, which changes two cells a table. The budget is
     split in the scale μ² in which Gaussian releases add up: 0.15 for single columns, 0.25 where
-    not all pairs can be measured; of the rest a fifth for triples; of what is left at least 0.3 for
-    the targets. The plan is made from public quantities, the number of records among them if it is
-    public; where it is not, only how fine tables are depends on the noisy number.
+    not all pairs can be measured; of the rest a fifth for triples of targets, or a tenth for
+    others; of what is left at least 0.3 for the targets; and 0.15 of each round with a choice for
+    its selections. The plan is made from public quantities, the number of records among them if it
+    is public. Where it is not, what noise leaves nothing of is decided by the noisy number: how
+    fine tables are, and which rounds measure once more what the first did.
 
     A table of K cells of n records with noise of standard deviation σ is as fine as
     n / K = 6 √(σ² + n / K) says. A selection takes the table with the largest l1 distance from what
@@ -286,7 +289,9 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             self._warn_of_noise(self.n_records_, plan, trees)
         blocks = ColumnBlocks.of(self.encoder_, [part.shares for part in cells])
         measured = Measurements(names, cells, self.n_records_, blocks)
-        codes = [part[c] for part, c in zip(blocks.blocks, codes, strict=True)]
+        # Of one byte a value.
+        small = [part.astype(np.min_scalar_type(MAX_BLOCKS)) for part in blocks.blocks]
+        codes = [part[c] for part, c in zip(small, codes, strict=True)]
         fit = ChainFit(
             measured,
             [j for j in range(len(names)) if j not in targets] + targets,

@@ -202,6 +202,22 @@ def test_tables_tell_of_their_columns():
     assert error(1e6) == pytest.approx(before, rel=1e-2)
 
 
+def test_what_tables_tell_is_weighed_by_their_precisions():
+    """Each sum over the other column has the noise of all of its cells."""
+    codes = records(2000, sizes=SIZES)
+    measured = measurements_of(codes)
+    told, precisions = [measured.shares(2)], [1 / 1e-4]
+    for other, noise in ((4, 0.003), (1, 0.01), (3, 0.002)):
+        shares = np.roll(measured.shares(2), other)
+        (part,) = whole(tuple(sorted((2, other))))
+        counts = np.outer(shares, measured.shares(other)) * 2000
+        counts = counts if other > 2 else counts.T
+        measured.add(part, counts, 2000 * noise, counts)
+        told.append(shares)
+        precisions.append(1 / (noise**2 * SIZES[other]))
+        assert_allclose(measured.shares(2), np.average(told, axis=0, weights=precisions))
+
+
 def test_shares_of_which_noise_leaves_nothing_are_even():
     codes = records(200, sizes=SIZES)
     measured = measurements_of(codes)
@@ -227,3 +243,37 @@ def test_the_ridge_is_noise_over_signal():
             ridges[name, scale] = measured.tables[0].ridge
     assert ridges["strong", 0.0] <= ridges["strong", 5.0] < ridges["strong", 500.0]
     assert ridges["strong", 5.0] < 0.1 * ridges["weak", 500.0]
+
+
+@pytest.mark.parametrize("moved", [0.0, 0.1])
+def test_the_ridge_of_a_known_gap(moved):
+    """Of the gap beyond sums of single columns, less what noise adds to it on average."""
+    n, noise, gap = 1000.0, 0.01, 0.02
+    codes = records(2000, sizes=[4, 4])
+    measured = measurements_of(codes, [4, 4])
+    measured.n_records = n
+    (part,) = whole((0, 1), sizes=[4, 4])
+    (expected,) = measured.independent([part])
+    signs = np.array([1, -1, 1, -1])
+    rows = moved * np.array([1, -2, 3, -2])[:, None]
+    shares = expected / n + gap * np.outer(signs, signs) + rows
+    # Rows of a law give expected counts, whatever these add up to.
+    measured.add(part, n * shares, n * noise, 3 * expected)
+    total = 9 * noise**2
+    ridge = total / (16 * gap**2 - total) / 16 + 0.2 / n
+    assert measured.tables[0].ridge == pytest.approx(ridge)
+
+
+@pytest.mark.parametrize("scale", [1e5, 1e8])
+def test_noise_beyond_all_records_leaves_no_interaction(scale):
+    """What little weight leaves of a table makes up no dependence, however it falls."""
+    codes, rng = records(200, sizes=SIZES), np.random.default_rng(0)
+    for columns in [(1, 3), (0, 2), (1, 2, 3)] * 10:
+        measured = measurements_of(codes)
+        (part,) = whole(columns)
+        (table,) = slice_counts(codes, [part])
+        counts = table + scale * rng.normal(size=table.shape)
+        measured.add(part, counts, scale, measured.independent([part])[0])
+        (fitted,) = measured.tables
+        # About the logits that follow.
+        assert np.abs(fitted.shares).max() / fitted.ridge < 0.05

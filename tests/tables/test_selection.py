@@ -7,12 +7,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_tables import PAIRS, SIZES, measurements_of, records, reproducibly, whole
+from measured_tables import (
+    PAIRS,
+    SIZES,
+    blocks_of,
+    cells_of,
+    measurements_of,
+    records,
+    reproducibly,
+    whole,
+)
 from numpy.testing import assert_allclose, assert_array_equal
 from sliced_tables import Constant
 
 from sklearn_dpgen.tables import _selection
-from sklearn_dpgen.tables._privacy_plan import Round, SlicesPlan
+from sklearn_dpgen.tables._measurements import Measurements
+from sklearn_dpgen.tables._privacy_plan import Round, SlicesPlan, plan_rounds
 from sklearn_dpgen.tables._selection import measure_rounds, scores
 from sklearn_dpgen.tables._slices import Slice, slice_counts
 
@@ -131,6 +141,18 @@ def rounds_of(rounds, *, n=50_000, epsilon=8.0, weight=lambda columns: 1.0, run=
     return codes, plan, measured, run, asked, sources
 
 
+def run_planned(rounds, *, n, sizes):
+    """Return what rounds measure without noise, of independent columns of these sizes."""
+    codes = records(n, sizes=sizes)
+    cells = cells_of(codes, sizes)
+    names = list("abcdefghij")[: len(sizes)]
+    measured = Measurements(names, cells, float(n), blocks_of(cells))
+    plan = SlicesPlan(1.0, 1e-5, "replace_one", rounds)
+    options = {"predict": measured.independent, "run": StubRun(), "noise": lambda *context: None}
+    measure_rounds(codes, plan, lambda columns: 1.0, measured, **options)
+    return measured
+
+
 def columns_of(measured):
     return [table.columns for table in measured.tables]
 
@@ -195,6 +217,23 @@ def test_what_is_selected_is_what_is_released(name, weight):
     assert not asked
 
 
+def test_scores_are_of_tables_as_fine_as_they_would_be_measured(monkeypatch):
+    found, find = [], _selection._all_scores
+
+    def watch(codes, slices, *args):
+        found.extend((part.columns, part.shape) for part in slices)
+        return find(codes, slices, *args)
+
+    monkeypatch.setattr(_selection, "_all_scores", watch)
+    for count in (1, 4):
+        measured = run_planned((Round(PAIRS, 0.8, count),), n=4000, sizes=[12] * 5)
+        scored, found[:] = dict(found), []
+        assert len(measured.tables) == count
+        for table in measured.tables:
+            assert table.shares.shape == scored[table.columns]
+            assert table.shares.size < 12 * 12
+
+
 def test_candidates_that_are_all_left_need_no_selection():
     for name, kinds in (
         ("all", ["release"]),
@@ -216,6 +255,10 @@ def test_what_noise_would_drown_is_not_measured(name):
     assert columns_of(measured) == [*first, *first]
     assert [event[0] for event in run.log] == ["release", "release"]
     assert not asked
+    # Not those of the round before, of which less is known.
+    rounds = Round(PAIRS[:4], 0.001), Round(PAIRS[4:6], 0.899), Round(PAIRS[6:], 0.001)
+    *_, measured, _, _, _ = rounds_of(rounds, n=2000, epsilon=1.0)
+    assert columns_of(measured) == [*PAIRS[:6], *PAIRS[:4]]
     # One is selected, however few records there are.
     *_, measured, run, _, _ = rounds_of(ROUNDS["three"], **few)
     assert len(set(columns_of(measured))) == 1
@@ -227,6 +270,17 @@ def test_what_noise_would_drown_is_not_measured(name):
         sizes.append(len(set(columns_of(measured))))
     assert sizes == sorted(sizes)
     assert sizes[-1] == 9
+
+
+@pytest.mark.parametrize("n", [4050, 4150, 4250, 4350, 5000])
+def test_what_is_planned_for_a_public_number_is_measured(n):
+    """The others of few records too, after the pairs of a target that take a part of theirs."""
+    scale = SlicesPlan(1.0, 1e-5, "replace_one", ()).noise_scale
+    options = {"slices": "auto", "targets": [0], "n_records": n, "noise_scale": scale}
+    rounds = plan_rounds(10, **options)
+    assert [(len(part.candidates), part.n_selected) for part in rounds] == [(9, None), (36, None)]
+    measured = run_planned(rounds, n=n, sizes=[2] * 10)
+    assert columns_of(measured) == [*rounds[0].candidates, *rounds[1].candidates]
 
 
 def test_tables_are_as_fine_as_their_noise_lets_them_be():

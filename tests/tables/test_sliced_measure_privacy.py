@@ -375,6 +375,16 @@ def test_what_tells_more_would_be_seen(monkeypatch, leak, options):
     assert not told_by_the_outputs_alone("add_or_remove", **options)
 
 
+def test_delta_is_held_against_a_public_number_alone():
+    """A warning of a delta that is large for the number of records would tell the number."""
+    large = "delta is above 1 / n_samples"
+    for delta, expected in ((1 / 599, True), (1 / 601, False)):
+        fit = listen(make(delta=delta), X)
+        assert any(large in text for text in fit.warnings) == expected
+        fit = listen(make(delta=delta, neighbours="add_or_remove"), X)
+        assert not any(large in text for text in fit.warnings)
+
+
 def test_the_number_of_records_is_public_under_replacement_alone():
     assert make().fit(X).n_records_ == 600
     assert make(np.inf, neighbours="add_or_remove").fit(X).n_records_ == pytest.approx(600)

@@ -11,7 +11,7 @@ from sliced_tables import AUTO, NAMES, counted, hasten, law_parts, make, same, t
 
 from sklearn_dpgen.exceptions import NoisyCountsWarning
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import _privacy_plan
+from sklearn_dpgen.tables import _privacy_plan, _sliced_measure_sampler
 
 X, WIDE_X = table(), wide()
 relations = pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
@@ -26,6 +26,19 @@ def test_slices_are_the_exact_counts_without_noise():
         assert_allclose(part.counts, counted(part, frame), rtol=0, atol=1e-9)
         assert part.noise_scale == 0
         assert part.counts.shape == tuple(groups.max() + 1 for groups in part.groups)
+
+
+def test_records_are_held_in_one_byte_a_value(monkeypatch):
+    """Of blocks; in more where a column has more leaves, which are counted first."""
+    held, measure = [], _sliced_measure_sampler.measure_rounds
+
+    def watch(codes, *args, **options):
+        held.extend(codes)
+        measure(codes, *args, **options)
+
+    monkeypatch.setattr(_sliced_measure_sampler, "measure_rounds", watch)
+    make(n_bins="auto").fit(X)
+    assert [(len(column), column.itemsize) for column in held] == [(len(X), 1)] * len(NAMES)
 
 
 def tables_of(sampler):
