@@ -102,7 +102,8 @@ def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale, constants
     triples = _triples(columns, wanted)
     share = rest * (_TRIPLES_OF_TARGETS if wanted else _TRIPLES)
     n_triples = min(len(triples), _MOST_TRIPLES, affordable(share, CELLS[3]))
-    n_chosen = n_triples if n_triples < len(triples) else None
+    is_choice = n_records is None or n_triples < len(triples)
+    n_chosen = n_triples if is_choice else None
     last = (Round(triples, share, n_chosen),) if n_triples else ()
     rest -= share * bool(last)
     first = tuple(pair for pair in pairs if wanted.intersection(pair))
