@@ -199,7 +199,7 @@ def _cells(n_values, anchor, starts, pieces, parts, heaps, excess):
         return cuts, counts, parts
     # Of a run of empty cells one is enough; of nothing but empty ones two.
     is_empty = counts <= _ROUNDING * counts.sum()
-    is_merged = is_empty & np.append(False, is_empty[:-1])
+    is_merged = is_empty & np.append(False, is_empty[:-1]) & (cuts != anchor)
     is_merged[-1] &= not is_merged[1:].all()
     cells = _merge((cuts, counts, parts, is_heap), np.flatnonzero(is_merged))
     largest = _LARGEST * counts.sum()
