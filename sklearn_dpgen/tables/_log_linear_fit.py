@@ -121,7 +121,9 @@ class _Problem:
             scale = 1 / np.sqrt(np.maximum(np.outer(rows, sums), _FLOOR) + table.ridge)
             self._scales.append(as_tensor(scale, device=device))
             self._groups.append(
-                None if size == len(groups) else torch.from_numpy(groups).to(device)
+                None
+                if np.array_equal(groups, np.arange(size))
+                else torch.from_numpy(groups).to(device)
             )
         self._cells = torch.from_numpy(cells.astype(np.int32)).to(device)
         self._members = _cell_members(cells, self._starts[-1], device)

@@ -56,6 +56,21 @@ def probabilities(fitted, codes):
     return softmax(logits, axis=1)
 
 
+def test_a_coarse_table_leaves_the_blocks_of_a_finer_one_in_place():
+    codes, groups = rows(), np.array([1, 0, 1, 0, 2])
+    shares = law(codes)
+    exact = [table(codes, shares, (0,)), table(codes, shares, (1,))]
+    coarse = np.zeros((SIZES[0], 3))
+    np.add.at(coarse.T, groups, exact[0].shares.T)
+    wide = NoisyTable((0, 2), (np.arange(SIZES[0]), groups), coarse, RIDGE)
+    marginal = shares.mean(axis=0)
+    for tables in ([wide, exact[1]], [exact[1], wide]):
+        found = probabilities(fit(codes, marginal, tables), codes)
+        assert_allclose(found.mean(axis=0), marginal, atol=1e-3)
+        assert_allclose(table(codes, found, (1,)).shares, exact[1].shares, atol=1e-3)
+        assert_allclose(table(codes, found, (0,)).shares @ np.eye(3)[groups], coarse, atol=1e-3)
+
+
 def test_the_law_of_exact_tables_is_found():
     codes = rows()
     shares = law(codes)
