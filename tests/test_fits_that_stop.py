@@ -139,3 +139,4 @@ def test_the_report_of_tables_names_all_that_is_taken_as_public():
     assert public() == declared | {"n_samples"}
     assert public(neighbours="add_or_remove") == declared
     assert public(workload={("a", "b"): 2.0}) == declared | {"n_samples", "workload"}
+    assert public(target="a") == declared | {"n_samples", "target"}

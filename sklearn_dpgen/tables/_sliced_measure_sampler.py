@@ -313,9 +313,8 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         warn_of_noise(n_records, singles * math.sqrt(n_counts), table_scale, epsilon=self.epsilon)
 
     def _plan_privacy(self, n_samples, *, plan, noise_seed):
-        public = ["names of the columns", "schema", "n_bins", "slices", "target"]
-        if self.workload is not None:
-            public.append("workload")
+        public = ["names of the columns", "schema", "n_bins", "slices"]
+        public += [n for n in ("target", "workload") if getattr(self, n) is not None]
         if self.neighbours == "replace_one":
             public.insert(0, "n_samples")
         return plan.report(
