@@ -37,6 +37,8 @@ HIGH = [100, 10.0, "pilot", 3, pd.Timestamp("2020-12-31")]
 # Three columns more, so that there are pairs and triples to choose from.
 WIDE = Schema(dict(SCHEMA) | {"x": Ordinal([0, 1]), "y": Ordinal([0, 1, 2]), "z": Ordinal([0, 1])})
 WIDE_HIGH = [*HIGH, 1, 2, 1]
+# A law that is fitted well.
+LARGE = {"population_size": 10_000, "max_iter": 30}
 AUTO = {"schema": WIDE, "slices": "auto"}
 # Calibration takes longer than such a fit.
 MECHANISM = cache(GaussianSequenceMechanism)
