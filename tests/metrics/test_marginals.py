@@ -1,10 +1,13 @@
+from collections import Counter
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sklearn_dpgen.metrics import marginal_total_variation
+from sklearn_dpgen.metrics import k_marginal_score, marginal_total_variation
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 
 SCHEMA = Schema(
@@ -37,12 +40,12 @@ def column_tv(real, synthetic, column, **kwargs):
     return marginal_total_variation(*frames, schema, **kwargs)["x"]
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [1, 2, 3])
 def test_a_table_and_its_shuffle_repeated_are_at_zero(order):
     real = table()
     synthetic = pd.concat([real, real]).sample(frac=1, random_state=0)
     result = marginal_total_variation(real, synthetic, SCHEMA, order=order)
-    assert len(result) == {1: 5, 2: 10}[order]
+    assert len(result) == {1: 5, 2: 10, 3: 10}[order]
     np.testing.assert_allclose(result, 0, atol=1e-12)
 
 
@@ -157,9 +160,97 @@ def test_errors_name_the_column_and_hide_the_value():
     assert "secret" not in str(info.value)
     with pytest.raises(ValueError, match="'rate' has missing values but is not nullable"):
         marginal_total_variation(real, real.assign(rate=np.nan), SCHEMA)
-    with pytest.raises(ValueError, match="order must be 1 or 2"):
-        marginal_total_variation(real, real, SCHEMA, order=3)
+    with pytest.raises(ValueError, match="order must be 1, 2 or 3"):
+        marginal_total_variation(real, real, SCHEMA, order=4)
     with pytest.raises(ValueError, match="n_bins"):
         marginal_total_variation(real, real, SCHEMA, n_bins=0)
-    with pytest.raises(ValueError, match="at least two columns"):
+    with pytest.raises(ValueError, match="at least 2 columns"):
         marginal_total_variation(real, real, Schema({"age": Numeric(0, 100)}), order=2)
+    with pytest.raises(ValueError, match="max_groups"):
+        marginal_total_variation(real, real, SCHEMA, max_groups=0)
+
+
+LABELS = Schema({name: Categorical(range(5)) for name in "abcdef"})
+
+
+def labels(n, seed):
+    codes = np.random.RandomState(seed).randint(0, 5, (n, 6))
+    return pd.DataFrame(codes, columns=list("abcdef"))
+
+
+def test_dependence_of_three_columns_alone_is_seen_in_triples():
+    schema = Schema({name: Categorical([0, 1]) for name in "xyz"})
+    cells = [(x, y) for x in (0, 1) for y in (0, 1)]
+    same = pd.DataFrame([(x, y, x ^ y) for x, y in cells], columns=list("xyz"))
+    other = pd.DataFrame([(x, y, 1 - (x ^ y)) for x, y in cells], columns=list("xyz"))
+    assert (marginal_total_variation(same, other, schema, order=2) == 0).all()
+    triples = marginal_total_variation(same, other, schema, order=3)
+    assert triples.to_dict() == {("x", "y", "z"): 1.0}
+    assert k_marginal_score(same, other, schema) == 1000
+    assert k_marginal_score(same, other, schema, k=3) == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    n=st.integers(1, 300),
+    m=st.integers(1, 300),
+    order=st.sampled_from([1, 2, 3]),
+    seed=st.integers(0, 99),
+)
+def test_few_records_in_many_cells_are_counted_as_many_in_few(n, m, order, seed):
+    real, synthetic = labels(n, seed), labels(m, seed + 1)
+    result = marginal_total_variation(real, synthetic, LABELS, order=order)
+    for group in combinations("abcdef", order):
+        first, second = (
+            Counter(zip(*(frame[name] for name in group), strict=True))
+            for frame in (real, synthetic)
+        )
+        expected = sum(abs(first[c] / n - second[c] / m) for c in first | second) / 2
+        assert result[group if order > 1 else group[0]] == pytest.approx(expected)
+    score = k_marginal_score(real, synthetic, LABELS, k=order)
+    assert score == pytest.approx(1000 * (1 - result.mean()))
+    assert score == pytest.approx(k_marginal_score(synthetic, real, LABELS, k=order))
+    assert -1e-9 <= score <= 1000
+
+
+def test_labels_by_the_thousand_do_not_take_a_cell_each():
+    schema = Schema({name: Categorical(range(100_000)) for name in "abc"})
+    codes = np.arange(60)[:, None] * np.array([1666, 1500, 1000])
+    real = pd.DataFrame(codes, columns=list("abc"))
+    result = marginal_total_variation(real, real[:30], schema, order=3)
+    np.testing.assert_allclose(result, 0.5)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_a_subset_of_the_groups_is_fixed_by_the_seed_and_in_order(order):
+    real, synthetic = labels(50, 0), labels(60, 1)
+    full = marginal_total_variation(real, synthetic, LABELS, order=order)
+
+    def part(seed, max_groups=4):
+        return marginal_total_variation(
+            real, synthetic, LABELS, order=order, max_groups=max_groups, random_state=seed
+        )
+
+    for seed in range(10):
+        places = full.index.get_indexer(part(seed).index)
+        assert len(places) == 4
+        assert (np.diff(places) > 0).all()
+        assert places[0] >= 0
+        pd.testing.assert_series_equal(part(seed), full.iloc[places])
+        pd.testing.assert_series_equal(part(seed), part(seed))
+    assert len({tuple(part(seed).index) for seed in range(10)}) > 1
+    pd.testing.assert_series_equal(part(0, max_groups=len(full)), full)
+    drawn = Counter(group for seed in range(200) for group in part(seed).index)
+    share = 4 / len(full)
+    assert len(drawn) == len(full)
+    assert max(abs(c / 200 - share) for c in drawn.values()) < 5 * np.sqrt(
+        share * (1 - share) / 200
+    )
+    score = k_marginal_score(real, synthetic, LABELS, k=order, max_groups=4, random_state=3)
+    assert score == pytest.approx(1000 * (1 - part(3).mean()))
+
+
+@pytest.mark.parametrize("k", [0, 4, True, 2.5])
+def test_k_is_one_two_or_three(k):
+    with pytest.raises(ValueError, match="k must be 1, 2 or 3"):
+        k_marginal_score(labels(5, 0), labels(5, 1), LABELS, k=k)
