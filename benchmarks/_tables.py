@@ -23,6 +23,9 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn_dpgen.accounting import calibrate_noise_multiplier
 from sklearn_dpgen.datasets import fetch_adult, load_rand_health
 from sklearn_dpgen.metrics import (
+    coefficient_agreement,
+    correlation_difference,
+    k_marginal_score,
     marginal_total_variation,
     sliced_wasserstein_distance,
     train_synthetic_test_real,
@@ -48,6 +51,18 @@ __all__ = [
 DELTA = 1e-5
 # What gradient boosting takes of a column.
 MOST_LABELS = 255
+# Of triples, a fixed subset where there are more.
+MOST_TRIPLES = 2000
+# What a regression is made of: the first columns that have not more labels than that.
+MOST_REGRESSORS = 12
+FEW_LABELS = 10
+# Rare labels, and how many test records one has at least.
+RARE = 0.01
+LEAST = 5
+# What is not a score, and has no standard deviation.
+COSTS = ("cpu seconds", "peak MB")
+# Of these each seed is kept.
+HEADLINES = ("AUC boosting", "2-way TV", "3-way TV")
 
 
 def adult():
@@ -128,9 +143,67 @@ def scores(made, test, table):
     models = {"boosting": boosting, "logistic": _on_encoded(_logistic(), table)}
     return (
         _distances(made, test, table)
+        | _joint(made, test, table.schema)
         | {"sliced W1": _sliced_distance(made, test, table.schema)}
+        | shapes(made, test, table)
+        | _rare_labels(made, test, table.schema)
+        | _inference(made, test, table)
         | _utility(models, ("AUC", "accuracy"), made, test, table)
     )
+
+
+def _joint(made, test, schema):
+    """Return the worst pair, NIST's score, triples, and the mean difference of correlations."""
+    distances = partial(marginal_total_variation, test, made, schema)
+    triples = distances(order=3, max_groups=MOST_TRIPLES, random_state=0)
+    found = {
+        "worst 2-way TV": distances(order=2).max(),
+        "3-way TV": triples.mean(),
+        "k-marginal": k_marginal_score(test, made, schema),
+        "correlation": correlation_difference(test, made, schema).mean(),
+    }
+    return {name: float(value) for name, value in found.items()}
+
+
+def _rare_labels(made, test, schema):
+    """Return how far the shares of rare labels are off, as the natural logarithm of their ratio.
+
+    The mean over all labels that 5 test records have, and less than 1 % of them; one record is
+    added to each share, so that a label that is not made counts about as log(1 + its records).
+    """
+    errors = []
+    for name, column in schema.items():
+        if not isinstance(column, Categorical | Ordinal):
+            continue
+        n = len(column.labels)
+        real, other = (
+            np.bincount(column.codes(frame[name]), minlength=n)[:n] for frame in (test, made)
+        )
+        rare = (real >= LEAST) & (real < RARE * len(test))
+        expected = other[rare] * (len(test) / len(made))
+        errors.append(np.abs(np.log((expected + 1) / (real[rare] + 1))))
+    errors = np.concatenate(errors) if errors else np.empty(0)
+    return {"rare labels": float(errors.mean())} if len(errors) else {}
+
+
+def _inference(made, test, table):
+    """Return whether a logistic regression of the target says what it says of test records."""
+    few = [
+        name
+        for name, column in table.schema.items()
+        if name != table.target
+        and not (isinstance(column, Categorical | Ordinal) and len(column.labels) > FEW_LABELS)
+    ]
+    names = [*few[:MOST_REGRESSORS], table.target]
+    found = coefficient_agreement(
+        test,
+        made,
+        Schema({name: table.schema[name] for name in names}),
+        target=table.target,
+        target_transform=table.is_positive,
+    )
+    kept = ("sign_agreement", "significance_agreement", "interval_overlap")
+    return {name.replace("_", " "): float(found[name]) for name in kept}
 
 
 def shapes(made, test, table):
@@ -141,8 +214,9 @@ def shapes(made, test, table):
     Returns
     -------
     dict
-        The difference of means, its largest, W1, and how far standard deviations are apart, as the
-        natural logarithm of their ratio: means over columns.
+        The difference of means, its largest, W1, how far standard deviations are apart, as the
+        natural logarithm of their ratio, and the mean difference of the quantiles at 1 and 99 %:
+        means over columns.
     """
     rows = []
     for name, column in table.schema.items():
@@ -155,12 +229,15 @@ def shapes(made, test, table):
         sd = values.std() or 1.0
         shift = abs(values.mean() - others.mean()) / sd
         ratio = abs(np.log(max(others.std(), 1e-6 * sd) / sd))
-        rows.append((shift, wasserstein_distance(values, others) / sd, ratio))
+        ends = np.quantile(values, [0.01, 0.99]) - np.quantile(others, [0.01, 0.99])
+        tails = np.abs(ends).mean() / sd
+        rows.append((shift, wasserstein_distance(values, others) / sd, ratio, tails))
     if not rows:
         return {}
-    shift, distance, ratio = np.mean(rows, axis=0)
+    shift, distance, ratio, tails = np.mean(rows, axis=0)
     worst = max(row[0] for row in rows)
     found = {"mean error": shift, "worst mean": worst, "W1 columns": distance, "log sd": ratio}
+    found["tails"] = tails
     return {name: float(value) for name, value in found.items()}
 
 
@@ -251,10 +328,29 @@ def _with_categories(frame, schema):
 
 
 def summarize(rows, by=("table", "model", "labels", "epsilon")):
-    """Return the mean and the standard deviation over seeds."""
+    """Return the mean and the standard deviation over seeds, and each seed of the headlines.
+
+    Numbers have five digits; what a table does not have, such as rare labels, is left out.
+    """
     frame = pd.DataFrame(rows).drop(columns="seed")
     groups = frame.groupby(list(by), sort=False)
-    means, spreads = groups.mean(), groups.std(ddof=0).drop(columns="cpu seconds")
+    means, spreads = groups.mean(), groups.std(ddof=0)
+    spreads = spreads.drop(columns=[name for name in COSTS if name in spreads])
     summary = means.join(spreads.add_suffix(" sd"))
     summary.insert(0, "seeds", groups.size())
-    return summary.reset_index().to_dict("records")
+    for name in [name for name in HEADLINES if name in frame]:
+        summary[f"{name} each"] = groups[name].agg(list)
+    return [_rounded(row) for row in summary.reset_index().to_dict("records")]
+
+
+def _rounded(row):
+    """Return a row of five digits, without what is not a number."""
+    found = {}
+    for name, value in row.items():
+        if isinstance(value, list):
+            found[name] = [float(f"{item:.5g}") for item in value]
+        elif not isinstance(value, float):
+            found[name] = value
+        elif not np.isnan(value):
+            found[name] = float(f"{value:.5g}")
+    return found
