@@ -1,26 +1,20 @@
 """Whether a regression on synthetic records says what it says on real ones."""
 
-import warnings
 from collections.abc import Callable, Hashable
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import expit, ndtri
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import Ridge
 from sklearn.utils import check_scalar
 
-from sklearn_dpgen.metrics._design import design_matrices
 from sklearn_dpgen.metrics._marginals import check_tables
+from sklearn_dpgen.metrics._regression import RIDGE, design_matrices, fit_logistic, standardize
 from sklearn_dpgen.schema import Numeric, Schema
 from sklearn_dpgen.utils._validation import Real
 
 __all__ = ["coefficient_agreement"]
-
-# So weak that it matters only where records leave a coefficient open: a prior of standard
-# deviation 100 on what one standard deviation of a regressor does.
-_RIDGE = 1e-4
 
 
 def coefficient_agreement(
@@ -85,8 +79,8 @@ def coefficient_agreement(
     privacy. Two real samples do not agree fully either, least so on the signs of coefficients near
     zero; compare with these.
 
-    Both fits have a ridge penalty of 10⁻⁴, on regressors in standard deviations of the real table.
-    It keeps coefficients finite that the records leave open: for separated classes, collinear
+    Both fits have a ridge penalty of 10⁻⁴, on regressors in standard deviations of their table. It
+    keeps coefficients finite that the records leave open: for separated classes, collinear
     columns, or more coefficients than records. Their standard errors are then large. A regressor
     that is constant in the synthetic table has the coefficient 0 there, which has no sign, and no
     interval. Neither has any coefficient where the synthetic target is constant.
@@ -152,21 +146,21 @@ def _targets(real, synthetic, column, target, transform):
 
 def _fit_logistic(X, y):
     """Return coefficients and their standard errors."""
-    model = LogisticRegression(C=1 / _RIDGE, solver="newton-cholesky", tol=1e-8)
-    with warnings.catch_warnings():
-        # Of separated classes, whose coefficients are large by any number of steps.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(X, y)
+    X, scale = standardize(X)
+    model = fit_logistic(X, y)
     share = expit(model.decision_function(X))
-    return model.coef_[0], _standard_errors(X, share * (1 - share), 1.0)
+    errors = _standard_errors(X, share * (1 - share), 1.0)
+    return model.coef_[0] / scale, errors / scale
 
 
 def _fit_linear(X, y):
     """Return coefficients and their standard errors."""
     n, d = X.shape
-    model = Ridge(alpha=_RIDGE).fit(X, y)
+    X, scale = standardize(X)
+    model = Ridge(alpha=RIDGE, solver="svd").fit(X, y)
     variance = np.sum((y - model.predict(X)) ** 2) / max(n - d - 1, 1)
-    return model.coef_, _standard_errors(X, np.ones(n), variance)
+    errors = _standard_errors(X, np.ones(n), variance)
+    return model.coef_ / scale, errors / scale
 
 
 def _standard_errors(X, weight, variance):
@@ -177,7 +171,7 @@ def _standard_errors(X, weight, variance):
     information = (X * weight[:, None]).T @ X - total * np.outer(mean, mean)
     values, vectors = np.linalg.eigh(information)
     # Rounding may leave an eigenvalue below 0.
-    inverse = 1 / (values.clip(0, None) + _RIDGE)
+    inverse = 1 / (values.clip(0, None) + RIDGE)
     return np.sqrt(variance * (vectors**2 @ inverse))
 
 

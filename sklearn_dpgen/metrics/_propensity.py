@@ -2,10 +2,9 @@
 
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import LogisticRegression
 
-from sklearn_dpgen.metrics._design import design_matrices
 from sklearn_dpgen.metrics._marginals import check_tables
+from sklearn_dpgen.metrics._regression import design_matrices, fit_logistic, standardize
 from sklearn_dpgen.schema import Schema
 
 __all__ = ["propensity_mse_ratio"]
@@ -55,10 +54,9 @@ def propensity_mse_ratio(real: pd.DataFrame, synthetic: pd.DataFrame, schema: Sc
     X, _, names = design_matrices(both, both[:0], schema)
     if not names:
         raise ValueError("All columns of both tables are constant.")
+    X, _ = standardize(X)
     is_synthetic = np.arange(len(both)) >= len(real)
-    # So weak a penalty that it matters for separated tables alone.
-    model = LogisticRegression(C=1e4, solver="newton-cholesky", tol=1e-8)
-    propensity = model.fit(X, is_synthetic).predict_proba(X)[:, 1]
+    propensity = fit_logistic(X, is_synthetic).predict_proba(X)[:, 1]
     share = is_synthetic.mean()
     expected = np.linalg.matrix_rank(X) * (1 - share) ** 2 * share / len(both)
     return float(np.mean((propensity - share) ** 2) / expected)

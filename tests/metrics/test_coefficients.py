@@ -187,6 +187,15 @@ def test_collinear_columns_and_more_coefficients_than_records_are_finite():
     assert np.isfinite(coefficient_agreement(*few, SCHEMA, target="age")).all()
 
 
+@pytest.mark.parametrize("target", ["bought", "visits"])
+def test_a_spread_a_billion_times_larger_or_smaller_is_finite(target):
+    schema = Schema(dict(SCHEMA.items()) | {"visits": Numeric(0, 10)})
+    real = table(100, 0).assign(visits=lambda frame: frame["visits"].fillna(5.0))
+    narrow = real.assign(age=50 + 1e-9 * real["age"])
+    for pair in ((real, narrow), (narrow, real)):
+        assert np.isfinite(coefficient_agreement(*pair, schema, target=target)).all()
+
+
 def test_what_synthetic_records_lack_is_no_agreement():
     real, synthetic = table(300, 0), table(300, 1)
     lacking = synthetic.assign(plan="free")
