@@ -114,13 +114,14 @@ def coefficient_agreement(
     regressors = {name: column for name, column in schema.items() if name != target}
     if not regressors:
         raise ValueError("The schema has no column beside the target.")
-    X, Z, names = design_matrices(real, synthetic, regressors)
-    if not names:
+    X, Z = design_matrices(real, synthetic, regressors)
+    d = X.shape[1]
+    if d == 0:
         raise ValueError("All columns of the real table beside the target are constant.")
     fit = _fit_logistic if is_logistic else _fit_linear
     coefficients, errors = fit(X, y)
-    others, other_errors = np.zeros(len(names)), np.zeros(len(names))
-    found = np.ptp(Z, axis=0) > 0 if np.ptp(z) > 0 else np.zeros(len(names), dtype=bool)
+    others, other_errors = np.zeros(d), np.zeros(d)
+    found = np.ptp(Z, axis=0) > 0 if np.ptp(z) > 0 else np.zeros(d, dtype=bool)
     if found.any():
         others[found], other_errors[found] = fit(Z[:, found], z)
     return _agreement(coefficients, errors, others, other_errors, found, ndtri((1 + level) / 2))

@@ -51,8 +51,8 @@ def propensity_mse_ratio(real: pd.DataFrame, synthetic: pd.DataFrame, schema: Sc
     """
     check_tables(real, synthetic, schema)
     both = pd.concat([real[list(schema)], synthetic[list(schema)]], ignore_index=True)
-    X, _, names = design_matrices(both, both[:0], schema)
-    if not names:
+    X, _ = design_matrices(both, both[:0], schema)
+    if X.shape[1] == 0:
         raise ValueError("All columns of both tables are constant.")
     X, _ = standardize(X)
     is_synthetic = np.arange(len(both)) >= len(real)

@@ -17,7 +17,7 @@ RIDGE = 1e-4
 
 
 def design_matrices(real, synthetic, columns):
-    """Return the regressors of both tables, in the units of the encoder, and their names.
+    """Return the regressors of both tables, in the units of the encoder.
 
     A number is one regressor, at its real mean where it is null, beside one that says so; a column
     of labels has one for each label but the one that most real records have. Those that are
@@ -31,28 +31,20 @@ def design_matrices(real, synthetic, columns):
     Returns
     -------
     X, Y : ndarray of shape (n, d) and (m, d)
-    names : list of (str, str)
-        The column and the feature of each regressor.
     """
-    blocks, names = [], []
+    blocks = []
     for name, column in columns.items():
         pair = [column.encode(frame[name]) for frame in (real, synthetic)]
-        features = np.array(column.feature_names(name), dtype=object)
-        kept = np.ones(len(features), dtype=bool)
+        kept = np.ones(pair[0].shape[1], dtype=bool)
         if isinstance(column, CategoryColumn):
             kept[pair[0].sum(axis=0).argmax()] = False
         elif isinstance(column, Numeric | Datetime) and column.nullable:
             kept[1] = False
             _fill(*pair)
         blocks.append([block[:, kept] for block in pair])
-        names += [(name, feature) for feature in features[kept]]
     X, Y = (np.hstack(side) for side in zip(*blocks, strict=True))
     varies = X.min(axis=0) < X.max(axis=0)
-    return (
-        X[:, varies],
-        Y[:, varies],
-        [name for name, used in zip(names, varies, strict=True) if used],
-    )
+    return X[:, varies], Y[:, varies]
 
 
 def _fill(block, other):
