@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from sklearn.utils import check_scalar
 
 from sklearn_dpgen.metrics._marginals import check_tables
-from sklearn_dpgen.metrics._regression import RIDGE, design_matrices, fit_logistic, standardize
+from sklearn_dpgen.metrics._regression import RIDGE, design_matrix, fit_logistic, standardize
 from sklearn_dpgen.schema import Numeric, Schema
 from sklearn_dpgen.utils._validation import Real
 
@@ -114,8 +114,9 @@ def coefficient_agreement(
     regressors = {name: column for name, column in schema.items() if name != target}
     if not regressors:
         raise ValueError("The schema has no column beside the target.")
-    X, Z = design_matrices(real, synthetic, regressors)
-    d = X.shape[1]
+    both = design_matrix(real, synthetic, regressors)
+    both = both[:, np.ptp(both[: len(real)], axis=0) > 0]
+    X, Z, d = both[: len(real)], both[len(real) :], both.shape[1]
     if d == 0:
         raise ValueError("All columns of the real table beside the target are constant.")
     fit = _fit_logistic if is_logistic else _fit_linear

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.metrics._marginals import check_tables
-from sklearn_dpgen.metrics._regression import design_matrices, fit_logistic, standardize
+from sklearn_dpgen.metrics._regression import design_matrix, fit_logistic, standardize
 from sklearn_dpgen.schema import Schema
 
 __all__ = ["propensity_mse_ratio"]
@@ -50,13 +50,13 @@ def propensity_mse_ratio(real: pd.DataFrame, synthetic: pd.DataFrame, schema: Sc
     synthetic data (the pMSE and its null expectation).
     """
     check_tables(real, synthetic, schema)
-    both = pd.concat([real[list(schema)], synthetic[list(schema)]], ignore_index=True)
-    X, _ = design_matrices(both, both[:0], schema)
+    X = design_matrix(real, synthetic, schema)
+    X = X[:, np.ptp(X, axis=0) > 0]
     if X.shape[1] == 0:
         raise ValueError("All columns of both tables are constant.")
     X, _ = standardize(X)
-    is_synthetic = np.arange(len(both)) >= len(real)
+    is_synthetic = np.arange(len(X)) >= len(real)
     propensity = fit_logistic(X, is_synthetic).predict_proba(X)[:, 1]
     share = is_synthetic.mean()
-    expected = np.linalg.matrix_rank(X) * (1 - share) ** 2 * share / len(both)
+    expected = np.linalg.matrix_rank(X) * (1 - share) ** 2 * share / len(X)
     return float(np.mean((propensity - share) ** 2) / expected)

@@ -1,4 +1,4 @@
-"""The regressors that a schema makes of two tables, alike in both, and a logistic regression."""
+"""The regressors that a schema makes of two tables, and a logistic regression."""
 
 import warnings
 
@@ -6,52 +6,48 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.schema._column import CategoryColumn
 
-__all__ = ["RIDGE", "design_matrices", "fit_logistic", "standardize"]
+__all__ = ["RIDGE", "design_matrix", "fit_logistic", "standardize"]
 
 # So weak that it matters only where records leave a coefficient open: a prior of standard
 # deviation 100 on what one standard deviation of a regressor does.
 RIDGE = 1e-4
 
 
-def design_matrices(real, synthetic, columns):
-    """Return the regressors of both tables, in the units of the encoder.
+def design_matrix(real, synthetic, columns):
+    """Return the regressors of the records of both tables, in the units of the encoder.
 
     A number is one regressor, at its real mean where it is null, beside one that says so; a column
-    of labels has one for each label but the one that most real records have. Those that are
-    constant in the real table are left out: it says nothing about them.
+    of labels has one for each label but the one that most real records have.
 
     Parameters
     ----------
-    real, synthetic : DataFrame
+    real, synthetic : DataFrame of n and m rows
     columns : mapping of str to Column
 
     Returns
     -------
-    X, Y : ndarray of shape (n, d) and (m, d)
+    ndarray of shape (n + m, d)
     """
     blocks = []
     for name, column in columns.items():
-        pair = [column.encode(frame[name]) for frame in (real, synthetic)]
-        kept = np.ones(pair[0].shape[1], dtype=bool)
+        block = np.concatenate([column.encode(frame[name]) for frame in (real, synthetic)])
+        kept = np.ones(block.shape[1], dtype=bool)
         if isinstance(column, CategoryColumn):
-            kept[pair[0].sum(axis=0).argmax()] = False
-        elif isinstance(column, Numeric | Datetime) and column.nullable:
+            kept[block[: len(real)].sum(axis=0).argmax()] = False
+        elif column.nullable:
             kept[1] = False
-            _fill(*pair)
-        blocks.append([block[:, kept] for block in pair])
-    X, Y = (np.hstack(side) for side in zip(*blocks, strict=True))
-    varies = X.min(axis=0) < X.max(axis=0)
-    return X[:, varies], Y[:, varies]
+            _fill(block, len(real))
+        blocks.append(block[:, kept])
+    return np.hstack(blocks)
 
 
-def _fill(block, other):
-    """Set nulls to the mean of the first block, so that no coefficient depends on the bounds."""
-    null, other_null = block[:, 2] == 1, other[:, 2] == 1
-    mean = 0.0 if null.all() else block[~null, 0].mean()
-    block[null, 0] = other[other_null, 0] = mean
+def _fill(block, n_real):
+    """Set nulls to the mean of the real values, so that no coefficient depends on the bounds."""
+    null = block[:, 2] == 1
+    known = block[:n_real, 0][~null[:n_real]]
+    block[null, 0] = known.mean() if len(known) else 0.0
 
 
 def standardize(X):

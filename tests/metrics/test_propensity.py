@@ -64,6 +64,16 @@ def test_tables_that_are_separated_are_at_the_largest_ratio():
     assert ratio == pytest.approx(0.25 / (3 * 0.125 / 200), rel=0.01)
 
 
+def test_a_column_of_nulls_alone_may_have_any_dtype():
+    real = table(100, 0)
+    ratios = [
+        propensity_mse_ratio(real, real.assign(x=pd.Series([null] * 100, dtype=dtype)), SCHEMA)
+        for null, dtype in ((np.nan, "float64"), (None, object), (pd.NA, "Float64"))
+    ]
+    assert ratios[0] > 2
+    assert ratios == ratios[:1] * 3
+
+
 def test_errors():
     real = table(10, 0)
     with pytest.raises(ValueError, match="synthetic lacks columns"):
