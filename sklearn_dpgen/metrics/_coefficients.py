@@ -17,6 +17,10 @@ from sklearn_dpgen.utils._validation import Real
 __all__ = ["coefficient_agreement"]
 
 
+# Of coefficients, in their standard errors, and of residuals, in standard deviations.
+_ROUNDING = 1e-8
+
+
 def coefficient_agreement(
     real: pd.DataFrame,
     synthetic: pd.DataFrame,
@@ -161,6 +165,8 @@ def _fit_linear(X, y):
     X, scale = standardize(X)
     model = Ridge(alpha=RIDGE, solver="svd").fit(X, y)
     variance = np.sum((y - model.predict(X)) ** 2) / max(n - d - 1, 1)
+    # The residuals of a perfect fit are rounding errors.
+    variance = max(variance, _ROUNDING**2 * y.var())
     errors = _standard_errors(X, np.ones(n), variance)
     return model.coef_ / scale, errors / scale
 
@@ -181,20 +187,25 @@ def _agreement(b, error, c, other_error, found, quantile):
     low, high = b - quantile * error, b + quantile * error
     other_low, other_high = c - quantile * other_error, c + quantile * other_error
     shared = (np.minimum(high, other_high) - np.maximum(low, other_low)).clip(0, None)
-    # A perfect fit has intervals of length 0.
-    lengths = np.maximum([high - low, other_high - other_low], np.finfo(float).tiny)
-    overlap = np.where((b == c) & (error == other_error), 1.0, (shared / lengths).mean(axis=0))
-    overlap = np.where(found, overlap, 0.0)
-    conclusion = np.sign(b) * (np.abs(b) > quantile * error)
-    other = np.sign(c) * (np.abs(c) > quantile * other_error)
-    difference = np.abs(b - c) / np.maximum(error, np.finfo(float).tiny)
+    # Without a synthetic coefficient there is no interval, of length 0.
+    lengths = np.array([high - low, np.where(found, other_high - other_low, 1.0)])
+    overlap = (shared / lengths).mean(axis=0)
+    same_sign, same_conclusion = (
+        _signs(b, least * error) == _signs(c, least * other_error)
+        for least in (_ROUNDING, quantile)
+    )
     return pd.Series(
         {
-            "sign_agreement": np.mean(found & (np.sign(b) == np.sign(c))),
-            "significance_agreement": np.mean(found & (conclusion == other)),
-            "interval_overlap": overlap.mean(),
-            "standardized_difference": np.where(b == c, 0.0, difference).mean(),
+            "sign_agreement": np.mean(found & same_sign),
+            "significance_agreement": np.mean(found & same_conclusion),
+            "interval_overlap": np.mean(found * overlap),
+            "standardized_difference": np.mean(np.abs(b - c) / error),
             "n_coefficients": float(len(b)),
         },
         name="coefficient_agreement",
     )
+
+
+def _signs(values, least):
+    """Return signs, 0 for what is not farther from 0 than that."""
+    return np.sign(values) * (np.abs(values) > least)

@@ -110,9 +110,9 @@ def test_intervals_of_two_samples_overlap_as_often_as_they_should():
 def test_one_for_itself_and_bounded(target, n, m, seed):
     real, synthetic = table(n, seed), table(m, seed + 1)
     itself = coefficient_agreement(real, real, SCHEMA, target=target)
-    assert itself["sign_agreement"] == itself["interval_overlap"] == 1
-    assert itself["significance_agreement"] == 1
-    assert itself["standardized_difference"] == 0
+    assert itself["sign_agreement"] == itself["significance_agreement"] == 1
+    assert itself["interval_overlap"] == pytest.approx(1, abs=1e-6)
+    assert itself["standardized_difference"] == pytest.approx(0, abs=1e-6)
     result = coefficient_agreement(real, synthetic, SCHEMA, target=target)
     shares = result[["sign_agreement", "significance_agreement", "interval_overlap"]]
     assert shares.between(0, 1).all()
@@ -167,7 +167,8 @@ def test_a_transform_makes_the_classes():
 def test_separated_classes_have_wide_intervals_and_no_significance():
     separated = counted(30, 0, 0, 30)
     result = coefficient_agreement(separated, separated, TWO, target="y")
-    assert result["sign_agreement"] == result["interval_overlap"] == 1
+    assert result["sign_agreement"] == 1
+    assert result["interval_overlap"] == pytest.approx(1, abs=1e-6)
     mixed = counted(25, 5, 5, 25)
     result = coefficient_agreement(mixed, separated, TWO, target="y")
     # The interval of log(25) ± .7 lies in the far wider one.
@@ -194,6 +195,22 @@ def test_a_spread_a_billion_times_larger_or_smaller_is_finite(target):
     narrow = real.assign(age=50 + 1e-9 * real["age"])
     for pair in ((real, narrow), (narrow, real)):
         assert np.isfinite(coefficient_agreement(*pair, schema, target=target)).all()
+
+
+def test_a_perfect_fit_agrees_with_itself_and_with_no_other():
+    schema = Schema({name: Numeric(-10, 10) for name in "xy"})
+    x = np.linspace(-1, 1, 21)
+    real = pd.DataFrame({"x": x, "y": 3 * x})
+    result = coefficient_agreement(real, real[::-2], schema, target="y")
+    assert result["sign_agreement"] == result["significance_agreement"] == 1
+    assert result["interval_overlap"] > 0.5
+    result = coefficient_agreement(real, real.assign(y=2.9 * x), schema, target="y")
+    assert result["sign_agreement"] == result["significance_agreement"] == 1
+    assert result["interval_overlap"] == 0
+    even = real.assign(y=x**2)
+    result = coefficient_agreement(even, even[::-1], schema, target="y")
+    # A slope of 0 has no sign, whatever its rounding.
+    assert result["sign_agreement"] == result["significance_agreement"] == 1
 
 
 def test_what_synthetic_records_lack_is_no_agreement():
