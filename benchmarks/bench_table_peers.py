@@ -1,159 +1,274 @@
-"""AIM and MST of OpenDP on the tables of `REPORT`, epsilon 1 and delta 1e-5, scored as our own.
+"""Peers that make tables, on the tables of `REPORT` and the protocol of `bench_tables.py`.
 
-The peers are ``opendp[mbi]``, at their defaults (AIM: interactions of up to three columns, at most
-80 MB), in an environment of their own::
+AIM and MST of OpenDP and of SmartNoise, and AIM, MST and PrivBayes of dpmm, each at its defaults,
+in an environment of its own, by a script of `peers/`, where a README says more::
 
-    python -m venv peers && peers/bin/pip install "opendp[mbi]" pandas
-    python benchmarks/bench_table_peers.py --python peers/bin/python
+    python benchmarks/peers/setup.py --to environments
+    python benchmarks/bench_table_peers.py --environments environments --cache fits
 
-Neighbours differ by adding or removing a record. The budget is the most rho of which rho-zCDP is
-(epsilon, delta)-DP. The public labels are the keys of a column. OpenDP gives each a null beside
-them; where it makes one of a column that has none, a value of the column is drawn. Numbers are
-given in the public bins of `_tables.py`, and drawn evenly within them, as for `independent`. There
-are as many records as were given. Seconds are of one core, of fit and sample, without imports. A
-fit that takes more than ten minutes is a failure, and is not tried again. MST has its rounding
-mended, without which it refuses most budgets.
+Neighbours differ by adding or removing a record, delta is 1e-5. Peers are given codes: labels of
+the schema, and numbers in the public bins of `_tables.py`, drawn evenly within them afterwards, as
+for `independent`. A null that a peer makes in a column without nulls is replaced by a value of the
+column, drawn. There are as many records as were given. Seconds are of one core, of fit and sample,
+without imports. Most of the noise takes no seed: seeds are repetitions.
 
-The protocol is that of `bench_tables.py`. The noise takes no seed: seeds are repetitions.
+After a fit beyond its limit of CPU seconds or memory, its model is not tried again on that table;
+after another failure, not with other seeds. Each fit is in the cache, and its scores are in the
+results, as soon as it is done: another run goes on from there. `--rescore` makes the results anew
+of what is in the cache.
 """
 
 import argparse
 import itertools
 import json
+import math
 import os
-import resource
 import subprocess
-import tempfile
 import time
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from _common import record
-from _tables import DELTA, REPORT, TABLES, scores, split, summarize
+from _common import _processor
+from _peers import MODELS, QUICK, Fits, fit, versions
+from _tables import DELTA, REPORT, TABLES, Table, scores, split, summarize
 from threadpoolctl import threadpool_limits
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 
-MODELS = ("AIM", "MST")
-ONE_CORE = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "POLARS_MAX_THREADS": "1",
-    "JAX_PLATFORMS": "cpu",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-}
+CASE = ("table", "model", "epsilon", "seed")
+# How much longer AIM takes than the others, at a guess.
+ROUNDS = 8
+GIVEN = ("epsilon", "delta", "rho", "sigma", "num_rows", "n_jobs", "verbose")
+FOUND = ("model_size", "fit_state")
 
 
-def fit(model, train, table, seed, args):
-    """Return synthetic records and seconds, or None and why there are none."""
-    encoder = TabularEncoder(table.schema, bins=table.bins).fit(train)
-    columns = {f"c{i}": column for i, column in enumerate(encoder.columns_.values())}
-    codes = [column.codes(train[name]) for name, column in encoder.columns_.items()]
-    with tempfile.TemporaryDirectory() as folder:
-        task = {
-            "model": model,
-            "epsilon": args.epsilon,
-            "delta": DELTA,
-            "seed": seed,
-            "sizes": {name: (c.domain.n_features, c.nullable) for name, c in columns.items()},
-            "records": f"{folder}/records.csv",
-            "made": f"{folder}/made.csv",
-        }
-        pd.DataFrame(dict(zip(columns, codes, strict=True))).to_csv(task["records"], index=False)
-        result, failure = _run(task, args)
-        if failure:
-            return None, failure
-        made = pd.read_csv(task["made"])[list(columns)]
-    rng = np.random.default_rng(seed)
-    blocks = [_one_hot(made[name], column, rng) for name, column in columns.items()]
-    return encoder.inverse_transform(np.hstack(blocks), rng=rng), result["cpu seconds"]
+class Task(NamedTuple):
+    """A table, its parts, and the codes of the training part under names that suit every peer."""
+
+    table: Table
+    train: pd.DataFrame
+    test: pd.DataFrame
+    encoder: TabularEncoder
+    codes: pd.DataFrame
+
+    @classmethod
+    def of(cls, name):
+        table = TABLES[name]()
+        train, test = split(table.frame)
+        encoder = TabularEncoder(table.schema, bins=table.bins).fit(train)
+        codes = [column.codes(train[name]) for name, column in encoder.columns_.items()]
+        codes = pd.DataFrame({f"c{i}": values for i, values in enumerate(codes)})
+        return cls(table, train, test, encoder, codes)
+
+    @property
+    def sizes(self):
+        columns = self.encoder.columns_.values()
+        sizes = [(column.n_categories, column.nullable) for column in columns]
+        return dict(zip(self.codes, sizes, strict=True))
+
+    def records(self, made, seed):
+        """Return records of synthetic codes."""
+        rng = np.random.default_rng(seed)
+        codes = [_whole(made[name], *size, rng) for name, size in self.sizes.items()]
+        records = self.encoder.decode_codes(np.column_stack(codes), rng=rng)
+        return records[list(self.train.columns)]
 
 
-def _run(task, args):
-    command = [args.python, str(Path(__file__).with_name("_peer_fit.py")), json.dumps(task)]
-    limit = (resource.RLIMIT_CPU, (args.limit, args.limit + 5))
-    done = subprocess.run(
-        command,
-        env=os.environ | ONE_CORE,
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(*limit),
-    )
-    if done.returncode == 0:
-        return json.loads(done.stdout.splitlines()[-1]), None
-    if done.returncode < 0:
-        return None, f"ended by signal {-done.returncode}, limit {args.limit} CPU seconds"
-    lines = [
-        line.strip() for line in done.stderr.splitlines() if "Error" in line or "Failed" in line
-    ]
-    return None, (lines or ["no message"])[-1]
-
-
-def _one_hot(codes, column, rng):
-    """Return codes one-hot; a null is the last, or drawn from the others where there is none."""
-    n = column.domain.n_features
+def _whole(codes, size, nullable, rng):
+    """Return codes as integers; a null is the last, or one of the others where there is none."""
     null = codes.isna().to_numpy()
-    codes = codes.fillna(n - 1).to_numpy(dtype=np.int64)
-    if null.any() and not column.nullable:
-        others = codes[~null] if not null.all() else np.arange(n)
+    codes = codes.fillna(size - 1).to_numpy(dtype=np.int64)
+    if null.any() and not nullable:
+        others = codes[~null] if not null.all() else np.arange(size)
         codes[null] = rng.choice(others, null.sum())
-    return np.eye(n)[codes]
+    return codes
 
 
-def run(case, args):
-    name, model, seed = case
-    table = TABLES[name]()
-    train, test = split(table.frame)
-    made, result = fit(model, train, table, seed, args)
-    key = {"table": name, "model": model, "epsilon": args.epsilon, "seed": seed}
-    if made is None:
-        return key | {"failure": result}
-    return key | scores(made[list(train.columns)], test, table) | {"cpu seconds": result}
+task_of = lru_cache(maxsize=1)(Task.of)
 
 
-def tables(most):
-    """Return the names of tables with at most so many training records, the quick ones first."""
-    sizes = {name: split(TABLES[name]().frame)[0].shape for name in REPORT}
-    names = [name for name, (n, _) in sizes.items() if n <= most]
-    return sorted(names, key=lambda name: sizes[name][0] * sizes[name][1] ** 2)
+class Results:
+    """Rows in a JSON file, a line each, written whenever there is one more."""
+
+    def __init__(self, name, meta):
+        self.path = Path(__file__).parent / "results" / f"{name}.json"
+        self.head = {"name": name, "meta": meta, "machine": {"processor": _processor()}}
+        self.head |= {"versions": {}, "settings": {}}
+        self.rows = {}
+
+    def read(self, current):
+        """Take over the rows of the file that are of the versions which are current."""
+        if not self.path.exists():
+            return
+        content = json.loads(self.path.read_text())
+        rows = [dict(zip(content["columns"], row, strict=True)) for row in content["rows"]]
+        for row in rows + content["failures"]:
+            peer = MODELS[row["model"]][0]
+            if content["versions"][peer] == current.get(peer, content["versions"][peer]):
+                self.rows[_key(row)] = row
+        self.head |= {name: content[name] for name in ("versions", "settings")}
+
+    def add(self, case, result, found):
+        """Add what came of a case, with its scores if it has."""
+        peer = MODELS[case["model"]][0]
+        self.head["versions"][peer] = result["versions"]
+        if "failure" in result:
+            row = case | {"failure": result["failure"]}
+        else:
+            self.head["settings"][case["model"]] = _settings(result["settings"])
+            costs = {name: result[name] for name in ("cpu seconds", "peak MiB")}
+            row = case | {name: _rounded(value) for name, value in (found | costs).items()}
+        self.rows[_key(case)] = row
+        self._write()
+        return row
+
+    def is_hopeless(self, case):
+        """Return whether a failure says that this case need not be tried."""
+        fixed = "table", "model"
+        failed = [
+            row
+            for row in self.rows.values()
+            if "failure" in row and all(row[name] == case[name] for name in fixed)
+        ]
+        return any(
+            row["epsilon"] == case["epsilon"] or row["failure"].startswith(("time", "memory"))
+            for row in failed
+        )
+
+    def scored(self):
+        return [row for row in self.rows.values() if "failure" not in row]
+
+    def _write(self):
+        scored = self.scored()
+        failures = [row for row in self.rows.values() if "failure" in row]
+        columns = list(dict.fromkeys(name for row in scored for name in row))
+        lists = {
+            "failures": failures,
+            "rows": [[row.get(name) for name in columns] for row in scored],
+        }
+        parts = [json.dumps(self.head, indent=1)[:-2], f' "columns": {json.dumps(columns)}']
+        for name, rows in lists.items():
+            lines = ",\n".join(f"  {json.dumps(row, separators=(',', ':'))}" for row in rows)
+            parts.append(f' "{name}": [\n{lines}\n ]')
+        text = ",\n".join(parts) + "\n}\n"
+        draft = self.path.with_suffix(".draft")
+        draft.write_text(text)
+        os.replace(draft, self.path)
 
 
-def summary(rows):
-    """Return means over seeds, and what failed, of cases that may be in a former record."""
-    made = [row for row in rows if "failure" not in row]
-    failed = [row for row in rows if "failure" in row]
-    keys = ("table", "model", "epsilon")
-    return (summarize(made, keys) if made else []) + failed
+def _key(row):
+    return tuple(row[name] for name in CASE)
+
+
+def _settings(values):
+    """Return settings, without what was given or found."""
+    known = GIVEN + FOUND
+    return {name.lstrip("_"): value for name, value in values.items() if name not in known}
+
+
+def _rounded(value):
+    return float(f"{value:.4g}") if math.isfinite(value) else None
+
+
+def cases(args):
+    """Return cases, those that are guessed to be quick before the others of a seed.
+
+    Time goes with the cells of all pairs of columns, and AIM goes through them in many rounds.
+    """
+    cells = {
+        name: sum(size for size, _ in task_of(name).sizes.values()) ** 2 for name in args.tables
+    }
+    order = sorted(
+        itertools.product(args.tables, args.models),
+        key=lambda pair: cells[pair[0]] * (1 if pair[1] in QUICK else ROUNDS),
+    )
+    for epsilon, seed in itertools.product(args.epsilons, range(args.seeds)):
+        for table, model in order:
+            yield dict(zip(CASE, (table, model, epsilon, seed), strict=True))
+
+
+def scored(case, fits):
+    """Return the scores of a fit in the cache."""
+    task = task_of(case["table"])
+    made = task.records(fits.made(case), case["seed"])
+    return scores(made, task.test, task.table)
+
+
+def run(args, results, fits, current):
+    """Fit and score the cases that are not in the results, until the time is over."""
+    end = time.monotonic() + args.budget_s
+    limits = {name: getattr(args, name) for name in ("environments", "limit", "memory")}
+    for case in cases(args):
+        peer = MODELS[case["model"]][0]
+        if peer not in current or _key(case) in results.rows or results.is_hopeless(case):
+            continue
+        result = fits.result(case)
+        if result is None or result["versions"] != current[peer]:
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            task = task_of(case["table"])
+            content = {"epsilon": case["epsilon"], "delta": DELTA, "seed": case["seed"]}
+            content["sizes"] = task.sizes
+            try:
+                made, result = fit(
+                    case["model"],
+                    task.codes,
+                    content,
+                    timeout=left if math.isfinite(left) else None,
+                    **limits,
+                )
+            except subprocess.TimeoutExpired:
+                return
+            result["versions"] = current[peer]
+            fits.keep(case, result, made)
+        found = {} if "failure" in result else scored(case, fits)
+        print(results.add(case, result, found), flush=True)
+
+
+def rescore(results, fits):
+    """Score all that is in the cache."""
+    for result in fits.results():
+        case = result["case"]
+        found = {} if "failure" in result else scored(case, fits)
+        print(results.add(case, result, found), flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", required=True, help="of the environment of the peers")
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
-    parser.add_argument("--tables", nargs="+", choices=list(TABLES))
-    parser.add_argument(
-        "--most", type=int, default=30_000, help="training records, of tables not named"
-    )
-    parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--limit", type=int, default=600, help="CPU seconds of a fit")
+    parser.add_argument("--environments", help="folder of the environments of the peers")
+    parser.add_argument("--cache", required=True, help="folder of fits")
+    parser.add_argument("--rescore", action="store_true", help="what is in the cache, no fits")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--tables", nargs="+", default=list(REPORT), choices=list(TABLES))
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 0.3, 3.0, 10.0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--limit", type=int, default=900, help="CPU seconds of a fit")
+    parser.add_argument("--memory", type=float, default=8.0, help="GiB of a fit")
+    parser.add_argument("--budget-s", type=float, default=math.inf, help="seconds, of all fits")
     parser.add_argument("--name", default="table_peers", help="of the results")
     args = parser.parse_args()
+    if not (args.rescore or args.environments):
+        parser.error("--environments is needed for fits")
     torch.set_num_threads(1)
-    cases = itertools.product(range(args.seeds), args.tables or tables(args.most), args.models)
-    rows, failed = [], set()
+    fits = Fits(args.cache)
+    meta = {name: getattr(args, name) for name in ("limit", "memory")}
+    results = Results(args.name, meta | {"delta": DELTA, "test share": 0.3})
     with threadpool_limits(1):
-        for seed, name, model in cases:
-            if (name, model) in failed:
-                continue
-            start = time.perf_counter()
-            rows.append(run((name, model, seed), args))
-            print(rows[-1], f"{time.perf_counter() - start:.0f} s", flush=True)
-            if "failure" in rows[-1]:
-                failed.add((name, model))
-            record(args.name, summary(rows), vars(args) | {"python": "opendp[mbi]", "rows": rows})
+        if args.rescore:
+            rescore(results, fits)
+        else:
+            peers = dict.fromkeys(MODELS[model][0] for model in args.models)
+            found = {peer: versions(peer, args.environments) for peer in peers}
+            current = {peer: of for peer, of in found.items() if of}
+            results.read(current)
+            run(args, results, fits, current)
+    if results.scored():
+        print(pd.DataFrame(summarize(results.scored(), CASE[:3])).to_string())
 
 
 if __name__ == "__main__":

@@ -1,17 +1,13 @@
-"""Fit AIM or MST of OpenDP on codes, and write synthetic codes; run by `bench_table_peers.py`.
+"""AIM and MST of OpenDP, at their defaults; see `_fitting.py`.
 
-It runs in an environment of its own, with ``opendp[mbi]`` and without this package. The records are
-a CSV file of codes; ``sizes`` is for each column the public number of its codes, and whether the
-last one is a null. OpenDP's noise takes no seed: that one is for what is drawn from the model.
+The public codes are the keys of a column. OpenDP gives each column a null beside its keys, which is
+the last code of one that has nulls. Its noise takes no seed: that is for the draws from the model.
 """
-
-import json
-import sys
-import time
 
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
+from _fitting import main
 from opendp.extras.mbi import _mst
 from scipy.optimize import brentq, minimize_scalar
 
@@ -34,28 +30,24 @@ def rho_of(epsilon, delta):
     return brentq(lambda rho: log_delta(rho) - np.log(delta), 1e-8, epsilon + 10, xtol=1e-10)
 
 
-def main(task):
-    codes = pl.read_csv(task["records"])
+def fit(codes, task):
+    table = pl.DataFrame({name: codes[name].to_numpy() for name in codes})
     keys = {name: list(range(size)) for name, (size, _) in task["sizes"].items()}
     for name, (size, nullable) in task["sizes"].items():
-        if nullable:  # OpenDP's own null is the last code
-            codes = codes.with_columns(pl.col(name).replace(size - 1, None))
+        if nullable:
+            table = table.with_columns(pl.col(name).replace(size - 1, None))
             keys[name] = keys[name][:-1]
     rho = rho_of(task["epsilon"], task["delta"])
-    start = time.process_time()
     context = dp.Context.compositor(
-        data=codes.lazy(),
+        data=table.lazy(),
         privacy_unit=dp.unit_of(contributions=1),
         privacy_loss=dp.loss_of(rho=rho),
     )
-    query = context.query(rho=rho).select(*codes.columns)
+    query = context.query(rho=rho).select(*table.columns)
     algorithm = {"AIM": dp.mbi.AIM, "MST": dp.mbi.MST}[task["model"]]()
-    table = query.contingency_table(keys=keys, algorithm=algorithm).release()
+    released = query.contingency_table(keys=keys, algorithm=algorithm).release()
     np.random.seed(task["seed"])  # noqa: NPY002, it is what mbi draws from
-    made = table.synthesize(rows=len(codes))
-    seconds = time.process_time() - start
-    made.write_csv(task["made"])
-    print(json.dumps({"rho": rho, "cpu seconds": seconds}))
+    return released.synthesize(rows=len(codes)).to_pandas(), algorithm
 
 
 def less(share):
@@ -68,4 +60,4 @@ if __name__ == "__main__":
     # than the budget by the last bit (opendp/opendp issue 2789): it leaves too little between.
     _mst.prior = less
     dp.enable_features("contrib")
-    main(json.loads(sys.argv[1]))
+    main(fit)

@@ -1,0 +1,161 @@
+"""Peers in environments of their own: their models, one fit, and a cache of fits.
+
+The environments are made by `peers/setup.py`, and a fit is a process of ``peers/fit_<peer>.py``
+with limits of CPU time and memory.
+"""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+
+__all__ = ["MODELS", "QUICK", "Fits", "fit", "versions"]
+
+SCRIPTS = Path(__file__).parent / "peers"
+# What a peer calls its models, and the peer.
+MODELS = {
+    "OpenDP AIM": ("opendp", "AIM"),
+    "OpenDP MST": ("opendp", "MST"),
+    "SmartNoise AIM": ("smartnoise", "AIM"),
+    "SmartNoise MST": ("smartnoise", "MST"),
+    "dpmm AIM": ("dpmm", "AIM"),
+    "dpmm MST": ("dpmm", "MST"),
+    "dpmm PrivBayes": ("dpmm", "PrivBayes"),
+}
+QUICK = [model for model in MODELS if not model.endswith("AIM")]
+PACKAGES = {
+    "opendp": ("opendp", "mbi", "jax", "numpy"),
+    "smartnoise": ("smartnoise-synth", "opendp", "mbi", "jax", "numpy"),
+    "dpmm": ("dpmm", "opendp", "numpy"),
+}
+ONE_CORE = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "POLARS_MAX_THREADS": "1",
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+NO_MEMORY = ("MemoryError", "RESOURCE_EXHAUSTED", "bad_alloc", "Out of memory", "out of memory")
+ASK = """
+import importlib.metadata, json, sys
+print(json.dumps({name: importlib.metadata.version(name) for name in sys.argv[1:]}))
+"""
+
+
+def versions(peer, environments):
+    """Return the versions of a peer's packages, or None where there is no environment of it."""
+    python = _python(peer, environments)
+    if not python.exists():
+        return None
+    command = [python, "-c", ASK, *PACKAGES[peer]]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def fit(model, codes, task, *, environments, limit, memory, timeout=None):
+    """Return synthetic codes, or None, and the result of a fit.
+
+    Parameters
+    ----------
+    model : str
+        Of `MODELS`.
+    codes : data frame
+    task : dict
+        See `peers/_fitting.py`.
+    environments : path
+    limit : int
+        CPU seconds.
+    memory : float
+        GiB of the process's own memory.
+    timeout : float, optional
+        Seconds on the clock.
+
+    Returns
+    -------
+    codes : data frame or None
+    result : dict
+        Has the key "failure", the reason, if there are no codes.
+
+    Raises
+    ------
+    subprocess.TimeoutExpired
+        After ``timeout``.
+    """
+    peer, name = MODELS[model]
+    size = int(memory * 2**30)
+    limits = {resource.RLIMIT_CPU: (limit, limit + 5), resource.RLIMIT_DATA: (size, size)}
+
+    def set_limits():
+        for kind, values in limits.items():
+            resource.setrlimit(kind, values)
+
+    with tempfile.TemporaryDirectory() as folder:
+        codes.to_csv(Path(folder, "records.csv"), index=False)
+        Path(folder, "task.json").write_text(json.dumps(task | {"model": name}))
+        done = subprocess.run(
+            [_python(peer, environments), SCRIPTS / f"fit_{peer}.py", folder],
+            env=os.environ | ONE_CORE,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            preexec_fn=set_limits,
+            timeout=timeout,
+        )
+        if done.returncode:
+            return None, {"failure": _reason(done, limit, memory)}
+        made = pd.read_csv(Path(folder, "made.csv"))[list(codes)]
+        return made, json.loads(Path(folder, "result.json").read_text())
+
+
+def _python(peer, environments):
+    return Path(environments, peer, "bin", "python").absolute()
+
+
+def _reason(done, limit, memory):
+    if done.returncode == -signal.SIGXCPU:
+        return f"time: more than {limit} CPU seconds"
+    if any(text in done.stderr for text in NO_MEMORY):
+        return f"memory: more than {memory:g} GiB"
+    if done.returncode < 0:
+        return f"signal {signal.Signals(-done.returncode).name}"
+    lines = [line.strip() for line in done.stderr.splitlines()]
+    lines = [line for line in lines if "Error" in line or "Failed" in line]
+    return (lines or ["no message"])[-1][:200]
+
+
+class Fits:
+    """Fits on disk: for each case what came of it, and compressed codes.
+
+    Parameters
+    ----------
+    folder : path
+    """
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def keep(self, case, result, made):
+        if made is not None:
+            made.to_csv(self._path(case, "csv.gz"), index=False)
+        self._path(case, "json").write_text(json.dumps({"case": case} | result) + "\n")
+
+    def result(self, case):
+        """Return the result of a case, or None."""
+        path = self._path(case, "json")
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def made(self, case):
+        return pd.read_csv(self._path(case, "csv.gz"))
+
+    def results(self):
+        """Return all results."""
+        return [json.loads(path.read_text()) for path in sorted(self.folder.glob("*.json"))]
+
+    def _path(self, case, suffix):
+        parts = (case["table"], case["model"], f"{case['epsilon']:g}", str(case["seed"]))
+        return self.folder / f"{'_'.join(parts).replace(' ', '-')}.{suffix}"

@@ -1,0 +1,39 @@
+"""What the scripts of the peers share: a task is read from a folder, and what came of it put there.
+
+The folder has ``records.csv``, codes in columns, and ``task.json``: the ``model``, ``epsilon``,
+``delta``, a ``seed``, and the public ``sizes``, for each column the number of its codes and whether
+the last one is a null. ``made.csv`` and ``result.json`` are written. Seconds are of fit and sample,
+of all threads, without imports; the memory is the largest that the process held.
+"""
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+
+__all__ = ["main"]
+
+
+def main(fit):
+    """Carry out the task in the folder that is the argument.
+
+    Parameters
+    ----------
+    fit : callable
+        Takes codes and the task, returns as many synthetic codes, and the algorithm, whose numbers
+        and names are its settings.
+    """
+    folder = Path(sys.argv[1])
+    task = json.loads((folder / "task.json").read_text())
+    codes = pd.read_csv(folder / "records.csv")
+    start = time.process_time()
+    made, algorithm = fit(codes, task)
+    seconds = time.process_time() - start
+    made.to_csv(folder / "made.csv", index=False)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    settings = {k: v for k, v in vars(algorithm).items() if isinstance(v, int | float | str)}
+    result = {"settings": settings, "cpu seconds": seconds, "peak MiB": peak}
+    (folder / "result.json").write_text(json.dumps(result))
