@@ -120,7 +120,7 @@ class Results:
             row = case | {"failure": result["failure"]}
         else:
             self.head["settings"][case["model"]] = _settings(result["settings"])
-            costs = {name: result[name] for name in ("cpu seconds", "peak MiB")}
+            costs = {"cpu seconds": result["cpu seconds"], "peak MB": result["peak MiB"]}
             row = case | {name: _rounded(value) for name, value in (found | costs).items()}
         self.rows[_key(case)] = row
         self._write()
