@@ -1,7 +1,10 @@
 """Conditionals that are fitted one after another to noisy tables, by regularized max entropy."""
 
+from functools import cache, reduce
+
 import numpy as np
 import torch
+from scipy.fft import dct
 from scipy.optimize import minimize
 from torch.nn.functional import embedding_bag
 
@@ -28,19 +31,35 @@ class NoisyTable:
         The group of each block of each column.
     shares : ndarray
         An axis a column; with noise they may be negative.
-    ridge : float
-        Weight of half the squared logits of a term that follows it.
+    ridges : ndarray or float
+        Weights of half the squared cosines of the logits of a term that follows it.
     """
 
-    def __init__(self, columns, groups, shares, ridge):
-        self.columns, self.groups, self.shares, self.ridge = columns, groups, shares, ridge
+    def __init__(self, columns, groups, shares, ridges):
+        self.columns, self.groups, self.shares = columns, groups, shares
+        self.ridges = np.broadcast_to(ridges, shares.shape)
 
     def seen_from(self, column):
         """Return it with one of its columns last."""
         place = self.columns.index(column)
         order = [i for i in range(len(self.columns)) if i != place] + [place]
         columns, groups = (tuple(part[i] for i in order) for part in (self.columns, self.groups))
-        return NoisyTable(columns, groups, self.shares.transpose(order), self.ridge)
+        return NoisyTable(
+            columns, groups, self.shares.transpose(order), self.ridges.transpose(order)
+        )
+
+
+def cosines(table):
+    """Return the coefficients of a table in cosines of each axis, which are orthonormal."""
+    for axis, size in enumerate(table.shape):
+        table = np.moveaxis(np.tensordot(_cosines(size), table, axes=(0, axis)), 0, axis)
+    return table
+
+
+@cache
+def _cosines(size):
+    """Return the cosines of a number of groups, a column each, from the constant on."""
+    return dct(np.eye(size), axis=0, norm="ortho").T
 
 
 def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
@@ -67,10 +86,11 @@ def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
     -----
     With rows x_r, tables m_t and logits θ it minimizes the convex
 
-        (1/n) Σ_r log Σ_j exp(b_j + Σ_t θ_t(x_r, j)) - Σ_t ⟨θ_t, m_t⟩ - ⟨b, s⟩ + Σ_t ρ_t/2 ‖θ_t‖²,
+        (1/n) Σ_r log Σ_j exp(b_j + Σ_t θ_t(x_r, j)) - Σ_t ⟨θ_t, m_t⟩ - ⟨b, s⟩ + Σ_t ⟨ρ_t, ξ_t²⟩/2
 
-    the dual of the largest conditional entropy with tables near to those given. Tables are first
-    shifted to have the sums that the rows and ``marginal`` have: noise is left in the interaction.
+    with the cosines ξ_t of θ_t: the dual of the largest conditional entropy with tables near to
+    those given. Tables are first shifted to have the sums that the rows and ``marginal`` have:
+    noise is left in the interaction.
     """
     marginal = np.maximum(marginal, _FLOOR)
     base = np.log(marginal)
@@ -88,7 +108,7 @@ def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
         method="L-BFGS-B",
         options={"maxiter": max_iter, "maxcor": 8},
     )
-    shift, logits = problem.unscaled(result.x)
+    shift, logits, _ = problem.unscaled(result.x)
     terms = tuple(
         LogLinearTerm(t.columns[:-1], t.groups, as_array(part).reshape(t.shares.shape))
         for t, part in zip(tables, logits, strict=True)
@@ -105,6 +125,7 @@ class _Problem:
         self._marginal = as_tensor(marginal / marginal.sum(), device=device)
         self._scales = [self._marginal.clamp_min(1e-4).rsqrt()]
         self._targets, self._ridges, self._groups, self._starts = [], [], [], [0]
+        self._bases = []
         cells = np.empty((n, len(tables)), dtype=np.int64)
         for place, table in enumerate(tables):
             *before, size = table.shares.shape
@@ -117,8 +138,11 @@ class _Problem:
             sums = np.bincount(groups, weights=marginal / marginal.sum(), minlength=size)
             shares = _with_sums(table.shares.reshape(n_before, size), rows, sums)
             self._targets.append(as_tensor(shares, device=device))
-            self._ridges.append(table.ridge)
-            scale = 1 / np.sqrt(np.maximum(np.outer(rows, sums), _FLOOR) + table.ridge)
+            ridges = table.ridges.reshape(n_before, size)
+            self._ridges.append(as_tensor(ridges, device=device))
+            bases = reduce(np.kron, map(_cosines, before)), _cosines(size)
+            self._bases.append(tuple(as_tensor(basis, device=device) for basis in bases))
+            scale = 1 / np.sqrt(1 / table.shares.size + ridges)
             self._scales.append(as_tensor(scale, device=device))
             self._groups.append(
                 None
@@ -134,13 +158,17 @@ class _Problem:
         return sum(scale.numel() for scale in self._scales)
 
     def unscaled(self, vector):
-        """Return the shift of the base, and the logits of each term."""
+        """Return the shift of the base, the logits of each term, and their cosines."""
         vector = as_tensor(vector, device=self._device)
         parts = vector.split([scale.numel() for scale in self._scales])
-        shift, *logits = [
+        shift, *coefs = [
             part.view(scale.shape) * scale for part, scale in zip(parts, self._scales, strict=True)
         ]
-        return shift, logits
+        logits = [
+            rows @ part @ columns.T
+            for part, (rows, columns) in zip(coefs, self._bases, strict=True)
+        ]
+        return shift, logits, coefs
 
     def _shares(self, shift, logits):
         blocks = [
@@ -157,20 +185,21 @@ class _Problem:
         return scores.div_(sums), (highest + sums.log()).mean(dtype=torch.float64)
 
     def __call__(self, vector):
-        shift, logits = self.unscaled(vector)
+        shift, logits, coefs = self.unscaled(vector)
         shares, value = self._shares(shift, logits)
         value = value - torch.dot(self._base + shift, self._marginal)
         found = embedding_bag(self._members[0], shares, self._members[1], mode="sum").div_(self._n)
         mean = found[: self._starts[1]].sum(dim=0)
         slopes = [self._scales[0] * (mean - self._marginal)]
-        for i, (part, target, ridge) in enumerate(
-            zip(logits, self._targets, self._ridges, strict=True)
+        for i, (part, coef, target, ridges, (rows, columns)) in enumerate(
+            zip(logits, coefs, self._targets, self._ridges, self._bases, strict=True)
         ):
             slope = found[self._starts[i] : self._starts[i + 1]]
             if self._groups[i] is not None:
                 slope = torch.zeros_like(part).index_add_(1, self._groups[i], slope)
-            value = value - (part * target).sum() + ridge / 2 * part.square().sum()
-            slopes.append(self._scales[i + 1] * (slope - target + ridge * part))
+            value = value - (part * target).sum() + (ridges / 2 * coef.square()).sum()
+            slope = rows.T @ (slope - target) @ columns + ridges * coef
+            slopes.append(self._scales[i + 1] * slope)
         return float(value), as_array(torch.cat([part.flatten() for part in slopes])).astype(float)
 
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from sklearn.isotonic import IsotonicRegression
 
 from sklearn_dpgen.tables._column_groups import group_sums
-from sklearn_dpgen.tables._log_linear_fit import NoisyTable
+from sklearn_dpgen.tables._log_linear_fit import NoisyTable, cosines
 
 __all__ = ["MeasuredSlice", "Measurements"]
 
@@ -102,8 +103,9 @@ class Measurements:
         names = tuple(self._names[j] for j in part.columns)
         groups = [g[self.blocks.blocks[j]] for j, g in zip(part.columns, part.groups, strict=True)]
         self.slices.append(MeasuredSlice(names, tuple(groups), counts, noise_scale))
-        ridge = _ridge(shares, expected / expected.sum(), noise) + _CHANCE / self.n_records
-        self.tables.append(NoisyTable(part.columns, part.groups, shares, ridge))
+        gaps = cosines(shares - expected / expected.sum())
+        ridges = _ridges(gaps, self.blocks.frequencies(part), noise) + _CHANCE / self.n_records
+        self.tables.append(NoisyTable(part.columns, part.groups, shares, ridges))
         for axis, (column, cells) in enumerate(zip(part.columns, groups, strict=True)):
             others = tuple(i for i in range(counts.ndim) if i != axis)
             spread = noise**2 * counts.size / counts.shape[axis]
@@ -121,19 +123,24 @@ class Measurements:
         self._variances[column] = variances * (1 - gain)[groups]
 
 
-def _ridge(shares, expected, noise):
-    """Return the ridge of the logits of a table: noise over signal, over the number of cells.
+def _ridges(gaps, frequencies, noise):
+    """Return the ridges of the logits of a table, by cosines: noise over signal, over its cells.
 
     Of a cell of probability p whose logit has the prior variance τ², noise of variance s² in its
-    share asks for s² / (p τ²); the table tells of p² τ².
+    share asks for s² / (p τ²); the table tells of p² τ². Dependence is mostly of low frequency, as
+    what grows with something else: its squares fall with the product of frequencies, and what is
+    left beyond the noise is told apart from it the better.
     """
-    gaps = shares - expected
-    # Sums of single columns are known from elsewhere.
-    for axis in range(gaps.ndim):
-        others = tuple(i for i in range(gaps.ndim) if i != axis)
-        gaps = gaps - gaps.mean(axis=others, keepdims=True)
-    n_free = shares.size - 1 - sum(size - 1 for size in shares.shape)
-    total = n_free * noise**2
-    signal = (gaps**2).sum() - total
-    ratio = total / signal if signal > total / _MOST else _MOST
-    return max(ratio, total / _STRONGEST, _LEAST) / shares.size
+    # What turns along one axis alone is known from elsewhere.
+    is_free = reduce(np.add.outer, [np.minimum(turns, 1) for turns in frequencies]) > 1
+    products = reduce(np.multiply.outer, [turns + 1 for turns in frequencies])[is_free]
+    if not is_free.any():
+        return np.full(gaps.shape, _MOST / gaps.size)
+    total = is_free.sum() * noise**2
+    squares = IsotonicRegression(increasing=False).fit_transform(products, gaps[is_free] ** 2)
+    signal = squares - noise**2
+    ratios = np.full(len(squares), _MOST)
+    np.divide(noise**2, signal, out=ratios, where=signal > noise**2 / _MOST)
+    ridges = np.full(gaps.shape, ratios.min())
+    ridges[is_free] = ratios
+    return np.maximum(ridges, max(total / _STRONGEST, _LEAST)) / gaps.size

@@ -85,7 +85,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         of its columns, or the one that its tuple has.
     population_size : int, default=20000
         Rows that are drawn from the law of the first columns, to fit that of the next one on.
-    max_iter : int, default=15
+    max_iter : int, default=30
         Steps of L-BFGS for each column, at most.
     neighbours : {"replace_one", "add_or_remove"}, default="replace_one"
         Whether neighbouring tables differ in the values of one record, or by one record more. The
@@ -144,8 +144,8 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
     It is the signed measure mechanism [1]_ on slices of the records, of dimension one to three,
     with selections as in [2]_. In the place of a linear program, each column has the law of largest
     conditional entropy near the tables of it and the columns before it: regularized maximum
-    entropy [3]_, with a ridge for each table of its noise over its signal, which is estimated from
-    the table itself.
+    entropy [3]_, with ridges of the noise of a table over its signal, which is estimated from the
+    table itself, apart for what turns slowly along its axes and what turns fast.
 
     Time after the counts does not depend on the number of records, which are held as codes of one
     to four bytes a value.
@@ -192,7 +192,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         n_bins: int | str | Mapping = "auto",
         workload: Mapping | None = None,
         population_size: int = 20_000,
-        max_iter: int = 15,
+        max_iter: int = 30,
         neighbours: str = "replace_one",
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",

@@ -101,6 +101,17 @@ class ColumnBlocks:
         groups = (self._groups_of(j, k) for j, k in zip(columns, shape, strict=True))
         return Slice(tuple(columns), tuple(groups))
 
+    def frequencies(self, part):
+        """Return how often each cosine of an axis of a slice turns, of each axis.
+
+        0 of the constant. Where groups are in no order there is no slow and no fast: 1 of others.
+        """
+        most = [
+            size if self._is_ordered[j] else 1
+            for j, size in zip(part.columns, part.shape, strict=True)
+        ]
+        return tuple(np.minimum(np.arange(n), m) for n, m in zip(part.shape, most, strict=True))
+
     def _groups_of(self, column, n_groups):
         key = column, n_groups
         if key not in self._groups:

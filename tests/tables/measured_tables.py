@@ -65,13 +65,14 @@ def cells_of(codes, sizes=SIZES):
     return found
 
 
-def blocks_of(cells):
-    """Return blocks of columns in no order: a category each."""
+def blocks_of(cells, *, is_ordered=False):
+    """Return blocks of columns: a category each."""
     n = len(cells)
-    return ColumnBlocks([part.shares for part in cells], [False] * n, [0] * n, [0] * n)
+    return ColumnBlocks([part.shares for part in cells], [is_ordered] * n, [0] * n, [0] * n)
 
 
-def measurements_of(codes, sizes=SIZES):
+def measurements_of(codes, sizes=SIZES, **options):
     """Return what was measured when single columns alone were, without noise."""
     cells = cells_of(codes, sizes)
-    return Measurements(NAMES[: len(sizes)], cells, float(len(codes[0])), blocks_of(cells))
+    blocks = blocks_of(cells, **options)
+    return Measurements(NAMES[: len(sizes)], cells, float(len(codes[0])), blocks)

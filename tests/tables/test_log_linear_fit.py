@@ -227,7 +227,7 @@ def test_tables_are_seen_from_any_column():
         seen = one.seen_from(column)
         assert seen.columns[-1] == column
         assert sorted(seen.columns) == [0, 1, 2]
-        assert seen.ridge == 0.3
+        assert (seen.ridges == 0.3).all()
         for index in np.ndindex(shares.shape):
             assert seen.shares[tuple(index[j] for j in seen.columns)] == shares[index]
         assert [len(part) for part in seen.groups] == [(3, 4, 5)[j] for j in seen.columns]
