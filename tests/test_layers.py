@@ -32,6 +32,7 @@ LEVELS = {
     "datasets": 4,
     "model_selection": 4,
     "inspection": 4,
+    "inference": 4,
 }
 
 # Within a level, first importer then imported. The papers of level 3 do not import one another;

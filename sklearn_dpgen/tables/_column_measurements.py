@@ -6,6 +6,7 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnCells, ColumnTree
+from sklearn_dpgen.tables._measurements import MeasuredSlice
 from sklearn_dpgen.tables._record_codes import with_bins
 from sklearn_dpgen.tables._releases import release_singles, total_records
 from sklearn_dpgen.utils._validation import Integral
@@ -98,6 +99,8 @@ def measure_columns(columns, encoder, trees, weights, noise_scale, release, *, n
         Fitted, with these cells as bins.
     codes : list of ndarray of int of shape (n,)
         The cell of each private record.
+    marginals : list of MeasuredSlice
+        What was released, a table a level.
     """
     # What is known of a constant need not be paid for.
     measured = [j for j, tree in enumerate(trees) if tree.n_cells > 1]
@@ -108,10 +111,16 @@ def measure_columns(columns, encoder, trees, weights, noise_scale, release, *, n
     cells = [ColumnCells(np.zeros(1, dtype=np.int64), np.ones(1), np.zeros(1))] * len(trees)
     for j, noisy, factor in zip(measured, counts, factors, strict=True):
         cells[j] = trees[j].cells(noisy, noise_scale * factor, n_records)
+    names = list(encoder.columns_)
+    marginals = [
+        MeasuredSlice((names[j],), (groups,), sums, noise_scale * factor * np.sqrt(sizes))
+        for j, noisy, factor in zip(measured, counts, factors, strict=True)
+        for groups, sums, sizes in trees[j].tables(noisy, cells[j].starts)
+    ]
     bins = {
         name: column if tree.is_flat else column.merged(found.starts)
         for (name, column), tree, found in zip(encoder.columns_.items(), trees, cells, strict=True)
         if isinstance(column, Binned)
     }
     codes = [t.bin_codes(c, f.starts) for t, c, f in zip(trees, columns, cells, strict=True)]
-    return cells, n_records, with_bins(encoder, bins), codes
+    return cells, n_records, with_bins(encoder, bins), codes, marginals

@@ -222,6 +222,34 @@ class ColumnTree:
             starts, counts, variances = ordered_cells(self, noisy, noise_scale, n_records)
         return ColumnCells(starts, counts / counts.sum(), variances / n_records**2)
 
+    def tables(self, noisy, starts):
+        """Return what the counts of each level tell of cells, one level after another.
+
+        Parameters
+        ----------
+        noisy : ndarray of shape (n_cells,)
+        starts : ndarray of int of shape (n_found,)
+            The first leaf of each cell.
+
+        Returns
+        -------
+        list of tuple of ndarray
+            Of each level the group of each cell, then of null, where an edge between groups is one
+            of cells and of nodes; the noisy counts of groups; and the number of nodes in them.
+        """
+        found = []
+        for level, given in zip(self.levels, self._split(noisy), strict=True):
+            edges = np.intersect1d(level, starts)
+            groups = np.searchsorted(edges, starts, side="right") - 1
+            firsts = np.searchsorted(level, edges)
+            counts = np.add.reduceat(given[: len(level)], firsts)
+            sizes = np.diff(np.append(firsts, len(level)))
+            if self.nullable:
+                groups = np.append(groups, len(edges))
+                counts, sizes = np.append(counts, given[-1]), np.append(sizes, 1)
+            found.append((groups, counts, sizes))
+        return found
+
     def _split(self, noisy):
         stops = np.cumsum([len(starts) + self.nullable for starts in self.levels])
         return np.split(noisy, stops[:-1])

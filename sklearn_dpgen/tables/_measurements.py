@@ -25,14 +25,14 @@ class MeasuredSlice:
     counts : ndarray
         Noisy numbers of records in the cells, which may be negative. Categories are in the order
         of the schema, then bins, then null.
-    noise_scale : float
+    noise_scale : float or ndarray
         Standard deviation of the noise of a cell, 0 without noise.
     """
 
     columns: tuple[str, ...]
     groups: tuple[np.ndarray, ...]
     counts: np.ndarray
-    noise_scale: float
+    noise_scale: float | np.ndarray
 
 
 # An interaction counts at most by so much more, and at least by so much less, than its noise says.

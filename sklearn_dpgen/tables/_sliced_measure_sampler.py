@@ -100,6 +100,8 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
 
     Attributes
     ----------
+    marginals_ : list of MeasuredSlice
+        What was released of single columns, a table for each level at which one was counted.
     slices_ : list of MeasuredSlice
         What was released of two columns and of three, in the order of their release.
     law_ : LogLinearChain
@@ -275,7 +277,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             keys.extend(parts)
             return self._noise(noise_seed, *keys)
 
-        cells, self.n_records_, self.encoder_, codes = measure_columns(
+        cells, self.n_records_, self.encoder_, codes, self.marginals_ = measure_columns(
             records.columns,
             encoder,
             trees,

@@ -53,7 +53,7 @@ def measured(X, noise_scale, n_bins="auto", n_records=None):
 
 def test_without_noise_the_cells_hold_the_records():
     X = table()
-    cells, n_records, encoder, codes = measured(X, 0.0)
+    cells, n_records, encoder, codes, _ = measured(X, 0.0)
     assert n_records == pytest.approx(2000)
     direct = encode_codes(X, encoder)
     for found, column, ours, theirs in zip(
@@ -97,7 +97,31 @@ def test_intervals_are_in_proportion_to_the_distance_from_zero():
 def test_given_bins_stay():
     X = table()
     edges = [-5000, -4000, -2000, -100]
-    cells, _, encoder, codes = measured(X, 5.0, n_bins={"depth": edges})
+    cells, _, encoder, codes, _ = measured(X, 5.0, n_bins={"depth": edges})
     assert_array_equal(cells[4].starts, [0, 1, 2])
     assert encoder.columns_["depth"].n_bins == 3
     assert_array_equal(codes[4], np.searchsorted(edges[1:3], X["depth"], side="right"))
+
+
+@pytest.mark.parametrize("scale", [0.0, 5.0])
+def test_marginals_are_the_counts_of_groups_of_cells(scale):
+    """Of each level, unbiased, and with as much noise as they say."""
+    X = table()
+    _, _, encoder, codes, marginals = measured(X, scale, n_records=2000.0)
+    names, gaps, levels = list(encoder.columns_), [], {}
+    for part in marginals:
+        (name,), (groups,) = part.columns, part.groups
+        levels[name] = levels.get(name, 0) + 1
+        exact = np.bincount(groups[codes[names.index(name)]], minlength=len(part.counts))
+        assert part.counts.shape == np.shape(part.noise_scale)
+        if scale == 0:
+            assert_allclose(part.counts, exact)
+        else:
+            assert (np.array(part.noise_scale) >= scale - 1e-9).all()
+            gaps.extend((part.counts - exact) / part.noise_scale)
+    assert levels["job"] == 1
+    assert levels["balance"] > 1
+    if scale:
+        spread = 4 / np.sqrt(2 * len(gaps))
+        assert abs(np.std(gaps) - 1) < spread
+        assert abs(np.mean(gaps)) < 4 / np.sqrt(len(gaps))

@@ -1,0 +1,321 @@
+"""Means, shares and coefficients of the population, from what a sampler released."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_scalar
+
+from sklearn_dpgen.inference._calibration import Calibration
+from sklearn_dpgen.inference._designs import check_columns, design, holds, is_number, values
+from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.utils._validation import Integral, Real, check_is_fitted
+
+__all__ = ["estimate_means", "estimate_regression", "estimate_shares"]
+
+# The part of an estimate that tables must tell of, for its interval to be promised.
+_PROMISED = 0.9
+_MAX_STEPS, _TOLERANCE = 50, 1e-8
+
+
+def estimate_means(
+    sampler: SlicedMeasureSampler,
+    columns: str | Sequence[str],
+    *,
+    conditions: Mapping | None = None,
+    confidence_level: float = 0.95,
+    n_rows: int = 20_000,
+    random_state: int | np.random.RandomState | None = 0,
+) -> pd.DataFrame:
+    """Estimate means of numbers, at no cost in privacy.
+
+    Parameters
+    ----------
+    sampler : SlicedMeasureSampler
+        Fitted.
+    columns : str or sequence of str
+        Numbers, or ordinal labels that are numbers. Nulls are left out of each.
+    conditions : mapping or None, default=None
+        Of the records that count, as for :meth:`SlicedMeasureSampler.sample`.
+    confidence_level : float, default=0.95
+        Of the intervals, in (0, 1).
+    n_rows : int, default=20000
+        Synthetic rows that stand between the tables and the estimate.
+    random_state : int, RandomState or None, default=0
+        Of these rows.
+
+    Returns
+    -------
+    DataFrame
+        A row for each estimate: "estimate", "std_error", "low" and "high", the interval;
+        "measured", the share of it that released tables tell of, from 0 to 1; and "promised",
+        whether that is enough for the interval to hold.
+
+    Raises
+    ------
+    ValueError
+        Columns that the schema does not have, or that are no numbers, conditions that none of the
+        rows fulfils, or so many columns that their tables have more than 10000 cells.
+
+    Notes
+    -----
+    Estimates are of the population that records were drawn from. Synthetic rows are weighted so
+    that they count as the noisy tables did, as in the regression estimator of survey sampling [1]_,
+    which takes off the bias of a law that was shrunken; an estimating equation is solved for these
+    weights. The variance has three parts: the noise of the tables, which is known; the records as a
+    sample; and an allowance for what no table tells of.
+
+    References
+    ----------
+    .. [1] C.-E. Särndal, B. Swensson, J. Wretman, "Model assisted survey sampling", 1992.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.datasets import load_rand_health
+    >>> from sklearn_dpgen.inference import estimate_means
+    >>> from sklearn_dpgen.tables import SlicedMeasureSampler
+    >>> data = load_rand_health()
+    >>> sampler = SlicedMeasureSampler(schema=data.schema, random_state=0).fit(data.frame)
+    >>> found = estimate_means(sampler, "mdvis")
+    >>> float(found.loc["mdvis", "low"]) < 2.9 < float(found.loc["mdvis", "high"])
+    True
+    """
+    check_is_fitted(sampler)
+    columns = check_columns(sampler, columns, "columns")
+    wrong = [name for name in columns if not is_number(sampler.schema[name])]
+    if wrong:
+        raise ValueError(f"columns must hold numbers, for a mean: {wrong}.")
+    found = []
+    for name in columns:
+        rows = _rows(sampler, {name, *(conditions or {})}, n_rows, random_state)
+        x = values(rows.frame, name)
+        kept = holds(rows.frame, sampler, conditions) & ~np.isnan(x)
+        found.append(_ratio(rows, np.nan_to_num(x), kept, name))
+    return _table(found, columns, confidence_level)
+
+
+def estimate_shares(
+    sampler: SlicedMeasureSampler,
+    events: str | Sequence[Mapping],
+    *,
+    conditions: Mapping | None = None,
+    confidence_level: float = 0.95,
+    n_rows: int = 20_000,
+    random_state: int | np.random.RandomState | None = 0,
+) -> pd.DataFrame:
+    """Estimate shares of the records, at no cost in privacy.
+
+    Parameters
+    ----------
+    sampler : SlicedMeasureSampler
+        Fitted.
+    events : str or sequence of mapping
+        What to tell the share of: conditions as for :meth:`SlicedMeasureSampler.sample`, each of
+        them. A column stands for each of its labels, and null if it has any.
+    conditions : mapping or None, default=None
+        Of the records that the shares are of; None takes all.
+    confidence_level : float, default=0.95
+        Of the intervals, in (0, 1).
+    n_rows : int, default=20000
+        Synthetic rows that stand between the tables and the estimate.
+    random_state : int, RandomState or None, default=0
+        Of these rows.
+
+    Returns
+    -------
+    DataFrame
+        As :func:`estimate_means` does.
+
+    Raises
+    ------
+    ValueError
+        As :func:`estimate_means`.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.datasets import load_rand_health
+    >>> from sklearn_dpgen.inference import estimate_shares
+    >>> from sklearn_dpgen.tables import SlicedMeasureSampler
+    >>> data = load_rand_health()
+    >>> sampler = SlicedMeasureSampler(schema=data.schema, random_state=0).fit(data.frame)
+    >>> estimate_shares(sampler, "idp", conditions={"hlthp": 1}).index.tolist()
+    ["{'idp': 0}", "{'idp': 1}"]
+    """
+    check_is_fitted(sampler)
+    if isinstance(events, str):
+        (name,) = check_columns(sampler, events, "events")
+        labels = getattr(sampler.schema[name], "labels", None)
+        if labels is None:
+            raise ValueError(f"events: {name!r} has no labels; give conditions on it, in a list.")
+        events = [{name: v} for v in (*labels, *[None] * sampler.schema[name].nullable)]
+    elif isinstance(events, Mapping) or not len(events):
+        raise ValueError("events must be a column, or a list of conditions.")
+    found = []
+    for event in events:
+        rows = _rows(sampler, {*event, *(conditions or {})}, n_rows, random_state)
+        happens = holds(rows.frame, sampler, event)
+        kept = holds(rows.frame, sampler, conditions)
+        found.append(_ratio(rows, happens.astype(np.float64), kept, conditions))
+    table = _table(found, [str(dict(event)) for event in events], confidence_level)
+    return table.assign(low=table["low"].clip(0, 1), high=table["high"].clip(0, 1))
+
+
+def estimate_regression(
+    sampler: SlicedMeasureSampler,
+    target: str,
+    features: str | Sequence[str],
+    *,
+    positive: object = None,
+    conditions: Mapping | None = None,
+    confidence_level: float = 0.95,
+    n_rows: int = 20_000,
+    random_state: int | np.random.RandomState | None = 0,
+) -> pd.DataFrame:
+    """Estimate the coefficients of a linear or a logistic regression, at no cost in privacy.
+
+    Parameters
+    ----------
+    sampler : SlicedMeasureSampler
+        Fitted.
+    target : str
+        A number, for a linear regression.
+    features : str or sequence of str
+        Numbers enter as they are; other columns by an indicator of each label but the first one.
+        Records with a null in any of these columns are left out.
+    positive : value, pandas.Interval, list of them or None, default=None
+        For a logistic regression: of which values of the target the probability is.
+    conditions : mapping or None, default=None
+        Of the records that count, as for :meth:`SlicedMeasureSampler.sample`.
+    confidence_level : float, default=0.95
+        Of the intervals, in (0, 1).
+    n_rows : int, default=20000
+        Synthetic rows that stand between the tables and the estimate.
+    random_state : int, RandomState or None, default=0
+        Of these rows.
+
+    Returns
+    -------
+    DataFrame
+        As :func:`estimate_means` does, for the intercept and each coefficient, in the units of the
+        columns. NaN of what the rows cannot tell, as an indicator that none of them has.
+
+    Raises
+    ------
+    ValueError
+        As :func:`estimate_means`; a target that is a feature, or no number without ``positive``.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Where noise leaves no solution near; estimates are NaN.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.datasets import load_rand_health
+    >>> from sklearn_dpgen.inference import estimate_regression
+    >>> from sklearn_dpgen.tables import SlicedMeasureSampler
+    >>> data = load_rand_health()
+    >>> sampler = SlicedMeasureSampler(schema=data.schema, target="mdvis", random_state=0)
+    >>> found = estimate_regression(sampler.fit(data.frame), "mdvis", ["disea", "idp"])
+    >>> bool(found.loc["disea", "low"] > 0)
+    True
+    """
+    check_is_fitted(sampler)
+    (target,) = check_columns(sampler, [target], "target")
+    features = check_columns(sampler, features, "features")
+    if target in features:
+        raise ValueError(f"features must not hold the target, {target!r}.")
+    if positive is None and not is_number(sampler.schema[target]):
+        raise ValueError(f"target {target!r} must be a number, or positive say which values count.")
+    rows = _rows(sampler, {target, *features, *(conditions or {})}, n_rows, random_state)
+    X, names, kept = design(rows.frame, sampler, features)
+    kept &= holds(rows.frame, sampler, conditions) & rows.frame[target].notna().to_numpy()
+    if positive is None:
+        y = np.nan_to_num(values(rows.frame, target))
+    else:
+        y = holds(rows.frame, sampler, {target: positive}).astype(np.float64)
+    # An indicator that no row has, or all have, tells nothing.
+    can = (
+        np.append(True, np.ptp(X[kept][:, 1:], axis=0) > 0) if kept.any() else [False] * len(names)
+    )
+    solved = _solve(rows, X[:, can], y, kept, is_logistic=positive is not None)
+    found = np.full((len(names), 3), np.nan)
+    found[:, 2] = 0
+    if solved is not None:
+        found[can] = np.column_stack(solved)
+    return _table(found, names, confidence_level)
+
+
+def _rows(sampler, columns, n_rows, random_state):
+    check_scalar(n_rows, "n_rows", Integral, min_val=100)
+    names = check_columns(sampler, columns, "conditions")
+    return Calibration(sampler, names, n_rows=n_rows, random_state=random_state)
+
+
+def _ratio(rows, x, kept, subject):
+    """Return the mean of values over the rows that are kept, its variance, and what is measured."""
+    weights = rows.weights() * kept
+    total = weights.mean()
+    if not kept.any() or total <= 0:
+        raise ValueError(f"conditions: next to no row of the fitted law is left for {subject}.")
+    estimate = (weights * x).mean() / total
+    influences = kept * (x - estimate) / total
+    variance, measured = rows.variances(influences[:, None])
+    return estimate, variance[0], measured[0]
+
+
+def _solve(rows, X, y, kept, *, is_logistic):
+    """Return the solution of an estimating equation, its variances, and what is measured."""
+    weights, theta = rows.weights() * kept / len(y), np.zeros(X.shape[1])
+    # Of columns of one size.
+    scales = np.sqrt((X[kept] ** 2).mean(axis=0))
+    X = X / scales
+    for _ in range(_MAX_STEPS):
+        fitted = expit(X @ theta) if is_logistic else X @ theta
+        slopes = fitted * (1 - fitted) if is_logistic else np.ones(len(y))
+        scores = X * (y - fitted)[:, None]
+        curvature = (X * (weights * slopes)[:, None]).T @ X
+        try:
+            step = np.linalg.solve(curvature, weights @ scores)
+        except np.linalg.LinAlgError:
+            break
+        if np.abs(step).max() < _TOLERANCE * (1 + np.abs(theta).max()):
+            influences = np.linalg.solve(curvature, (scores * kept[:, None]).T).T
+            variances, measured = rows.variances(influences)
+            return theta / scales, variances / scales**2, measured
+        # Far from the solution a whole step may overshoot.
+        theta = theta + step * min(1, 2 / np.abs(step).max() if is_logistic else 1)
+    warnings.warn(
+        "The estimating equation of the regression has no solution near that of the law: noise "
+        "leaves nothing of it. Estimates are NaN.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
+    return None
+
+
+def _table(found, names, confidence_level):
+    check_scalar(
+        confidence_level,
+        "confidence_level",
+        Real,
+        min_val=0,
+        max_val=1,
+        include_boundaries="neither",
+    )
+    estimates, variances, measured = np.array(found).T
+    errors = np.sqrt(variances)
+    width = norm.ppf((1 + confidence_level) / 2) * errors
+    columns = {
+        "estimate": estimates,
+        "std_error": errors,
+        "low": estimates - width,
+        "high": estimates + width,
+        "measured": measured,
+        "promised": measured >= _PROMISED,
+    }
+    return pd.DataFrame(columns, index=pd.Index(names, name="of"))

@@ -1,0 +1,106 @@
+"""Several tables differ by noise and chance, and one rule combines what they tell."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import t as student
+
+from sklearn_dpgen.inference import combine_estimates, estimate_means, sample_tables
+from sklearn_dpgen.schema import Categorical, Numeric, Schema
+from sklearn_dpgen.tables import SlicedMeasureSampler
+
+SCHEMA = Schema({"x": Numeric(0, 20, integer=True), "y": Categorical(["no", "yes"])})
+
+
+def records(n, seed=0):
+    rng = np.random.default_rng(seed)
+    x = np.clip(rng.poisson(5, size=n), 0, 20)
+    return pd.DataFrame({"x": x, "y": np.where(rng.uniform(size=n) < x / 20, "yes", "no")})
+
+
+def fitted(n=2000, epsilon=0.5, seed=0):
+    options = {"schema": SCHEMA, "population_size": 2000, "random_state": seed}
+    return SlicedMeasureSampler(epsilon, 1e-6, **options).fit(records(n, seed))
+
+
+@pytest.fixture(scope="module")
+def sampler():
+    return fitted()
+
+
+def test_tables_are_of_the_columns_and_of_as_many_rows(sampler):
+    tables = list(sample_tables(sampler, 3, random_state=0))
+    assert [table.shape for table in tables] == [(2000, 2)] * 3
+    assert all(table.dtypes.equals(sampler.sample(1).dtypes) for table in tables)
+    (one, other) = sample_tables(sampler, 2, columns=["y"], n_samples=70, random_state=0)
+    assert list(one.columns) == ["y"]
+    assert len(other) == 70
+    again = list(sample_tables(sampler, 3, random_state=0))
+    for first, second in zip(tables, again, strict=True):
+        pd.testing.assert_frame_equal(first, second)
+
+
+def test_tables_are_drawn_one_by_one(sampler):
+    many = sample_tables(sampler, 10**9, random_state=0)
+    assert len(list(itertools.islice(many, 2))) == 2
+
+
+def test_tables_differ_by_what_is_not_known(sampler):
+    """Their spread is the error that the estimate of one mean has, in closed form."""
+    means = [table["x"].mean() for table in sample_tables(sampler, 60, random_state=0)]
+    found = estimate_means(sampler, "x")
+    ratio = np.std(means, ddof=1) / found["std_error"].item()
+    # 0.7 to 1.35 is four standard errors; an allowance for what is not counted is in one alone.
+    assert 0.6 < ratio < 1.35
+    # Rows of one law differ by chance alone.
+    alone = [sampler.sample(2000, random_state=seed)["x"].mean() for seed in range(60)]
+    assert np.std(alone, ddof=1) < 0.6 * np.std(means, ddof=1)
+
+
+def test_intervals_hold_what_they_should():
+    truth = records(1_000_000, seed=99)["x"].mean()
+    held = 0
+    for seed in range(20):
+        tables = sample_tables(fitted(seed=seed), 10, n_rows=4000, random_state=seed)
+        found = combine_estimates([[table["x"].mean()] for table in tables])
+        held += int(found["low"].item() <= truth <= found["high"].item())
+    # Of 20 intervals of level 0.95, fewer than 16 hold it once in four hundred times.
+    assert held >= 16
+
+
+def test_the_rule():
+    results = np.array([[1.0, 10.0], [2.0, 10.0], [6.0, 13.0]])
+    found = combine_estimates(results, confidence_level=0.9)
+    assert_allclose(found["estimate"], [3, 11])
+    errors = np.sqrt(4 / 3 * np.array([7, 3]))
+    assert_allclose(found["std_error"], errors)
+    assert_allclose(found["high"] - found["estimate"], student.ppf(0.95, 2) * errors)
+    assert_allclose(found["estimate"] - found["low"], student.ppf(0.95, 2) * errors)
+
+
+def test_series_name_what_is_estimated():
+    found = combine_estimates([pd.Series({"a": 1.0, "b": 2.0}), pd.Series({"a": 2.0, "b": 2.0})])
+    assert found.index.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("results", [[[1.0]], [[1.0], [np.nan]], []], ids=["one", "nan", "none"])
+def test_results_must_be_several_and_finite(results):
+    with pytest.raises(ValueError, match="estimates must be finite, and of two tables"):
+        combine_estimates(results)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_tables": 1}, "n_tables"),
+        ({"n_samples": 0}, "n_samples"),
+        ({"n_rows": 5}, "n_rows"),
+        ({"columns": ["z"]}, "columns must name"),
+    ],
+)
+def test_errors_come_before_a_table(sampler, options, message):
+    with pytest.raises(ValueError, match=message):
+        sample_tables(sampler, **options)
