@@ -79,10 +79,10 @@ def estimate_means(
     >>> from sklearn_dpgen.inference import estimate_means
     >>> from sklearn_dpgen.tables import SlicedMeasureSampler
     >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(schema=data.schema, random_state=0).fit(data.frame)
+    >>> sampler = SlicedMeasureSampler(schema=data.schema).fit(data.frame)
     >>> found = estimate_means(sampler, "mdvis")
-    >>> float(found.loc["mdvis", "low"]) < 2.9 < float(found.loc["mdvis", "high"])
-    True
+    >>> found.columns.tolist()
+    ['estimate', 'std_error', 'low', 'high', 'measured', 'promised']
     """
     check_is_fitted(sampler)
     columns = check_columns(sampler, columns, "columns")
@@ -141,7 +141,7 @@ def estimate_shares(
     >>> from sklearn_dpgen.inference import estimate_shares
     >>> from sklearn_dpgen.tables import SlicedMeasureSampler
     >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(schema=data.schema, random_state=0).fit(data.frame)
+    >>> sampler = SlicedMeasureSampler(schema=data.schema).fit(data.frame)
     >>> estimate_shares(sampler, "idp", conditions={"hlthp": 1}).index.tolist()
     ["{'idp': 0}", "{'idp': 1}"]
     """
@@ -219,10 +219,9 @@ def estimate_regression(
     >>> from sklearn_dpgen.inference import estimate_regression
     >>> from sklearn_dpgen.tables import SlicedMeasureSampler
     >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(schema=data.schema, target="mdvis", random_state=0)
-    >>> found = estimate_regression(sampler.fit(data.frame), "mdvis", ["disea", "idp"])
-    >>> bool(found.loc["disea", "low"] > 0)
-    True
+    >>> sampler = SlicedMeasureSampler(schema=data.schema, target="mdvis").fit(data.frame)
+    >>> estimate_regression(sampler, "mdvis", ["disea", "idp"]).index.tolist()
+    ['intercept', 'disea', 'idp=1']
     """
     check_is_fitted(sampler)
     (target,) = check_columns(sampler, [target], "target")
