@@ -7,6 +7,8 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
+from sklearn_dpgen.schema import Numeric
+from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.utils._random import split_random_state
 
 __all__ = ["Calibration"]
@@ -20,6 +22,8 @@ _ROUNDING = 0.1
 # Of tables beside those of the columns, cells that are cheap; of these, more take minutes.
 _CHEAP_CELLS, _MOST_CELLS = 2000, 10_000
 _MAX_STEPS = 40
+# Rows in each interval that may be hidden, and the part of their share that tables begin with.
+_N_HIDDEN, _HIDDEN = 20, 0.1
 
 
 class Calibration:
@@ -30,73 +34,77 @@ class Calibration:
     sampler : SlicedMeasureSampler
         Fitted.
     columns : collection of str
-        The tables that are of these columns alone count.
+        Of the analysis.
     n_rows : int
     random_state : int, RandomState or None
 
     Notes
     -----
-    Rows r of the law P, in cells A_r of the tables, whose shares are p = E A under it; m are the
-    noisy shares, of the variances Σ. A score ψ of rows has under the population the mean
+    Rows r of the law, of the share ω_r each, are in the cells A_r of the tables; m are the noisy
+    shares of these, of the variances Σ. A score ψ has under the population about the mean
 
-        E ψ + E[ψ (A - p)] M⁻¹ (m - p),  M = Cov(A) + Σ / κ,
+        ω·ψ + Cov(ψ, A) M⁻¹ (m - ω·A),  M = Cov(A) + Σ / κ,
 
     the regression estimator of survey sampling (Särndal, Swensson and Wretman, "Model assisted
     survey sampling", 1992), with the law as the model. The law may be shrunken or biased: what the
-    tables tell of is put right. Where P differs from the population by a random density of the
-    variance κ, it is the best linear one.
+    tables tell of is put right. It is the best linear one where the population differs from the law
+    by errors of the rows, of the variance κ q_r. The shares q are ω, and of single columns not less
+    in an interval than its noise: the law may have lost what noise hides. Further rows with ω_r = 0
+    stand for that.
     """
 
     def __init__(self, sampler, columns, *, n_rows, random_state):
-        names = list(sampler.feature_names_in_)
+        places = {name: j for j, name in enumerate(sampler.feature_names_in_)}
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
         self.n_records = sampler.n_records_
         self.unseen = max(_UNSEEN / self.n_records, _UNSEEN_LEAST)
         tables = _tables(sampler, set(columns))
-        sizes = [table.counts.size for table in tables]
         codes = sampler.law_.sample(n_rows, rng)
+        hidden, shares = _hidden_rows(codes, sampler, columns, rng)
+        codes = np.concatenate([codes, hidden])
+        self._law = np.append(np.full(n_rows, 1 / n_rows), np.zeros(len(hidden)))
+        self._prior = np.append(self._law[:n_rows], shares)
         self.frame = sampler.encoder_.decode_codes(codes, rng=rng)
-        places = {name: j for j, name in enumerate(names)}
-        cells = np.empty((n_rows, len(tables)), dtype=np.int64)
-        start = 0
+        self._bins = _bins(self.frame, codes, sampler.encoder_, columns)
+
+        cells, start = np.empty((len(codes), len(tables)), dtype=np.int64), 0
         for i, table in enumerate(tables):
-            shape = np.shape(table.counts)
             groups = [
-                g[codes[:, places[c]]] for c, g in zip(table.columns, table.groups, strict=True)
+                groups[codes[:, places[name]]]
+                for name, groups in zip(table.columns, table.groups, strict=True)
             ]
-            cells[:, i] = start + np.ravel_multi_index(groups, shape)
-            start += sizes[i]
+            cells[:, i] = start + np.ravel_multi_index(groups, table.counts.shape)
+            start += table.counts.size
         edges = np.arange(0, cells.size + 1, len(tables))
-        self._cells = csr_array((np.ones(cells.size), cells.ravel(), edges), shape=(n_rows, start))
+        shape = len(codes), start
+        self._cells = csr_array((np.ones(cells.size), cells.ravel(), edges), shape=shape)
         scales = [np.broadcast_to(t.noise_scale, t.counts.shape).ravel() for t in tables]
         self._variances = np.maximum(np.concatenate(scales), _ROUNDING) ** 2 / self.n_records**2
-        noisy = np.concatenate([np.ravel(table.counts) for table in tables]) / self.n_records
-        self._means = self._cells.mean(axis=0)
-        self._gaps = noisy - self._means
-        covariance = (self._cells.T @ self._cells).toarray() / n_rows
-        covariance -= np.outer(self._means, self._means)
+        noisy = np.concatenate([table.counts.ravel() for table in tables]) / self.n_records
+        self._gaps = noisy - self._cells.T @ self._law
+        total = self._prior.sum()
+        self._center = self._cells.T @ self._prior / total
+        covariance = (self._cells.T @ (self._cells * self._prior[:, None])).toarray()
+        covariance -= total * np.outer(self._center, self._center)
         covariance[np.diag_indices(start)] += self._variances / self.unseen
         self._factor = cho_factor(covariance, overwrite_a=True, check_finite=False)
 
-    @property
-    def n_rows(self):
-        """Number of rows."""
-        return self._cells.shape[0]
-
     def weights(self):
-        """Return a weight of each row, of mean 1; some may be negative, as counts are."""
-        found = cho_solve(self._factor, self._gaps)
-        return 1 + self._cells @ found - self._means @ found
+        """Return a weight of each row, of sum 1; some may be negative, as counts are."""
+        loads = cho_solve(self._factor, self._gaps)
+        return self._law + self._prior * (self._cells @ loads - self._center @ loads)
 
     def positive_weights(self, gaps):
-        """Return positive weights of mean 1, by exponential tilting: near to the others if small.
+        """Return positive weights of sum 1, by exponential tilting: near to the others if small.
 
         They minimize the relative entropy to the law, plus the squares of what is left of the gaps
         in units of Σ / κ; by the dual, whose curvature is about M.
         """
         factor, is_lower = self._factor
-        spread, means = self._variances / self.unseen, self._means + gaps
+        base = np.maximum(self._law, _HIDDEN * self._prior)
+        base /= base.sum()
+        spread, means = self._variances / self.unseen, self._cells.T @ self._law + gaps
 
         def turned(vector, *, back=False):
             trans = int(is_lower == back)
@@ -105,13 +113,13 @@ class Calibration:
         def tilted(loads):
             scores = self._cells @ loads
             highest = scores.max()
-            found = np.exp(scores - highest)
-            return found / found.mean(), highest + math.log(found.mean())
+            found = base * np.exp(scores - highest)
+            return found / found.sum(), highest + math.log(found.sum())
 
         def dual(vector):
             loads = turned(vector)
             weights, value = tilted(loads)
-            slope = self._cells.T @ weights / self.n_rows - means + spread * loads
+            slope = self._cells.T @ weights - means + spread * loads
             value += (spread * loads / 2 - means) @ loads
             return value, turned(slope, back=True)
 
@@ -121,35 +129,91 @@ class Calibration:
 
     def drawn_gaps(self, rng):
         """Return gaps with once more the noise of the tables, and the chance of a sample."""
-        noise = np.sqrt(self._variances) * rng.standard_normal(len(self._means))
-        chance = rng.standard_normal(self.n_rows) / math.sqrt(self.n_rows * self.n_records)
-        chance -= chance.mean()
+        noise = np.sqrt(self._variances) * rng.standard_normal(len(self._gaps))
+        chance = np.sqrt(self._law / self.n_records) * rng.standard_normal(len(self._law))
+        chance -= self._law * chance.sum()
         return self._gaps + noise + self._cells.T @ chance
 
     def variances(self, influences):
-        """Return the variance of estimates, and which part the tables tell of.
+        """Return the variance of estimates, which part the tables tell of, and which noise may hide.
 
         Parameters
         ----------
-        influences : ndarray of shape (n_rows, k)
+        influences : ndarray of shape (n, k)
             What a row adds to each of k estimates, were it in place of all: the influence function.
 
         Returns
         -------
         variances : ndarray of shape (k,)
-            Of noise, of the records as a sample, and of what no table tells of.
+            Of noise, of the records as a sample, of what no table tells of, and of where values
+            lie in their bins.
         measured : ndarray of shape (k,)
             The share of the variance of influences that is a sum over cells of the tables.
+        hidden : ndarray of shape (k,)
+            The share of it that is of rows which the law does not have, and noise may hide.
         """
-        influences = influences - influences.mean(axis=0)
-        loads = cho_solve(self._factor, self._cells.T @ influences / self.n_rows)
-        told = self._cells @ loads
-        told -= told.mean(axis=0)
-        noise = self._variances @ loads**2
-        total, seen = (influences**2).mean(axis=0), (told**2).mean(axis=0)
-        unseen = ((influences - told) ** 2).mean(axis=0)
-        measured = 1 - np.divide(unseen, total, out=np.zeros(len(total)), where=total > 0)
-        return noise + seen / self.n_records + self.unseen * unseen, measured
+        total = self._prior.sum()
+        influences = influences - self._prior @ influences / total
+        scaled = self._cells.T @ (influences * self._prior[:, None])
+        loads = cho_solve(self._factor, scaled)
+        told = self._cells @ loads - self._center @ loads
+        noise, seen = self._variances @ loads**2, self._prior @ told**2
+        every, unseen = self._prior @ influences**2, self._prior @ (influences - told) ** 2
+        measured = 1 - np.divide(unseen, every, out=np.zeros(len(every)), where=every > 0)
+        binned = sum(
+            (self._of_bins(*part, influences) for part in self._bins), np.zeros(len(every))
+        )
+        lost = np.where(self._law == 0, self._prior, 0) @ influences**2
+        hidden = np.divide(lost, every, out=np.zeros(len(every)), where=every > 0)
+        variances = noise + seen / self.n_records + self.unseen * unseen + binned
+        return variances, measured, hidden
+
+    def _of_bins(self, bins, values, influences):
+        """Return what the place of values in their bins may change: by a standard deviation each.
+
+        Of the influence, the part that is linear in the values of a bin.
+        """
+        shares = np.bincount(bins, self._prior)
+        slopes = np.stack(
+            [np.bincount(bins, self._prior * values * one) for one in influences.T], axis=1
+        )
+        spread = np.bincount(bins, self._prior * values**2)
+        kept = spread > 1e-12 * shares
+        return (shares[kept, None] * slopes[kept] ** 2 / spread[kept, None]).sum(axis=0)
+
+
+def _hidden_rows(codes, sampler, columns, rng):
+    """Return rows in what noise may hide of single columns, and their shares.
+
+    Of each group of the table with the least noise whose share is less than its noise. Other
+    columns are as in any rows.
+    """
+    names, rows, shares = list(sampler.feature_names_in_), [codes[:0]], [np.zeros(0)]
+    tables = {table.columns[0]: table for table in sampler.marginals_}
+    for name in columns:
+        if name not in tables:
+            continue
+        table, place = tables[name], names.index(name)
+        groups, noise = table.groups[0], table.noise_scale / sampler.n_records_
+        found = np.bincount(groups[codes[:, place]], minlength=len(noise)) / len(codes)
+        for group in np.flatnonzero(found < noise):
+            added = codes[rng.integers(len(codes), size=_N_HIDDEN)]
+            added[:, place] = rng.choice(np.flatnonzero(groups == group), size=_N_HIDDEN)
+            rows.append(added)
+            shares.append(np.full(_N_HIDDEN, (noise[group] - found[group]) / _N_HIDDEN))
+    return np.concatenate(rows), np.concatenate(shares)
+
+
+def _bins(frame, codes, encoder, columns):
+    """Return the bin of each row and its value, less the mean of the bin, of columns of numbers."""
+    found = []
+    for place, (name, column) in enumerate(encoder.columns_.items()):
+        if name in columns and isinstance(column, Binned) and isinstance(column.column, Numeric):
+            values = frame[name].to_numpy(dtype=np.float64, na_value=0.0)
+            sums = np.bincount(codes[:, place], values)
+            means = sums / np.maximum(np.bincount(codes[:, place]), 1)
+            found.append((codes[:, place], values - means[codes[:, place]]))
+    return found
 
 
 def _tables(sampler, columns):

@@ -17,8 +17,8 @@ from sklearn_dpgen.utils._validation import Integral, Real, check_is_fitted
 
 __all__ = ["estimate_means", "estimate_regression", "estimate_shares"]
 
-# The part of an estimate that tables must tell of, for its interval to be promised.
-_PROMISED = 0.9
+# For an interval to be promised: the part that tables must tell of, and that noise may hide.
+_MEASURED, _HIDDEN = 0.9, 0.5
 _MAX_STEPS, _TOLERANCE = 50, 1e-8
 
 
@@ -52,8 +52,10 @@ def estimate_means(
     -------
     DataFrame
         A row for each estimate: "estimate", "std_error", "low" and "high", the interval;
-        "measured", the share of it that released tables tell of, from 0 to 1; and "promised",
-        whether that is enough for the interval to hold.
+        "measured" and "hidden", the shares of its variance that released tables tell of, and that
+        is in intervals of columns whose records noise may hide; and "promised", whether the first
+        is at least 0.9 and the second at most 0.5, so that the interval holds about as often as it
+        says.
 
     Raises
     ------
@@ -82,7 +84,7 @@ def estimate_means(
     >>> sampler = SlicedMeasureSampler(schema=data.schema).fit(data.frame)
     >>> found = estimate_means(sampler, "mdvis")
     >>> found.columns.tolist()
-    ['estimate', 'std_error', 'low', 'high', 'measured', 'promised']
+    ['estimate', 'std_error', 'low', 'high', 'measured', 'hidden', 'promised']
     """
     check_is_fitted(sampler)
     columns = check_columns(sampler, columns, "columns")
@@ -242,8 +244,7 @@ def estimate_regression(
         np.append(True, np.ptp(X[kept][:, 1:], axis=0) > 0) if kept.any() else [False] * len(names)
     )
     solved = _solve(rows, X[:, can], y, kept, is_logistic=positive is not None)
-    found = np.full((len(names), 3), np.nan)
-    found[:, 2] = 0
+    found = np.full((len(names), 4), np.nan)
     if solved is not None:
         found[can] = np.column_stack(solved)
     return _table(found, names, confidence_level)
@@ -256,20 +257,19 @@ def _rows(sampler, columns, n_rows, random_state):
 
 
 def _ratio(rows, x, kept, subject):
-    """Return the mean of values over the rows that are kept, its variance, and what is measured."""
+    """Return the mean of values over the rows that are kept, its variance, measured and hidden."""
     weights = rows.weights() * kept
-    total = weights.mean()
+    total = weights.sum()
     if not kept.any() or total <= 0:
         raise ValueError(f"conditions: next to no row of the fitted law is left for {subject}.")
-    estimate = (weights * x).mean() / total
+    estimate = weights @ x / total
     influences = kept * (x - estimate) / total
-    variance, measured = rows.variances(influences[:, None])
-    return estimate, variance[0], measured[0]
+    return estimate, *(found[0] for found in rows.variances(influences[:, None]))
 
 
 def _solve(rows, X, y, kept, *, is_logistic):
-    """Return the solution of an estimating equation, its variances, and what is measured."""
-    weights, theta = rows.weights() * kept / len(y), np.zeros(X.shape[1])
+    """Return the solution of an estimating equation, its variances, measured and hidden."""
+    weights, theta = rows.weights() * kept, np.zeros(X.shape[1])
     # Of columns of one size.
     scales = np.sqrt((X[kept] ** 2).mean(axis=0))
     X = X / scales
@@ -284,8 +284,8 @@ def _solve(rows, X, y, kept, *, is_logistic):
             break
         if np.abs(step).max() < _TOLERANCE * (1 + np.abs(theta).max()):
             influences = np.linalg.solve(curvature, (scores * kept[:, None]).T).T
-            variances, measured = rows.variances(influences)
-            return theta / scales, variances / scales**2, measured
+            variances, *shares = rows.variances(influences)
+            return theta / scales, variances / scales**2, *shares
         # Far from the solution a whole step may overshoot.
         theta = theta + step * min(1, 2 / np.abs(step).max() if is_logistic else 1)
     warnings.warn(
@@ -306,7 +306,7 @@ def _table(found, names, confidence_level):
         max_val=1,
         include_boundaries="neither",
     )
-    estimates, variances, measured = np.array(found).T
+    estimates, variances, measured, hidden = np.array(found).T
     errors = np.sqrt(variances)
     width = norm.ppf((1 + confidence_level) / 2) * errors
     columns = {
@@ -315,6 +315,7 @@ def _table(found, names, confidence_level):
         "low": estimates - width,
         "high": estimates + width,
         "measured": measured,
-        "promised": measured >= _PROMISED,
+        "hidden": hidden,
+        "promised": (measured >= _MEASURED) & (hidden <= _HIDDEN),
     }
     return pd.DataFrame(columns, index=pd.Index(names, name="of"))

@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Schema
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
