@@ -135,7 +135,7 @@ class Calibration:
         return self._gaps + noise + self._cells.T @ chance
 
     def variances(self, influences):
-        """Return the variance of estimates, which part the tables tell of, and which noise may hide.
+        """Return variances of estimates, which part tables tell of, and which part noise may hide.
 
         Parameters
         ----------
