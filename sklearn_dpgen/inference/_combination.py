@@ -64,9 +64,9 @@ def sample_tables(
     names = check_columns(sampler, names, "columns")
     n_samples = max(1, round(sampler.n_records_)) if n_samples is None else n_samples
     check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    rows = Calibration(sampler, names, n_rows=n_rows, random_state=random_state)
-    (seed,) = split_random_state(random_state, 1)
-    return _draw(rows, names, n_tables, n_samples, np.random.default_rng((seed, 1)))
+    rows_seed, seed = split_random_state(random_state, 2)
+    rows = Calibration(sampler, names, n_rows=n_rows, random_state=rows_seed)
+    return _draw(rows, names, n_tables, n_samples, np.random.default_rng(seed))
 
 
 def _draw(rows, names, n_tables, n_samples, rng):

@@ -43,6 +43,13 @@ def test_tables_are_of_the_columns_and_of_as_many_rows(sampler):
         pd.testing.assert_frame_equal(first, second)
 
 
+def test_tables_without_a_seed_are_others_each_time(sampler):
+    one, other = (next(sample_tables(sampler, 2)) for _ in range(2))
+    assert not one.equals(other)
+    estimates = {float(estimate_means(sampler, "x", random_state=None).iloc[0, 0]) for _ in "ab"}
+    assert len(estimates) == 2
+
+
 def test_tables_are_drawn_one_by_one(sampler):
     many = sample_tables(sampler, 10**9, random_state=0)
     assert len(list(itertools.islice(many, 2))) == 2
