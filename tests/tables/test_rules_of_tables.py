@@ -11,6 +11,7 @@ from rule_tables import CITIES, NAMES, RULES, SCHEMA, make, n_broken, table
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
+from sklearn_dpgen.inference import estimate_means, estimate_shares
 from sklearn_dpgen.schema import (
     Categorical,
     Datetime,
@@ -376,6 +377,16 @@ def test_rules_follow_one_another():
     assert [n_broken(made, rule) for rule in rules] == [0] * len(rules)
     assert (made["is_large"] == 1).any()
     assert {name for part in sampler.slices_ for name in part.columns} == {*"abc"}
+
+
+def test_what_was_not_measured_is_not_estimated():
+    """What a rule computes has no noisy counts, and the law no values of it."""
+    assert estimate_means(FITTED, ["tenth"])["estimate"].between(0, 2).all()
+    for name, conditions in (("total", None), ("tenth", {"state": "NW"})):
+        with pytest.raises(ValueError, match="columns that were measured, not of"):
+            estimate_means(FITTED, [name], conditions=conditions)
+    with pytest.raises(ValueError, match="columns that were measured, not of"):
+        estimate_shares(FITTED, [{"key": "person 0"}])
 
 
 def test_an_identifier_changes_no_plan():
