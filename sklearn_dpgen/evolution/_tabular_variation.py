@@ -268,6 +268,8 @@ class _Number:
 
 
 def _candidate_column(column):
+    if column.is_constant:
+        return _Label(1, False)
     if isinstance(column, Categorical):
         return _Label(len(column.labels), column.nullable)
     if isinstance(column, Ordinal):

@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from sklearn_dpgen.schema import Numeric
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.schema._made_up import MadeUpColumn
 from sklearn_dpgen.utils._random import split_random_state
 
 __all__ = ["Calibration"]
@@ -55,6 +56,10 @@ class Calibration:
 
     def __init__(self, sampler, columns, *, n_rows, random_state):
         places = {name: j for j, name in enumerate(sampler.feature_names_in_)}
+        known = sampler.encoder_.columns_
+        made_up = [name for name in columns if isinstance(known.get(name), MadeUpColumn)]
+        if made_up:
+            raise ValueError(f"Estimates are of columns that were measured, not of {made_up}.")
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
         self.n_records = sampler.n_records_

@@ -1,9 +1,23 @@
-"""Public declarations of the columns of a table, never inferred from its records."""
+"""Public declarations of the columns of a table and of rules between them, never inferred."""
 
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._draft import SchemaDraft
 from sklearn_dpgen.schema._labels import Categorical, Ordinal
+from sklearn_dpgen.schema._made_up import Identifier
 from sklearn_dpgen.schema._numbers import Numeric
+from sklearn_dpgen.schema._rules import FunctionalDependency, Implication, Inequality, Sum
 from sklearn_dpgen.schema._schema import Schema
 
-__all__ = ["Categorical", "Datetime", "Numeric", "Ordinal", "Schema", "SchemaDraft"]
+__all__ = [
+    "Categorical",
+    "Datetime",
+    "FunctionalDependency",
+    "Identifier",
+    "Implication",
+    "Inequality",
+    "Numeric",
+    "Ordinal",
+    "Schema",
+    "SchemaDraft",
+    "Sum",
+]

@@ -182,6 +182,13 @@ class Binned(CategoryColumn):
         unit = _grid(_grid_steps(self.column) or _MOST_STEPS, places)
         return self._placed(codes, unit, np.zeros(len(codes), dtype=bool))
 
+    def ends(self):
+        """Return the lowest and the highest value of each category, two series of ``dtype``."""
+        first, last = self._grid_starts[:-1], self._grid_starts[1:] - 1
+        found = (self.decode_places(places) for places in (first, last))
+        null = self.decode_codes(np.arange(self.n_bins, self.n_categories))
+        return tuple(pd.concat([v, null], ignore_index=True) if len(null) else v for v in found)
+
     def interval_places(self, intervals):
         """Return which places decode to values in intervals.
 

@@ -14,6 +14,7 @@ from sklearn_dpgen.schema._check import check_records
 from sklearn_dpgen.schema._column import Column
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._labels import Categorical, Ordinal
+from sklearn_dpgen.schema._made_up import Identifier
 from sklearn_dpgen.schema._numbers import Numeric
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _TYPES = {
     "categorical": Categorical,
     "ordinal": Ordinal,
     "datetime": Datetime,
+    "identifier": Identifier,
 }
 _NAMES = {column: name for name, column in _TYPES.items()}
 
@@ -36,8 +38,8 @@ class Schema(Mapping):
 
     Parameters
     ----------
-    columns : mapping of str to Numeric, Categorical, Ordinal or Datetime
-        Not constants alone, which have a single label.
+    columns : mapping of str to Numeric, Categorical, Ordinal, Datetime or Identifier
+        Not constants alone, which have a single label, nor identifiers.
 
     Examples
     --------

@@ -5,7 +5,8 @@ from tqdm import tqdm
 
 from sklearn_dpgen.tables._column_groups import group_sums
 from sklearn_dpgen.tables._log_linear_chain import LogLinearChain
-from sklearn_dpgen.tables._log_linear_fit import fit_conditional
+from sklearn_dpgen.tables._log_linear_fit import NoisyTable, fit_conditional
+from sklearn_dpgen.tables._rule_cells import barred_term, possible_cells
 from sklearn_dpgen.tables._slices import slice_counts
 from sklearn_dpgen.utils._torch import resolve_device
 
@@ -31,12 +32,27 @@ class ChainFit:
     verbose : int
     name : str
         Of the progress bar.
+    barred : mapping of (int, int) to ndarray of bool
+        Of pairs of columns, the pairs of blocks that are not to be drawn: see ``barred_pairs``.
     """
 
-    def __init__(self, measured, order, n_rows, seed, *, max_iter, device, verbose=0, name="fit"):
+    def __init__(
+        self,
+        measured,
+        order,
+        n_rows,
+        seed,
+        *,
+        max_iter,
+        device,
+        verbose=0,
+        name="fit",
+        barred=None,
+    ):
         self._measured, self._order, self._n_rows = measured, list(order), n_rows
         self._rng = np.random.default_rng(seed)
         self._options = {"max_iter": max_iter, "device": resolve_device(device)}
+        self._barred = barred or {}
         # Rows of the law by the first so many tables.
         self._codes, self._n_fitted = None, 0
         self._progress = {"disable": not verbose, "desc": name}
@@ -75,8 +91,25 @@ class ChainFit:
                 for table in self._measured.tables
                 if column in table.columns and before.issuperset(table.columns)
             ]
+            fixed = tuple(
+                barred_term(cells, columns, column)
+                for columns, cells in self._barred.items()
+                if column in columns and before.issuperset(columns)
+            )
+            if fixed:
+                tables = [
+                    NoisyTable(t.columns, t.groups, t.shares, t.ridges, possible)
+                    for t in tables
+                    for possible in [possible_cells(t.columns, t.groups, fixed)]
+                ]
             marginal = self._measured.block_shares(column)
-            fitted = fit_conditional(column, marginal, tables, codes, **self._options)
+            options = self._options
+            if fixed:
+                options = options | {
+                    "fixed": fixed,
+                    "spread": self._measured.block_variances(column),
+                }
+            fitted = fit_conditional(column, marginal, tables, codes, **options)
             conditionals.append(fitted)
             codes[:, column], _ = fitted.draw(codes, self._rng)
         return tuple(conditionals), codes

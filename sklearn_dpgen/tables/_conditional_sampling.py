@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_list_like
 
-from sklearn_dpgen.schema import Categorical, Datetime
+from sklearn_dpgen.schema import Categorical, Datetime, Identifier
 from sklearn_dpgen.schema._binned import Binned, comparable
 from sklearn_dpgen.schema._column import Column
+from sklearn_dpgen.tables._drawn_rows import DrawnRows
 from sklearn_dpgen.tables._draws import draw_weighted
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import check_is_fitted, check_n_samples
 
-__all__ = ["ConditionalSamplerMixin", "read_conditions"]
+__all__ = ["ConditionalSamplerMixin", "checked_interval", "read_conditions"]
 
 # Entries of records that are drawn at a time.
 _BLOCK = 1 << 22
@@ -36,6 +37,9 @@ class ConditionalSamplerMixin:
     ``restricted(allowed)``, which returns the law under conditions, or None, and
     ``effective_size``: see ProductMixture and LogLinearChain.
     """
+
+    # The TableRules of a fit that has any.
+    _rules_ = None
 
     def sample(
         self,
@@ -68,15 +72,20 @@ class ConditionalSamplerMixin:
         ------
         ValueError
             A condition on an undeclared column or value, an interval that holds none of the values
-            that a column can have or is of another type, or conditions that are impossible.
+            that a column can have or is of another type, or conditions that are impossible. Rules
+            that fewer than one in 10000 drawn records fulfil, under the conditions.
 
         Warns
         -----
         UserWarning
-            Where the conditions have an effective size below 10.
+            Where the conditions have an effective size below 10, or fewer than one in 100 drawn
+            records fulfil the rules.
 
         Notes
         -----
+        Where a fit has rules, records that break them are drawn again; conditions on columns that
+        rules compute are fulfilled so too.
+
         Values are uniform over the grid values of a bin that are in an interval, or over its part
         of the bin, and the bin counts by their share; a narrow bin that stands for one number
         counts whole or not at all.
@@ -88,23 +97,19 @@ class ConditionalSamplerMixin:
         """
         check_is_fitted(self)
         n_samples = check_n_samples(n_samples, width=len(self.encoder_.columns_))
-        found = read_conditions(self.encoder_, conditions)
-        law = self._conditioned(found)
-        if found and law.effective_size < _FEW:
-            message = _FEW_MESSAGE.format(names=list(found), size=law.effective_size)
+        rows = self._rows(conditions)
+        if rows.found and rows.law.effective_size < _FEW:
+            message = _FEW_MESSAGE.format(names=list(rows.found), size=rows.law.effective_size)
             warnings.warn(message, UserWarning, stacklevel=2)
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
-        names = list(self.encoder_.columns_)
-        size = max(1, _BLOCK // len(names))
-        blocks = []
-        for start in range(0, n_samples, size):
-            codes = law.sample(min(size, n_samples - start), rng)
-            frame = self.encoder_.decode_codes(codes, rng=rng)
-            for name, condition in found.items():
-                frame[name] = condition.draw(codes[:, names.index(name)], rng).array
-            blocks.append(frame)
-        return pd.concat(blocks, ignore_index=True)
+        under = f" under the conditions on {list(conditions)}" if conditions else ""
+        size = max(1, _BLOCK // len(self.encoder_.columns_))
+        frame = rows.sample(n_samples, rng, most=size, under=under)
+        for name, column in self.encoder_.columns_.items():
+            if isinstance(column, Identifier):
+                frame[name] = column.made_up(n_samples)
+        return frame
 
     def effective_size(self, conditions: Mapping | None = None) -> float:
         """Return how many rows of the fitted law say as much as those that fulfil conditions.
@@ -127,7 +132,19 @@ class ConditionalSamplerMixin:
             As :meth:`sample`.
         """
         check_is_fitted(self)
-        return self._conditioned(read_conditions(self.encoder_, conditions)).effective_size
+        return self._rows(conditions).law.effective_size
+
+    def _rows(self, conditions):
+        """Return what draws records under conditions."""
+        derived, wanted = {} if self._rules_ is None else self._rules_.derived, {}
+        if isinstance(conditions, Mapping):
+            wanted = {name: given for name, given in conditions.items() if name in derived}
+            conditions = {name: v for name, v in conditions.items() if name not in wanted}
+            if wanted:
+                wanted = self._rules_.value_sets(wanted)
+                conditions = self._rules_.premises(wanted) | conditions
+        found = read_conditions(self.encoder_, conditions)
+        return DrawnRows(self._conditioned(found), self.encoder_, found, self._rules_, wanted)
 
     def _conditioned(self, found):
         names = list(self.encoder_.columns_)
@@ -221,7 +238,9 @@ def read_conditions(encoder, conditions):
         if not given:
             raise ValueError(f"conditions on {name!r} are impossible: no value is listed.")
         column = encoder.columns_[name]
-        intervals = [_checked(name, column, v) for v in given if isinstance(v, pd.Interval)]
+        if isinstance(column, Identifier):
+            raise ValueError(f"conditions on {name!r} are on a column that is made up.")
+        intervals = [checked_interval(name, column, v) for v in given if isinstance(v, pd.Interval)]
         given = [value for value in given if not isinstance(value, pd.Interval)]
         if isinstance(column, Binned):
             found[name] = _in_bins(name, column, given, intervals)
@@ -235,7 +254,7 @@ def read_conditions(encoder, conditions):
     return found
 
 
-def _checked(name, column, interval):
+def checked_interval(name, column, interval):
     """Return an interval with ends that compare with the values of a column."""
     ends, labels = (interval.left, interval.right), getattr(column, "labels", (0,))
     if isinstance(column, Categorical) or np.asarray(labels).dtype.kind not in "if":

@@ -157,6 +157,27 @@ class LogLinearChain:
             The category of each record in each column.
         """
         blocks = self._resampled(n, rng) if self.conditioned else self._weighted(n, rng)[0]
+        return self._in_blocks(blocks, rng)
+
+    def redraw(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw records again, each in its own blocks.
+
+        Parameters
+        ----------
+        codes : ndarray of int of shape (n, p)
+            Of :meth:`sample`.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of int64 of shape (n, p)
+        """
+        blocks = np.empty_like(codes)
+        for column, owners in enumerate(self.blocks):
+            blocks[:, column] = owners[codes[:, column]]
+        return self._in_blocks(blocks, rng)
+
+    def _in_blocks(self, blocks, rng):
         codes = np.empty_like(blocks)
         for column, (owners, shares) in enumerate(zip(self.blocks, self.shares, strict=True)):
             codes[:, column] = draw_weighted(owners, shares, blocks[:, column], rng)

@@ -19,6 +19,10 @@ __all__ = ["NoisyTable", "fit_conditional"]
 
 # Shares below it count as it: logits stay finite.
 _FLOOR = 1e-6
+# Of a share: far below what a sample tells, and enough to keep a shift finite.
+_LEAST_SPREAD = 1e-4
+# Corrections of the sums of a table some of whose cells are empty.
+_SWEEPS = 20
 
 
 class NoisyTable:
@@ -33,11 +37,14 @@ class NoisyTable:
         An axis a column; with noise they may be negative.
     ridges : ndarray or float
         Weights of half the squared cosines of the logits of a term that follows it.
+    possible : ndarray of bool or None, default=None
+        The cells that records may be in; None for all.
     """
 
-    def __init__(self, columns, groups, shares, ridges):
+    def __init__(self, columns, groups, shares, ridges, possible=None):
         self.columns, self.groups, self.shares = columns, groups, shares
         self.ridges = np.broadcast_to(ridges, shares.shape)
+        self.possible = possible
 
     def seen_from(self, column):
         """Return it with one of its columns last."""
@@ -62,7 +69,7 @@ def _cosines(size):
     return dct(np.eye(size), axis=0, norm="ortho").T
 
 
-def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
+def fit_conditional(column, marginal, tables, codes, *, max_iter, device, fixed=(), spread=None):
     """Fit the law of a column given those before it.
 
     Parameters
@@ -77,6 +84,11 @@ def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
     max_iter : int
         Steps of L-BFGS at most.
     device : torch.device
+    fixed : tuple of LogLinearTerm, default=()
+        Terms that are known, and are added to those of the tables.
+    spread : ndarray of shape (n_blocks,) or None, default=None
+        Variances of the shares of the blocks. With fixed terms these may be out of reach, and are
+        followed as far as the variance says.
 
     Returns
     -------
@@ -90,17 +102,21 @@ def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
 
     with the cosines ξ_t of θ_t: the dual of the largest conditional entropy with tables near to
     those given. Tables are first shifted to have the sums that the rows and ``marginal`` have:
-    noise is left in the interaction.
+    noise is left in the interaction. Fixed terms are added to the exponent; b then has a ridge too,
+    its ``spread``.
     """
     marginal = np.maximum(marginal, _FLOOR)
     base = np.log(marginal)
-    if not tables:
+    if not tables and not fixed:
         return LogLinearConditional(column, base, ())
     # Blocks that no table tells apart keep their proportions.
-    seen, merged = np.unique([t.groups[-1] for t in tables], axis=1, return_inverse=True)
+    told = [t.groups[-1] for t in (*tables, *fixed)]
+    seen, merged = np.unique(told, axis=1, return_inverse=True)
     # In NumPy 2.0.0 it has two dimensions.
     merged = merged.ravel()
-    problem = _Problem(np.bincount(merged, weights=marginal), tables, seen, codes, device)
+    sums = np.bincount(merged, weights=marginal)
+    ridge = _LEAST_SPREAD + np.bincount(merged, weights=spread) if fixed else None
+    problem = _Problem(sums, tables, seen, codes, device, fixed=fixed, ridge=ridge)
     result = minimize(
         problem,
         np.zeros(problem.n_parameters),
@@ -113,20 +129,22 @@ def fit_conditional(column, marginal, tables, codes, *, max_iter, device):
         LogLinearTerm(t.columns[:-1], t.groups, as_array(part).reshape(t.shares.shape))
         for t, part in zip(tables, logits, strict=True)
     )
-    return LogLinearConditional(column, base + as_array(shift)[merged], terms)
+    return LogLinearConditional(column, base + as_array(shift)[merged], (*terms, *fixed))
 
 
 class _Problem:
     """The objective and its gradient, in parameters scaled so that its curvature is about one."""
 
-    def __init__(self, marginal, tables, groups_seen, codes, device):
+    def __init__(self, marginal, tables, groups_seen, codes, device, *, fixed=(), ridge=None):
         n, self._device = len(codes), device
         self._base = as_tensor(np.log(marginal), device=device)
         self._marginal = as_tensor(marginal / marginal.sum(), device=device)
-        self._scales = [self._marginal.clamp_min(1e-4).rsqrt()]
+        self._shift_ridge = None if ridge is None else as_tensor(ridge, device=device)
+        own = self._marginal.clamp_min(1e-4)
+        self._scales = [(own if ridge is None else own + self._shift_ridge).rsqrt()]
         self._targets, self._ridges, self._groups, self._starts = [], [], [], [0]
         self._bases = []
-        cells = np.empty((n, len(tables)), dtype=np.int64)
+        cells = np.empty((n, len(tables) + len(fixed)), dtype=np.int64)
         for place, table in enumerate(tables):
             *before, size = table.shares.shape
             n_before = int(np.prod(before))
@@ -136,7 +154,12 @@ class _Problem:
             rows = np.bincount(found, minlength=n_before) / n
             groups = groups_seen[place]
             sums = np.bincount(groups, weights=marginal / marginal.sum(), minlength=size)
-            shares = _with_sums(table.shares.reshape(n_before, size), rows, sums)
+            shares = table.shares.reshape(n_before, size)
+            if table.possible is None:
+                shares = _with_sums(shares, rows, sums)
+            else:
+                possible = table.possible.reshape(n_before, size)
+                shares = _with_sums_inside(shares, rows, sums, possible)
             self._targets.append(as_tensor(shares, device=device))
             ridges = table.ridges.reshape(n_before, size)
             self._ridges.append(as_tensor(ridges, device=device))
@@ -149,6 +172,12 @@ class _Problem:
                 if np.array_equal(groups, np.arange(size))
                 else torch.from_numpy(groups).to(device)
             )
+        self._fixed = []
+        for place, term in enumerate(fixed, len(tables)):
+            cells[:, place] = term.rows(codes) + self._starts[-1]
+            table = term.logits[:, groups_seen[place]]
+            self._starts.append(self._starts[-1] + len(table))
+            self._fixed.append(as_tensor(table, device=device))
         self._cells = torch.from_numpy(cells.astype(np.int32)).to(device)
         self._members = _cell_members(cells, self._starts[-1], device)
         self._n = n
@@ -175,6 +204,7 @@ class _Problem:
             part if groups is None else part[:, groups]
             for part, groups in zip(logits, self._groups, strict=True)
         ]
+        blocks += self._fixed
         # A row is in one cell of each table: what all rows have is added there.
         blocks[0] = blocks[0] + (self._base + shift)
         scores = embedding_bag(self._cells, torch.cat(blocks), mode="sum")
@@ -191,6 +221,9 @@ class _Problem:
         found = embedding_bag(self._members[0], shares, self._members[1], mode="sum").div_(self._n)
         mean = found[: self._starts[1]].sum(dim=0)
         slopes = [self._scales[0] * (mean - self._marginal)]
+        if self._shift_ridge is not None:
+            value = value + (self._shift_ridge * shift.square()).sum() / 2
+            slopes[0] += self._scales[0] * self._shift_ridge * shift
         for i, (part, coef, target, ridges, (rows, columns)) in enumerate(
             zip(logits, coefs, self._targets, self._ridges, self._bases, strict=True)
         ):
@@ -207,6 +240,15 @@ def _with_sums(shares, rows, columns):
     """Return the nearest table, in squares, with the given sums."""
     shares = shares + ((rows - shares.sum(axis=1)) / shares.shape[1])[:, None]
     return shares + (columns - shares.sum(axis=0)) / shares.shape[0]
+
+
+def _with_sums_inside(shares, rows, columns, possible):
+    """Return about the nearest table with the given sums that is zero but in some cells."""
+    shares, free = shares * possible, [np.maximum(possible.sum(axis=i), 1) for i in (0, 1)]
+    for _ in range(_SWEEPS):
+        shares = shares + ((rows - shares.sum(axis=1)) / free[1])[:, None] * possible
+        shares = shares + ((columns - shares.sum(axis=0)) / free[0]) * possible
+    return shares
 
 
 def _cell_members(cells, width, device):

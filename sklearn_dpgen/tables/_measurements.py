@@ -73,6 +73,10 @@ class Measurements:
         """Return the shares of its blocks."""
         return group_sums(self.shares(column), self.blocks.blocks[column])
 
+    def block_variances(self, column):
+        """Return about the variances of the shares of its blocks, by noise."""
+        return group_sums(self._variances[column], self.blocks.blocks[column])
+
     def independent(self, slices):
         """Return the counts of slices that there would be if columns were independent."""
         shares = [self.block_shares(j) for j in range(len(self._names))]

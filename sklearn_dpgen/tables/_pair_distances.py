@@ -17,7 +17,7 @@ _NOISE = 0.01
 _MOST = 1 << 20
 
 
-def pair_distances(X, law, encoder):
+def pair_distances(X, law, encoder, draw=None):
     """Return the total variation between records and a law, for each pair of columns.
 
     Parameters
@@ -27,6 +27,8 @@ def pair_distances(X, law, encoder):
         Of the records, by the categories that ``encoder`` has for them.
     encoder : TabularEncoder
         Fitted, with bins for numbers and dates.
+    draw : callable or None, default=None
+        ``draw(n, rng)`` returns records, where they are not decoded from the law alone.
 
     Returns
     -------
@@ -50,7 +52,8 @@ def pair_distances(X, law, encoder):
     n_cells = max(part.n_cells for part in slices)
     n_drawn = min(math.ceil(n_cells / (2 * math.pi * _NOISE**2)), _MOST)
     rng = np.random.default_rng(0)
-    drawn = encode_codes(encoder.decode_codes(law.sample(n_drawn, rng), rng=rng), fixed)
+    frame = draw(n_drawn, rng) if draw else encoder.decode_codes(law.sample(n_drawn, rng), rng=rng)
+    drawn = encode_codes(frame, fixed)
     counts, expected = (slice_counts(r.columns, slices) for r in (records, drawn))
     return np.array(
         [

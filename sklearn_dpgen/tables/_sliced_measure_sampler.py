@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import check_delta_size
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._chain_fit import ChainFit
 from sklearn_dpgen.tables._column_groups import MAX_BLOCKS
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
@@ -21,6 +23,7 @@ from sklearn_dpgen.tables._pair_distances import pair_distances
 from sklearn_dpgen.tables._privacy_plan import RELATIONS, SlicesPlan, plan_rounds
 from sklearn_dpgen.tables._record_codes import encode_codes
 from sklearn_dpgen.tables._resolution import warn_of_noise
+from sklearn_dpgen.tables._rule_cells import barred_pairs
 from sklearn_dpgen.tables._selection import measure_rounds
 from sklearn_dpgen.tables._slices import (
     ColumnBlocks,
@@ -29,6 +32,7 @@ from sklearn_dpgen.tables._slices import (
     slice_weight,
     target_columns,
 )
+from sklearn_dpgen.tables._table_rules import TableRules, check_measured
 from sklearn_dpgen.tables._table_sampler import TableSampler
 from sklearn_dpgen.utils._random import noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
@@ -45,6 +49,10 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["SlicedMeasureSampler"]
+
+
+# Records that are drawn at a time for a score.
+_BLOCK = 1 << 16
 
 
 class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
@@ -83,6 +91,12 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         deviation in proportion to 1/w among the single columns, and among the other tables of a
         round; selections multiply the distance by it. The weight of a table is the product of those
         of its columns, or the one that its tuple has.
+    constraints : list of rules or None, default=None
+        Public rules that every record fulfils: :class:`~sklearn_dpgen.schema.Inequality`,
+        :class:`~sklearn_dpgen.schema.Implication`, :class:`~sklearn_dpgen.schema.Sum`,
+        :class:`~sklearn_dpgen.schema.FunctionalDependency`. Every synthetic record fulfils them;
+        private records that do not are counted as they are. Totals and columns that depend on
+        others are not measured: they cost nothing.
     population_size : int, default=20000
         Rows that are drawn from the law of the first columns, to fit that of the next one on.
     max_iter : int, default=30
@@ -111,7 +125,8 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
     bins_ : dict of str to ndarray
         Edges of the bins of numbers and dates, in the units of each column.
     encoder_ : TabularEncoder
-        From the table to blocks of categories and back, with the bins that were found.
+        From the table to blocks of categories and back, with the bins that were found. Columns that
+        rules compute are not read by it.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -177,6 +192,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         "slices": [StrOptions({"auto", "pairs"}), list, tuple],
         "n_bins": [StrOptions({"auto"}), Interval(Integral, 2, MAX_LEAVES, closed="both"), dict],
         "workload": [dict, None],
+        "constraints": [list, tuple, None],
         "population_size": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "neighbours": [StrOptions(set(RELATIONS))],
@@ -193,6 +209,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         slices: str | Sequence[tuple[str, ...]] = "auto",
         n_bins: int | str | Mapping = "auto",
         workload: Mapping | None = None,
+        constraints: Sequence[Rule] | None = None,
         population_size: int = 20_000,
         max_iter: int = 30,
         neighbours: str = "replace_one",
@@ -207,6 +224,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         self.slices = slices
         self.n_bins = n_bins
         self.workload = workload
+        self.constraints = constraints
         self.population_size = population_size
         self.max_iter = max_iter
         self.neighbours = neighbours
@@ -234,16 +252,21 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         ------
         ValueError
             Before a record is read: slices, targets or a workload that name no columns of the
-            schema, or columns that need too much memory. Or records that do not fit the schema.
+            schema, or columns that need too much memory; constraints that do not fit the schema,
+            that contradict one another, or that nothing fulfils. Or records that do not fit the
+            schema.
         """
         self._forget()
-        names = list(self.schema)
-        constants = {j for j, column in enumerate(self.schema.values()) if column.is_constant}
+        rules = TableRules(self.constraints, self.schema) if self.constraints else None
+        schema = self.schema if rules is None else rules.schema
+        check_measured(schema, self)
+        names = list(schema)
+        constants = {j for j, column in enumerate(schema.values()) if column.is_constant}
         slices = expand_slices(self.slices, names, constants)
         targets = [j for j in target_columns(self.target, names) if j not in constants]
         weight = slice_weight(names, self.workload)
         delta = check_delta(self.delta)
-        encoder, found = fine_encoder(self.schema, self.n_bins)
+        encoder, found = fine_encoder(schema, self.n_bins)
         encoder.fit(X)
         trees = column_trees(encoder, found)
         check_memory(names, trees, self.population_size)
@@ -303,8 +326,11 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             device=self.device,
             verbose=self.verbose,
             name=type(self).__name__,
+            barred=rules and barred_pairs(rules, self.encoder_, blocks.blocks),
         )
         measure_rounds(codes, plan, weight, measured, predict=fit.predict, run=run, noise=noise)
+        if rules is not None:
+            self._rules_ = rules
         self.law_, self.slices_ = fit.law(self.encoder_.domain_), measured.slices
         return self
 
@@ -316,7 +342,8 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
 
     def _plan_privacy(self, n_samples, *, plan, noise_seed):
         public = ["names of the columns", "schema", "n_bins", "slices"]
-        public += [n for n in ("target", "workload") if getattr(self, n) is not None]
+        given = ("target", "workload", "constraints")
+        public += [n for n in given if getattr(self, n) is not None]
         if self.neighbours == "replace_one":
             public.insert(0, "n_samples")
         return plan.report(
@@ -342,7 +369,36 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             of numbers and dates, so that fits with other slices and bins can be compared.
         """
         check_is_fitted(self)
-        return -float(pair_distances(X, self.law_, self.encoder_).mean())
+        if self._rules_ is None:
+            return -float(pair_distances(X, self.law_, self.encoder_).mean())
+        draw = partial(self._rows(None).sample, most=_BLOCK)
+        return -float(pair_distances(X, self.law_, self._rules_.encoder, draw).mean())
+
+    def acceptance_rate(self, conditions: Mapping | None = None) -> float:
+        """Return the share of drawn records that fulfil the constraints, and are kept.
+
+        What breaks one is first drawn again up to eight times, in the blocks of its values; what
+        then still does is replaced by another record.
+
+        Parameters
+        ----------
+        conditions : mapping or None, default=None
+            As for :meth:`sample`: the share is of records that fulfil those on columns that are
+            drawn, and conditions on columns that rules compute count as constraints.
+
+        Returns
+        -------
+        float
+            Of 20000 records, always the same ones. 1 without constraints. It is post-processing,
+            and tells no more of the private records than the law does.
+
+        Raises
+        ------
+        ValueError
+            As :meth:`sample`, but for constraints that are hardly ever fulfilled.
+        """
+        check_is_fitted(self)
+        return self._rows(conditions).acceptance_rate()
 
     @property
     def bins_(self) -> dict[str, np.ndarray]:

@@ -56,6 +56,9 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         parameters = self.get_params(deep=False) | {"device": str(resolve_device(self.device))}
         for name in ("callback", "random_state", "verbose"):
             parameters.pop(name, None)
+        # Without any, the noise is that of an estimator that takes none.
+        if not parameters.get("constraints"):
+            parameters.pop("constraints", None)
         context = [type(self).__qualname__]
         for name, value in sorted(parameters.items()):
             # What a callable returns is among the parts.

@@ -50,7 +50,7 @@ class Small:
 
 class AnySlices(SchemaOfX, Small, SlicedMeasureSampler):
     slices, target, n_bins, workload = "auto", None, 3, None
-    population_size, max_iter, neighbours = 10, 2, "replace_one"
+    population_size, max_iter, neighbours, constraints = 10, 2, "replace_one", None
 
 
 class AnyFoundBins(AnySlices):
