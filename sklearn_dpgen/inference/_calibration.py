@@ -87,7 +87,7 @@ class Calibration:
         scales = [np.broadcast_to(t.noise_scale, t.counts.shape).ravel() for t in tables]
         self._variances = np.maximum(np.concatenate(scales), _ROUNDING) ** 2 / self.n_records**2
         noisy = np.concatenate([table.counts.ravel() for table in tables]) / self.n_records
-        self._gaps = noisy - self._cells.T @ self._law
+        self.gaps = noisy - self._cells.T @ self._law
         total = self._prior.sum()
         self._center = self._cells.T @ self._prior / total
         covariance = (self._cells.T @ (self._cells * self._prior[:, None])).toarray()
@@ -97,7 +97,7 @@ class Calibration:
 
     def weights(self):
         """Return a weight of each row, of sum 1; some may be negative, as counts are."""
-        loads = cho_solve(self._factor, self._gaps)
+        loads = cho_solve(self._factor, self.gaps)
         return self._law + self._prior * (self._cells @ loads - self._center @ loads)
 
     def positive_weights(self, gaps):
@@ -112,7 +112,7 @@ class Calibration:
         spread, means = self._variances / self.unseen, self._cells.T @ self._law + gaps
 
         def turned(vector, *, back=False):
-            trans = int(is_lower == back)
+            trans = int(is_lower != back)
             return solve_triangular(factor, vector, lower=is_lower, trans=trans, check_finite=False)
 
         def tilted(loads):
@@ -134,10 +134,10 @@ class Calibration:
 
     def drawn_gaps(self, rng):
         """Return gaps with once more the noise of the tables, and the chance of a sample."""
-        noise = np.sqrt(self._variances) * rng.standard_normal(len(self._gaps))
+        noise = np.sqrt(self._variances) * rng.standard_normal(len(self.gaps))
         chance = np.sqrt(self._law / self.n_records) * rng.standard_normal(len(self._law))
         chance -= self._law * chance.sum()
-        return self._gaps + noise + self._cells.T @ chance
+        return self.gaps + noise + self._cells.T @ chance
 
     def variances(self, influences):
         """Return variances of estimates, which part tables tell of, and which part noise may hide.
@@ -176,15 +176,20 @@ class Calibration:
     def _of_bins(self, bins, values, influences):
         """Return what the place of values in their bins may change: by a standard deviation each.
 
-        Of the influence, the part that is linear in the values of a bin.
+        Of the influence, the part that is linear in the values of a bin; what chance makes of that
+        in so many rows is taken off.
         """
-        shares = np.bincount(bins, self._prior)
-        slopes = np.stack(
-            [np.bincount(bins, self._prior * values * one) for one in influences.T], axis=1
-        )
+        shares, counts = np.bincount(bins, self._prior), np.bincount(bins)
         spread = np.bincount(bins, self._prior * values**2)
-        kept = spread > 1e-12 * shares
-        return (shares[kept, None] * slopes[kept] ** 2 / spread[kept, None]).sum(axis=0)
+        kept = (spread > 1e-12 * shares) & (counts > 1)
+        found = np.zeros(influences.shape[1])
+        for i, one in enumerate(influences.T):
+            slopes = np.bincount(bins, self._prior * values * one)[kept]
+            means = np.bincount(bins, self._prior * one)[kept] / shares[kept]
+            squares = np.bincount(bins, self._prior * one**2)[kept] - shares[kept] * means**2
+            chance = shares[kept] * squares / counts[kept]
+            found[i] = max((shares[kept] * slopes**2 / spread[kept] - chance).sum(), 0)
+        return found
 
 
 def _hidden_rows(codes, sampler, columns, rng):

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import t as student
 
 from sklearn_dpgen.inference import combine_estimates, estimate_means, sample_tables
+from sklearn_dpgen.inference._calibration import Calibration
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import SlicedMeasureSampler
 
@@ -65,6 +66,25 @@ def test_tables_differ_by_what_is_not_known(sampler):
     # Rows of one law differ by chance alone.
     alone = [sampler.sample(2000, random_state=seed)["x"].mean() for seed in range(60)]
     assert np.std(alone, ddof=1) < 0.6 * np.std(means, ddof=1)
+
+
+def test_positive_weights_count_as_the_others_do():
+    """Both follow the same tables, and where counts are large they hardly differ."""
+    rng, n = np.random.default_rng(0), 20_000
+    first = rng.integers(4, size=n)
+    columns = {f"c{j}": (first + rng.integers(3, size=n)) % 4 for j in range(5)}
+    schema = Schema({name: Categorical(range(4)) for name in columns})
+    options = {"schema": schema, "population_size": 2000, "random_state": 0}
+    fitted = SlicedMeasureSampler(1.0, 1e-6, **options).fit(pd.DataFrame(columns))
+    rows = Calibration(fitted, list(schema), n_rows=5000, random_state=0)
+    error = np.sqrt(0.25 / n)
+    positive, linear = rows.positive_weights(rows.gaps), rows.weights()
+    assert positive.min() > 0
+    assert_allclose([positive.sum(), linear.sum()], 1)
+    for name, label in itertools.product(schema, range(4)):
+        for other in ("c0", "c3"):
+            here = (rows.frame[name] == label) & (rows.frame[other] == 1)
+            assert abs(positive @ here - linear @ here) < 0.3 * error
 
 
 def test_intervals_hold_what_they_should():

@@ -1,5 +1,6 @@
 """SlicedMeasureSampler, broken: each function lets a fit tell more of a record than is paid for."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -200,15 +201,31 @@ def tell_groups(monkeypatch):
     blocks = _sliced_measure_sampler.ColumnBlocks.of
 
     def watch(*args, **options):
-        cells, *rest, codes = measure(*args, **options)
+        cells, *rest, codes, marginals = measure(*args, **options)
         sizes = [len(part.shares) for part in cells]
         exact[:] = [np.bincount(c, minlength=k) / len(c) for c, k in zip(codes, sizes, strict=True)]
-        return cells, *rest, codes
+        return cells, *rest, codes, marginals
 
     monkeypatch.setattr(_sliced_measure_sampler, "measure_columns", watch)
     monkeypatch.setattr(
         _sliced_measure_sampler.ColumnBlocks, "of", lambda encoder, shares: blocks(encoder, exact)
     )
+
+
+def tell_marginals(monkeypatch):
+    """Keep the exact counts of groups of single columns."""
+    measure = _sliced_measure_sampler.measure_columns
+
+    def leak(*args, **options):
+        *rest, codes, marginals = measure(*args, **options)
+        names = list(rest[2].columns_)
+        exact = [
+            replace(part, counts=np.bincount(part.groups[0][codes[names.index(part.columns[0])]]))
+            for part in marginals
+        ]
+        return *rest, codes, exact
+
+    monkeypatch.setattr(_sliced_measure_sampler, "measure_columns", leak)
 
 
 def tell_counts(monkeypatch):

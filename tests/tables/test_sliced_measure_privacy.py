@@ -27,6 +27,7 @@ from sliced_breaches import (
     tell_length_by_rounds,
     tell_length_by_the_plan,
     tell_length_by_warnings,
+    tell_marginals,
     tell_order,
     tell_seed,
     weights_as_given,
@@ -309,7 +310,7 @@ def told(fit):
     """Return all that a fit lets out."""
     sampler = fit.sampler
     parts = [*law_parts(sampler), sampler.n_records_, fit.warnings, fit.asked]
-    for part in sampler.slices_:
+    for part in (*sampler.marginals_, *sampler.slices_):
         parts += [part.columns, *part.groups, part.counts, np.array(part.noise_scale)]
     edges = {name: getattr(c, "edges", None) for name, c in sampler.encoder_.columns_.items()}
     report = sampler.privacy_.to_json()
@@ -360,7 +361,12 @@ FEW = {"first": wide(4000), "others": wide(60, seed=5)}
 
 @pytest.mark.parametrize(
     ("leak", "options"),
-    [(tell_length, {}), (tell_bins, {"n_bins": "auto", "slices": [("age",)]}), (tell_counts, {})]
+    [
+        (tell_length, {}),
+        (tell_bins, {"n_bins": "auto", "slices": [("age",)]}),
+        (tell_counts, {}),
+        (tell_marginals, {}),
+    ]
     + [(tell_order, AUTO), (tell_seed, AUTO), (tell_gaps, {}), (tell_groups, {"n_bins": 40})]
     + [(tell_length_by_the_plan, AUTO | FEW), (tell_length_by_groups, AUTO | FEW)]
     + [

@@ -14,6 +14,7 @@ STATE = {
     "encoder_",
     "feature_names_in_",
     "law_",
+    "marginals_",
     "n_features_in_",
     "n_records_",
     "noise_multiplier_",
