@@ -100,12 +100,14 @@ class Calibration:
         loads = cho_solve(self._factor, self.gaps)
         return self._law + self._prior * (self._cells @ loads - self._center @ loads)
 
-    def positive_weights(self, gaps):
+    def positive_weights(self, gaps=None):
         """Return positive weights of sum 1, by exponential tilting: near to the others if small.
 
+        ``gaps`` are in the place of those of the tables.
         They minimize the relative entropy to the law, plus the squares of what is left of the gaps
         in units of Σ / κ; by the dual, whose curvature is about M.
         """
+        gaps = self.gaps if gaps is None else gaps
         factor, is_lower = self._factor
         base = np.maximum(self._law, _HIDDEN * self._prior)
         base /= base.sum()

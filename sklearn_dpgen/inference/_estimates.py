@@ -269,10 +269,29 @@ def _ratio(rows, x, kept, subject):
 
 def _solve(rows, X, y, kept, *, is_logistic):
     """Return the solution of an estimating equation, its variances, measured and hidden."""
-    weights, theta = rows.weights() * kept, np.zeros(X.shape[1])
     # Of columns of one size.
     scales = np.sqrt((X[kept] ** 2).mean(axis=0))
     X = X / scales
+    # Where some weights are negative, there may be no solution.
+    for weigh in (rows.weights, rows.positive_weights):
+        found = _newton(X, y, weigh() * kept, is_logistic)
+        if found is not None:
+            theta, scores, curvature = found
+            influences = np.linalg.solve(curvature, (scores * kept[:, None]).T).T
+            variances, *shares = rows.variances(influences)
+            return theta / scales, variances / scales**2, *shares
+    warnings.warn(
+        "The estimating equation of the regression has no solution near that of the law: noise "
+        "leaves nothing of it. Estimates are NaN.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
+    return None
+
+
+def _newton(X, y, weights, is_logistic):
+    """Return where the weighted score is zero, scores of rows, and their mean slope; or None."""
+    theta = np.zeros(X.shape[1])
     for _ in range(_MAX_STEPS):
         fitted = expit(X @ theta) if is_logistic else X @ theta
         slopes = fitted * (1 - fitted) if is_logistic else np.ones(len(y))
@@ -281,19 +300,11 @@ def _solve(rows, X, y, kept, *, is_logistic):
         try:
             step = np.linalg.solve(curvature, weights @ scores)
         except np.linalg.LinAlgError:
-            break
+            return None
         if np.abs(step).max() < _TOLERANCE * (1 + np.abs(theta).max()):
-            influences = np.linalg.solve(curvature, (scores * kept[:, None]).T).T
-            variances, *shares = rows.variances(influences)
-            return theta / scales, variances / scales**2, *shares
+            return theta, scores, curvature
         # Far from the solution a whole step may overshoot.
         theta = theta + step * min(1, 2 / np.abs(step).max() if is_logistic else 1)
-    warnings.warn(
-        "The estimating equation of the regression has no solution near that of the law: noise "
-        "leaves nothing of it. Estimates are NaN.",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
     return None
 
 

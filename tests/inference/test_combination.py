@@ -78,7 +78,7 @@ def test_positive_weights_count_as_the_others_do():
     fitted = SlicedMeasureSampler(1.0, 1e-6, **options).fit(pd.DataFrame(columns))
     rows = Calibration(fitted, list(schema), n_rows=5000, random_state=0)
     error = np.sqrt(0.25 / n)
-    positive, linear = rows.positive_weights(rows.gaps), rows.weights()
+    positive, linear = rows.positive_weights(), rows.weights()
     assert positive.min() > 0
     assert_allclose([positive.sum(), linear.sum()], 1)
     for name, label in itertools.product(schema, range(4)):

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from sklearn_dpgen.inference import (
@@ -202,6 +203,19 @@ def test_an_indicator_that_no_row_has_is_nan(frame):
     assert np.isnan(found.loc["site=c", ["estimate", "low", "high"]].astype(float)).all()
     assert not found.loc["site=c", "promised"]
     assert np.isfinite(found.loc["site=b", "estimate"])
+
+
+def test_where_weights_have_no_solution_positive_ones_may(frame, monkeypatch):
+    sampler = fitted(frame)
+    expected = estimate_regression(sampler, "ill", ["dose"], positive=True)
+    monkeypatch.setattr(_calibration.Calibration, "weights", lambda rows: 0 * rows._law)
+    found = estimate_regression(sampler, "ill", ["dose"], positive=True)
+    assert (abs(found["estimate"] - expected["estimate"]) < expected["std_error"]).all()
+    monkeypatch.setattr(_calibration.Calibration, "positive_weights", lambda rows: 0 * rows._law)
+    with pytest.warns(ConvergenceWarning, match="no solution"):
+        found = estimate_regression(sampler, "ill", ["dose"], positive=True)
+    assert found["estimate"].isna().all()
+    assert not found["promised"].any()
 
 
 @pytest.mark.parametrize(
