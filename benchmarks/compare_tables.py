@@ -18,22 +18,32 @@ OURS = "SlicedMeasureSampler"
 
 
 def load(name):
-    return json.loads((RESULTS / f"{name}.json").read_text())["rows"]
+    """Return the rows of a record, and what failed."""
+    data = json.loads((RESULTS / f"{name}.json").read_text())
+    rows = data["rows"]
+    if "columns" in data:  # of the peers: a list for each fit
+        rows = [dict(zip(data["columns"], row, strict=True)) for row in rows]
+    return rows, data.get("failures", [])
 
 
 def collect(names):
     """Return for (epsilon, table, model) the mean and the standard error of scores, and seconds."""
-    found, failed = {}, []
-    for row in (row for name in names for row in load(name)):
-        key = row["epsilon"], row["table"], row["model"]
-        if "failure" in row:
-            failed.append((*key, row["failure"]))
-            continue
-        seeds = row.get("seeds", 1)
-        found[key] = {"seeds": seeds, "seconds": row.get("cpu seconds", np.nan)}
+    parts, found, failed = defaultdict(list), {}, []
+    for name in names:
+        rows, failures = load(name)
+        failed += failures
+        for row in rows:
+            parts[row["epsilon"], row["table"], row["model"]].append(row)
+    for key, rows in parts.items():
+        # A row is of one fit, or the mean of so many.
+        seeds = sum(row.get("seeds", 1) for row in rows)
+        seconds = float(np.mean([row["cpu seconds"] for row in rows]))
+        found[key] = {"seeds": seeds, "seconds": seconds}
         for score in SCORES:
-            spread = row.get(f"{score} sd", np.nan) if seeds > 1 else np.nan
-            found[key][score] = row[score], spread / np.sqrt(max(seeds - 1, 1))
+            values = [row[score] for row in rows]
+            spread = rows[0].get(f"{score} sd", np.nan) if len(rows) == 1 else np.std(values)
+            error = spread / np.sqrt(seeds - 1) if seeds > 1 else np.nan
+            found[key][score] = float(np.mean(values)), float(error)
     return found, failed
 
 
@@ -73,9 +83,9 @@ def main():
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0])
     args = parser.parse_args()
     found, failed = collect(args.names)
-    real = {row["table"]: row for row in load(args.floor)}
+    real = {row["table"]: row for row in load(args.floor)[0]}
     for epsilon in args.epsilons:
-        tables = list(dict.fromkeys(t for e, t, _ in found if e == epsilon))
+        tables = [t for e, t, model in found if e == epsilon and model == OURS]
         models = list(dict.fromkeys(m for e, _, m in found if e == epsilon))
         first, seen = defaultdict(int), defaultdict(int)
         rows = []
@@ -104,7 +114,7 @@ def main():
         print(rst(head, counts, [40, 20, 20, 20]), "\n")
     print("Failed:")
     for row in failed:
-        print(*row)
+        print(row)
 
 
 if __name__ == "__main__":
