@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
@@ -10,6 +11,7 @@ from scipy.sparse import csr_array
 from sklearn_dpgen.schema import Numeric
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._made_up import MadeUpColumn
+from sklearn_dpgen.tables._record_codes import encode_codes
 from sklearn_dpgen.utils._random import split_random_state
 
 __all__ = ["Calibration"]
@@ -20,6 +22,8 @@ __all__ = ["Calibration"]
 _UNSEEN, _UNSEEN_LEAST = 100.0, 0.01
 # Noise of counts that are without, in records: of rounding.
 _ROUNDING = 0.1
+# Of a share; with less, float64 does not tell tables apart that agree.
+_LEAST_NOISE = 1e-7
 # Of tables beside those of the columns, cells that are cheap; of these, more take minutes.
 _CHEAP_CELLS, _MOST_CELLS = 2000, 10_000
 _MAX_STEPS = 40
@@ -55,23 +59,31 @@ class Calibration:
     """
 
     def __init__(self, sampler, columns, *, n_rows, random_state):
-        places = {name: j for j, name in enumerate(sampler.feature_names_in_)}
-        known = sampler.encoder_.columns_
-        made_up = [name for name in columns if isinstance(known.get(name), MadeUpColumn)]
+        encoder = sampler.encoder_
+        # Codes are in the order of the schema, which may be another than that of the records.
+        places = {name: j for j, name in enumerate(encoder.columns_)}
+        made_up = [name for name in columns if isinstance(encoder.columns_[name], MadeUpColumn)]
         if made_up:
             raise ValueError(f"Estimates are of columns that were measured, not of {made_up}.")
+        # In an order that does not hang on how names are hashed.
+        columns = sorted(columns, key=places.get)
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
         self.n_records = sampler.n_records_
         self.unseen = max(_UNSEEN / self.n_records, _UNSEEN_LEAST)
         tables = _tables(sampler, set(columns))
-        codes = sampler.law_.sample(n_rows, rng)
+        frame = sampler._rows(None).sample(n_rows, rng, most=n_rows)
+        codes = np.column_stack(encode_codes(frame, encoder).columns).astype(np.int64)
         hidden, shares = _hidden_rows(codes, sampler, columns, rng)
         codes = np.concatenate([codes, hidden])
         self._law = np.append(np.full(n_rows, 1 / n_rows), np.zeros(len(hidden)))
         self._prior = np.append(self._law[:n_rows], shares)
-        self.frame = sampler.encoder_.decode_codes(codes, rng=rng)
-        self._bins = _bins(self.frame, codes, sampler.encoder_, columns)
+        added = encoder.decode_codes(hidden, rng=rng)
+        rules, self.kept = sampler._rules_, np.ones(len(codes), dtype=bool)
+        if rules is not None:
+            self.kept[n_rows:] = rules.project(added)
+        self.frame = pd.concat([frame, added], ignore_index=True)
+        self._bins = _bins(self.frame, codes, encoder, columns)
 
         cells, start = np.empty((len(codes), len(tables)), dtype=np.int64), 0
         for i, table in enumerate(tables):
@@ -85,7 +97,8 @@ class Calibration:
         shape = len(codes), start
         self._cells = csr_array((np.ones(cells.size), cells.ravel(), edges), shape=shape)
         scales = [np.broadcast_to(t.noise_scale, t.counts.shape).ravel() for t in tables]
-        self._variances = np.maximum(np.concatenate(scales), _ROUNDING) ** 2 / self.n_records**2
+        noise = np.concatenate(scales) / self.n_records
+        self._variances = np.maximum(noise, max(_ROUNDING / self.n_records, _LEAST_NOISE)) ** 2
         noisy = np.concatenate([table.counts.ravel() for table in tables]) / self.n_records
         self.gaps = noisy - self._cells.T @ self._law
         total = self._prior.sum()
@@ -200,7 +213,7 @@ def _hidden_rows(codes, sampler, columns, rng):
     Of each group of the table with the least noise whose share is less than its noise. Other
     columns are as in any rows.
     """
-    names, rows, shares = list(sampler.feature_names_in_), [codes[:0]], [np.zeros(0)]
+    names, rows, shares = list(sampler.encoder_.columns_), [codes[:0]], [np.zeros(0)]
     tables = {table.columns[0]: table for table in sampler.marginals_}
     for name in columns:
         if name not in tables:
@@ -232,6 +245,8 @@ def _tables(sampler, columns):
     """Return the released tables of columns, and those that hold one of them, while cheap."""
     found = [*sampler.marginals_, *sampler.slices_]
     kept = [table for table in found if columns.issuperset(table.columns)]
+    if not kept:
+        raise ValueError(f"No table tells of {sorted(columns)}: a constant is not measured.")
     n_cells = sum(table.counts.size for table in kept)
     if n_cells > _MOST_CELLS:
         raise ValueError(

@@ -9,10 +9,11 @@ from scipy.stats import t as student
 from sklearn.utils import check_scalar
 
 from sklearn_dpgen.inference._calibration import Calibration
-from sklearn_dpgen.inference._designs import check_columns
+from sklearn_dpgen.inference._designs import check_columns, check_level, check_sampler
+from sklearn_dpgen.schema._made_up import MadeUpColumn
 from sklearn_dpgen.tables import SlicedMeasureSampler
 from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._validation import Integral, Real, check_is_fitted
+from sklearn_dpgen.utils._validation import Integral
 
 __all__ = ["combine_estimates", "sample_tables"]
 
@@ -40,7 +41,7 @@ def sample_tables(
     n_tables : int, default=20
         How many.
     columns : sequence of str or None, default=None
-        Those of the analysis; None takes all. Their tables may have 10000 cells.
+        Those of the analysis; None takes all that were measured. Their tables may have 10000 cells.
     n_samples : int or None, default=None
         Rows of each table; None draws as many as there are records.
     n_rows : int, default=20000
@@ -57,11 +58,12 @@ def sample_tables(
     ValueError
         As :func:`estimate_means`.
     """
-    check_is_fitted(sampler)
+    check_sampler(sampler)
     check_scalar(n_tables, "n_tables", Integral, min_val=2)
     check_scalar(n_rows, "n_rows", Integral, min_val=100)
-    names = list(sampler.schema) if columns is None else columns
-    names = check_columns(sampler, names, "columns")
+    known = sampler.encoder_.columns_
+    measured = [name for name, column in known.items() if not isinstance(column, MadeUpColumn)]
+    names = check_columns(sampler, measured if columns is None else columns, "columns")
     n_samples = max(1, round(sampler.n_records_)) if n_samples is None else n_samples
     check_scalar(n_samples, "n_samples", Integral, min_val=1)
     rows_seed, seed = split_random_state(random_state, 2)
@@ -71,7 +73,8 @@ def sample_tables(
 
 def _draw(rows, names, n_tables, n_samples, rng):
     for _ in range(n_tables):
-        weights = rows.positive_weights(rows.drawn_gaps(rng))
+        # What noise may hide is put in the place of others, whatever the rules.
+        weights = rows.positive_weights(rows.drawn_gaps(rng)) * rows.kept
         # Systematic: hardly more chance than the weights have.
         edges = np.cumsum(weights)
         places = (np.arange(n_samples) + rng.uniform()) * (edges[-1] / n_samples)
@@ -105,14 +108,7 @@ def combine_estimates(
     that is not known, so that the variance within a table is not added, as it is for tables that
     each fill in what is missing.
     """
-    check_scalar(
-        confidence_level,
-        "confidence_level",
-        Real,
-        min_val=0,
-        max_val=1,
-        include_boundaries="neither",
-    )
+    check_level(confidence_level)
     frame = pd.DataFrame(estimates).astype(np.float64)
     m = len(frame)
     if m < 2 or not np.isfinite(frame.to_numpy()).all():

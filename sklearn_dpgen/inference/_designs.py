@@ -1,30 +1,45 @@
 """What analyses read of synthetic rows: values, conditions, and designs of regressions."""
 
+from collections.abc import Hashable
+
 import numpy as np
-import pandas as pd
 from pandas.api.types import is_list_like
+from sklearn.utils import check_scalar
 
-from sklearn_dpgen.schema import Categorical, Datetime
-from sklearn_dpgen.tables._conditional_sampling import read_conditions
+from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables._table_rules import is_number
+from sklearn_dpgen.tables._value_sets import ValueSet
+from sklearn_dpgen.utils._validation import Real, check_is_fitted
 
-__all__ = ["check_columns", "design", "holds", "is_number", "values"]
+__all__ = ["check_columns", "check_level", "check_sampler", "design", "holds", "values"]
+
+
+def check_sampler(sampler):
+    """Check that a sampler is one that tells what it released."""
+    if not isinstance(sampler, SlicedMeasureSampler):
+        raise TypeError(f"sampler must be a SlicedMeasureSampler, not {type(sampler).__name__}.")
+    check_is_fitted(sampler)
 
 
 def check_columns(sampler, names, parameter):
     """Return the names of columns as a list, checked."""
-    names = [names] if isinstance(names, str) else list(names)
-    unknown = [name for name in names if name not in sampler.schema]
-    if unknown or not names or len(set(names)) < len(names):
-        raise ValueError(f"{parameter} must name columns of the schema, each once: {names}.")
-    return names
+    found = list(names) if is_list_like(names) else [names]
+    known = [name for name in found if isinstance(name, Hashable) and name in sampler.schema]
+    if not found or len(set(known)) < len(found):
+        raise ValueError(f"{parameter} must name columns of the schema, each once: {found}.")
+    return found
 
 
-def is_number(column):
-    """Return whether the values of a column are numbers, which have a mean."""
-    if isinstance(column, Categorical | Datetime):
-        return False
-    labels = getattr(column, "labels", (0.0,))
-    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in labels)
+def check_level(confidence_level):
+    """Check the level of intervals."""
+    check_scalar(
+        confidence_level,
+        "confidence_level",
+        Real,
+        min_val=0,
+        max_val=1,
+        include_boundaries="neither",
+    )
 
 
 def values(frame, name):
@@ -34,26 +49,10 @@ def values(frame, name):
 
 def holds(frame, sampler, conditions):
     """Return which rows fulfil conditions, as :meth:`SlicedMeasureSampler.sample` takes them."""
-    read_conditions(sampler.encoder_, conditions)  # raises
     found = np.ones(len(frame), dtype=bool)
     for name, given in (conditions or {}).items():
-        given = list(given) if is_list_like(given) else [given]
-        column, here = frame[name], np.zeros(len(frame), dtype=bool)
-        for value in given:
-            if isinstance(value, pd.Interval):
-                here |= _inside(column, value)
-            elif pd.isna(value):
-                here |= column.isna().to_numpy()
-            else:
-                here |= (column == value).fillna(False).to_numpy(dtype=bool)
-        found &= here
+        found &= ValueSet.read(sampler.encoder_, name, given).holds(frame[name])
     return found
-
-
-def _inside(column, interval):
-    left = column >= interval.left if interval.closed_left else column > interval.left
-    right = column <= interval.right if interval.closed_right else column < interval.right
-    return (left & right).fillna(False).to_numpy(dtype=bool)
 
 
 def design(frame, sampler, features):

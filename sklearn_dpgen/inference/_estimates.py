@@ -5,21 +5,32 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_list_like
 from scipy.special import expit
 from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_scalar
 
 from sklearn_dpgen.inference._calibration import Calibration
-from sklearn_dpgen.inference._designs import check_columns, design, holds, is_number, values
+from sklearn_dpgen.inference._designs import (
+    check_columns,
+    check_level,
+    check_sampler,
+    design,
+    holds,
+    values,
+)
+from sklearn_dpgen.schema import Datetime
 from sklearn_dpgen.tables import SlicedMeasureSampler
-from sklearn_dpgen.utils._validation import Integral, Real, check_is_fitted
+from sklearn_dpgen.tables._table_rules import is_number
+from sklearn_dpgen.utils._validation import Integral
 
 __all__ = ["estimate_means", "estimate_regression", "estimate_shares"]
 
 # For an interval to be promised: the part that tables must tell of, and that noise may hide.
 _MEASURED, _HIDDEN = 0.9, 0.5
 _MAX_STEPS, _TOLERANCE = 50, 1e-8
+_NOTHING_LEFT = "conditions: next to no row of the fitted law is left for {}."
 
 
 def estimate_means(
@@ -60,8 +71,9 @@ def estimate_means(
     Raises
     ------
     ValueError
-        Columns that the schema does not have, or that are no numbers, conditions that none of the
-        rows fulfils, or so many columns that their tables have more than 10000 cells.
+        Columns that the schema does not have, that are no numbers, or that were not measured, as
+        what rules compute; constants alone; conditions that none of the rows fulfils; or so many
+        columns that their tables have more than 10000 cells.
 
     Notes
     -----
@@ -86,14 +98,15 @@ def estimate_means(
     >>> found.columns.tolist()
     ['estimate', 'std_error', 'low', 'high', 'measured', 'hidden', 'promised']
     """
-    check_is_fitted(sampler)
+    check_sampler(sampler)
+    check_level(confidence_level)
     columns = check_columns(sampler, columns, "columns")
     wrong = [name for name in columns if not is_number(sampler.schema[name])]
     if wrong:
         raise ValueError(f"columns must hold numbers, for a mean: {wrong}.")
     found = []
     for name in columns:
-        rows = _rows(sampler, {name, *(conditions or {})}, n_rows, random_state)
+        rows = _rows(sampler, [name], [conditions], n_rows, random_state)
         x = values(rows.frame, name)
         kept = holds(rows.frame, sampler, conditions) & ~np.isnan(x)
         found.append(_ratio(rows, np.nan_to_num(x), kept, name))
@@ -147,18 +160,20 @@ def estimate_shares(
     >>> estimate_shares(sampler, "idp", conditions={"hlthp": 1}).index.tolist()
     ["{'idp': 0}", "{'idp': 1}"]
     """
-    check_is_fitted(sampler)
+    check_sampler(sampler)
+    check_level(confidence_level)
     if isinstance(events, str):
         (name,) = check_columns(sampler, events, "events")
         labels = getattr(sampler.schema[name], "labels", None)
         if labels is None:
             raise ValueError(f"events: {name!r} has no labels; give conditions on it, in a list.")
         events = [{name: v} for v in (*labels, *[None] * sampler.schema[name].nullable)]
-    elif isinstance(events, Mapping) or not len(events):
+    events = list(events) if is_list_like(events) else []
+    if not events or not all(isinstance(event, Mapping) for event in events):
         raise ValueError("events must be a column, or a list of conditions.")
     found = []
     for event in events:
-        rows = _rows(sampler, {*event, *(conditions or {})}, n_rows, random_state)
+        rows = _rows(sampler, [], [event, conditions], n_rows, random_state)
         happens = holds(rows.frame, sampler, event)
         kept = holds(rows.frame, sampler, conditions)
         found.append(_ratio(rows, happens.astype(np.float64), kept, conditions))
@@ -208,7 +223,8 @@ def estimate_regression(
     Raises
     ------
     ValueError
-        As :func:`estimate_means`; a target that is a feature, or no number without ``positive``.
+        As :func:`estimate_means`; a target that is a feature, or no number without ``positive``;
+        features that are dates.
 
     Warns
     -----
@@ -225,24 +241,28 @@ def estimate_regression(
     >>> estimate_regression(sampler, "mdvis", ["disea", "idp"]).index.tolist()
     ['intercept', 'disea', 'idp=1']
     """
-    check_is_fitted(sampler)
+    check_sampler(sampler)
+    check_level(confidence_level)
     (target,) = check_columns(sampler, [target], "target")
     features = check_columns(sampler, features, "features")
     if target in features:
         raise ValueError(f"features must not hold the target, {target!r}.")
+    dates = [name for name in features if isinstance(sampler.schema[name], Datetime)]
+    if dates:
+        raise ValueError(f"features must be numbers or have labels, unlike {dates}.")
     if positive is None and not is_number(sampler.schema[target]):
         raise ValueError(f"target {target!r} must be a number, or positive say which values count.")
-    rows = _rows(sampler, {target, *features, *(conditions or {})}, n_rows, random_state)
+    rows = _rows(sampler, [target, *features], [conditions], n_rows, random_state)
     X, names, kept = design(rows.frame, sampler, features)
     kept &= holds(rows.frame, sampler, conditions) & rows.frame[target].notna().to_numpy()
+    if not kept.any():
+        raise ValueError(_NOTHING_LEFT.format(target))
     if positive is None:
         y = np.nan_to_num(values(rows.frame, target))
     else:
         y = holds(rows.frame, sampler, {target: positive}).astype(np.float64)
     # An indicator that no row has, or all have, tells nothing.
-    can = (
-        np.append(True, np.ptp(X[kept][:, 1:], axis=0) > 0) if kept.any() else [False] * len(names)
-    )
+    can = np.append(True, np.ptp(X[kept][:, 1:], axis=0) > 0)
     solved = _solve(rows, X[:, can], y, kept, is_logistic=positive is not None)
     found = np.full((len(names), 4), np.nan)
     if solved is not None:
@@ -250,9 +270,12 @@ def estimate_regression(
     return _table(found, names, confidence_level)
 
 
-def _rows(sampler, columns, n_rows, random_state):
+def _rows(sampler, columns, conditions, n_rows, random_state):
     check_scalar(n_rows, "n_rows", Integral, min_val=100)
-    names = check_columns(sampler, columns, "conditions")
+    if not all(isinstance(given, Mapping | None) for given in conditions):
+        raise ValueError("conditions must map columns to values.")
+    named = [name for given in conditions for name in given or ()]
+    names = check_columns(sampler, dict.fromkeys([*columns, *named]), "conditions")
     return Calibration(sampler, names, n_rows=n_rows, random_state=random_state)
 
 
@@ -261,7 +284,7 @@ def _ratio(rows, x, kept, subject):
     weights = rows.weights() * kept
     total = weights.sum()
     if not kept.any() or total <= 0:
-        raise ValueError(f"conditions: next to no row of the fitted law is left for {subject}.")
+        raise ValueError(_NOTHING_LEFT.format(subject))
     estimate = weights @ x / total
     influences = kept * (x - estimate) / total
     return estimate, *(found[0] for found in rows.variances(influences[:, None]))
@@ -309,14 +332,6 @@ def _newton(X, y, weights, is_logistic):
 
 
 def _table(found, names, confidence_level):
-    check_scalar(
-        confidence_level,
-        "confidence_level",
-        Real,
-        min_val=0,
-        max_val=1,
-        include_boundaries="neither",
-    )
     estimates, variances, measured, hidden = np.array(found).T
     errors = np.sqrt(variances)
     width = norm.ppf((1 + confidence_level) / 2) * errors

@@ -23,7 +23,7 @@ from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._rule_conflicts import check_conflicts
 from sklearn_dpgen.tables._value_sets import ValueSet, as_numbers, fulfils
 
-__all__ = ["TableRules", "check_measured"]
+__all__ = ["TableRules", "check_measured", "is_number"]
 
 
 class TableRules:

@@ -35,7 +35,7 @@ def table(n=2000):
     )
 
 
-def measured(X, noise_scale, n_bins="auto", n_records=None):
+def measured(X, noise_scale, n_bins="auto", n_records=None, weights=(1, 1, 1, 1, 1)):
     encoder, found = fine_encoder(SCHEMA, n_bins)
     encoder.fit(X)
     trees, rng = column_trees(encoder, found), np.random.default_rng(1)
@@ -44,7 +44,7 @@ def measured(X, noise_scale, n_bins="auto", n_records=None):
         codes,
         encoder,
         trees,
-        np.ones(5),
+        np.array(weights, dtype=np.float64),
         noise_scale,
         lambda vector: vector + noise_scale * rng.normal(size=vector.shape),
         n_records=n_records,
@@ -104,11 +104,12 @@ def test_given_bins_stay():
 
 
 @pytest.mark.parametrize("scale", [0.0, 5.0])
-def test_marginals_are_the_counts_of_groups_of_cells(scale):
+@pytest.mark.parametrize("weights", [(1, 1, 1, 1, 1), (1, 8, 2, 5, 1)], ids=["even", "weighted"])
+def test_marginals_are_the_counts_of_groups_of_cells(scale, weights):
     """Of each level, unbiased, and with as much noise as they say."""
     X = table()
-    _, _, encoder, codes, marginals = measured(X, scale, n_records=2000.0)
-    names, gaps, levels = list(encoder.columns_), [], {}
+    _, _, encoder, codes, marginals = measured(X, scale, n_records=2000.0, weights=weights)
+    names, gaps, levels, columns = list(encoder.columns_), [], {}, {}
     for part in marginals:
         (name,), (groups,) = part.columns, part.groups
         levels[name] = levels.get(name, 0) + 1
@@ -119,9 +120,12 @@ def test_marginals_are_the_counts_of_groups_of_cells(scale):
         else:
             assert (np.array(part.noise_scale) >= scale - 1e-9).all()
             gaps.extend((part.counts - exact) / part.noise_scale)
+            columns.setdefault(name, []).extend((part.counts - exact) / part.noise_scale)
     assert levels["job"] == 1
     assert levels["balance"] > 1
     if scale:
-        spread = 6 / np.sqrt(2 * len(gaps))
-        assert abs(np.std(gaps) - 1) < spread
-        assert abs(np.mean(gaps)) < 4 / np.sqrt(len(gaps))
+        # Of each column too, whose noise is in proportion to the inverse of its weight.
+        for own in (gaps, *columns.values()):
+            spread = 6 / np.sqrt(2 * len(own))
+            assert abs(np.std(own) - 1) < spread
+            assert abs(np.mean(own)) < 4 / np.sqrt(len(own))

@@ -1,6 +1,7 @@
 """Whether records break a rule tells nothing: they are counted as they are, and named by nobody."""
 
 import math
+import pickle
 import warnings
 
 import numpy as np
@@ -36,9 +37,13 @@ from sklearn_dpgen.schema import (
 from sklearn_dpgen.tables import (
     LocalTableSampler,
     PrivateMixtureSampler,
+    SlicedMeasureSampler,
     _column_measurements,
     _sliced_measure_sampler,
 )
+from sklearn_dpgen.tables._drawn_rows import DrawnRows
+from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._table_rules import _Lookup
 
 hasten = pytest.fixture(autouse=True)(hasten)
 relations = pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
@@ -92,9 +97,87 @@ def test_a_record_that_breaks_rules_counts_as_any_other(neighbours, n_bins):
     assert vectors == pytest.approx([most(neighbours)] * len(vectors))
     assert first.sampler.privacy_.to_json() == second.sampler.privacy_.to_json()
     # The same was released, so all the rest is the same too.
-    assert first.warnings == second.warnings
-    assert same(first.sampler, second.sampler)
-    assert first.sampler.n_records_ == second.sampler.n_records_
+    assert told(first) == told(second)
+
+
+def told(fit):
+    """Return all that a fit lets out, and all that it keeps."""
+    sampler = fit.sampler
+    return pickle.dumps(sampler), fit.warnings, sampler.acceptance_rate()
+
+
+def note_records(monkeypatch):
+    """Return a list that collects the records of each fit."""
+    found = []
+    on_records(monkeypatch, lambda frame: found.append(frame) or frame)
+    return found
+
+
+def keep_records(monkeypatch):
+    fit = SlicedMeasureSampler.fit
+
+    def leak(self, X):
+        fit(self, X)._records = X.to_numpy()
+        return self
+
+    monkeypatch.setattr(SlicedMeasureSampler, "fit", leak)
+
+
+def tell_the_share_of_records(monkeypatch):
+    found = note_records(monkeypatch)
+    monkeypatch.setattr(
+        DrawnRows, "acceptance_rate", lambda rows: 1 - float(is_broken(found[-1]).mean())
+    )
+
+
+def bar_no_cell_of_a_record(monkeypatch):
+    found, bar = note_records(monkeypatch), _sliced_measure_sampler.barred_pairs
+
+    def leak(rules, encoder, blocks):
+        codes, barred = encode_codes(found[-1], encoder).columns, bar(rules, encoder, blocks)
+        for columns, cells in barred.items():
+            cells[tuple(blocks[j][codes[j]] for j in columns)] = False
+        return barred
+
+    monkeypatch.setattr(_sliced_measure_sampler, "barred_pairs", leak)
+
+
+def look_up_what_a_record_has(monkeypatch):
+    found, look_up = note_records(monkeypatch), _Lookup.__call__
+
+    def leak(self, frame):
+        values, kept = look_up(self, frame)
+        return values, kept & frame["job"].isin(found[-1]["job"]).to_numpy()
+
+    monkeypatch.setattr(_Lookup, "__call__", leak)
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        keep_records,
+        tell_the_share_of_records,
+        bar_no_cell_of_a_record,
+        look_up_what_a_record_has,
+    ],
+)
+def test_rules_that_follow_the_records_would_be_seen(monkeypatch, leak):
+    """No other record is a pilot, or has what is put in."""
+    rules = [*RULES, FunctionalDependency("level", "job", {"baker": 3, "nurse": 2, "pilot": 1})]
+    for neighbours in ("replace_one", "add_or_remove"):
+        # A table with the record, and one with another or without.
+        frames = replaced(X, 0, HIGH), X if neighbours == "replace_one" else X.drop(index=0)
+        options = {"constraints": rules, "neighbours": neighbours}
+
+        def are_alike(frames=frames, options=options):
+            first = listen(make(**options), frames[0])
+            before = told(first)
+            return before == told(listen(make(**options), frames[1], first.steps))
+
+        assert are_alike()
+        with monkeypatch.context() as patch:
+            leak(patch)
+            assert not are_alike()
 
 
 def test_records_that_are_repaired_would_be_seen(monkeypatch):
