@@ -157,6 +157,8 @@ class FunctionalDependency(Rule):
         _check_names(self, column=[self.column], given=given)
         if not isinstance(self.mapping, Mapping | pd.Series) or len(self.mapping) == 0:
             raise ValueError("mapping must map values to values.")
+        if isinstance(self.mapping, pd.Series) and not self.mapping.index.is_unique:
+            raise ValueError("mapping has a key twice.")
         mapping = dict(self.mapping)
         n = len(given)
         if n > 1 and not all(isinstance(key, tuple) and len(key) == n for key in mapping):

@@ -10,7 +10,7 @@ from sklearn_dpgen.schema import Ordinal
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._value_sets import category_ends, fulfils
 
-__all__ = ["check_conflicts"]
+__all__ = ["check_conflicts", "number_bounds"]
 
 # Combinations of values that are gone through at most.
 _MOST = 1 << 18
@@ -39,15 +39,16 @@ def _check_sums(rules, schema):
     for name, (_, parts, label) in rules.derived.items():
         if not label.endswith("Sum"):
             continue
-        lows, highs = zip(*(_bounds(schema[part]) for part in parts), strict=True)
-        low, high = _bounds(schema[name])
+        lows, highs = zip(*(number_bounds(schema[part]) for part in parts), strict=True)
+        low, high = number_bounds(schema[name])
         if math.fsum(lows) > high or math.fsum(highs) < low:
             raise ValueError(
                 f"{label}: no sum of {list(parts)} is within the bounds of column {name!r}."
             )
 
 
-def _bounds(column):
+def number_bounds(column):
+    """Return the lowest and the highest value that a column of numbers declares."""
     if isinstance(column, Ordinal):
         return min(column.labels), max(column.labels)
     return column.low, column.high

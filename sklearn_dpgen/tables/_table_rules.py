@@ -20,7 +20,7 @@ from sklearn_dpgen.schema import (
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._made_up import Derived, MadeUpColumn
 from sklearn_dpgen.schema._rules import Rule
-from sklearn_dpgen.tables._rule_conflicts import check_conflicts
+from sklearn_dpgen.tables._rule_conflicts import check_conflicts, number_bounds
 from sklearn_dpgen.tables._value_sets import ValueSet, as_numbers, fulfils
 
 __all__ = ["TableRules", "check_measured", "is_number"]
@@ -320,6 +320,9 @@ def _check_sum(rule, schema):
     for name in (rule.total, *rule.parts):
         if not is_number(schema[name]):
             raise ValueError(f"column {name!r} must be of numbers.")
+    integers = [schema[name] for name in rule.parts if _is_integer(schema[name])]
+    if sum(max(map(abs, map(int, number_bounds(column)))) for column in integers) >= 2**63:
+        raise ValueError(f"sums of {list(rule.parts)} may be beyond the integers of 64 bits.")
     for name in rule.parts:
         if schema[name].nullable and not total.nullable:
             raise ValueError(

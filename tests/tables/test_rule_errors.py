@@ -32,6 +32,8 @@ WIDE = Schema(
         "third": Numeric(0, 60, integer=True),
         "answer": Ordinal([False, True]),
         "tiny": Ordinal([0, 1, 2]),
+        "huge": Ordinal([0, 2**62]),
+        "great": Ordinal([1, 2**62]),
     }
 )
 ONE_DAY = {"2020-02-01": "NW", pd.Timestamp("2020-02-01"): "RP"}
@@ -55,6 +57,8 @@ ERRORS = [
     ([Sum("tenth", ["real", "low"])], "'tenth' has a grid and part 'real' has none"),
     ([Sum("level", ["tenth", "low"])], "'level' has listed values or integers, so part 'tenth'"),
     ([Sum("small", ["low", "tenth"])], "no sum of ['low', 'tenth'] is within the bounds"),
+    # Twice 2^62 is -2^63 in 64 bits.
+    ([Sum("total", ["huge", "great", "low"])], "may be beyond the integers of 64 bits"),
     ([FunctionalDependency("state", "real", {0.5: "NW"})], "column 'real' has no grid"),
     ([FunctionalDependency("state", "city", {"Bonn": "BY"})], "'state'"),
     ([FunctionalDependency("state", "city", {"Bern": "NW"})], "'city'"),
@@ -225,6 +229,7 @@ BUILDS = [
     (lambda: FunctionalDependency("a", [], {1: 2}), "must name columns, as strings"),
     (lambda: FunctionalDependency("a", "a", {1: 2}), "must name distinct columns"),
     (lambda: FunctionalDependency("a", "b", {}), "mapping must map values to values"),
+    (lambda: FunctionalDependency("a", "b", pd.Series([1, 2], index=[3, 3])), "a key twice"),
     (lambda: FunctionalDependency("a", ["b", "c"], {1: 2}), "tuples of 2 values as keys"),
     (lambda: Identifier(3), "prefix must be a string or None"),
 ]

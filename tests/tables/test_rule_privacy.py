@@ -238,18 +238,23 @@ class Secret:
 
 def test_what_is_made_up_is_never_read():
     plain = X.assign(id="me", sum=3.0, group="a")
-    hidden = plain.copy()
+    hidden, empty = plain.copy(), plain.copy()
     for name in ("id", "sum", "group"):
         hidden[name] = pd.Series([Secret() for _ in range(len(X))], dtype=object)
+        # Not even whether there are nulls, which "group" is not declared to have.
+        empty[name] = None
     options = {"schema": COMPUTED, "constraints": COMPUTE}
-    fits = [make(**options).fit(frame) for frame in (plain, hidden)]
-    assert same(*fits)
+    fits = [make(**options).fit(frame) for frame in (plain, hidden, empty)]
     frames = [sampler.sample(50, random_state=0) for sampler in fits]
-    pd.testing.assert_frame_equal(*frames)
+    for i in (1, 2):
+        assert same(fits[0], fits[i])
+        pd.testing.assert_frame_equal(frames[0], frames[i])
     assert (frames[0]["sum"].dropna() == (frames[0]["age"] + frames[0]["pay"]).dropna()).all()
     # Without the rules the columns are read; an identifier is not.
     with pytest.raises((AssertionError, ValueError)):
         make(schema=COMPUTED).fit(hidden)
+    with pytest.raises(ValueError, match="'group' has missing values"):
+        make(schema=COMPUTED).fit(empty.assign(sum=3.0))
     make(schema=COMPUTED).fit(plain.assign(id=hidden["id"]))
 
 
