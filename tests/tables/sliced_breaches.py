@@ -8,6 +8,7 @@ from sliced_tables import MECHANISM
 
 from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.tables import (
+    SlicedMeasureSampler,
     _column_measurements,
     _privacy_plan,
     _releases,
@@ -283,3 +284,14 @@ def tell_seed(monkeypatch):
         return fit(measured, order, n_rows, seed, **options)
 
     monkeypatch.setattr(_sliced_measure_sampler, "ChainFit", leak)
+
+
+def keep_records(monkeypatch):
+    """Pickle records with the sampler."""
+    fit = SlicedMeasureSampler.fit
+
+    def leak(self, X):
+        fit(self, X)._records = X.to_numpy()
+        return self
+
+    monkeypatch.setattr(SlicedMeasureSampler, "fit", leak)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rule_tables import breaks
+from sliced_breaches import keep_records
 from sliced_tables import (
     HIGH,
     LOW,
@@ -37,7 +38,6 @@ from sklearn_dpgen.schema import (
 from sklearn_dpgen.tables import (
     LocalTableSampler,
     PrivateMixtureSampler,
-    SlicedMeasureSampler,
     _column_measurements,
     _sliced_measure_sampler,
 )
@@ -111,16 +111,6 @@ def note_records(monkeypatch):
     found = []
     on_records(monkeypatch, lambda frame: found.append(frame) or frame)
     return found
-
-
-def keep_records(monkeypatch):
-    fit = SlicedMeasureSampler.fit
-
-    def leak(self, X):
-        fit(self, X)._records = X.to_numpy()
-        return self
-
-    monkeypatch.setattr(SlicedMeasureSampler, "fit", leak)
 
 
 def tell_the_share_of_records(monkeypatch):

@@ -1,6 +1,7 @@
 """SlicedMeasureSampler: what is let out of the records, what it costs, and that nothing else is."""
 
 import math
+import pickle
 from functools import partial
 
 import numpy as np
@@ -13,6 +14,7 @@ from sliced_breaches import (
     half_the_range,
     in_two_cells,
     in_two_leaves,
+    keep_records,
     last_noise_forgotten,
     levels_forgotten,
     noise_halved,
@@ -314,7 +316,7 @@ def told(fit):
         parts += [part.columns, *part.groups, part.counts, np.array(part.noise_scale)]
     edges = {name: getattr(c, "edges", None) for name, c in sampler.encoder_.columns_.items()}
     report = sampler.privacy_.to_json()
-    return [*parts, edges, report, sampler.sample(9, random_state=0)]
+    return [*parts, edges, report, sampler.sample(9, random_state=0), pickle.dumps(sampler)]
 
 
 def equal(first, second):
@@ -366,6 +368,7 @@ FEW = {"first": wide(4000), "others": wide(60, seed=5)}
         (tell_bins, {"n_bins": "auto", "slices": [("age",)]}),
         (tell_counts, {}),
         (tell_marginals, {}),
+        (keep_records, {}),
     ]
     + [(tell_order, AUTO), (tell_seed, AUTO), (tell_gaps, {}), (tell_groups, {"n_bins": 40})]
     + [(tell_length_by_the_plan, AUTO | FEW), (tell_length_by_groups, AUTO | FEW)]
