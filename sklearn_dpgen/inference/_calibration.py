@@ -29,6 +29,8 @@ _CHEAP_CELLS, _MOST_CELLS = 2000, 10_000
 _MAX_STEPS = 40
 # Rows in each interval that may be hidden, and the part of their share that tables begin with.
 _N_HIDDEN, _HIDDEN = 20, 0.1
+# Standard deviations of noise beyond which an interval is known to hold records.
+_CLEAR = 3.0
 
 
 class Calibration:
@@ -76,6 +78,7 @@ class Calibration:
         codes = np.column_stack(encode_codes(frame, encoder).columns).astype(np.int64)
         hidden, shares = _hidden_rows(codes, sampler, columns, rng)
         codes = np.concatenate([codes, hidden])
+        self._unclear = _unclear(codes, sampler, columns)
         self._law = np.append(np.full(n_rows, 1 / n_rows), np.zeros(len(hidden)))
         self._prior = np.append(self._law[:n_rows], shares)
         added = encoder.decode_codes(hidden, rng=rng)
@@ -170,7 +173,7 @@ class Calibration:
         measured : ndarray of shape (k,)
             The share of the variance of influences that is a sum over cells of the tables.
         hidden : ndarray of shape (k,)
-            The share of it that is of rows which the law does not have, and noise may hide.
+            The share of it that is of rows in intervals whose records noise may hide.
         """
         total = self._prior.sum()
         influences = influences - self._prior @ influences / total
@@ -183,7 +186,7 @@ class Calibration:
         binned = sum(
             (self._of_bins(*part, influences) for part in self._bins), np.zeros(len(every))
         )
-        lost = np.where(self._law == 0, self._prior, 0) @ influences**2
+        lost = (self._prior * self._unclear) @ influences**2
         hidden = np.divide(lost, every, out=np.zeros(len(every)), where=every > 0)
         variances = noise + seen / self.n_records + self.unseen * unseen + binned
         return variances, measured, hidden
@@ -207,19 +210,22 @@ class Calibration:
         return found
 
 
+def _coarsest(sampler, columns):
+    """Return place, groups, noisy counts and their noise in the coarsest table of each column."""
+    places = {name: j for j, name in enumerate(sampler.encoder_.columns_)}
+    tables = {table.columns[0]: table for table in sampler.marginals_}
+    found = [(places[name], tables[name]) for name in columns if name in tables]
+    return [(j, table.groups[0], table.counts, table.noise_scale) for j, table in found]
+
+
 def _hidden_rows(codes, sampler, columns, rng):
     """Return rows in what noise may hide of single columns, and their shares.
 
-    Of each group of the table with the least noise whose share is less than its noise. Other
-    columns are as in any rows.
+    Of each group of a column whose share is less than its noise. Other columns are as in any rows.
     """
-    names, rows, shares = list(sampler.encoder_.columns_), [codes[:0]], [np.zeros(0)]
-    tables = {table.columns[0]: table for table in sampler.marginals_}
-    for name in columns:
-        if name not in tables:
-            continue
-        table, place = tables[name], names.index(name)
-        groups, noise = table.groups[0], table.noise_scale / sampler.n_records_
+    rows, shares = [codes[:0]], [np.zeros(0)]
+    for place, groups, _, noise in _coarsest(sampler, columns):
+        noise = noise / sampler.n_records_
         found = np.bincount(groups[codes[:, place]], minlength=len(noise)) / len(codes)
         for group in np.flatnonzero(found < noise):
             added = codes[rng.integers(len(codes), size=_N_HIDDEN)]
@@ -227,6 +233,15 @@ def _hidden_rows(codes, sampler, columns, rng):
             rows.append(added)
             shares.append(np.full(_N_HIDDEN, (noise[group] - found[group]) / _N_HIDDEN))
     return np.concatenate(rows), np.concatenate(shares)
+
+
+def _unclear(codes, sampler, columns):
+    """Return which rows are in an interval of a column whose noisy count is near to its noise."""
+    binned = [n for n in columns if isinstance(sampler.encoder_.columns_[n], Binned)]
+    found = np.zeros(len(codes), dtype=bool)
+    for place, groups, counts, noise in _coarsest(sampler, binned):
+        found |= (counts < _CLEAR * noise)[groups[codes[:, place]]]
+    return found
 
 
 def _bins(frame, codes, encoder, columns):
