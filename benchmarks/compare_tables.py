@@ -78,7 +78,8 @@ def rst(head, rows, widths):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--names", nargs="+", default=["compare_ours", "table_peers"])
+    names = ["compare_ours", "compare_ours_budgets", "compare_independent", "table_peers"]
+    parser.add_argument("--names", nargs="+", default=names)
     parser.add_argument("--floor", default="compare_real")
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0])
     args = parser.parse_args()
