@@ -256,9 +256,18 @@ def _bins(frame, codes, encoder, columns):
     return found
 
 
+def _unselected(marginals):
+    """Return the coarsest table of each single column.
+
+    By the counts of finer ones its cells were found, such as values that stand out: the more of
+    them the more noise they had.
+    """
+    return list({table.columns[0]: table for table in marginals}.values())
+
+
 def _tables(sampler, columns):
     """Return the released tables of columns, and those that hold one of them, while cheap."""
-    found = [*sampler.marginals_, *sampler.slices_]
+    found = [*_unselected(sampler.marginals_), *sampler.slices_]
     kept = [table for table in found if columns.issuperset(table.columns)]
     if not kept:
         raise ValueError(f"No table tells of {sorted(columns)}: a constant is not measured.")

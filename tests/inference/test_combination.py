@@ -1,6 +1,8 @@
 """Several tables differ by noise and chance, and one rule combines what they tell."""
 
+import copy
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -85,6 +87,27 @@ def test_positive_weights_count_as_the_others_do():
         for other in ("c0", "c3"):
             here = (rows.frame[name] == label) & (rows.frame[other] == 1)
             assert abs(positive @ here - linear @ here) < 0.3 * error
+
+
+def test_counts_that_chose_the_cells_are_left_out():
+    """Of single columns the coarsest alone: in finer ones what stands out was looked for."""
+    rng, n = np.random.default_rng(0), 3000
+    frame = pd.DataFrame({"x": rng.gamma(2, 3, n), "y": rng.choice(["no", "yes"], n)})
+    schema = Schema({"x": Numeric(0, 1000), "y": Categorical(["no", "yes"])})
+    options = {"schema": schema, "population_size": 2000, "random_state": 0}
+    fitted = SlicedMeasureSampler(1.0, 1e-6, **options).fit(frame)
+    fine, *_, coarse = [t for t in fitted.marginals_ if t.columns == ("x",)]
+    assert fine.counts.size > coarse.counts.size
+    found = {}
+    for name, moved in (("none", None), ("fine", fine), ("coarse", coarse)):
+        other = copy.copy(fitted)
+        other.marginals_ = [
+            replace(t, counts=t.counts + 100.0 * np.arange(t.counts.size)) if t is moved else t
+            for t in fitted.marginals_
+        ]
+        found[name] = estimate_means(other, "x")["estimate"].item()
+    assert found["fine"] == found["none"]
+    assert abs(found["coarse"] - found["none"]) > 0.1
 
 
 def test_intervals_hold_what_they_should():
