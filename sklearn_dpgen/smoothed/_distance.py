@@ -15,7 +15,7 @@ from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum, on_grid
 from sklearn_dpgen.ot import random_directions, wasserstein_lines
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
-from sklearn_dpgen.utils._torch import as_array
+from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import check_array, check_delta, check_positive
 
 __all__ = ["PrivateDistance", "smoothed_sliced_wasserstein"]
@@ -53,6 +53,8 @@ class PrivateDistance:
         The public set that records and samples are moved into.
     p : float
         Exponent of the distance.
+    device : str or torch.device
+        Where distances are computed; ``dataclasses.replace`` gives the same release another one.
     """
 
     distance: float
@@ -61,6 +63,7 @@ class PrivateDistance:
     projections: np.ndarray = field(repr=False)
     domain: Domain
     p: float
+    device: str | torch.device = field(default="auto", repr=False)
 
     @property
     def noise_scale(self) -> float:
@@ -140,7 +143,7 @@ class PrivateDistance:
 
     def _compare(self, noisy, projected, n_repeats, generator):
         other = _with_noise(np.tile(projected, (n_repeats, 1)), self.noise_scale, generator)
-        return _distance(noisy, other, self.p)
+        return _distance(noisy, other, self.p, self.device)
 
 
 def smoothed_sliced_wasserstein(
@@ -155,6 +158,7 @@ def smoothed_sliced_wasserstein(
     p: float = 2,
     n_repeats: int = 1,
     random_state: int | np.random.RandomState | None = None,
+    device: str | torch.device = "auto",
 ) -> PrivateDistance:
     r"""Distance between a private and a public sample, from one release of the private one.
 
@@ -194,6 +198,9 @@ def smoothed_sliced_wasserstein(
         the same X, domain, budget and law of the directions, whatever Y is, and gives independent
         directions and noise for any others, so that releases compose; the guarantee is then void
         for whoever knows or guesses it.
+    device : str or torch.device, default="auto"
+        Where projections are sorted and compared. "auto" takes a GPU where there is one. The
+        release is made before, on the CPU, and does not depend on it.
 
     Returns
     -------
@@ -242,6 +249,7 @@ def smoothed_sliced_wasserstein(
     p = check_positive(p, "p")
     if p < 1:
         raise ValueError(f"p must be at least 1, got {p}.")
+    resolve_device(device)
     law = _projection_law(domain.n_features, n_projections, directions)
     n_repeats = check_count(n_repeats, "n_repeats")
     X, Y = _centered(X, "X", domain), _centered(Y, "Y", domain)
@@ -265,7 +273,8 @@ def smoothed_sliced_wasserstein(
     )
     for array in (U, released):
         array.flags.writeable = False
-    return PrivateDistance(_distance(released, other, p), privacy, U, released, domain, p)
+    distance = _distance(released, other, p, device)
+    return PrivateDistance(distance, privacy, U, released, domain, p, device)
 
 
 def _projection_law(n_features, n_projections, kind):
@@ -329,10 +338,10 @@ def _with_noise(projected, scale, generator):
     return on_grid(projected + scale * generator.standard_normal(projected.shape), scale)
 
 
-def _distance(released, other, p):
+def _distance(released, other, p, device):
     """Return the root of the mean over the columns of W_p^p."""
-    # A copy of the release, which is read-only.
-    sides = torch.tensor(released), torch.tensor(other)
+    device = resolve_device(device)
+    sides = (as_tensor(side, device=device, dtype=torch.float64) for side in (released, other))
     return wasserstein_lines(*sides, p=p).item() ** (1 / p)
 
 

@@ -1,7 +1,7 @@
 """The distance between a private and a public sample: its size, its law, its errors."""
 
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from sklearn_dpgen.accounting import (
 )
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.smoothed import PrivateDistance, _distance
+from sklearn_dpgen.utils._torch import as_tensor
 
 
 def test_one_release_serves_many_comparisons():
@@ -116,6 +117,59 @@ def test_the_result_is_frozen_and_may_be_shown():
     with pytest.raises(ValueError, match="read-only"):
         result.directions[0] = 0
     assert "array" not in repr(result)
+
+
+def test_the_device(released, monkeypatch):
+    X, Y = sample(50), sample(60, seed=1)
+    expected = private(X, Y)
+    result = private(X, Y, device="cpu")
+    assert (expected.device, result.device) == ("auto", "cpu")
+    assert_same_release(result, expected)
+    assert result.distance == expected.distance
+    seen = []
+
+    def watch(values, *, device, dtype):
+        seen.append(str(device))
+        return as_tensor(values, device="cpu", dtype=dtype)
+
+    # Not there, but asked for: the release is made before, and asks for none.
+    monkeypatch.setattr(_distance, "as_tensor", watch)
+    monkeypatch.setattr(_distance, "resolve_device", lambda device: device)
+    result = private(X, Y, device="cuda:7")
+    assert_same_release(result, expected)
+    result.distance_to(Y)
+    result.null_distances(Y, n_draws=1)
+    replace(result, device="cuda:8").distance_to(Y)
+    assert seen == 6 * ["cuda:7"] + 2 * ["cuda:8"]
+    assert len(released) == 3
+
+
+def test_a_device_that_is_not_there_is_refused_before_a_release(released):
+    for wrong in ("nowhere", "cuda:99", 3.5, None):
+        with pytest.raises(ValueError, match="is not a device of this machine"):
+            private(sample(5), sample(6), device=wrong)
+    assert not released
+    result = private(sample(5), sample(6))
+    with pytest.raises(ValueError, match="device='nowhere'"):
+        replace(result, device="nowhere").distance_to(sample(6))
+
+
+def assert_same_release(result, expected):
+    np.testing.assert_array_equal(result.directions, expected.directions)
+    np.testing.assert_array_equal(result.projections, expected.projections)
+
+
+@pytest.mark.gpu
+def test_a_gpu_finds_the_same_distances():
+    X, Y = sample(50), sample(60, seed=1)
+    on_gpu, expected = private(X, Y, device="cuda"), private(X, Y, device="cpu")
+    assert_same_release(on_gpu, expected)
+    assert on_gpu.distance == pytest.approx(expected.distance)
+    for find in (
+        lambda result: result.distance_to(Y + 1, random_state=0),
+        lambda result: result.null_distances(Y, n_draws=3, random_state=0),
+    ):
+        np.testing.assert_allclose(find(on_gpu), find(expected))
 
 
 @pytest.mark.parametrize(
