@@ -159,7 +159,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
 
         Parameters
         ----------
-        X : array-like or dask array of shape (n_samples, n_features)
+        X : array-like, data frame or dask array of shape (n_samples, n_features)
             Private records. A dask array may be larger than memory.
         y : array-like of shape (n_samples,) or None, default=None
             Labels; with them each class has a histogram, and ``sample`` makes records of a wanted

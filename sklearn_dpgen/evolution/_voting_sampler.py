@@ -267,7 +267,7 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
         Returns
         -------
         X : ndarray or data frame of shape (n_samples, n_features)
-            A data frame with a schema.
+            A data frame with a schema, or where ``fit`` was given one with names of columns.
 
         Raises
         ------

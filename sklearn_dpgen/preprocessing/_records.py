@@ -1,13 +1,14 @@
 """Records of an estimator that takes a schema or a domain: into the public domain and back."""
 
 import numpy as np
+import pandas as pd
 
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder
 from sklearn_dpgen.utils._validation import validate_data
 
-__all__ = ["decode_records", "encode_records", "resolve_domain"]
+__all__ = ["decode_records", "encode_records", "read_records", "resolve_domain"]
 
 
 def encode_records(estimator, X):
@@ -43,6 +44,30 @@ def encode_records(estimator, X):
     X = validate_data(estimator, X, dtype=np.float64)
     estimator.domain_ = resolve_domain(estimator.domain, X.shape[1])
     return estimator.domain_.project(X)
+
+
+def read_records(estimator, X):
+    """Return further records of a fitted estimator, in the space of its domain.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted, after :func:`encode_records`.
+    X : array-like or data frame of shape (n_samples, n_features)
+
+    Returns
+    -------
+    ndarray of float64 of shape (n_samples, domain_.n_features)
+        Records outside of the domain stay there; a schema has its own bounds.
+
+    Raises
+    ------
+    ValueError
+        Other columns than those of the fit.
+    """
+    if hasattr(estimator, "encoder_"):
+        return estimator.encoder_.transform(X)
+    return validate_data(estimator, X, dtype=np.float64, reset=False)
 
 
 def resolve_domain(domain, n_features):
@@ -81,11 +106,13 @@ def decode_records(estimator, X, rng, *, domain=None):
     Returns
     -------
     ndarray or data frame
-        A data frame with a schema.
+        A data frame with a schema, and one of float64 where the records of the fit had names of
+        columns.
     """
     domain = getattr(estimator, "domain_", None) if domain is None else domain
     if rng is not None and domain is not None:
         X = draw_categories(domain, X, rng)
     if hasattr(estimator, "encoder_"):
         return estimator.encoder_.inverse_transform(X, rng=rng)
-    return X
+    names = getattr(estimator, "feature_names_in_", None)
+    return X if names is None else pd.DataFrame(X, columns=names)

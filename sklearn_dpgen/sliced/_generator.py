@@ -255,7 +255,7 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         Returns
         -------
         X : ndarray or data frame of shape (n_samples, n_features)
-            A data frame with a schema.
+            A data frame with a schema, or where ``fit`` was given one with names of columns.
         """
         check_is_fitted(self)
         n_samples = check_n_samples(n_samples)
@@ -275,7 +275,7 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         Returns
         -------
         X : ndarray or data frame of shape (n_samples, n_features)
-            Of a block of categories the likeliest is taken.
+            As of :meth:`sample`, but of a block of categories the likeliest is taken.
         """
         check_is_fitted(self)
         latents = _check_latents(latents, self.module_[0].in_features)

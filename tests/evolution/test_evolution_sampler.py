@@ -87,7 +87,13 @@ def test_types_of_records(sampler_of, labelled, same, name, as_given):
     sampler = sampler_of(name).fit(given, labelled.y)
     assert same(sampler, sampler_of(name).fit(X, labelled.y))
     assert hasattr(sampler, "feature_names_in_") == isinstance(given, pd.DataFrame)
-    assert isinstance(sampler.sample(2), np.ndarray)
+    made = sampler.sample(2, random_state=0)
+    assert_array_equal(made, sampler_of(name).fit(X, labelled.y).sample(2, random_state=0))
+    if isinstance(given, pd.DataFrame):
+        assert made.columns.tolist() == ["a", "b", "c"]
+        assert (made.dtypes == np.float64).all()
+    else:
+        assert isinstance(made, np.ndarray)
 
 
 @samplers

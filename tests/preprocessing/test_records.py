@@ -6,12 +6,18 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
 from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.preprocessing._records import decode_records, encode_records
+from sklearn_dpgen.preprocessing._records import (
+    decode_records,
+    encode_records,
+    read_records,
+)
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
 SCHEMA = Schema({"age": Numeric(0, 100), "job": Categorical(["baker", "nurse"])})
@@ -63,6 +69,43 @@ def test_a_table_goes_in_and_out(people):
     assert_array_equal(encoded, TabularEncoder(SCHEMA).fit(people).transform(people))
     decoded = decode_records(holder, encoded, np.random.default_rng(0))
     pd.testing.assert_frame_equal(decoded, people.assign(age=[50.0, 100.0, 3.0]))
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    names=st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=6, unique=True),
+    n_samples=st.integers(1, 5),
+    dtype=st.sampled_from([np.float64, np.float32, np.int64]),
+)
+def test_a_frame_comes_back_with_its_columns(names, n_samples, dtype):
+    holder = Holder(domain=partial(Box, 0, 1))
+    frame = pd.DataFrame(np.ones((3, len(names)), dtype=dtype), columns=names)
+    encode_records(holder, frame)
+    points = np.random.default_rng(0).uniform(size=(n_samples, len(names)))
+    decoded = decode_records(holder, points, None)
+    pd.testing.assert_frame_equal(decoded, pd.DataFrame(points, columns=names))
+    assert_array_equal(read_records(holder, decoded), points)
+    # An array has no names, nor has a frame with numbers for them.
+    for unnamed in (frame.to_numpy(), frame.set_axis(range(len(names)), axis=1)):
+        encode_records(holder, unnamed)
+        assert isinstance(decode_records(holder, points, None), np.ndarray)
+
+
+def test_further_records_have_the_columns_of_the_fit(people):
+    frame = pd.DataFrame(np.full((3, 2), 9.0), columns=["a", "b"])
+    holder = Holder(domain=Box(0, 1, n_features=2))
+    encode_records(holder, frame)
+    # They stay where they are.
+    assert_array_equal(read_records(holder, frame), frame)
+    for wrong in (frame[["a"]], frame[["b", "a"]], frame.rename(columns={"a": "z"})):
+        with pytest.raises(ValueError, match="feature names"):
+            read_records(holder, wrong)
+    assert holder.feature_names_in_.tolist() == ["a", "b"]
+    holder = Holder(schema=SCHEMA)
+    encoded = encode_records(holder, people)
+    assert_array_equal(read_records(holder, people[["job", "age"]]), encoded)
+    with pytest.raises(ValueError, match=r"missing \['age'\]"):
+        read_records(holder, people[["job"]])
 
 
 def test_a_fit_without_a_schema_forgets_the_encoder(people):

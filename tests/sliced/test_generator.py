@@ -250,6 +250,18 @@ def assert_frames_repeat(generator):
     assert len(first["job"].unique()) == 1
 
 
+def test_frames_come_back_with_their_columns(tiny, table):
+    frame = pd.DataFrame(table.X, columns=list("cab"))
+    generator = tiny("generator").fit(frame)
+    expected = tiny("generator").fit(table.X)
+    latents = np.zeros((4, 2))
+    for made, array in (
+        (generator.sample(4, random_state=0), expected.sample(4, random_state=0)),
+        (generator.transform_latents(latents), expected.transform_latents(latents)),
+    ):
+        pd.testing.assert_frame_equal(made, pd.DataFrame(array, columns=list("cab")))
+
+
 def test_another_kind_of_records_in_the_next_fit(tiny, table, people):
     generator = tiny("generator", schema=SCHEMA, domain=None).fit(people)
     assert isinstance(generator.sample(2), pd.DataFrame)
