@@ -9,35 +9,31 @@ import torch
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
-from sklearn_dpgen.preprocessing._records import decode_records, encode_records
+from sklearn_dpgen.preprocessing._records import encode_records
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.smoothed._base import RELEASE_CONSTRAINTS
-from sklearn_dpgen.smoothed._generator_training import n_normals, one_hot, train_generators
+from sklearn_dpgen.smoothed._generated_records import GeneratedRecordsMixin
+from sklearn_dpgen.smoothed._generator_training import train_generators
 from sklearn_dpgen.smoothed._laws import release_laws
 from sklearn_dpgen.smoothed._networks import NETWORKS, build_network
 from sklearn_dpgen.smoothed._plan import plan_releases
 from sklearn_dpgen.smoothed._releases import ClassRecords, released_proportions
 from sklearn_dpgen.utils._base import TrainedEstimator
-from sklearn_dpgen.utils._labels import LabelSamplerMixin
-from sklearn_dpgen.utils._random import split_random_state, torch_generator
-from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
+from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._torch import as_tensor, resolve_device
 from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     HasMethods,
     Integral,
     Interval,
     StrOptions,
-    check_is_fitted,
-    check_n_samples,
     fit_context,
 )
 
 __all__ = ["SmoothedSlicedWassersteinGenerator"]
 
-_CHUNK = 2048
 
-
-class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, TrainedEstimator):
+class SmoothedSlicedWassersteinGenerator(GeneratedRecordsMixin, TrainedEstimator):
     """A generator trained to match noisy records in the smoothed sliced Wasserstein distance.
 
     Secret batches of records are released with Gaussian noise, and nothing else sees a record.
@@ -74,7 +70,7 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, TrainedEstimator):
     output_transform : transformer or None, default=None
         A public map from the output of the network to the records, such as a fitted
         DCTTransformer: its ``transform`` takes a tensor and is differentiable. It needs an
-        ``output_domain``. ``sample`` returns the output before it.
+        ``output_domain``, and a ``domain``. ``sample`` returns the output before it.
     n_projections : int or "auto", default="auto"
         Lines that the releases are compared on. "auto" takes as many as a covariance matrix has
         entries, from 64 to some 2000. They cost time, not privacy.
@@ -286,6 +282,8 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, TrainedEstimator):
         device = resolve_device(self.device)
         if self.output_transform is not None and self.output_domain is None:
             raise ValueError("output_transform needs an output_domain: where the network ends.")
+        if self.output_transform is not None and self.schema is not None:
+            raise ValueError("output_transform needs a domain: a schema's columns come after it.")
         self._check_label_parameters(y)
         X = encode_records(self, X)
         codes = self._encode_labels(y, len(X))
@@ -336,10 +334,7 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, TrainedEstimator):
             name=type(self).__name__,
         )
         self.n_iter_ = self.max_iter
-        # What sample needs of the parameters, whatever they are by then.
-        self._n_normals = n_normals(module, self.latent_dim)
-        self._output_domain = self.domain_ if self.output_domain is None else self.output_domain
-        self.generator_ = module
+        self._keep(module)
         return self
 
     def _plan(self, records, ball):
@@ -402,48 +397,6 @@ class SmoothedSlicedWassersteinGenerator(LabelSamplerMixin, TrainedEstimator):
         if self.output_transform is not None:
             G = self.output_transform.transform(G)
         return G if self.output_domain is None else self.domain_.project(G)
-
-    @torch.no_grad()
-    def sample(
-        self,
-        n_samples: int = 1,
-        *,
-        y: ArrayLike | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> np.ndarray | pd.DataFrame:
-        """Draw synthetic records.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            How many; as many as wanted, at no cost in privacy.
-        y : label, array-like of shape (n_samples,) or None, default=None
-            The class of all records, or of each. None draws them as ``sample_labels`` does.
-        random_state : int, RandomState or None, default=None
-            Seed of the draw.
-
-        Returns
-        -------
-        X : ndarray or data frame of shape (n_samples, n_features)
-            A data frame with a schema.
-
-        Raises
-        ------
-        ValueError
-            A label that was not in ``classes_``, or any after a fit without labels.
-        """
-        check_is_fitted(self)
-        n_classes = len(self.classes_) if hasattr(self, "classes_") else 0
-        width = self._n_normals + n_classes + self._output_domain.n_features
-        n_samples = check_n_samples(n_samples, width)
-        label_seed, latent_seed, category_seed = split_random_state(random_state, 3)
-        codes = self._sample_codes(n_samples, y, label_seed)
-        device = next(self.generator_.parameters()).device
-        Z = torch.randn(n_samples, self._n_normals, generator=torch_generator(latent_seed))
-        inputs = torch.cat([Z.to(device), one_hot(torch.from_numpy(codes), n_classes, device)], 1)
-        X = torch.cat([self.generator_(chunk) for chunk in inputs.split(_CHUNK)])
-        rng = np.random.default_rng(category_seed)
-        return decode_records(self, as_array(X), rng, domain=self._output_domain)
 
 
 def _has_categories(domain):

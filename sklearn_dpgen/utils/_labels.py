@@ -85,7 +85,7 @@ class LabelSamplerMixin:
         """Return the position of the wanted class of each record, 0 after a fit without labels."""
         if not hasattr(self, "classes_"):
             if y is not None:
-                raise ValueError("sample takes y after a fit with labels only: fit(X, y).")
+                raise ValueError("y can be given after a fit with labels only: fit(X, y).")
             return np.zeros(n_samples, dtype=np.int64)
         if y is None:
             y = self.sample_labels(n_samples, random_state=seed)

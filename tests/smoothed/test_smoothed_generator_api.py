@@ -73,6 +73,20 @@ def test_types_of_records(tiny_generator, labelled, weights_of, as_given):
     generator = tiny_generator().fit(given, labelled.y)
     assert_array_equal(weights_of(generator), expected)
     assert hasattr(generator, "feature_names_in_") == isinstance(given, pd.DataFrame)
+    sampled = generator.sample(2, random_state=0)
+    assert isinstance(sampled, pd.DataFrame if isinstance(given, pd.DataFrame) else np.ndarray)
+    assert_array_equal(sampled, tiny_generator().fit(X, labelled.y).sample(2, random_state=0))
+
+
+def test_frames_come_back_with_their_columns(tiny_generator, labelled):
+    frame = pd.DataFrame(labelled.X.astype(np.float32), columns=list("cab"), index=range(7, 47))
+    generator = tiny_generator(output_domain=Box(-9, 9, n_features=3)).fit(frame, labelled.y)
+    sampled = generator.sample(4, y="a", random_state=0)
+    assert list(sampled.columns) == list("cab")
+    assert (sampled.dtypes == np.float64).all()
+    assert list(sampled.index) == [0, 1, 2, 3]
+    assert np.isfinite(generator.score(sampled, ["a"] * 4))
+    generator.fit(frame.set_axis([0, 1, 2], axis=1))
     assert isinstance(generator.sample(2), np.ndarray)
 
 
@@ -113,7 +127,7 @@ def test_samples_follow_their_seed(tiny_generator, labelled):
 def test_samples_in_parts_are_as_at_once(tiny_generator, labelled, monkeypatch):
     generator = tiny_generator().fit(labelled.X, labelled.y)
     expected = generator.sample(50, random_state=0)
-    monkeypatch.setattr("sklearn_dpgen.smoothed._generator._CHUNK", 7)
+    monkeypatch.setattr("sklearn_dpgen.smoothed._generated_records._CHUNK", 7)
     assert_allclose(generator.sample(50, random_state=0), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -157,6 +171,15 @@ def test_a_fit_forgets_the_one_before(tiny_generator, labelled):
         ({"schema": Schema({"a": Numeric(0, 1)})}, "either schema or domain"),
         ({"domain": Box(0, 1, n_features=4)}, "domain has 4 features, X has 3 features"),
         ({"output_transform": FunctionTransformer()}, "needs an output_domain"),
+        (
+            {
+                "output_transform": FunctionTransformer(),
+                "output_domain": Box(0, 1),
+                "domain": None,
+                "schema": Schema({"a": Numeric(0, 1)}),
+            },
+            "output_transform needs a domain",
+        ),
         ({"output_domain": Box(0, 1, n_features=5)}, "domain has 3 features, X has 5"),
         ({"classes": ["a"]}, "classes must be at least two, got 1 class"),
         ({"classes": ["a", "b", "a"]}, "classes must be distinct"),
@@ -352,6 +375,9 @@ def test_output_of_a_transform(tiny_generator):
     assert made.shape == (200, 64)
     assert generator.output_domain.contains(made).all()
     assert generator.n_features_in_ == 10
+    # Its columns are pixels, as many as of the records or not.
+    named = pd.DataFrame(records, columns=transform.get_feature_names_out())
+    assert isinstance(clone(generator).set_params(max_iter=1).fit(named).sample(2), np.ndarray)
     gap = np.linalg.norm(transform.transform(made).mean(0) - records.mean(0))
     assert gap < 0.2 * np.linalg.norm(records.mean(0))
 

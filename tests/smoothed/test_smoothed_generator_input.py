@@ -185,6 +185,7 @@ def test_no_parameter_matters_after_fit(tiny_generator, labelled):
         generator: lambda: [
             generator.sample(5, random_state=0),
             generator.sample(4, y="a", random_state=0),
+            generator.score(labelled.X, labelled.y),
             generator.sample_labels(9, random_state=0) == "a",
         ],
         model: lambda: [
