@@ -70,7 +70,8 @@ class SmoothedSlicedWassersteinGenerator(GeneratedRecordsMixin, TrainedEstimator
     output_transform : transformer or None, default=None
         A public map from the output of the network to the records, such as a fitted
         DCTTransformer: its ``transform`` takes a tensor and is differentiable. It needs an
-        ``output_domain``, and a ``domain``. ``sample`` returns the output before it.
+        ``output_domain``, and a ``domain``. ``sample`` returns the output before it. A search
+        clones it, unless it is in a :class:`~sklearn.frozen.FrozenEstimator`.
     n_projections : int or "auto", default="auto"
         Lines that the releases are compared on. "auto" takes as many as a covariance matrix has
         entries, from 64 to some 2000. They cost time, not privacy.

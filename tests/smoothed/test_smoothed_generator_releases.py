@@ -145,6 +145,7 @@ def bytes_of(values):
 FITTED = {
     "_n_normals",
     "_output_domain",
+    "_output_transform",
     "classes_",
     "domain_",
     "generator_",

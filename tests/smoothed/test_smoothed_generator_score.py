@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 
 from sklearn_dpgen.domains import Ball, Box
@@ -194,6 +195,11 @@ def test_the_score_after_a_transform(tiny_generator):
     expected = held_out_distance([(records, transform.transform(drawn))])
     score = generator.score(pd.DataFrame(records, columns=list("abc")))
     assert_allclose(score, -expected, rtol=1e-5)
+    # A search clones what is not frozen.
+    generator.set_params(output_transform=FrozenEstimator(transform))
+    search = GridSearchCV(generator, {"n_generated": [2, 4]}, cv=2, error_score="raise")
+    search.fit(records)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
 # Errors.
