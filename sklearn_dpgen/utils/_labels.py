@@ -51,6 +51,22 @@ class LabelSamplerMixin:
             check_proportions(self.label_proportions, len(self.classes_))
         return check_labels(y, self.classes_, n_samples)
 
+    def _label_terms(self):
+        """Return the neighbouring relation of a fit, and what is public of its labels."""
+        if not hasattr(self, "classes_"):
+            return "replace one record; the number of records is public", []
+        public = ["set of labels" if self.classes is None else "classes"]
+        relation = "replace one record and its label; the number of records is public"
+        if self.labels == "public":
+            public.append("class sizes")
+            relation = (
+                "replace one record by another of the same class; the sizes of the classes are "
+                "public"
+            )
+        if self.label_proportions is not None:
+            public.append("label_proportions")
+        return relation, public
+
     def _set_proportions(self, sizes):
         """Set ``label_proportions_``: those declared, or those of public or released sizes."""
         if self.label_proportions is not None:

@@ -1,0 +1,127 @@
+"""Images with wanted moments: normal cosine coefficients, sharpened, cut to the range, deformed."""
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import affine_grid, grid_sample
+
+__all__ = ["ImageModel", "match_moments"]
+
+# Images made at a time.
+_CHUNK = 4096
+# Least variance of a latent coefficient.
+_FLOOR = 1e-5
+# Of the corrections: full ones at first, small ones against the noise of the draws at last.
+_FIRST_STEP, _LAST_STEP = 0.7, 0.07
+# Of the deformation: the share of a side of a shift that moves as much as a turn.
+_SHIFT = 1 / 3
+
+
+@dataclass(frozen=True)
+class ImageModel:
+    """How latent cosine coefficients become an image with pixels in [0, 1].
+
+    Parameters
+    ----------
+    basis : Tensor of float32 of shape (d, n_pixels)
+        Orthonormal rows.
+    shape : tuple of int
+        (height, width) or (height, width, channels), of n_pixels entries.
+    contrast : float
+        Slope of the pixels about one half, before they are cut to the range.
+    deformation : float
+        Standard deviation of a random turn in radians, of the shear and of the logarithm of the
+        size; three times that of the shifts, as a share of the sides.
+    """
+
+    basis: torch.Tensor
+    shape: tuple
+    contrast: float
+    deformation: float
+
+    def images(self, mean, factor, n, generator):
+        """Return random images.
+
+        Parameters
+        ----------
+        mean : Tensor of shape (d,)
+        factor : Tensor of shape (d, d)
+            Latent coefficients are ``mean + z @ factor`` of standard normal z.
+        n : int
+        generator : torch.Generator
+            On the CPU: a seed gives the same draws on every device.
+
+        Returns
+        -------
+        Tensor of shape (n, n_pixels)
+        """
+        sizes = [min(_CHUNK, n - start) for start in range(0, n, _CHUNK)]
+        device = self.basis.device
+        parts = []
+        for size in sizes:
+            Z = torch.randn(size, len(mean), generator=generator).to(device)
+            G = (mean + Z @ factor) @ self.basis
+            X = (0.5 + self.contrast * (G - 0.5)).clamp(0, 1)
+            parts.append(self._deformed(X, generator) if self.deformation > 0 else X)
+        return torch.cat(parts) if parts else self.basis.new_zeros((0, self.basis.shape[1]))
+
+    def _deformed(self, X, generator):
+        n, channels = len(X), self.shape[2] if len(self.shape) == 3 else 1
+        E = self.deformation * torch.randn(n, 6, generator=generator).to(X.device)
+        turn, shear = E[:, 0], E[:, 1]
+        wide, high = torch.exp(E[:, 2] + E[:, 3] / 2), torch.exp(E[:, 2] - E[:, 3] / 2)
+        maps = torch.stack(
+            [
+                torch.stack([wide * turn.cos(), shear - wide * turn.sin()], 1),
+                torch.stack([high * turn.sin(), high * turn.cos()], 1),
+            ],
+            1,
+        )
+        # Coordinates go from -1 to 1.
+        maps = torch.cat([maps, 2 * _SHIFT * E[:, 4:, None]], 2)
+        images = X.view(n, *self.shape[:2], channels).movedim(3, 1)
+        places = affine_grid(maps, images.shape, align_corners=False)
+        moved = grid_sample(images, places, padding_mode="border", align_corners=False)
+        return moved.movedim(1, 3).reshape(n, -1)
+
+
+def match_moments(model, mean, covariance, *, n_draws, n_iter, generator):
+    """Return latent moments whose images have coefficients of a wanted mean and covariance.
+
+    Parameters
+    ----------
+    model : ImageModel
+    mean : Tensor of shape (d,)
+    covariance : Tensor of shape (d, d)
+    n_draws : int
+        Images of one step.
+    n_iter : int
+        Steps: what the images lack is added to the latent moments.
+    generator : torch.Generator
+
+    Returns
+    -------
+    mean : Tensor of shape (d,)
+    factor : Tensor of shape (d, d)
+        As of :meth:`ImageModel.images`.
+    errors : list of float
+        At each step the distance of the covariances over the norm of the wanted one.
+    """
+    latent_mean, latent_covariance = mean.clone(), covariance / model.contrast**0.5
+    size, errors = covariance.norm(), []
+    for step in range(n_iter):
+        factor = _root(latent_covariance)
+        C = model.images(latent_mean, factor, n_draws, generator) @ model.basis.t()
+        missing = covariance - torch.cov(C.t()).reshape(covariance.shape)
+        errors.append(float(missing.norm() / size))
+        rate = _FIRST_STEP + (_LAST_STEP - _FIRST_STEP) * step / n_iter
+        latent_mean = latent_mean + rate * (mean - C.mean(0)) / max(1, model.contrast / 2)
+        correction = rate * missing / max(1, model.contrast**2 / 4)
+        latent_covariance = latent_covariance + correction
+    return latent_mean, _root(latent_covariance), errors
+
+
+def _root(matrix):
+    """Return the symmetric root of a matrix, without its negative eigenvalues."""
+    values, vectors = torch.linalg.eigh(matrix)
+    return vectors * values.clamp_min(_FLOOR).sqrt() @ vectors.t()

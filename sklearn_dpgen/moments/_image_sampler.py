@@ -1,0 +1,417 @@
+"""MomentImageSampler: images by class, from released moments of their low frequencies."""
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from tqdm import tqdm
+
+from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.moments._base import BaseMomentSampler
+from sklearn_dpgen.preprocessing import DCTTransformer
+from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._validation import (
+    Integral,
+    Interval,
+    Real,
+    check_array,
+    check_fits,
+    check_is_fitted,
+    check_n_samples,
+    fit_context,
+    validate_data,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["MomentImageSampler"]
+
+# Images of a class in a step.
+_N_DRAWS = 3000
+# Images transformed at a time.
+_CHUNK = 8192
+# Of the images that a score draws, at least: public, and the same for all that is compared.
+_SCORE_SEED, _FEWEST_GENERATED = 0, 1000
+
+
+class MomentImageSampler(BaseMomentSampler):
+    """Images by class, from released means and covariances of their low frequencies.
+
+    Sums over each class of low cosine coefficients of the images and of their outer products are
+    released with Gaussian noise. What follows costs nothing. An image is made of normal
+    coefficients: sharpened, cut to the range of the pixels, and deformed at random, as images of
+    one thing are. The normal law is chosen such that the images have the released moments.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy budget of the whole fit, in nats; ``np.inf`` releases without noise.
+    delta : float or "auto", default="auto"
+        Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
+    shape : tuple of int
+        Of an image: (height, width) or (height, width, channels). A row of ``X`` is a flattened
+        image.
+    pixel_range : tuple of float
+        Public (low, high) of the pixels, such as (0, 255). Pixels outside are moved into it,
+        silently, as a warning would tell of them: see :meth:`check`.
+    labels : {"public", "private"}, default="public"
+        Of ``fit(X, y)``. "public": neighbours differ in an image of the same class, and class
+        sizes are public. "private": neighbours differ in an image and its label; class sizes are
+        released with the means, at little cost or none.
+    classes : array-like of shape (n_classes,) or None, default=None
+        The public labels, at least two. Private labels need them. None takes those that occur
+        in ``y``, which are then public: ``privacy_`` says so.
+    label_proportions : array-like of shape (n_classes,) or None, default=None
+        Public shares of the classes, in the order of ``classes_``. With private labels no class
+        sizes are released then.
+    n_frequencies : int, default=10
+        How many of the lowest frequencies are released, along each side, or all where a side is
+        shorter: their square, times the channels, is the dimension of the moments.
+    contrast : float, default=3.0
+        At least 1. How much steeper the pixels are than their coefficients, before they are cut to
+        the range. The larger, the more of them are black or white.
+    deformation : float, default=0.08
+        Typical size of a random affine deformation of each image: a turn in radians, a shear, a
+        change of the size, and three times a shift as a share of the sides. It is public knowledge
+        of what images have in common, and a model: 0 for none.
+    second_order_weight : float or "auto", default="auto"
+        Weight of the second moments beside the first, in units of the radius: the larger, the less
+        noise on covariances, and the more on means. "auto" is 2, or √½, up to which second moments
+        are free, where the noise on the covariance of a class is more than a quarter of its trace.
+    max_iter : int, default=30
+        Steps in which the law of the coefficients is fitted to the moments.
+    random_state : int, RandomState or None, default=None
+        None draws noise from the operating system's entropy. An int repeats the fit, and voids the
+        guarantee for whoever knows or guesses it.
+    device : str or torch.device, default="auto"
+        "auto" makes images on a GPU where there is one. What is released does not depend on it.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    means_ : ndarray of shape (n_classes, d)
+        As released, of cosine coefficients of images with pixels in [0, 1].
+    covariances_ : ndarray of shape (n_classes, d, d)
+        Positive definite.
+    latent_means_, latent_factors_ : ndarray of shape (n_classes, d) and (n_classes, d, d)
+        Of the normal coefficients that images are made of: a mean, and the root of a covariance.
+    loss_curve_ : list of float
+        At each step the distance of the covariances of the images to the released ones, over the
+        norm of these, the mean over the classes.
+    classes_, label_proportions_ : ndarray of shape (n_classes,)
+        If fitted with labels.
+    privacy_ : PrivacyReport
+        The guarantee of the fit.
+    noise_multiplier_ : float
+        Standard deviation of the noise over the sensitivity.
+    n_iter_ : int
+        Number of steps.
+    n_features_in_ : int
+        Number of pixels, times the channels.
+
+    See Also
+    --------
+    MomentSampler : The same releases of vectors that are not images.
+
+    Notes
+    -----
+    The releases are those of :class:`MomentSampler`, of coefficients in the ball around the grey of
+    half the range that holds all images.
+
+    A normal law of the coefficients makes pixels out of the range, and cutting them to it changes
+    their moments. Here the images have the released moments, not the law that they are cut from:
+    what their coefficients lack of mean and covariance is added to those of the law, until little
+    is lacking. With deformations, the law has to bring less of the spread of a class, and images
+    get sharper.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn_dpgen.moments import MomentImageSampler
+    >>> X, y = load_digits(return_X_y=True)
+    >>> sampler = MomentImageSampler(
+    ...     epsilon=10.0, shape=(8, 8), pixel_range=(0, 16), n_frequencies=6
+    ... )
+    >>> sampler.fit(X, y).sample(3, y=8).shape
+    (3, 64)
+    """
+
+    _parameter_constraints: dict = BaseMomentSampler._parameter_constraints | {
+        "shape": [tuple, list],
+        "pixel_range": [tuple, list],
+        "n_frequencies": [Interval(Integral, 1, None, closed="left")],
+        "contrast": [Interval(Real, 1, 100, closed="both")],
+        "deformation": [Interval(Real, 0, 0.5, closed="both")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "device": [str, object],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | str = "auto",
+        *,
+        shape: Sequence[int],
+        pixel_range: Sequence[float],
+        labels: str = "public",
+        classes: ArrayLike | None = None,
+        label_proportions: ArrayLike | None = None,
+        n_frequencies: int = 10,
+        contrast: float = 3.0,
+        deformation: float = 0.08,
+        second_order_weight: float | str = "auto",
+        max_iter: int = 30,
+        random_state: int | np.random.RandomState | None = None,
+        device: "str | torch.device" = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.shape = shape
+        self.pixel_range = pixel_range
+        self.labels = labels
+        self.classes = classes
+        self.label_proportions = label_proportions
+        self.n_frequencies = n_frequencies
+        self.contrast = contrast
+        self.deformation = deformation
+        self.second_order_weight = second_order_weight
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Release the moments of each class, and fit a law of images to them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_pixels)
+            Private images, flattened.
+        y : array-like of shape (n_samples,) or None, default=None
+            Labels; with them, ``sample`` makes images of a wanted class.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            A shape that does not fit the width of ``X`` or the range of the pixels, labels that do
+            not fit the declarations, private labels without ``classes``, a public class without an
+            image, or moments that do not fit in memory.
+        """
+        import torch
+
+        from sklearn_dpgen.moments._image_laws import match_moments
+        from sklearn_dpgen.utils._random import torch_generator
+        from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
+
+        self._forget()
+        device = resolve_device(self.device)
+        self._check_label_parameters(y)
+        self._check_labels_are_given(y)
+        low, high, shape = self._check_images()
+        if np.ndim(X) > 2:
+            raise ValueError("X must hold a flattened image a row: X.reshape(len(X), -1).")
+        X = validate_data(self, X, dtype=[np.float64, np.float32])
+        self._check_width(X, shape)
+        codes = self._encode_labels(y, len(X))
+        seed, match_seed = split_random_state(self.random_state, 2)
+
+        sides = [min(side, self.n_frequencies) for side in shape[:2]]
+        d = math.prod(sides) * math.prod(shape[2:])
+        check_fits(24 * d * X.shape[1], f"Cosines of {d} frequencies")
+        basis = _basis(shape, self.n_frequencies)
+        center = 0.5 * basis.sum(axis=1)
+        # No image is further from the grey of half the range.
+        ball = Ball(0.5 * math.sqrt(X.shape[1]), center=center)
+        C = _coefficients(X, basis, low, high)
+        self._release(C, y, codes, ball, seed)
+
+        self._model = self._image_model(basis, shape, device)
+        generator = torch_generator(match_seed)
+        laws = zip(self.means_, self.covariances_, strict=True)
+        bar = tqdm(laws, total=len(self.means_), desc="classes", disable=not self.verbose)
+        with torch.no_grad():
+            fits = [
+                match_moments(
+                    self._model,
+                    as_tensor(mean, device=device),
+                    as_tensor(covariance, device=device),
+                    n_draws=_N_DRAWS,
+                    n_iter=self.max_iter,
+                    generator=generator,
+                )
+                for mean, covariance in bar
+            ]
+        self._pixel_range = low, high
+        self.n_iter_ = self.max_iter
+        self.loss_curve_ = np.mean([errors for *_, errors in fits], axis=0).tolist()
+        self.latent_means_ = as_array(torch.stack([mean for mean, *_ in fits]))
+        self.latent_factors_ = as_array(torch.stack([factor for _, factor, _ in fits]))
+        return self
+
+    def _declared(self):
+        return ["shape", "pixel_range"]
+
+    def _check_images(self):
+        """Return the range of the pixels and the shape, if they are ones."""
+        try:
+            low, high = (float(bound) for bound in self.pixel_range)
+        except (TypeError, ValueError):
+            low, high = math.nan, math.nan
+        if not (math.isfinite(high - low) and low < high):
+            raise ValueError(
+                f"pixel_range must be two numbers (low, high) with low < high, got "
+                f"{self.pixel_range!r}."
+            )
+        shape = tuple(self.shape)
+        is_shape = len(shape) in (2, 3) and all(
+            isinstance(side, numbers.Integral) and side >= 1 for side in shape
+        )
+        if not is_shape:
+            raise ValueError(
+                f"shape must be (height, width) or (height, width, channels), got {self.shape!r}."
+            )
+        return low, high, tuple(int(side) for side in shape)
+
+    def _check_width(self, X, shape):
+        if X.shape[1] != math.prod(shape):
+            raise ValueError(
+                f"shape {shape} has {math.prod(shape)} pixels, X has {X.shape[1]} features."
+            )
+
+    def _image_model(self, basis, shape, device):
+        from sklearn_dpgen.moments._image_laws import ImageModel
+        from sklearn_dpgen.utils._torch import as_tensor
+
+        return ImageModel(as_tensor(basis, device=device), shape, self.contrast, self.deformation)
+
+    def check(self, X: ArrayLike) -> float:
+        """Return the share of images with a pixel out of the declared range, which is moved.
+
+        For the eyes of the curator alone: it is computed from private images, without noise. A
+        range that is chosen by it is not public.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_pixels)
+
+        Returns
+        -------
+        float
+        """
+        self._validate_params()
+        low, high, shape = self._check_images()
+        X = check_array(X, dtype=[np.float64, np.float32])
+        self._check_width(X, shape)
+        return float(np.mean(((low > X) | (high < X)).any(axis=1)))
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        y: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray:
+        """Draw synthetic images, at no cost in privacy.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many.
+        y : label, array-like of shape (n_samples,) or None, default=None
+            The class of all images, or of each. None draws them as ``sample_labels`` does.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        X : ndarray of float32 of shape (n_samples, n_pixels)
+            With pixels in the declared range.
+
+        Raises
+        ------
+        ValueError
+            A label that was not in ``classes_``, or any after a fit without labels.
+        """
+        from sklearn_dpgen.utils._random import torch_generator
+        from sklearn_dpgen.utils._torch import as_array, as_tensor
+
+        check_is_fitted(self)
+        n_samples = check_n_samples(n_samples, width=4 * self.n_features_in_)
+        label_seed, draw_seed = split_random_state(random_state, 2)
+        codes = self._sample_codes(n_samples, y, label_seed)
+        generator, device = torch_generator(draw_seed), self._model.basis.device
+        X = np.empty((n_samples, self.n_features_in_), dtype=np.float32)
+        laws = zip(self.latent_means_, self.latent_factors_, strict=True)
+        for code, (mean, factor) in enumerate(laws):
+            own = np.flatnonzero(codes == code)
+            mean, factor = as_tensor(mean, device=device), as_tensor(factor, device=device)
+            images = self._model.images(mean, factor, len(own), generator)
+            X[own] = as_array(images, dtype=np.float32)
+        low, high = self._pixel_range
+        return (low + (high - low) * X).clip(low, high).astype(np.float32)
+
+    def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
+        """Return minus the sliced Wasserstein distance between images and samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_pixels)
+            Images, of which the score tells: if they are private, it is not.
+        y : array-like of shape (n_samples,) or None, default=None
+            Their labels, after a fit with labels: they are compared class by class.
+
+        Returns
+        -------
+        float
+            In the units of the pixels, of order 2, with fixed public directions and samples. It
+            sees which images are likely, and does not judge what classifiers gain by
+            ``deformation``.
+        """
+        from sklearn_dpgen.ot._held_out import held_out_distance
+
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        if y is None:
+            n = max(len(X), _FEWEST_GENERATED)
+            return -held_out_distance([(X, self.sample(n, random_state=_SCORE_SEED))])
+        codes, groups = self._sample_codes(len(X), y, None), []
+        for code in np.unique(codes):
+            own = X[codes == code]
+            n = max(len(own), _FEWEST_GENERATED)
+            made = self.sample(n, y=self.classes_[code], random_state=_SCORE_SEED)
+            groups.append((own, made))
+        return -held_out_distance(groups)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "latent_factors_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+def _basis(shape, n_frequencies):
+    """Return orthonormal rows: the lowest cosines along height and width, of each channel."""
+    mask = np.zeros(shape, dtype=bool)
+    mask[:n_frequencies, :n_frequencies] = True
+    dct = DCTTransformer(shape, mask=mask).fit(np.zeros((1, math.prod(shape))))
+    return dct.inverse_transform(np.eye(int(mask.sum())))
+
+
+def _coefficients(X, basis, low, high):
+    """Return coefficients of images with pixels in [0, 1], some images at a time."""
+    parts = (X[start : start + _CHUNK] for start in range(0, len(X), _CHUNK))
+    return np.vstack([((part.clip(low, high) - low) / (high - low)) @ basis.T for part in parts])

@@ -1,0 +1,259 @@
+"""MomentSampler: normal records by class, from released means and covariances."""
+
+from collections.abc import Callable
+from typing import Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.moments._base import BaseMomentSampler
+from sklearn_dpgen.moments._normal_laws import draw_normals, mixture_log_densities
+from sklearn_dpgen.preprocessing._records import (
+    decode_records,
+    encode_records,
+    read_records,
+    resolve_domain,
+)
+from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._validation import (
+    check_array,
+    check_is_fitted,
+    check_n_samples,
+    fit_context,
+)
+
+__all__ = ["MomentSampler"]
+
+
+class MomentSampler(BaseMomentSampler):
+    """Normal records by class, from released means and covariances.
+
+    Sums over each class of the records and of their outer products are released with Gaussian
+    noise. What follows costs nothing: the noise, whose law is known, is taken off the
+    covariances, and records are drawn from a normal law for each class.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy budget of the whole fit, in nats; ``np.inf`` releases without noise.
+    delta : float or "auto", default="auto"
+        Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
+    schema : Schema or None, default=None
+        The public declaration of the columns of a table. Either this or ``domain``.
+    domain : Domain, callable or None, default=None
+        The public set in which records lie, or a function of ``n_features`` that returns it.
+        Records outside are moved to its nearest point: see :meth:`check`. Noise is in proportion
+        to the radius of its smallest ball: one of about the typical norm, about a public center,
+        is better than a wide one.
+    labels : {"public", "private"}, default="public"
+        Of ``fit(X, y)``. "public": neighbours differ in a record of the same class, and class
+        sizes are public. "private": neighbours differ in a record and its label; class sizes are
+        released with the means, at little cost or none.
+    classes : array-like of shape (n_classes,) or None, default=None
+        The public labels, at least two. Private labels need them. None takes those that occur
+        in ``y``, which are then public: ``privacy_`` says so.
+    label_proportions : array-like of shape (n_classes,) or None, default=None
+        Public shares of the classes, in the order of ``classes_``. With private labels no class
+        sizes are released then.
+    second_order_weight : float or "auto", default="auto"
+        Weight of the second moments beside the first, in units of the radius: the larger, the less
+        noise on covariances, and the more on means. "auto" is 2, or √½, up to which second moments
+        are free, where the noise on the covariance of a class is more than a quarter of its trace.
+    random_state : int, RandomState or None, default=None
+        None draws noise from the operating system's entropy. An int repeats the fit, and voids the
+        guarantee for whoever knows or guesses it.
+
+    Attributes
+    ----------
+    means_ : ndarray of shape (n_classes, d)
+        Of the records in the domain, one row for all where there are no labels.
+    covariances_ : ndarray of shape (n_classes, d, d)
+        Positive definite.
+    classes_, label_proportions_ : ndarray of shape (n_classes,)
+        If fitted with labels.
+    domain_ : Domain
+        The set in which records lie.
+    encoder_ : TabularEncoder
+        From the table to the domain and back; with a schema only.
+    privacy_ : PrivacyReport
+        The guarantee of the fit.
+    noise_multiplier_ : float
+        Standard deviation of the noise over the sensitivity.
+    n_features_in_ : int
+        Number of columns.
+
+    Notes
+    -----
+    A tenth of the budget goes to the means, mean squares and, where labels are private, counts of
+    the classes (:class:`~sklearn_dpgen.mechanisms.BallMeans`). The rest goes to first and second
+    moments of the residuals about those means, in a ball of about their size: φ(u) =
+    (u, w vech(u uᵀ)), see :class:`~sklearn_dpgen.mechanisms.BallMoments`. So a domain that is wide
+    costs little. Both releases together are one Gaussian mechanism, exactly.
+
+    The noise on a matrix of second moments has independent entries, of a known scale. From the
+    covariance pooled over the classes, which has √n_classes times less noise than that of a class,
+    and from what a class adds to it, is taken what noise alone may make of them: see
+    :func:`denoised_covariances`.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.datasets import make_half_circle
+    >>> from sklearn_dpgen.domains import Ball
+    >>> from sklearn_dpgen.moments import MomentSampler
+    >>> sampler = MomentSampler(domain=Ball(1.0, n_features=2))
+    >>> sampler.fit(make_half_circle(2000, random_state=0)).sample(3).shape
+    (3, 2)
+    """
+
+    _parameter_constraints: dict = BaseMomentSampler._parameter_constraints | {
+        "schema": [Schema, None],
+        "domain": [Domain, callable, None],
+    }
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | str = "auto",
+        *,
+        schema: Schema | None = None,
+        domain: Domain | Callable[..., Domain] | None = None,
+        labels: str = "public",
+        classes: ArrayLike | None = None,
+        label_proportions: ArrayLike | None = None,
+        second_order_weight: float | str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.schema = schema
+        self.domain = domain
+        self.labels = labels
+        self.classes = classes
+        self.label_proportions = label_proportions
+        self.second_order_weight = second_order_weight
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
+        """Release the moments of each class, and make laws of them.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+            Private records.
+        y : array-like of shape (n_samples,) or None, default=None
+            Labels; with them, ``sample`` makes records of a wanted class.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            Records or labels that do not fit the declarations, private labels without ``classes``,
+            a public class without a record, or moments that do not fit in memory.
+        """
+        self._forget()
+        self._check_label_parameters(y)
+        self._check_labels_are_given(y)
+        X = encode_records(self, X)
+        codes = self._encode_labels(y, len(X))
+        (seed,) = split_random_state(self.random_state, 1)
+        self._release(X, y, codes, enclosing_ball(self.domain_), seed)
+        return self
+
+    def _declared(self):
+        return ["schema" if self.domain is None else "domain"]
+
+    def check(self, X: ArrayLike) -> float:
+        """Return the share of records outside of the declared domain, which ``fit`` would move.
+
+        For the eyes of the curator alone: it is computed from private records, without noise. A
+        domain that is chosen by it is not public. With a schema, see :meth:`Schema.check`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        float
+        """
+        self._validate_params()
+        if self.domain is None:
+            raise ValueError("check needs a domain; with a schema, see Schema.check.")
+        X = check_array(X, dtype=np.float64)
+        return float(np.mean(~resolve_domain(self.domain, X.shape[1]).contains(X)))
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        y: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray | pd.DataFrame:
+        """Draw synthetic records, at no cost in privacy.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many.
+        y : label, array-like of shape (n_samples,) or None, default=None
+            The class of all records, or of each. None draws them as ``sample_labels`` does.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        X : ndarray or data frame of shape (n_samples, n_features)
+            Moved to the nearest points of the domain. A data frame with a schema, or where the
+            records of the fit had names of columns.
+
+        Raises
+        ------
+        ValueError
+            A label that was not in ``classes_``, or any after a fit without labels.
+        """
+        check_is_fitted(self)
+        n_samples = check_n_samples(n_samples, width=2 * self.means_.shape[1])
+        label_seed, draw_seed = split_random_state(random_state, 2)
+        codes = self._sample_codes(n_samples, y, label_seed)
+        rng = np.random.default_rng(draw_seed)
+        points = draw_normals(self.means_, self.covariances_, codes, rng)
+        return decode_records(self, self.domain_.project(points), rng)
+
+    def score(self, X: ArrayLike | pd.DataFrame, y: object = None) -> float:
+        """Return the mean log-likelihood of records under the mixture of the classes, in nats.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+            Records, of which the score tells: if they are private, it is not.
+        y : ignored
+
+        Returns
+        -------
+        float
+            Of the normal laws, which ``sample`` moves to the domain, for records that are moved to
+            it too: see :meth:`check` for how many are.
+        """
+        check_is_fitted(self)
+        shares = getattr(self, "label_proportions_", None)
+        points = self.domain_.project(read_records(self, X))
+        return float(mixture_log_densities(points, self.means_, self.covariances_, shares).mean())
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "covariances_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        is_table = self.schema is not None
+        # The schema says of each column which labels it has, and whether it has nulls.
+        tags.input_tags.categorical = tags.input_tags.string = is_table
+        tags.input_tags.allow_nan = is_table
+        return tags

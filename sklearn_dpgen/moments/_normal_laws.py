@@ -1,0 +1,156 @@
+"""Normal laws from noisy moments: post-processing, by linear algebra."""
+
+import numpy as np
+from scipy.special import logsumexp
+
+__all__ = ["denoised_covariances", "draw_normals", "mixture_log_densities"]
+
+# Least variance of a direction.
+_FLOOR = 1e-12
+# Of the iteration for the size of what is not noise, which settles in a few.
+_N_ROUNDS = 30
+
+
+def denoised_covariances(covariances: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    """Return the covariances of classes from noisy ones.
+
+    Parameters
+    ----------
+    covariances : ndarray of shape (n_classes, d, d)
+        Symmetric, with independent normal noise on their entries.
+    spreads : ndarray of shape (n_classes,)
+        Standard deviation of the noise off the diagonal; √2 times that on it.
+
+    Returns
+    -------
+    ndarray of shape (n_classes, d, d)
+        Positive definite.
+
+    Notes
+    -----
+    The covariance pooled over the classes has the least noise. Of its eigenvalues those that stand
+    out from the noise are kept, as in [1]_, and the rest of the trace is spread evenly. Of the
+    difference of a class from it there are two estimates, and the law has the mean of both. One
+    keeps the eigenvalues that stand out. The other is empirical Bayes: in the basis of the pooled
+    eigenvectors, with v the eigenvalues, entries are taken as N(0, κ v_i v_j), and the κ that fits
+    them says how much of each is noise. The one finds a direction that only this class has, the
+    other what is spread over many.
+
+    References
+    ----------
+    .. [1] M. Gavish, D. Donoho, "Optimal shrinkage of singular values", IEEE Transactions on
+       Information Theory 63(4), 2017, for square matrices.
+    """
+    if not np.all(spreads > 0):
+        return np.array([_positive(own, _FLOOR) for own in covariances])
+    precisions = 1 / spreads**2
+    spread = 1 / np.sqrt(precisions.sum())
+    pooled = _spiked(np.einsum("k,kij->ij", precisions * spread**2, covariances), spread)
+    values, vectors = np.linalg.eigh(pooled)
+    # Noise alone makes eigenvalues up to four times this.
+    floor = min(np.sqrt(len(pooled)) * spread / 2, values[0])
+    laws = []
+    for own, noise in zip(covariances, spreads, strict=True):
+        difference = vectors.T @ (own - pooled) @ vectors
+        moved = (_shrunk(difference, values, noise) + _outstanding(difference, noise)) / 2
+        law = _positive(pooled + vectors @ moved @ vectors.T, floor)
+        # What eigenvalues are raised by is not of the class, whose trace is known far better.
+        known = max(np.trace(own) + np.sqrt(2 * len(own)) * noise, len(own) * floor)
+        laws.append(law * min(1.0, known / np.trace(law)))
+    return np.array(laws)
+
+
+def _outstanding(matrix, spread):
+    """Return a symmetric matrix with the eigenvalues that stand out from noise alone."""
+    values, vectors = np.linalg.eigh(matrix)
+    edge = 2 * np.sqrt(len(matrix)) * spread
+    kept = np.sign(values) * np.sqrt((values**2 - edge**2).clip(0))
+    return (vectors * kept) @ vectors.T
+
+
+def _spiked(matrix, spread):
+    """Return a covariance with the eigenvalues that stand out, and equal ones for the rest."""
+    outstanding = _outstanding(matrix, spread)
+    n_rest = np.sum(np.linalg.eigvalsh(matrix) <= 2 * np.sqrt(len(matrix)) * spread)
+    rest = (np.trace(matrix) - np.trace(outstanding)) / max(1, n_rest)
+    return _positive(outstanding, max(_FLOOR, rest))
+
+
+def _shrunk(matrix, scales, spread):
+    """Return the posterior mean of entries N(0, κ s_i s_j) of which a noisy matrix is seen.
+
+    On the diagonal both the variance of the entries and that of the noise are twice that.
+    """
+    weights = np.outer(scales, scales)
+    # In units of the standard deviations off the diagonal.
+    entries = matrix / np.sqrt(1 + np.eye(len(matrix)))
+    chosen = np.triu_indices(len(matrix))
+    kappa = _variance_share(entries[chosen] ** 2, weights[chosen], spread**2)
+    return matrix * kappa * weights / (kappa * weights + spread**2)
+
+
+def _variance_share(squares, weights, noise):
+    """Return κ of squares with means κ w + noise, by weighted least squares.
+
+    Less what noise alone may make of it: one standard error of the fit where κ is 0.
+    """
+    kappa, error = 0.0, np.sqrt(2) * noise / np.linalg.norm(weights)
+    for _ in range(_N_ROUNDS):
+        precisions = weights / (kappa * weights + noise) ** 2
+        kappa = precisions @ (squares - noise) / (precisions @ weights)
+        kappa = max(0.0, kappa - error)
+    return kappa
+
+
+def _positive(matrix, floor):
+    """Return a symmetric matrix without eigenvalues below a floor."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * values.clip(floor)) @ vectors.T
+
+
+def draw_normals(
+    means: np.ndarray, covariances: np.ndarray, codes: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Return a draw from the law of each code.
+
+    Parameters
+    ----------
+    means : ndarray of shape (n_classes, d)
+    covariances : ndarray of shape (n_classes, d, d)
+    codes : ndarray of int of shape (n,)
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+    """
+    points = rng.standard_normal((len(codes), means.shape[1]))
+    for code, (mean, covariance) in enumerate(zip(means, covariances, strict=True)):
+        values, vectors = np.linalg.eigh(covariance)
+        own = codes == code
+        points[own] = mean + points[own] * np.sqrt(values.clip(0)) @ vectors.T
+    return points
+
+
+def mixture_log_densities(points, means, covariances, shares=None):
+    """Return log densities of a mixture of normal laws, in nats.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+    means : ndarray of shape (n_classes, d)
+    covariances : ndarray of shape (n_classes, d, d)
+    shares : ndarray of shape (n_classes,) or None, default=None
+        None for equal ones.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    columns = []
+    for mean, covariance in zip(means, covariances, strict=True):
+        values, vectors = np.linalg.eigh(covariance)
+        square = (((points - mean) @ vectors) ** 2 / values).sum(axis=1)
+        columns.append(-0.5 * (square + np.log(2 * np.pi * values).sum()))
+    shares = np.full(len(means), 1 / len(means)) if shares is None else shares
+    return logsumexp(np.column_stack(columns), axis=1, b=shares)
