@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from tqdm import tqdm
 
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.evolution._moment_start import release_populations, start_queries
 from sklearn_dpgen.evolution._schedules import annealed_parameters, theory_parameters
 from sklearn_dpgen.evolution._tabular_variation import TabularVariation
 from sklearn_dpgen.evolution._variation_interface import (
@@ -66,6 +67,12 @@ class PrivateEvolutionSampler(VotingSampler):
         are far from the records, "auto" takes too few steps: see ``n_iter``. None takes
         :class:`TabularVariation` for a schema and :class:`EuclideanVariation` for a domain.
         Without either, records are compared as they are, and the interface stands for the domain.
+    start : {"public", "moments"}, default="public"
+        Where the first population comes from: ``random`` of the interface; or normal laws, from
+        released means and covariances of the classes. That is paid for out of the budget,
+        and needs a domain, its own interface, Gaussian noise and the annealed schedule.
+    start_share : float, default=0.2
+        Share of the budget for "moments", in the scale in which Gaussian releases add up.
     labels : {"public", "private"}, default="public"
         Of ``fit(X, y)``. "public": neighbours differ in a record of the same class, and class
         sizes are public. "private": neighbours differ in a record and its label; class sizes are
@@ -170,6 +177,8 @@ class PrivateEvolutionSampler(VotingSampler):
     _parameter_constraints: dict = VotingSampler._parameter_constraints | {
         "schema": [Schema, None],
         "interface": [HasMethods(["random", "vary"]), None],
+        "start": [StrOptions({"public", "moments"})],
+        "start_share": [Interval(Real, 0, 1, closed="neither")],
         "n_samples": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_iter": [StrOptions({"auto"}), Interval(Integral, 1, _MOST_STEPS, closed="both")],
         "variant": [StrOptions({"practical", "theory"})],
@@ -188,6 +197,8 @@ class PrivateEvolutionSampler(VotingSampler):
         schema: Schema | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
         interface: VariationInterface | None = None,
+        start: str = "public",
+        start_share: float = 0.2,
         labels: str = "public",
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
@@ -210,6 +221,8 @@ class PrivateEvolutionSampler(VotingSampler):
         self.schema = schema
         self.domain = domain
         self.interface = interface
+        self.start = start
+        self.start_share = start_share
         self.labels = labels
         self.classes = classes
         self.label_proportions = label_proportions
@@ -234,7 +247,7 @@ class PrivateEvolutionSampler(VotingSampler):
         Parameters
         ----------
         X : array-like, data frame or dask array of shape (n_samples, n_features)
-            Private records. A dask array may be larger than memory.
+            Private records. A dask array may be larger than memory, but for start="moments".
         y : array-like of shape (n_samples,) or None, default=None
             Labels; with them each class evolves by itself, and ``sample`` makes records of a
             wanted one.
@@ -257,18 +270,34 @@ class PrivateEvolutionSampler(VotingSampler):
         settings = self._settings(width)
         most = sum(s.n_samples * (1 + len(self._degrees(s, 0))) for s in settings)
         self._check_sizes("n_samples", most, width)
-        plan = self._plan(settings[0].shares)
+        queries = start_queries(self, self._n_samples, len(members))
+        shares = settings[0].shares
+        plan = self._plan(shares, None if queries is None else self.start_share)
         self.privacy_ = self._plan_privacy(self._n_samples, plan=plan, noise_seed=noise_seed)
         self.noise_multiplier_ = self.privacy_.noise_multiplier
-        self.n_iter_ = len(plan.shares)
+        self.n_iter_ = len(shares)
         if math.isfinite(self.epsilon):
             self._warn_of_noise(plan.last_noise_scale, settings)
 
         run = plan.mechanism.run()
-        populations = [self._random(setting.n_samples, rng) for setting in settings]
+        n_drawn = [setting.n_samples for setting in settings]
+        if queries is None:
+            populations = [self._random(n, rng) for n in n_drawn]
+        else:
+            populations = release_populations(
+                queries,
+                members,
+                run,
+                plan.mechanism.noise_scales,
+                self._sizes,
+                n_drawn,
+                domain=self.domain_,
+                noise_seed=noise_seed,
+                rng=rng,
+            )
         sums, precisions = [[] for _ in settings], [[] for _ in settings]
         self.history_ = []
-        steps = tqdm(plan.shares, desc=type(self).__name__, disable=not self.verbose)
+        steps = tqdm(shares, desc=type(self).__name__, disable=not self.verbose)
         for step, share in enumerate(steps):
             degrees = [self._degrees(setting, step) for setting in settings]
             candidates = [self._vary(*part, rng) for part in zip(populations, degrees, strict=True)]

@@ -7,6 +7,7 @@ from functools import cached_property
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
+from sklearn_dpgen.moments import MOMENT_SHARES
 
 __all__ = ["HISTOGRAMS", "VotesPlan"]
 
@@ -35,19 +36,28 @@ class VotesPlan:
         One a histogram, each of which may depend on those before: its share of the budget. The
         Laplace histogram takes equal ones.
     histogram : {"gaussian", "laplace_threshold"}
+    start_share : float or None, default=None
+        Share of the two releases of moments before them, in (0, 1), of vectors that are scaled to
+        the same sensitivity. Gaussian alone.
     """
 
     epsilon: float
     delta: float
     shares: tuple[float, ...]
     histogram: str
+    start_share: float | None = None
 
     @cached_property
     def mechanism(self):
         """The mechanism of the histograms, which prices what it runs."""
         if self.histogram == "laplace_threshold":
             return ThresholdedLaplaceMechanism(self.epsilon, self.delta, len(self.shares))
-        return GaussianSequenceMechanism(math.sqrt(2), self.shares, self.epsilon, self.delta)
+        shares = self.shares
+        if self.start_share is not None:
+            rest = (1 - self.start_share) / math.fsum(shares)
+            start = (self.start_share * share for share in MOMENT_SHARES)
+            shares = (*start, *(rest * share for share in shares))
+        return GaussianSequenceMechanism(math.sqrt(2), shares, self.epsilon, self.delta)
 
     def report(self, **words):
         """Return the PrivacyReport.
@@ -59,6 +69,8 @@ class VotesPlan:
         """
         norm = "l1" if self.histogram == "laplace_threshold" else "l2"
         source = f"{norm}; a record has one vote, so two counts change by one"
+        if self.start_share is not None:
+            source += "; sums of moments are scaled to the same"
         return PrivacyReport(
             epsilon=self.epsilon,
             delta=self.delta if math.isfinite(self.epsilon) else 0.0,

@@ -111,7 +111,7 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
             self._sizes = [max(1, round(n_samples * s)) for s in shares / shares.sum()]
         return members
 
-    def _plan(self, shares):
+    def _plan(self, shares, start_share=None):
         if self.histogram == "laplace_threshold":
             shares = [1 / len(shares)] * len(shares)
         delta = self._delta(self._n_samples)
@@ -122,6 +122,7 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
             delta=delta,
             shares=tuple(shares),
             histogram=self.histogram,
+            start_share=start_share,
         )
 
     def _plan_privacy(self, n_samples, *, plan, noise_seed):
@@ -140,7 +141,10 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
             if self.label_proportions is not None:
                 public.append("label_proportions")
         return plan.report(
-            mechanism=f"{type(self).__name__}: noisy votes of the records for public candidates",
+            mechanism=(
+                f"{type(self).__name__}: noisy votes of the records for public candidates"
+                + (", which start from noisy moments" if plan.start_share else "")
+            ),
             neighbouring=relation,
             public=tuple(public),
             noise_source=noise_source(noise_seed).description,

@@ -32,6 +32,7 @@ class Small:
     histogram, postprocess, threshold, metric = "gaussian", "simplex", 0.0, "l2"
     interface, embedding, n_samples, n_iter, verbose = None, None, 5, 2, 0
     variant, schedule, smoothing, device = "practical", "annealed", 0.0, "cpu"
+    start, start_share = "public", 0.2
 
 
 class AnyTable(SchemaOfX, Small, PrivateEvolutionSampler):
