@@ -13,6 +13,7 @@ from sklearn_dpgen.mechanisms import (
     StratifiedGaussianRun,
     ThresholdedLaplaceRun,
 )
+from sklearn_dpgen.moments import MomentSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinFairClassifier,
@@ -72,6 +73,15 @@ FITS = {
     "smoothed generator": (SmoothedSlicedWassersteinGenerator(domain=BOX, **NETWORK), (X,)),
     "smoothed generator of private labels": (
         SmoothedSlicedWassersteinGenerator(domain=BOX, labels="private", classes=[0, 1], **NETWORK),
+        (X, HALVES),
+    ),
+    "smoothed generator of moments": (
+        SmoothedSlicedWassersteinGenerator(domain=BOX, release="moments", **NETWORK),
+        (X,),
+    ),
+    "moments": (MomentSampler(3.0, domain=BOX), (X,)),
+    "moments of private labels": (
+        MomentSampler(3.0, domain=BOX, labels="private", classes=[0, 1]),
         (X, HALVES),
     ),
     "adapter": (SmoothedSlicedWassersteinAdapter(**ADAPTER), (X, SOURCE)),

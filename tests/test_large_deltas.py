@@ -9,6 +9,7 @@ import pytest
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.exceptions import LargeDeltaWarning
+from sklearn_dpgen.moments import MomentSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
 
@@ -35,6 +36,10 @@ def measure(**options):
     return PrivateSignedMeasureSampler(n_points=9, domain=BOX, **options)
 
 
+def moments(**options):
+    return MomentSampler(domain=BOX, **options)
+
+
 def warns(sampler, y=None):
     rng = np.random.default_rng(0)
     is_table = hasattr(sampler, "schema") and sampler.schema is not None
@@ -45,7 +50,7 @@ def warns(sampler, y=None):
     return any(issubclass(warning.category, LargeDeltaWarning) for warning in caught)
 
 
-@pytest.mark.parametrize("make", [sliced, mixture, evolution, measure])
+@pytest.mark.parametrize("make", [sliced, mixture, evolution, measure, moments])
 def test_a_delta_above_one_record_is_warned_of(make):
     assert warns(make(epsilon=1.0, delta=0.0101))
     assert not warns(make(epsilon=1.0, delta=0.0099))
@@ -57,7 +62,7 @@ def test_where_the_number_of_records_is_private_nothing_tells_of_it():
     assert not warns(sliced(epsilon=1.0, delta=0.5, neighbours="add_or_remove"))
 
 
-@pytest.mark.parametrize("make", [evolution, measure])
+@pytest.mark.parametrize("make", [evolution, measure, moments])
 @pytest.mark.parametrize("labels", ["public", "private"])
 def test_a_record_at_random_is_one_of_all_classes(make, labels):
     options = {"epsilon": 1.0, "classes": ["x", "y"], "labels": labels}

@@ -27,6 +27,7 @@ LEVELS = {
     "sliced": 3,
     "smoothed": 3,
     "evolution": 3,
+    "moments": 3,
     "tables": 3,
     "metrics": 4,
     "datasets": 4,
@@ -36,13 +37,16 @@ LEVELS = {
 }
 
 # Within a level, first importer then imported. The papers of level 3 do not import one another;
-# tables takes votes and projections from evolution, as a user would.
+# tables takes votes and projections from evolution, as a user would. What is released of moments
+# by class is the same for all: evolution starts from it, and a smoothed generator is trained on it.
 SAME_LEVEL = {
     ("utils", "exceptions"),
     ("schema", "domains"),
     ("nn", "domains"),
     ("mechanisms", "preprocessing"),
     ("tables", "evolution"),
+    ("evolution", "moments"),
+    ("smoothed", "moments"),
 }
 
 # Mathematics on arrays and tensors knows nothing of estimators; the accountant needs no network.
@@ -123,7 +127,7 @@ def test_every_module_has_a_level():
     tops = {module.split(".")[1] for module, _, _ in module_files() if "." in module}
     assert tops <= set(LEVELS)
     assert all(LEVELS[a] == LEVELS[b] for a, b in SAME_LEVEL)
-    assert {a for a, b in SAME_LEVEL if LEVELS[a] == 3} == {"tables"}
+    assert {a for a, b in SAME_LEVEL if LEVELS[a] == 3} == {"evolution", "smoothed", "tables"}
     assert not {(b, a) for a, b in SAME_LEVEL} & SAME_LEVEL
 
 
@@ -135,6 +139,8 @@ def test_every_module_has_a_level():
         ("sliced._loss", "from ..deconvolution._losses import make_loss"),
         ("sliced._loss", "from .. import deconvolution"),
         ("smoothed._loss", "from sklearn_dpgen import evolution"),
+        ("smoothed._loss", "from sklearn_dpgen.moments._plan import plan_moments"),
+        ("moments._plan", "from sklearn_dpgen.smoothed import anything"),
         ("evolution._tabular_variation", "from sklearn_dpgen.tables import ProductMixture"),
         ("tables._slices", "from sklearn_dpgen.sliced import anything"),
         ("tables._slices", "from sklearn_dpgen.evolution._votes import nearest_neighbor_votes"),
@@ -164,6 +170,7 @@ def test_a_forbidden_import_is_caught(module, line):
         ("mechanisms._tabular", "from sklearn_dpgen.preprocessing import TabularEncoder"),
         ("utils._random", "from sklearn_dpgen.exceptions import TrainingDivergedError"),
         ("tables._cell_counts", "from sklearn_dpgen.evolution import project_simplex"),
+        ("smoothed._loss", "from sklearn_dpgen.moments import plan_moments"),
         ("metrics._transport", "import ot\nfrom sklearn.utils import check_array"),
         ("accounting._report", "from sklearn_dpgen import __version__"),
         ("", "from sklearn_dpgen._version import __version__"),

@@ -13,11 +13,9 @@ from sklearn_dpgen.preprocessing._records import encode_records
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.smoothed._base import RELEASE_CONSTRAINTS
 from sklearn_dpgen.smoothed._generated_records import GeneratedRecordsMixin
+from sklearn_dpgen.smoothed._generator_releases import GeneratorReleasesMixin
 from sklearn_dpgen.smoothed._generator_training import train_generators
-from sklearn_dpgen.smoothed._laws import release_laws
 from sklearn_dpgen.smoothed._networks import NETWORKS, build_network
-from sklearn_dpgen.smoothed._plan import plan_releases
-from sklearn_dpgen.smoothed._releases import ClassRecords, released_proportions
 from sklearn_dpgen.utils._base import TrainedEstimator
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._torch import as_tensor, resolve_device
@@ -33,14 +31,16 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["SmoothedSlicedWassersteinGenerator"]
 
 
-class SmoothedSlicedWassersteinGenerator(GeneratedRecordsMixin, TrainedEstimator):
+class SmoothedSlicedWassersteinGenerator(
+    GeneratedRecordsMixin, GeneratorReleasesMixin, TrainedEstimator
+):
     """A generator trained to match noisy records in the smoothed sliced Wasserstein distance.
 
-    Secret batches of records are released with Gaussian noise, and nothing else sees a record.
-    A network then learns to make points whose projections, with noise of the same law, have the
-    law of the projected releases: the noise on both sides makes this a distance between smoothed
-    laws, which vanishes where the laws themselves agree. Training is post-processing, so its
-    length costs nothing.
+    Secret batches of records are released with Gaussian noise, or the moments of each class, and
+    nothing else sees a record. A network then learns to make points whose projections, with noise
+    of the same law, have the law of the projected releases: the noise on both sides makes this a
+    distance between smoothed laws, which vanishes where the laws themselves agree. Training is
+    post-processing, so its length costs nothing.
 
     Parameters
     ----------
@@ -72,6 +72,10 @@ class SmoothedSlicedWassersteinGenerator(GeneratedRecordsMixin, TrainedEstimator
         DCTTransformer: its ``transform`` takes a tensor and is differentiable. It needs an
         ``output_domain``, and a ``domain``. ``sample`` returns the output before it. A search
         clones it, unless it is in a :class:`~sklearn.frozen.FrozenEstimator`.
+    release : {"records", "moments"}, default="records"
+        What the network learns from: noisy records of secret batches, or noisy means and
+        covariances by class, of which it learns normal laws. ``batch_size`` and ``n_epochs`` are
+        of the records.
     n_projections : int or "auto", default="auto"
         Lines that the releases are compared on. "auto" takes as many as a covariance matrix has
         entries, from 64 to some 2000. They cost time, not privacy.
@@ -160,6 +164,11 @@ class SmoothedSlicedWassersteinGenerator(GeneratedRecordsMixin, TrainedEstimator
     pulls towards a law that is too narrow; hence all releases together on the one side, the
     smoothing in closed form on the other, and a weight for the shape.
 
+    Where means and covariances are all that comes through, ``release="moments"`` releases these,
+    with far less noise, as :class:`~sklearn_dpgen.moments.MomentSampler` does. On each line u the
+    network then learns the normal law N(⟨u, m⟩, uᵀ C u) of a class with released mean m and
+    covariance C.
+
     References
     ----------
     .. [1] A. Rakotomamonjy, L. Ralaivola, "Differentially private sliced Wasserstein distance",
@@ -189,6 +198,7 @@ class SmoothedSlicedWassersteinGenerator(GeneratedRecordsMixin, TrainedEstimator
         "label_proportions": ["array-like", None],
         "output_domain": [Domain, None],
         "output_transform": [HasMethods("transform"), None],
+        "release": [StrOptions({"records", "moments"})],
         "q": [Interval(Integral, 1, 2, closed="both")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "generator": [StrOptions(NETWORKS), callable],
@@ -210,6 +220,7 @@ class SmoothedSlicedWassersteinGenerator(GeneratedRecordsMixin, TrainedEstimator
         label_proportions: ArrayLike | None = None,
         output_domain: Domain | None = None,
         output_transform: Transformer | None = None,
+        release: str = "records",
         n_projections: int | str = "auto",
         directions: str = "orthogonal",
         q: int = 2,
@@ -238,6 +249,7 @@ class SmoothedSlicedWassersteinGenerator(GeneratedRecordsMixin, TrainedEstimator
         self.label_proportions = label_proportions
         self.output_domain = output_domain
         self.output_transform = output_transform
+        self.release = release
         self.n_projections = n_projections
         self.directions = directions
         self.q = q
@@ -259,7 +271,7 @@ class SmoothedSlicedWassersteinGenerator(GeneratedRecordsMixin, TrainedEstimator
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
-        """Release noisy records, then train the network on them.
+        """Release noisy records or moments, then train the network on them.
 
         Parameters
         ----------
@@ -292,32 +304,16 @@ class SmoothedSlicedWassersteinGenerator(GeneratedRecordsMixin, TrainedEstimator
         direction_seed, train_seed = split_random_state(train_seed, 2)
         n_classes = 0 if y is None else len(self.classes_)
         ball = enclosing_ball(self.domain_)
-        records = ClassRecords(
-            X - ball.center, codes, max(1, n_classes), n_classes == 0 or self.labels == "public"
-        )
-        plan = self._plan(records, ball)
-        # The layout of a release is part of what its noise is for.
-        noise = self._noise(noise_seed, X, codes, np.array([n_classes]), self.domain_)
-        self.privacy_ = self._plan_privacy(len(X), plan=plan, noise=noise, n_classes=n_classes)
-        self.noise_multiplier_ = plan.noise_multiplier
-        if n_classes:
-            self.label_proportions_ = released_proportions(
-                self.label_proportions, codes, n_classes, plan.counts, noise
-            )
-        laws = release_laws(
-            plan.records,
-            noise,
-            records,
-            ball.radius,
-            n_projections=self.n_projections,
-            kind=self.directions,
-            q=self.q,
-            shape_weight=self._shape_weight(),
-            shares=None if records.is_public else self.label_proportions_,
-            seed=direction_seed,
-            device=device,
-            verbose=self.verbose,
-        )
+        lines = {
+            "n_projections": self.n_projections,
+            "kind": self.directions,
+            "q": self.q,
+            "shape_weight": self._shape_weight(),
+            "seed": direction_seed,
+            "device": device,
+        }
+        release = self._release_moments if self.release == "moments" else self._release_records
+        laws = release(X, codes, n_classes, ball, noise_seed, lines)
         center = as_tensor(ball.center, device=device)
         module, self.loss_curve_ = train_generators(
             lambda: self._build_network(n_classes),
@@ -337,47 +333,6 @@ class SmoothedSlicedWassersteinGenerator(GeneratedRecordsMixin, TrainedEstimator
         self.n_iter_ = self.max_iter
         self._keep(module)
         return self
-
-    def _plan(self, records, ball):
-        n_samples = len(records.records)
-        sizes = [len(rows) for rows in records.members]
-        batch_size = self.batch_size
-        if batch_size == "auto":
-            # At one rate for all: a higher one of a small class would be paid by every class.
-            batch_size = n_samples // max(1, min(sizes))
-        return plan_releases(
-            sizes,
-            self.domain_.diameter(2),
-            epsilon=self.epsilon,
-            delta=self._delta(n_samples),
-            batch_size=batch_size,
-            n_epochs=self.n_epochs,
-            slot_radius=None if records.is_public else ball.radius,
-            with_counts=not records.is_public and self.label_proportions is None,
-        )
-
-    def _plan_privacy(self, n_samples, *, plan, noise, n_classes):
-        public = ["n_samples", "domain", "names of the columns"]
-        relation = "replace one record; the number of records is public"
-        if n_classes:
-            public.append("set of labels" if self.classes is None else "classes")
-            if self.labels == "public":
-                public.append("class sizes")
-                relation = (
-                    "replace one record by another of the same class; the sizes of the classes "
-                    "are public"
-                )
-            else:
-                relation = "replace one record and its label; the number of records is public"
-            if self.label_proportions is not None:
-                public.append("label_proportions")
-        return plan.report(
-            mechanism=f"{type(self).__name__}: noisy records, all that the network learns from",
-            neighbouring=relation,
-            public=tuple(public),
-            sensitivity_source=f"l2; records in a domain of diameter {self.domain_.diameter(2):g}",
-            noise_source=noise.description,
-        )
 
     def _build_network(self, n_classes):
         return build_network(

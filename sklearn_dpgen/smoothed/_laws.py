@@ -3,14 +3,16 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from scipy.special import ndtr
 
 from sklearn_dpgen.ot import LineGrid, SmoothedLines, random_directions
 from sklearn_dpgen.smoothed._releases import count_releases
 from sklearn_dpgen.utils._random import torch_generator
-from sklearn_dpgen.utils._torch import as_tensor
+from sklearn_dpgen.utils._torch import as_array, as_tensor
 
-__all__ = ["ReleasedLaws", "release_laws"]
+__all__ = ["ReleasedLaws", "normal_laws", "release_laws"]
 
 # Directions of one step, at most, if they are more.
 _STEP_DIRECTIONS = 100
@@ -18,6 +20,10 @@ _STEP_DIRECTIONS = 100
 _FEWEST_DIRECTIONS, _MOST_DIRECTIONS = 64, 2000
 # Of the covariance of a class, largest eigenvalue to expect, in units of the squared radius.
 _LARGEST_VARIANCE = 0.1
+# Of a grid for laws without noise, whose narrowest smoothing is 16 / (n_bins - 80) of the radius.
+_N_BINS = 256
+# As many values a law in closed form counts for: what is rarer than one of them has no pull.
+_N_VALUES = 1e5
 
 
 @dataclass(frozen=True)
@@ -111,15 +117,7 @@ def release_laws(
     ReleasedLaws
     """
     d = records.records.shape[1]
-    directions = random_directions(
-        _n_lines(n_projections, d),
-        d,
-        kind=kind,
-        generator=torch_generator(seed),
-        device=device,
-    )
-    # In units of the radius: Adam, for one, has a unit of its own.
-    directions = directions / radius
+    directions = _scaled_directions(d, radius, n_projections, kind, seed, device)
     scale = mechanism.noise_scale / radius
     grid = LineGrid.around(1.0, scale)
     counts = count_releases(mechanism, noise, records, directions, grid, verbose=verbose)
@@ -136,6 +134,63 @@ def release_laws(
         shares=None if shares is None else as_tensor(shares, device=device),
     )
     return ReleasedLaws(lines, directions)
+
+
+def normal_laws(
+    means,
+    covariances,
+    radius,
+    *,
+    n_projections,
+    kind,
+    q=2,
+    shape_weight="auto",
+    seed=None,
+    device="cpu",
+):
+    """Keep normal laws on random lines, in closed form, with the least smoothing of a grid.
+
+    Parameters
+    ----------
+    means : ndarray of shape (n_classes, d)
+        Of centered records.
+    covariances : ndarray of shape (n_classes, d, d)
+        Positive definite.
+    radius : float
+        Of a ball around the centered records.
+    n_projections, kind, q, shape_weight, seed, device
+        As of :func:`release_laws`.
+
+    Returns
+    -------
+    ReleasedLaws
+    """
+    d = means.shape[1]
+    directions = _scaled_directions(d, radius, n_projections, kind, seed, device)
+    grid = LineGrid.around(1.0, 0.0, _N_BINS)
+    lines = as_array(directions, dtype=np.float64)
+    locations = means @ lines.T
+    variances = np.array([((lines @ own) * lines).sum(axis=1) for own in covariances])
+    counts = _N_VALUES * _bin_masses(grid, locations, np.sqrt(variances))
+    if shape_weight == "auto":
+        shape_weight = _automatic_weight(d, grid.narrowest, math.inf, 1.0)
+    counts = as_tensor(counts, dtype=torch.float64, device=device)
+    return ReleasedLaws(
+        SmoothedLines(grid, counts, 0.0, q=q, shape_weight=float(shape_weight)), directions
+    )
+
+
+def _bin_masses(grid, locations, scales):
+    """Return the shares of normal laws by bin; the outermost bins have the tails."""
+    edges = grid.step * np.arange(1, grid.n_bins) - grid.reach
+    below = ndtr((edges - locations[..., None]) / scales[..., None])
+    return np.diff(below, prepend=0.0, append=1.0)
+
+
+def _scaled_directions(d, radius, n_projections, kind, seed, device):
+    """Return random unit directions over the radius: Adam, for one, has a unit of its own."""
+    n_lines, generator = _n_lines(n_projections, d), torch_generator(seed)
+    return random_directions(n_lines, d, kind=kind, generator=generator, device=device) / radius
 
 
 def _n_lines(n_projections, d):

@@ -60,6 +60,7 @@ ANY_WIDTH = partial(Box, -1000, 1000)
 @parametrize_with_checks(
     [
         SmoothedSlicedWassersteinGenerator(domain=ANY_WIDTH, **QUICK),
+        SmoothedSlicedWassersteinGenerator(np.inf, domain=ANY_WIDTH, release="moments", **QUICK),
         AnyLabels(np.inf, labels="private", domain=ANY_WIDTH, **QUICK),
         AnyColumns(**QUICK),
     ],
