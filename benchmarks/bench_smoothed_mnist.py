@@ -79,6 +79,7 @@ def make_generator(args, labels, seed):
         1e-5,
         domain=Ball(args.radius, center=center),
         labels=labels,
+        release=args.release,
         classes=list(range(10)),
         output_domain=PIXELS,
         output_transform=dct,
@@ -168,6 +169,7 @@ def main(args):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epsilon", type=float, default=10.0)
+    parser.add_argument("--release", default="records", choices=["records", "moments"])
     parser.add_argument("--side", type=int, default=10)
     parser.add_argument("--radius", type=float, default=7.5)
     parser.add_argument("--network", default="cosine")
