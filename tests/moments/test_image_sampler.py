@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.mechanisms import ClassSums, GaussianSequenceRun
 from sklearn_dpgen.moments import MomentImageSampler
@@ -280,3 +281,30 @@ def test_a_clone_fits_alike():
     sampler = make(epsilon=3.0, max_iter=2)
     first, second = (clone(sampler).fit(DIGITS).latent_factors_ for _ in range(2))
     assert_array_equal(first, second)
+
+
+class AnyImages(MomentImageSampler):
+    """Images of one row, as wide as the data; the other parameters are fixed."""
+
+    pixel_range = (-1000.0, 1000.0)
+    labels, classes, label_proportions = "public", None, None
+    n_frequencies, contrast, deformation, second_order_weight = 3, 2.0, 0.05, "auto"
+    max_iter, device, verbose = 2, "cpu", 0
+    _width = 1
+
+    def __init__(self, epsilon=np.inf, delta="auto", *, random_state=0):
+        self.epsilon, self.delta, self.random_state = epsilon, delta, random_state
+
+    @property
+    def shape(self):
+        return (1, self._width)
+
+    def fit(self, X, y=None):
+        shape = np.shape(X)
+        self._width = shape[1] if len(shape) == 2 and shape[1] > 0 else 1
+        return super().fit(X, y)
+
+
+@parametrize_with_checks([AnyImages()])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
