@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.moments._base import BaseMomentSampler
-from sklearn_dpgen.preprocessing import DCTTransformer
+from sklearn_dpgen.moments._cosines import coefficients, low_cosines
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
@@ -32,8 +32,6 @@ __all__ = ["MomentImageSampler"]
 
 # Images of a class in a step.
 _N_DRAWS = 3000
-# Images transformed at a time.
-_CHUNK = 8192
 # Of the images that a score draws, at least: public, and the same for all that is compared.
 _SCORE_SEED, _FEWEST_GENERATED = 0, 1000
 
@@ -230,11 +228,11 @@ class MomentImageSampler(BaseMomentSampler):
         sides = [min(side, self.n_frequencies) for side in shape[:2]]
         d = math.prod(sides) * math.prod(shape[2:])
         check_fits(24 * d * X.shape[1], f"Cosines of {d} frequencies")
-        basis = _basis(shape, self.n_frequencies)
+        basis = low_cosines(shape, self.n_frequencies)
         center = 0.5 * basis.sum(axis=1)
         # No image is further from the grey of half the range.
         ball = Ball(0.5 * math.sqrt(X.shape[1]), center=center)
-        C = _coefficients(X, basis, low, high)
+        C = coefficients(X, basis, low, high)
         self._release(C, y, codes, ball, seed)
 
         self._model = self._image_model(basis, shape, device)
@@ -401,17 +399,3 @@ class MomentImageSampler(BaseMomentSampler):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
         return tags
-
-
-def _basis(shape, n_frequencies):
-    """Return orthonormal rows: the lowest cosines along height and width, of each channel."""
-    mask = np.zeros(shape, dtype=bool)
-    mask[:n_frequencies, :n_frequencies] = True
-    dct = DCTTransformer(shape, mask=mask).fit(np.zeros((1, math.prod(shape))))
-    return dct.inverse_transform(np.eye(int(mask.sum())))
-
-
-def _coefficients(X, basis, low, high):
-    """Return coefficients of images with pixels in [0, 1], some images at a time."""
-    parts = (X[start : start + _CHUNK] for start in range(0, len(X), _CHUNK))
-    return np.vstack([((part.clip(low, high) - low) / (high - low)) @ basis.T for part in parts])
