@@ -109,10 +109,10 @@ def test_what_the_page_names_can_be_imported():
 def faults_of_scripts(text):
     """Return the scripts, parts of scripts, results and pictures of a page that do not exist."""
     faults = []
-    for name, option, value in re.findall(r"``(bench_\w+\.py)(?: (--[\w-]+)(?: (\w+))?)?", text):
+    for name, words in re.findall(r"``(bench_\w+\.py)((?: [^`\s]+)*)``", text):
         path = PROJECT / "benchmarks" / name
         source = path.read_text(encoding="utf-8") if path.exists() else ""
-        wanted = [f'"{word}"' for word in (option, value) if word and not word.isdigit()]
+        wanted = [f'"{word}"' for word in words.split() if not word[0].isdigit()]
         faults += [name] if not source else [f"{name} {w}" for w in wanted if w not in source]
     results = re.findall(r"``results/(\w+\.json)``", text)
     faults += [r for r in results if not (PROJECT / "benchmarks" / "results" / r).exists()]
