@@ -6,9 +6,6 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
-from sklearn.utils import check_consistent_length
 
 from sklearn_dpgen.nn import OPTIMIZERS
 from sklearn_dpgen.smoothed._adaptation import adapt_to_releases, train_on_source
@@ -16,21 +13,20 @@ from sklearn_dpgen.smoothed._base import RELEASE_CONSTRAINTS
 from sklearn_dpgen.smoothed._features import RADIUS, AdaptedNetwork, feature_records
 from sklearn_dpgen.smoothed._laws import release_laws
 from sklearn_dpgen.smoothed._plan import ReleasePlan, plan_releases
-from sklearn_dpgen.smoothed._source_and_target import (
-    check_labels_of_both,
-    encode_source_labels,
-    scored_rows,
-    source_mask,
-)
 from sklearn_dpgen.utils._base import TrainedEstimator
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
-from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device, seeded_initialization
+from sklearn_dpgen.utils._source_and_target import (
+    check_labels_of_both,
+    encode_source_labels,
+    source_mask,
+)
+from sklearn_dpgen.utils._target_classifier import TargetClassifierMixin
+from sklearn_dpgen.utils._torch import as_tensor, resolve_device, seeded_initialization
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
     Real,
     StrOptions,
-    check_is_fitted,
     check_widths,
     fit_context,
     validate_data,
@@ -42,7 +38,7 @@ __all__ = ["SmoothedSlicedWassersteinAdapter"]
 _DTYPE = torch.float64
 
 
-class SmoothedSlicedWassersteinAdapter(ClassifierMixin, TrainedEstimator):
+class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     """Classification of a private domain without labels, learned from a public one with labels.
 
     A network is first trained on the source alone, and its features are then fixed. Features of
@@ -317,79 +313,6 @@ class SmoothedSlicedWassersteinAdapter(ClassifierMixin, TrainedEstimator):
             self.n_iter_ += result.n_iter
         self.module_ = module
         return self
-
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Predict the probability of each class, for records of the target.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        device = next(self.module_.parameters()).device
-        with torch.no_grad():
-            logits = self.module_(as_tensor(X, device=device, dtype=_DTYPE))
-            return as_array(torch.softmax(logits, dim=1))
-
-    def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the likeliest label of each record of the target.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(axis=1)]
-
-    def score(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        sample_domain: ArrayLike | None = None,
-    ) -> float:
-        """Return the accuracy on records of the target whose labels are known.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Records.
-        y : array-like of shape (n_samples,)
-            Labels. Rows where they are masked, -1 or NaN, do not count.
-        sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weights of the rows.
-        sample_domain : array-like of int of shape (n_samples,) or None, default=None
-            Negative for rows of the target: the others do not count either. None takes all rows
-            for those of the target, and warns where labels are masked.
-
-        Returns
-        -------
-        float
-            In [0, 1]. It is computed from labels, which the guarantee does not cover.
-
-        Raises
-        ------
-        ValueError
-            No row of the target has a known label.
-        """
-        predicted = self.predict(X)
-        y = check_labels_of_both(X, y, type(self).__name__)
-        rows = scored_rows(y, sample_domain)
-        if sample_weight is not None:
-            check_consistent_length(y, sample_weight)
-            sample_weight = np.asarray(sample_weight)[rows]
-        truth = np.asarray(y[rows].tolist())
-        return float(accuracy_score(truth, predicted[rows], sample_weight=sample_weight))
 
     def _plan(self, n_target):
         """Price every release from public quantities."""

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn_dpgen.exceptions import TrainingDivergedError
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter
 from sklearn_dpgen.smoothed._features import AdaptedNetwork, clip_rows
-from sklearn_dpgen.smoothed._source_and_target import source_mask
+from sklearn_dpgen.utils._source_and_target import source_mask
 
 ABSENT = "ignore:sample_domain is absent:UserWarning"
 

@@ -1,0 +1,91 @@
+"""What classifiers of a target domain share: predictions, and an accuracy on the target."""
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import check_consistent_length
+
+from sklearn_dpgen.utils._source_and_target import check_labels_of_both, scored_rows
+from sklearn_dpgen.utils._torch import as_array, as_tensor
+from sklearn_dpgen.utils._validation import check_is_fitted, validate_data
+
+__all__ = ["TargetClassifierMixin"]
+
+
+class TargetClassifierMixin(ClassifierMixin):
+    """Classifiers whose ``module_`` maps records to logits, in double precision."""
+
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Predict the probability of each class, for records of the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        device = next(self.module_.parameters()).device
+        with torch.no_grad():
+            logits = self.module_(as_tensor(X, device=device, dtype=torch.float64))
+            return as_array(torch.softmax(logits, dim=1))
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """Predict the likeliest label of each record of the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        sample_domain: ArrayLike | None = None,
+    ) -> float:
+        """Return the accuracy on records of the target whose labels are known.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Records.
+        y : array-like of shape (n_samples,)
+            Labels. Rows where they are masked, -1 or NaN, do not count.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows.
+        sample_domain : array-like of int of shape (n_samples,) or None, default=None
+            Negative for rows of the target: the others do not count either. None takes all rows
+            for those of the target, and warns where labels are masked.
+
+        Returns
+        -------
+        float
+            In [0, 1]. It is computed from labels, which the guarantee does not cover.
+
+        Raises
+        ------
+        ValueError
+            No row of the target has a known label.
+        """
+        predicted = self.predict(X)
+        y = check_labels_of_both(X, y, type(self).__name__)
+        rows = scored_rows(y, sample_domain)
+        if sample_weight is not None:
+            check_consistent_length(y, sample_weight)
+            sample_weight = np.asarray(sample_weight)[rows]
+        truth = np.asarray(y[rows].tolist())
+        return float(accuracy_score(truth, predicted[rows], sample_weight=sample_weight))
