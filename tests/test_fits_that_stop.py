@@ -16,6 +16,7 @@ from sklearn_dpgen.mechanisms import (
 from sklearn_dpgen.moments import MomentSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import (
+    DPSlicedWassersteinAdapter,
     DPSlicedWassersteinFairClassifier,
     DPSlicedWassersteinFairEncoder,
     DPSlicedWassersteinFairRegressor,
@@ -79,12 +80,29 @@ FITS = {
         SmoothedSlicedWassersteinGenerator(domain=BOX, release="moments", **NETWORK),
         (X,),
     ),
+    "smoothed generator of projections": (
+        SmoothedSlicedWassersteinGenerator(domain=BOX, release="projections", **NETWORK),
+        (X,),
+    ),
     "moments": (MomentSampler(3.0, domain=BOX), (X,)),
     "moments of private labels": (
         MomentSampler(3.0, domain=BOX, labels="private", classes=[0, 1]),
         (X, HALVES),
     ),
     "adapter": (SmoothedSlicedWassersteinAdapter(**ADAPTER), (X, SOURCE)),
+    "adapter by gradients": (DPSlicedWassersteinAdapter(**ADAPTER), (X, SOURCE)),
+    "adapter from a private source": (
+        DPSlicedWassersteinAdapter(private="source", **ADAPTER),
+        (X, SOURCE),
+    ),
+    "adapter by projections": (
+        SmoothedSlicedWassersteinAdapter(release="projections", **ADAPTER),
+        (X, SOURCE),
+    ),
+    "adapter by moments": (
+        SmoothedSlicedWassersteinAdapter(release="moments", domain=BOX, **ADAPTER),
+        (X, SOURCE),
+    ),
 }
 RUNS = (GaussianSequenceRun, StratifiedGaussianRun, ThresholdedLaplaceRun)
 every_fit = pytest.mark.parametrize(("estimator", "given"), FITS.values(), ids=FITS)

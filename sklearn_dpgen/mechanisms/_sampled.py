@@ -13,6 +13,7 @@ from sklearn_dpgen.accounting import (
     calibrate_noise_multiplier,
     check_delta_size,
     default_discretization,
+    epsilon_spent,
     sampled_without_replacement,
 )
 from sklearn_dpgen.accounting._checks import check_count
@@ -24,6 +25,8 @@ __all__ = ["StratifiedGaussianMechanism", "StratifiedGaussianRun", "Stratum"]
 
 # Where privacy profiles are computed without overflow.
 _EPSILONS = 1e-50, 1e5
+# Above it a release costs nothing that a float can hold.
+_LARGEST_MULTIPLIER = 1e100
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,35 @@ class StratifiedGaussianMechanism:
     def noise_multiplier(self) -> float:
         """Noise scale over the sensitivity of the worst stratum."""
         return self.noise_scale / self.sensitivity
+
+    def epsilons(self, n_releases: int | None = None) -> list[float]:
+        """Return what the first releases cost the records of each stratum.
+
+        Parameters
+        ----------
+        n_releases : int or None, default=None
+            How many, at most those that were planned; 1 is what each costs by itself. None takes
+            all of them.
+
+        Returns
+        -------
+        list of float
+            An upper bound of ε for each stratum, in nats, at the ``delta`` of the mechanism. The
+            worst stratum has ``epsilon`` at the end, others less.
+        """
+        count = self.n_releases if n_releases is None else check_count(n_releases, "n_releases")
+        if count > self.n_releases:
+            raise ValueError(f"n_releases must be at most {self.n_releases}, got {count}.")
+        return [
+            epsilon_spent(
+                min(self.noise_scale / stratum.sensitivity, _LARGEST_MULTIPLIER),
+                self.delta,
+                sampling_rate=stratum.rate,
+                n_steps=count,
+                projections=self.projections,
+            )
+            for stratum in self.strata
+        ]
 
     def report_fields(self) -> dict:
         """Return the fields of a PrivacyReport that this mechanism answers for.

@@ -6,17 +6,25 @@ from sklearn_dpgen.nn._generators import (
     ACTIVATIONS,
     DrawnGenerator,
     GeneratorMixture,
+    color_dcgan_generator,
     dcgan_generator,
     mlp_generator,
     upsampling_generator,
 )
 from sklearn_dpgen.nn._heads import DomainHead, DrawnHead
 from sklearn_dpgen.nn._jacobian import Linearization, linearize
-from sklearn_dpgen.nn._training import OPTIMIZERS, TrainingResult, descend, fit_module
+from sklearn_dpgen.nn._training import (
+    OPTIMIZERS,
+    SCHEDULES,
+    TrainingResult,
+    descend,
+    fit_module,
+)
 
 __all__ = [
     "ACTIVATIONS",
     "OPTIMIZERS",
+    "SCHEDULES",
     "ClippedJacobianSum",
     "DomainHead",
     "DrawnGenerator",
@@ -25,6 +33,7 @@ __all__ = [
     "Linearization",
     "TrainingResult",
     "clip_weights",
+    "color_dcgan_generator",
     "dcgan_generator",
     "descend",
     "fit_module",

@@ -1,5 +1,6 @@
 """Generator networks: latents in, points of a domain out."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -13,6 +14,7 @@ __all__ = [
     "ACTIVATIONS",
     "DrawnGenerator",
     "GeneratorMixture",
+    "color_dcgan_generator",
     "dcgan_generator",
     "mlp_generator",
     "upsampling_generator",
@@ -132,7 +134,15 @@ def _dense(n_inputs, n_outputs, hidden_layer_sizes, activation):
     return [*layers, output]
 
 
-def dcgan_generator(latent_dim: int, domain: Domain, n_channels: int = 32) -> torch.nn.Sequential:
+def dcgan_generator(
+    latent_dim: int,
+    domain: Domain,
+    n_channels: int = 32,
+    *,
+    n_hidden: int | None = None,
+    kernel_size: int = 4,
+    normalize: bool = True,
+) -> torch.nn.Sequential:
     """Build a convolutional generator of square grey images that ends in a domain.
 
     Parameters
@@ -143,31 +153,102 @@ def dcgan_generator(latent_dim: int, domain: Domain, n_channels: int = 32) -> to
         Where the flattened image lies; its width is the square of a multiple of 4.
     n_channels : int, default=32
         Channels of the last hidden layer; the first has twice as many.
+    n_hidden : int or None, default=None
+        Width of a dense layer before the images; None for no such layer.
+    kernel_size : int, default=4
+        Side of the filters, at least 3. A multiple of the stride, 2, leaves no checkerboard.
+    normalize : bool, default=True
+        Normalize each hidden layer over the batch.
 
     Returns
     -------
     torch.nn.Sequential
         Takes (n, latent_dim), returns flattened images (n, side * side).
+
+    Notes
+    -----
+    ``n_channels=64, n_hidden=1024, kernel_size=5`` with a latent of 100 is the generator that the
+    authors of [1]_ used for MNIST: 6.8 million parameters, against 0.14 million by default.
+
+    References
+    ----------
+    .. [1] A. Radford, L. Metz, S. Chintala, "Unsupervised representation learning with deep
+       convolutional generative adversarial networks", ICLR 2016.
     """
     start = _quarter_side(domain, "dcgan")
+    width = 2 * n_channels * start * start
+    dense = [latent_dim, width] if n_hidden is None else [latent_dim, n_hidden, width]
+    layers: list[nn.Module] = []
+    for n_in, n_out in itertools.pairwise(dense):
+        norm = [nn.BatchNorm1d(n_out)] if normalize else []
+        layers += [nn.Linear(n_in, n_out), *norm, nn.ReLU()]
+    # The output is twice as large as the input, for odd filters too.
+    doubling = {
+        "stride": 2,
+        "padding": (kernel_size - 1) // 2,
+        "output_padding": kernel_size % 2,
+    }
+    norm = [nn.BatchNorm2d(n_channels)] if normalize else []
     return nn.Sequential(
-        nn.Linear(latent_dim, 2 * n_channels * start * start),
-        nn.BatchNorm1d(2 * n_channels * start * start),
-        nn.ReLU(),
+        *layers,
         nn.Unflatten(1, (2 * n_channels, start, start)),
-        nn.ConvTranspose2d(2 * n_channels, n_channels, 4, stride=2, padding=1),
-        nn.BatchNorm2d(n_channels),
+        nn.ConvTranspose2d(2 * n_channels, n_channels, kernel_size, **doubling),
+        *norm,
         nn.ReLU(),
-        nn.ConvTranspose2d(n_channels, 1, 4, stride=2, padding=1),
+        nn.ConvTranspose2d(n_channels, 1, kernel_size, **doubling),
         nn.Flatten(),
         DomainHead(domain),
     )
 
 
+def color_dcgan_generator(
+    latent_dim: int, domain: Domain, n_channels: int = 64, n_colors: int = 3
+) -> torch.nn.Sequential:
+    """Build a generator of square colour images: transposed convolutions, each twice as wide.
+
+    Parameters
+    ----------
+    latent_dim : int
+        Width of the latent input.
+    domain : Domain
+        Where the flattened image lies, colour by colour; the width of the image is 8 at least, and
+        a power of 2.
+    n_channels : int, default=64
+        Channels of the last hidden layer; each layer before it has twice as many.
+    n_colors : int, default=3
+        Channels of the image.
+
+    Returns
+    -------
+    torch.nn.Sequential
+        Takes (n, latent_dim), returns flattened images (n, n_colors * side * side).
+
+    References
+    ----------
+    Rakotomamonjy and Ralaivola, "Differentially private sliced Wasserstein distance", ICML 2021,
+    Table 5: 32 latents, images of 64 x 64. With the stride of 1 that it prints for each layer the
+    image would be 16 x 16: the stride is 2 here after the first layer, as in DCGAN, and the batch
+    normalization that it prints before the tanh is left out, as the domain is what ends it.
+    """
+    side = math.isqrt(domain.n_features // n_colors)
+    if n_colors * side * side != domain.n_features or side < 8 or side & (side - 1):
+        raise ValueError(
+            f"color_dcgan_generator makes images of {n_colors} colours whose side is a power of 2, "
+            f"8 at least; the domain has {domain.n_features} features."
+        )
+    n_doublings = side.bit_length() - 3
+    widths = [n_channels * 2**i for i in reversed(range(n_doublings))]
+    layers = [nn.Unflatten(1, (latent_dim, 1, 1)), nn.ConvTranspose2d(latent_dim, widths[0], 4)]
+    for width, following in zip(widths, [*widths[1:], n_colors], strict=True):
+        layers += [nn.BatchNorm2d(width), nn.ReLU()]
+        layers.append(nn.ConvTranspose2d(width, following, 4, stride=2, padding=1))
+    return nn.Sequential(*layers, nn.Flatten(), DomainHead(domain))
+
+
 def upsampling_generator(
     latent_dim: int, domain: Domain, n_hidden: int = 200, n_channels: int = 16
 ) -> torch.nn.Sequential:
-    """Build the generator of square grey images of paper 3: dense layers, then two upsamplings.
+    """Build a generator of square grey images: dense layers, then two upsamplings.
 
     Parameters
     ----------
@@ -178,8 +259,8 @@ def upsampling_generator(
     n_hidden : int, default=200
         Width of the first layer.
     n_channels : int, default=16
-        Channels between the convolutions; for images of 28 x 28 the second layer is then as wide
-        as the image, 784.
+        Channels of the first convolution; the second has half as many. For images of 28 x 28 the
+        second layer is then as wide as the image, 784.
 
     Returns
     -------
@@ -189,11 +270,12 @@ def upsampling_generator(
     References
     ----------
     Rakotomamonjy and Ralaivola, "Differentially private sliced Wasserstein distance", ICML 2021,
-    appendix. The number of channels is not given there.
+    Table 3. It prints a "reshape 28 x 28", which two upsamplings would take to 112 x 112, and no
+    channels: 7 x 7, and these, are of the published code of DP-MERF, which the paper used.
     """
     start = _quarter_side(domain, "upsampling")
-    width = n_channels * start * start
-    return nn.Sequential(
+    width, n_hidden_channels = n_channels * start * start, max(1, n_channels // 2)
+    network = nn.Sequential(
         nn.Linear(latent_dim, n_hidden),
         nn.BatchNorm1d(n_hidden),
         nn.ReLU(),
@@ -201,14 +283,16 @@ def upsampling_generator(
         nn.BatchNorm1d(width),
         nn.ReLU(),
         nn.Unflatten(1, (n_channels, start, start)),
-        nn.Upsample(scale_factor=2),
-        nn.Conv2d(n_channels, n_channels, 5, padding=2),
+        nn.Upsample(scale_factor=2, mode="bilinear"),
+        nn.Conv2d(n_channels, n_hidden_channels, 5, padding=2),
         nn.ReLU(),
-        nn.Upsample(scale_factor=2),
-        nn.Conv2d(n_channels, 1, 5, padding=2),
+        nn.Upsample(scale_factor=2, mode="bilinear"),
+        nn.Conv2d(n_hidden_channels, 1, 5, padding=2),
         nn.Flatten(),
         DomainHead(domain),
     )
+    # Twice as fast on a CPU.
+    return network.to(memory_format=torch.channels_last)
 
 
 def _quarter_side(domain, name):

@@ -10,9 +10,10 @@ from tqdm import tqdm
 
 from sklearn_dpgen.exceptions import TrainingDivergedError
 
-__all__ = ["OPTIMIZERS", "TrainingResult", "descend", "fit_module"]
+__all__ = ["OPTIMIZERS", "SCHEDULES", "TrainingResult", "descend", "fit_module"]
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+SCHEDULES = ("cosine", "constant")
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,13 @@ def descend(
     averaging: float = 0.0,
     warmup: int = 50,
     optimizer: str = "adam",
+    schedule: str = "cosine",
     verbose: int = 0,
     name: str = "fit",
     callback: Callable[[int], object] | None = None,
     stop: Callable[[int], bool] | None = None,
 ) -> TrainingResult:
-    """Follow given gradients with warm-up and cosine decay of the rate.
+    """Follow given gradients, by default with warm-up and cosine decay of the rate.
 
     Parameters
     ----------
@@ -87,9 +89,11 @@ def descend(
     averaging : float, default=0.0
         Share of the steps, from the end, over which the parameters are averaged.
     warmup : int, default=50
-        Steps over which the rate rises linearly.
+        Steps over which the rate rises linearly, with a cosine schedule.
     optimizer : {"adam", "sgd"}, default="adam"
         How a gradient becomes a step.
+    schedule : {"cosine", "constant"}, default="cosine"
+        Of the learning rate: warm-up and cosine decay, or none.
     verbose : int, default=0
         1 shows a progress bar.
     name : str
@@ -116,7 +120,7 @@ def descend(
     module.train()
     with tqdm(total=max_iter, desc=name, disable=not verbose, mininterval=0.5) as bar:
         for step in range(max_iter):
-            rate = _cosine_rate(step, max_iter, warmup)
+            rate = _cosine_rate(step, max_iter, warmup) if schedule == "cosine" else 1.0
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * rate
             loss, gradients = gradient_fn(step)

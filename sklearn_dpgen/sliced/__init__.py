@@ -1,5 +1,6 @@
-"""Learning with private (sliced) Wasserstein gradients: fair predictors, codes and generators."""
+"""Private (sliced) Wasserstein gradients: fair predictors, codes, generators, adaptation."""
 
+from sklearn_dpgen.sliced._adapter import DPSlicedWassersteinAdapter
 from sklearn_dpgen.sliced._classifier import DPSlicedWassersteinFairClassifier
 from sklearn_dpgen.sliced._encoder import DPSlicedWassersteinFairEncoder
 from sklearn_dpgen.sliced._generator import DPSlicedWassersteinGenerator
@@ -11,6 +12,7 @@ from sklearn_dpgen.sliced._sensitivity import (
 )
 
 __all__ = [
+    "DPSlicedWassersteinAdapter",
     "DPSlicedWassersteinFairClassifier",
     "DPSlicedWassersteinFairEncoder",
     "DPSlicedWassersteinFairRegressor",

@@ -8,7 +8,7 @@ from torch import nn
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
-from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, descend
+from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, SCHEDULES, descend
 from sklearn_dpgen.ot import random_directions
 from sklearn_dpgen.utils._base import TrainedEstimator
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
@@ -52,6 +52,7 @@ class SlicedEstimator(TrainedEstimator):
         "n_projections": [Interval(Integral, 1, None, closed="left")],
         "batch_fraction": [Interval(Real, 0, 1, closed="right")],
         "solver": [StrOptions(set(OPTIMIZERS))],
+        "schedule": [StrOptions(set(SCHEDULES))],
         "callback": [callable, None],
     }
 
@@ -63,7 +64,7 @@ class SlicedEstimator(TrainedEstimator):
     def _plan_mechanism(self, strata, sensitivities, n_samples):
         """Price every step from public quantities: sizes, rates, clips, number of steps."""
         batch_sizes = strata.batch_sizes(self.batch_fraction)
-        return StratifiedGaussianMechanism(
+        self.mechanism_ = StratifiedGaussianMechanism(
             [
                 Stratum(size, batch_size, sensitivity)
                 for size, batch_size, sensitivity in zip(
@@ -74,6 +75,7 @@ class SlicedEstimator(TrainedEstimator):
             delta=self._delta(n_samples),
             n_releases=self.max_iter,
         )
+        return self.mechanism_
 
     def _plan_privacy(self, n_samples, *, mechanism, noise, **words):
         """Return the report: what the mechanism states, and words of this estimator."""
@@ -86,7 +88,7 @@ class SlicedEstimator(TrainedEstimator):
             **words,
         )
 
-    def _descend(self, module, gradient_fn, mechanism, noise):
+    def _descend(self, module, gradient_fn, mechanism, noise, finish=None):
         """Train ``module`` on what the mechanism releases of its gradients, and on nothing else.
 
         Parameters
@@ -96,16 +98,19 @@ class SlicedEstimator(TrainedEstimator):
             From the rows within each stratum to a list of gradients, one a parameter.
         mechanism : StratifiedGaussianMechanism
         noise : NoiseSource
+        finish : callable, optional
+            From the released gradients to those of the step, one a parameter of ``module``. It
+            reads no private record.
         """
-        parameters = list(module.parameters())
         run = mechanism.run(noise)
 
         def released_gradient(step):
             gradients = gradient_fn(run.draw())
             flat = torch.cat([gradient.flatten() for gradient in gradients])
             flat = as_tensor(run.release(flat.cpu().numpy()), device=flat.device, dtype=DTYPE)
-            parts = flat.split([p.numel() for p in parameters])
-            return None, [part.view_as(p) for part, p in zip(parts, parameters, strict=True)]
+            parts = flat.split([gradient.numel() for gradient in gradients])
+            released = [p.view_as(g) for p, g in zip(parts, gradients, strict=True)]
+            return None, released if finish is None else finish(released)
 
         watch = None if self.callback is None else (lambda step: self.callback(step, module))
         result = descend(
@@ -115,6 +120,7 @@ class SlicedEstimator(TrainedEstimator):
             learning_rate=self.learning_rate,
             averaging=self.averaging,
             optimizer=self.solver,
+            schedule=self.schedule,
             verbose=self.verbose,
             name=type(self).__name__,
             callback=watch,

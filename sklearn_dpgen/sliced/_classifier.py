@@ -9,10 +9,10 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from torch import nn
-from torch.nn import functional
 
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.sliced._fair import FairPredictor
+from sklearn_dpgen.sliced._objective import softmax_residuals
 from sklearn_dpgen.utils._labels import check_classes, check_labels, distinct_labels
 from sklearn_dpgen.utils._validation import fit_context, validate_data
 
@@ -71,7 +71,10 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
     solver : {"adam", "sgd"}, default="adam"
         "sgd" is the paper's.
     learning_rate : float, default=0.02
-        Peak learning rate, with cosine decay.
+        Peak learning rate.
+    schedule : {"cosine", "constant"}, default="cosine"
+        Of the learning rate: warm-up over 50 steps and cosine decay, which is ours, or none, as in
+        the paper.
     averaging : float, default=0.2
         Share of the steps, from the end, over which the parameters are averaged: it costs nothing
         and takes noise away.
@@ -98,6 +101,8 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         The guarantee of the fit.
     noise_multiplier_ : float
         Standard deviation of the noise over the sensitivity.
+    mechanism_ : StratifiedGaussianMechanism
+        What each step releases; ``mechanism_.epsilons(t)`` is what t steps cost each stratum.
     groups_ : list or None
         The groups, in order: those declared, or the values of the sensitive feature.
     n_iter_ : int
@@ -162,6 +167,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         max_iter: int = 500,
         solver: str = "adam",
         learning_rate: float = 0.02,
+        schedule: str = "cosine",
         averaging: float = 0.2,
         callback: Callable[[int, torch.nn.Module], object] | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -185,6 +191,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         self.max_iter = max_iter
         self.solver = solver
         self.learning_rate = learning_rate
+        self.schedule = schedule
         self.averaging = averaging
         self.callback = callback
         self.random_state = random_state
@@ -232,7 +239,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         else:
             radius, center = np.sqrt(1 - 1 / n_classes), np.full(n_classes, 1 / n_classes)
             ball, n_logits = Ball(radius, center=center), n_classes
-            head, residuals = nn.Softmax(dim=1), _softmax_residuals
+            head, residuals = nn.Softmax(dim=1), softmax_residuals
         self._fit_network(
             X,
             labels,
@@ -283,8 +290,3 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
 def _binary_residuals(logits, labels):
     """Gradient of the log loss in the logit of the second class."""
     return torch.sigmoid(logits) - labels[:, None]
-
-
-def _softmax_residuals(logits, labels):
-    """Gradient of the log loss in the logits."""
-    return torch.softmax(logits, dim=1) - functional.one_hot(labels, logits.shape[1])

@@ -21,6 +21,8 @@ from sklearn_dpgen.utils._torch import as_tensor, seeded_initialization
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
+    Real,
+    StrOptions,
     check_array,
     check_is_fitted,
     check_n_samples,
@@ -59,6 +61,11 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
     jacobian_clip : float, default=1.0
         L, the spectral norm to which the Jacobian of each generated point in the parameters is
         clipped.
+    jacobian_clipping : {"spectral", "componentwise"}, default="spectral"
+        Exact clipping, or that of Remark A.2 of [1]_: each coordinate's gradient to L / sqrt(d).
+    released_clip : float or None, default=None
+        l2 norm to which each gradient is clipped once more when its noise is in it, as in appendix
+        C of [1]_: it costs nothing. None does not.
     n_projections : int, default=50
         Random directions a step, in orthonormal blocks: rounded up to a multiple of the width of
         the domain.
@@ -69,7 +76,10 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
     solver : {"adam", "sgd"}, default="adam"
         "sgd" is the paper's.
     learning_rate : float, default=0.005
-        Peak learning rate, with cosine decay.
+        Peak learning rate.
+    schedule : {"cosine", "constant"}, default="cosine"
+        Of the learning rate: warm-up over 50 steps and cosine decay, which is ours, or none, as in
+        the paper.
     averaging : float, default=0.2
         Share of the steps, from the end, over which the parameters are averaged.
     callback : callable or None, default=None
@@ -95,6 +105,8 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         The guarantee of the fit.
     noise_multiplier_ : float
         Standard deviation of the noise over the sensitivity.
+    mechanism_ : StratifiedGaussianMechanism
+        What each step releases; ``mechanism_.epsilons(t)`` is what t steps cost each stratum.
     n_iter_ : int
         Number of steps.
     n_features_in_ : int
@@ -127,6 +139,8 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         "schema": [Schema, None],
         "domain": [Domain, callable, None],
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
+        "jacobian_clipping": [StrOptions({"spectral", "componentwise"})],
+        "released_clip": [Interval(Real, 0, None, closed="neither"), None],
     }
 
     def __init__(
@@ -140,11 +154,14 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         hidden_layer_sizes: Sequence[int] = (128, 64, 64),
         activation: str = "relu",
         jacobian_clip: float = 1.0,
+        jacobian_clipping: str = "spectral",
+        released_clip: float | None = None,
         n_projections: int = 50,
         batch_fraction: float = 0.1,
         max_iter: int = 500,
         solver: str = "adam",
         learning_rate: float = 0.005,
+        schedule: str = "cosine",
         averaging: float = 0.2,
         callback: Callable[[int, torch.nn.Module], object] | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -159,11 +176,14 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.jacobian_clip = jacobian_clip
+        self.jacobian_clipping = jacobian_clipping
+        self.released_clip = released_clip
         self.n_projections = n_projections
         self.batch_fraction = batch_fraction
         self.max_iter = max_iter
         self.solver = solver
         self.learning_rate = learning_rate
+        self.schedule = schedule
         self.averaging = averaging
         self.callback = callback
         self.random_state = random_state
@@ -233,10 +253,18 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
                 else torch.randn(shape, generator=normal, dtype=DTYPE, device=device)
             )
             return _generator_gradient(
-                module, Z, records, draw_directions(), self.jacobian_clip, ball
+                module,
+                Z,
+                records,
+                draw_directions(),
+                self.jacobian_clip,
+                ball,
+                clipping=self.jacobian_clipping,
             )
 
-        self._descend(module, gradient, mechanism, noise)
+        bound = self.released_clip
+        finish = None if bound is None else (lambda gradients: _clipped_once_more(gradients, bound))
+        self._descend(module, gradient, mechanism, noise, finish)
         self.module_ = module
         return self
 
@@ -329,7 +357,14 @@ def _check_latents(latents, latent_dim):
     return latents
 
 
-def _generator_gradient(module, Z, records, directions, clip, ball=None):
+def _clipped_once_more(gradients, bound):
+    """Scale released gradients, all of a step together, to a norm of at most ``bound``."""
+    norm = torch.linalg.vector_norm(torch.cat([gradient.flatten() for gradient in gradients]))
+    factor = torch.clamp(bound / norm, max=1.0)
+    return [factor * gradient for gradient in gradients]
+
+
+def _generator_gradient(module, Z, records, directions, clip, ball=None, *, clipping="spectral"):
     """Return the clipped gradient of SW_2^2 between generated points and records.
 
     The sensitivity to a latent rests on all points being in ``ball``, whatever the latents.
@@ -342,7 +377,7 @@ def _generator_gradient(module, Z, records, directions, clip, ball=None):
     totals = None
     for latents, pull in zip(Z.split(CHUNK), pulls.split(CHUNK), strict=True):
         jacobian = linearize(module, latents)
-        weights = clip_weights(jacobian.gram(), pull, clip)
+        weights = clip_weights(jacobian.gram(), pull, clip, clipping=clipping)
         part = jacobian.weighted_sum(weights)
         totals = part if totals is None else [a + b for a, b in zip(totals, part, strict=True)]
     return totals

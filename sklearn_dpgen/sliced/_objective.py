@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
+from torch.nn import functional
 
 from sklearn_dpgen.domains import Ball, Box, Product
 from sklearn_dpgen.nn import clip_weights, linearize
@@ -13,7 +14,19 @@ from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradi
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._torch import as_tensor
 
-__all__ = ["FairObjective", "fair_gradient", "standardized"]
+__all__ = [
+    "FairObjective",
+    "fair_gradient",
+    "penalty_gradient",
+    "softmax_residuals",
+    "standardized",
+    "task_gradient",
+]
+
+
+def softmax_residuals(logits, labels):
+    """Gradient of the log loss in the logits."""
+    return torch.softmax(logits, dim=1) - functional.one_hot(labels, logits.shape[1])
 
 
 def standardized(domain, center, radius):
@@ -53,6 +66,8 @@ class FairObjective:
     reference : callable, optional
         ``reference(n)`` returns n points of the ball, drawn from a public law. Then the penalty
         is the mean over strata of the distance to it, in place of that between pairs.
+    n_labelled : int, optional
+        How many strata, from the first, have a task: the source of two domains. None is all.
     """
 
     alpha: float
@@ -63,6 +78,7 @@ class FairObjective:
     n_directions: int = 1
     clipping: str = "spectral"
     reference: Callable | None = field(default=None, repr=False)
+    n_labelled: int | None = None
 
     def __post_init__(self):
         for name in ("alpha", "task_clip", "jacobian_clip"):
@@ -71,15 +87,18 @@ class FairObjective:
     def sensitivities(self, batch_sizes):
         """Return the l2 sensitivity of a step's gradient to replacing a record, by stratum.
 
-        (1 - alpha) 2 C / n' + alpha times that of the mean over the pairs; n' is the batch's size.
+        (1 - alpha) 2 C / n' + alpha times that of the mean over the pairs; n' is the batch's size,
+        and the first term is for records with a task.
         """
-        task = (1 - self.alpha) * 2 * self.task_clip / sum(batch_sizes)
+        labelled = batch_sizes[: self.n_labelled]
+        task = (1 - self.alpha) * 2 * self.task_clip / sum(labelled)
+        tasks = [task] * len(labelled) + [0.0] * (len(batch_sizes) - len(labelled))
         if not self.strata.pairs:
-            return [task] * len(batch_sizes)
+            return tasks
         # With alpha = 1 a record in no pair changes nothing; a bound is positive all the same.
         return [
             max(task + self.alpha * share * self._distance_sensitivity(size), sys.float_info.min)
-            for size, share in zip(batch_sizes, self._shares(), strict=True)
+            for task, size, share in zip(tasks, batch_sizes, self._shares(), strict=True)
         ]
 
     def _shares(self):
@@ -155,15 +174,51 @@ def fair_gradient(objective, model, compared, residuals, X, batch, directions):
     list of tensor
         In the order of the model's parameters.
     """
-    gradients = [torch.zeros_like(parameter) for parameter in model.parameters()]
     if objective.alpha < 1:
-        jacobian = linearize(model, X)
-        clipped = jacobian.clipped_sum(residuals(jacobian.outputs), objective.task_clip)
-        gradients = [(1 - objective.alpha) / len(X) * gradient for gradient in clipped]
+        n_labelled = batch[: objective.n_labelled][-1].stop
+        gradients = task_gradient(objective, model, residuals, X[:n_labelled])
+    else:
+        gradients = [torch.zeros_like(parameter) for parameter in model.parameters()]
     if objective.alpha > 0 and objective.strata.pairs:
-        jacobian = linearize(compared, X)
-        outputs = jacobian.outputs
-        weights = objective.penalty_weights(jacobian.gram(), outputs, batch, directions)
-        for gradient, part in zip(gradients, jacobian.weighted_sum(weights), strict=False):
+        penalty = penalty_gradient(objective, compared, X, batch, directions)
+        for gradient, part in zip(gradients, penalty, strict=False):
             gradient += part
     return gradients
+
+
+def task_gradient(objective, model, residuals, X):
+    """Return (1 - alpha) times the mean of the clipped gradients of the task.
+
+    Parameters
+    ----------
+    objective, model, residuals
+        As in :func:`fair_gradient`.
+    X : tensor of shape (n, n_features)
+        Records with a task.
+
+    Returns
+    -------
+    list of tensor
+    """
+    jacobian = linearize(model, X)
+    clipped = jacobian.clipped_sum(residuals(jacobian.outputs), objective.task_clip)
+    return [(1 - objective.alpha) / len(X) * gradient for gradient in clipped]
+
+
+def penalty_gradient(objective, compared, X, batch, directions):
+    """Return alpha times the gradient of the penalty, with clipped outputs and Jacobians.
+
+    Parameters
+    ----------
+    objective, compared, X, batch, directions
+        As in :func:`fair_gradient`.
+
+    Returns
+    -------
+    list of tensor
+        In the order of the parameters of ``compared``.
+    """
+    jacobian = linearize(compared, X)
+    outputs = jacobian.outputs
+    weights = objective.penalty_weights(jacobian.gram(), outputs, batch, directions)
+    return jacobian.weighted_sum(weights)

@@ -71,7 +71,10 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
     solver : {"adam", "sgd"}, default="adam"
         "sgd" is the paper's.
     learning_rate : float, default=0.01
-        Peak learning rate, with cosine decay.
+        Peak learning rate.
+    schedule : {"cosine", "constant"}, default="cosine"
+        Of the learning rate: warm-up over 50 steps and cosine decay, which is ours, or none, as in
+        the paper.
     averaging : float, default=0.2
         Share of the steps, from the end, over which the parameters are averaged: it costs nothing
         and takes noise away.
@@ -96,6 +99,8 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         The guarantee of the fit.
     noise_multiplier_ : float
         Standard deviation of the noise over the sensitivity.
+    mechanism_ : StratifiedGaussianMechanism
+        What each step releases; ``mechanism_.epsilons(t)`` is what t steps cost each stratum.
     groups_ : list or None
         The groups, in order: those declared, or the values of the sensitive feature.
     y_domain_ : Domain
@@ -164,6 +169,7 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         max_iter: int = 500,
         solver: str = "adam",
         learning_rate: float = 0.01,
+        schedule: str = "cosine",
         averaging: float = 0.2,
         callback: Callable[[int, torch.nn.Module], object] | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -187,6 +193,7 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         self.max_iter = max_iter
         self.solver = solver
         self.learning_rate = learning_rate
+        self.schedule = schedule
         self.averaging = averaging
         self.callback = callback
         self.random_state = random_state

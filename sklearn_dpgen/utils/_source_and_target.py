@@ -117,13 +117,23 @@ def scored_rows(y, sample_domain):
     if not known.any():
         raise ValueError(
             "score needs rows of the target with known labels, there are none. Where they are "
-            "masked for fit too, choose parameters by a scoring of another kind."
+            "masked for fit too, choose parameters by a scoring of another kind; where rows are "
+            "sorted by domain, shuffle the folds of a search."
         )
     return known
 
 
 def encode_source_labels(y, name):
-    """Return the classes of the source, and the code of each of its labels."""
+    """Return the classes of the source, and the code of each of its labels.
+
+    A masked one would be a class of its own, which ``score`` takes for unknown.
+    """
+    if not known_labels(y).all():
+        raise ValueError(
+            f"{name} needs the label of each row of the source: -1, NaN and None are for masked "
+            "ones. Leave rows without a label out, or give them to the target; call a class that "
+            "is named -1 something else."
+        )
     check_array(y, ensure_2d=False, dtype=None, input_name="y")
     # The target's masked labels had a part in the dtype of all labels together.
     try:

@@ -1,6 +1,7 @@
 """The stratified Gaussian mechanism: its price, its noise, its batches, its count of releases."""
 
 import math
+import sys
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from sklearn_dpgen.accounting import (
     PrivacyReport,
+    ProjectionLaw,
     calibrate_noise_multiplier,
     epsilon_spent,
     gaussian_sigma,
@@ -395,3 +397,67 @@ def test_refusals():
     for name, value in (("epsilon", 0), ("delta", 1), ("n_releases", 0)):
         with pytest.raises(ValueError, match=name):
             StratifiedGaussianMechanism(MANY[0], **{**BUDGET, name: value})
+
+
+# What is spent along the way.
+
+
+def costs_are_those_of_the_accountant(mechanism):
+    """Whether each stratum is charged for what was released of it so far, by sizes alone."""
+    return all(
+        mechanism.epsilons(count)
+        == [spent(mechanism.noise_scale, s, mechanism.delta, count) for s in mechanism.strata]
+        for count in (1, 7, 40)
+    )
+
+
+def test_costs_along_the_way(monkeypatch):
+    strata = [Stratum(1000, 100, 0.5), Stratum(400, 100, 0.2), Stratum(1000, 100, 1.0)]
+    mechanism = StratifiedGaussianMechanism(strata, **BUDGET)
+    assert costs_are_those_of_the_accountant(mechanism)
+    final = mechanism.epsilons()
+    assert final == mechanism.epsilons(40)
+    assert max(final) == final[strata.index(mechanism.worst)] <= 1.0
+    assert mechanism.epsilons(1) < mechanism.epsilons(7) < final
+    with pytest.raises(ValueError, match="n_releases must be at most 40, got 41"):
+        mechanism.epsilons(41)
+    free = StratifiedGaussianMechanism(strata, **{**BUDGET, "epsilon": math.inf})
+    assert free.epsilons(1) == [math.inf] * 3
+    # Twin: rates that are taken for another stratum's.
+    monkeypatch.setattr(Stratum, "rate", property(lambda self: 0.01))
+    assert not costs_are_those_of_the_accountant(mechanism)
+
+
+@pytest.mark.parametrize("rate", [0.25, 1.0])
+def test_a_stratum_that_changes_nothing_costs_nothing(rate):
+    """As a group that has no other to be compared with, where alpha is 1."""
+    strata = [Stratum(40, round(40 * rate), size) for size in (1.0, sys.float_info.min)]
+    mechanism = StratifiedGaussianMechanism(strata, epsilon=1.0, delta=1e-3, n_releases=3)
+    assert mechanism.epsilons()[1] == 0.0
+    # Twin: the noise of the worst stratum is not to be taken for that of all.
+    assert 0.99 < mechanism.epsilons()[0] <= 1.0
+
+
+def test_costs_of_projections_are_by_their_law():
+    strata = [Stratum(400, 40, 2.0), Stratum(100, 10, 1.0)]
+    plan = {"epsilon": 1.0, "delta": 1e-4, "n_releases": 5}
+    mechanism = StratifiedGaussianMechanism(strata, **plan, projections=ProjectionLaw(4, 6))
+
+    def is_by_the_law():
+        return mechanism.epsilons(3) == [
+            epsilon_spent(
+                mechanism.noise_scale / stratum.sensitivity,
+                1e-4,
+                sampling_rate=0.1,
+                n_steps=3,
+                projections=ProjectionLaw(4, 6),
+            )
+            for stratum in strata
+        ]
+
+    assert is_by_the_law()
+    assert 0.98 < mechanism.epsilons()[0] <= 1.0
+    # Twin: six directions of four dimensions that cost as much as the record itself.
+    object.__setattr__(mechanism, "projections", None)
+    assert not is_by_the_law()
+    assert mechanism.epsilons()[0] < 0.98

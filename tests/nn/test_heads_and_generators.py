@@ -13,6 +13,7 @@ from sklearn_dpgen.nn import (
     DrawnGenerator,
     DrawnHead,
     GeneratorMixture,
+    color_dcgan_generator,
     dcgan_generator,
     mlp_generator,
     upsampling_generator,
@@ -160,6 +161,30 @@ def test_convolutional_networks_name_the_rule(build, name, width):
         build(2, Box(-1, 1, n_features=width))
 
 
+@pytest.mark.parametrize("kernel_size", [3, 4, 5, 6])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_dcgan_doubles_the_side_twice(kernel_size, normalize):
+    options = {"n_hidden": 6, "kernel_size": kernel_size, "normalize": normalize}
+    module = dcgan_generator(5, Box(-1, 1, n_features=64), n_channels=2, **options)
+    assert module(torch.randn(3, 5)).shape == (3, 64)
+    batch_norms = torch.nn.BatchNorm1d, torch.nn.BatchNorm2d
+    assert sum(isinstance(m, batch_norms) for m in module.modules()) == 3 * normalize
+
+
+def test_dcgan_of_the_paper_has_its_layers():
+    options = {"n_channels": 64, "n_hidden": 1024, "kernel_size": 5}
+    module = dcgan_generator(100, Box(-1, 1, n_features=784), **options)
+    weights = [tuple(p.shape) for p in module.parameters() if p.ndim > 1]
+    assert weights == [(1024, 100), (6272, 1024), (128, 64, 5, 5), (64, 1, 5, 5)]
+    # Twin: the default is far smaller.
+    count = [
+        sum(p.numel() for p in m.parameters())
+        for m in (module, dcgan_generator(100, Box(-1, 1, n_features=784)))
+    ]
+    assert count[0] == pytest.approx(6.76e6, rel=0.01)
+    assert count[1] < 0.1 * count[0]
+
+
 def test_upsampling_is_the_network_of_the_paper():
     module = upsampling_generator(20, Box(0, 1, n_features=784))
     linear = [m for m in module.modules() if isinstance(m, torch.nn.Linear)]
@@ -167,8 +192,35 @@ def test_upsampling_is_the_network_of_the_paper():
     convolutions = [m for m in module.modules() if isinstance(m, torch.nn.Conv2d)]
     assert all(m.kernel_size == (5, 5) for m in convolutions)
     assert len(convolutions) == 2
-    # About 180 thousand parameters there.
-    assert sum(p.numel() for p in module.parameters()) == pytest.approx(180_000, rel=0.06)
+    assert [(m.in_channels, m.out_channels) for m in convolutions] == [(16, 8), (8, 1)]
+    # "Approximately 180K parameters" there: of dense layers with their norms, and of convolutions.
+    dense = 21 * 200 + 2 * 200 + 201 * 784 + 2 * 784
+    assert sum(p.numel() for p in module.parameters()) == dense + (16 * 25 + 1) * 8 + 8 * 25 + 1
+
+
+def test_color_images_are_those_of_the_paper():
+    module = color_dcgan_generator(32, Box(-1, 1, n_features=3 * 64 * 64))
+    layers = [m for m in module.modules() if isinstance(m, torch.nn.ConvTranspose2d)]
+    assert [m.in_channels for m in layers] == [32, 512, 256, 128, 64]
+    assert all(m.kernel_size == (4, 4) for m in layers)
+    images = module(torch.randn(2, 32))
+    assert images.shape == (2, 3 * 64 * 64)
+    assert images.abs().max() <= 1
+    # Colour by colour: the bias of one colour moves a third of the pixels.
+    before = module.eval()(torch.zeros(1, 32))
+    with torch.no_grad():
+        layers[-1].bias[1] += 1
+    moved = (module(torch.zeros(1, 32)) != before).view(3, -1)
+    assert moved.all(dim=1).tolist() == [False, True, False]
+    assert moved.any(dim=1).tolist() == [False, True, False]
+    small = color_dcgan_generator(2, Box(0, 1, n_features=64), n_channels=3, n_colors=1)
+    assert small(torch.randn(5, 2)).shape == (5, 64)
+
+
+@pytest.mark.parametrize("width", [3 * 4 * 4, 3 * 12 * 12, 64, 3 * 64 * 64 + 1])
+def test_color_images_name_the_rule(width):
+    with pytest.raises(ValueError, match=f"power of 2, 8 at least; the domain has {width} feat"):
+        color_dcgan_generator(2, Box(-1, 1, n_features=width))
 
 
 def test_upsampling_keeps_the_order_of_pixels():
@@ -181,9 +233,10 @@ def test_upsampling_keeps_the_order_of_pixels():
     moved = (rest(changed) != rest(cells)).view(20, 20)
     assert moved.any()
     rows, columns = moved.nonzero().T
-    assert rows.max() <= 9
-    assert columns.min() >= 8 - 6
-    assert columns.max() <= 11 + 6
+    # Two upsamplings reach one cell on, two convolutions two: 2 + 4 + 1 + 2 pixels.
+    assert rows.max() <= 3 + 9
+    assert columns.max() <= 11 + 9
+    assert not moved[13:].any()
 
 
 @pytest.mark.parametrize(

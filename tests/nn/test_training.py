@@ -120,6 +120,21 @@ def test_losses_and_gradients_are_those_of_adam():
     assert torch.equal(points[0].value, points[1].value)
 
 
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_a_constant_rate_is_that_of_plain_descent(schedule):
+    point = Point(3.0)
+    descend(
+        point,
+        lambda step: (None, [2 * (point.value.detach() - 1)]),
+        max_iter=20,
+        learning_rate=0.1,
+        optimizer="sgd",
+        schedule=schedule,
+    )
+    plain = 1 + 2 * 0.8**20
+    assert (point.value.item() == pytest.approx(plain, rel=1e-6)) == (schedule == "constant")
+
+
 @pytest.mark.parametrize("paid", [True, False])
 def test_descends_given_gradients(paid, capfd):
     point, path = Point(3.0), []

@@ -96,7 +96,7 @@ def probe(monkeypatch):
     """
     seen = {}
 
-    def descend(self, module, gradient_fn, mechanism, noise):
+    def descend(self, module, gradient_fn, mechanism, noise, finish=None):
         start = [parameter.detach().clone() for parameter in module.parameters()]
         rows = [np.arange(stratum.size) for stratum in mechanism.strata]
         gradients = []

@@ -288,6 +288,8 @@ _BAD = {
     "domain": [3],
     "latent_dim": [0, 1.5],
     "solver": ["newton"],
+    "schedule": ["linear"],
+    "released_clip": [0.0, np.inf],
     "code_law": ["normal"],
 }
 

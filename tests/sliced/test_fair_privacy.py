@@ -94,6 +94,9 @@ CASES = {
     "wide code": Case("encoder", {"n_components": 4, "alpha": 0.9, "activation": "tanh"}),
     "generator": Case("generator"),
     "private latents": Case("generator", latents=True),
+    "coordinate by coordinate": Case(
+        "generator", {"jacobian_clipping": "componentwise"}, latents=True
+    ),
     # In single precision this box is twice as wide.
     "far domain": Case(
         "generator", {"domain": Box(2.0**30, 2.0**30 + 65, n_features=3)}, latents=True

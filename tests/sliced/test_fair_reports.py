@@ -50,6 +50,7 @@ FITTED = {
     "domain_",
     "encoder_",
     "groups_",
+    "mechanism_",
     "module_",
     "n_features_in_",
     "n_iter_",

@@ -67,6 +67,29 @@ def test_plain_descent_warms_up_and_decays(tiny, path, kind, max_iter):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_constant_rate_neither_warms_up_nor_decays(tiny, path, kind):
+    options = {"max_iter": 8, "solver": "sgd", "learning_rate": 0.03, "epsilon": 50.0}
+
+    def moves_by_the_rate(schedule):
+        iterates, released = path(tiny(kind, schedule=schedule, **options))
+        return np.allclose(iterates[:-1] - iterates[1:], 0.03 * released[1:], rtol=1e-6)
+
+    assert moves_by_the_rate("constant")
+    assert not moves_by_the_rate("cosine")
+
+
+@pytest.mark.parametrize("bound", [1e-3, 0.5, 1e9])
+def test_noisy_gradients_are_clipped_once_more(tiny, path, bound):
+    options = {"max_iter": 8, "solver": "sgd", "learning_rate": 0.03, "schedule": "constant"}
+    iterates, released = path(tiny("generator", released_clip=bound, **options))
+    # The norm of a whole step, noise included.
+    norms = np.linalg.norm(released, axis=1)
+    expected = released * np.minimum(1, bound / norms)[:, None]
+    assert_allclose(iterates[:-1] - iterates[1:], 0.03 * expected[1:], rtol=1e-6, atol=1e-12)
+    assert (norms > bound).any() == (bound < 1e9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_adam_is_what_it_says(tiny, path, kind):
     rate = 0.03
     iterates, released = path(tiny(kind, max_iter=8, learning_rate=rate))
@@ -110,9 +133,9 @@ def test_latents_are_fresh_in_each_step(tiny, table, monkeypatch, seed):
     seen = []
     gradient = _generator._generator_gradient
 
-    def watch(module, Z, *args):
+    def watch(module, Z, *args, **options):
         seen.append(Z.numpy().copy())
-        return gradient(module, Z, *args)
+        return gradient(module, Z, *args, **options)
 
     monkeypatch.setattr(_generator, "_generator_gradient", watch)
     table.train(tiny("generator", random_state=seed, max_iter=40))

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 
-from sklearn_dpgen.deconvolution import EntropicDeconvGAN
+from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.mechanisms import LaplaceMechanism, TabularMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
@@ -44,6 +44,7 @@ def shown(estimator, records=TABLE):
         lambda value: TabularMechanism(schema=value),
         lambda value: TabularEncoder(value),
         lambda value: LaplaceMechanism(value),
+        lambda value: DeconvolutionEM(value),
         lambda value: EntropicDeconvGAN(value),
         lambda value: EntropicDeconvGAN(LaplaceMechanism(), batch_size=value),
         lambda value: DPSlicedWassersteinFairClassifier(value),

@@ -1,0 +1,171 @@
+"""Training of the adapter: what is public of it, and the gradients that are released."""
+
+from itertools import accumulate, pairwise
+
+import torch
+from torch.nn import functional
+
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.nn import fit_module
+from sklearn_dpgen.sliced._base import CAVEATS
+from sklearn_dpgen.sliced._objective import fair_gradient, penalty_gradient, softmax_residuals
+
+__all__ = [
+    "SIDES",
+    "adaptation_words",
+    "batch_rows",
+    "public_loss",
+    "released_gradient",
+    "source_report",
+    "train_on_source",
+]
+
+# The two domains, in the order of the strata.
+SIDES = ("source", "target")
+_PUBLIC = (
+    "sample_domain",
+    "number and names of the features",
+    "numbers of source and target records",
+)
+
+# Rows of a public source a step.
+_BATCH_SIZE = 512
+
+
+def public_loss(module, source, labels, generator):
+    """Return the mean log loss on a batch of a public source.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        From records to logits.
+    source : Tensor of shape (n, n_features)
+    labels : Tensor of int of shape (n,)
+    generator : torch.Generator
+        Draws the rows, with replacement.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+    """
+    rows = torch.randint(len(source), (_BATCH_SIZE,), generator=generator, device=source.device)
+    return functional.cross_entropy(module(source[rows]), labels[rows])
+
+
+def train_on_source(module, source, labels, generator, **options):
+    """Train on a public source alone.
+
+    Parameters
+    ----------
+    module, source, labels, generator
+        As in :func:`public_loss`.
+    **options
+        Of :func:`sklearn_dpgen.nn.fit_module`.
+    """
+    fit_module(module, lambda step: public_loss(module, source, labels, generator), **options)
+
+
+def released_gradient(objective, module, sides, labels, directions):
+    """Return the part of a step's gradient that sees private records, of known sensitivity.
+
+    Parameters
+    ----------
+    objective : FairObjective
+        Of one or of two domains, the source first.
+    module : torch.nn.Sequential
+        Features, and the classifier on them.
+    sides : list of Tensor of shape (n_i, n_features)
+        The batch of each domain.
+    labels : Tensor of int of shape (n_0,) or None
+        Of the source. None where the source is public, so that its loss needs no release.
+    directions : Tensor of shape (k, feature_dim)
+
+    Returns
+    -------
+    list of Tensor
+        One for each parameter of the module; where the source is public, of the features alone.
+    """
+    X = torch.cat(sides)
+    batch = [slice(a, b) for a, b in pairwise([0, *accumulate(map(len, sides))])]
+    if labels is None:
+        return penalty_gradient(objective, module[0], X, batch, directions)
+    return fair_gradient(
+        objective,
+        module,
+        module[0],
+        lambda logits: softmax_residuals(logits, labels),
+        X,
+        batch,
+        directions,
+    )
+
+
+def batch_rows(drawn, private, sizes, batch_sizes, rng):
+    """Return the rows of a step in each domain: those drawn in secret, and public ones.
+
+    Parameters
+    ----------
+    drawn : list of ndarray of int
+        Of the private domains.
+    private : tuple of int
+        Which they are.
+    sizes, batch_sizes : list of int
+        Of all domains.
+    rng : Generator
+        Draws public rows, without replacement.
+
+    Returns
+    -------
+    list of ndarray of int
+    """
+    secret = iter(drawn)
+    return [
+        next(secret) if position in private else rng.choice(size, batch_size, replace=False)
+        for position, (size, batch_size) in enumerate(zip(sizes, batch_sizes, strict=True))
+    ]
+
+
+def adaptation_words(objective, private):
+    """Return the words of the report: neighbours, what is public, where bounds come from.
+
+    Parameters
+    ----------
+    objective : FairObjective
+    private : tuple of int
+        Which of its domains are private.
+
+    Returns
+    -------
+    dict of str
+    """
+    public = ("set of the labels",) if 0 in private else ("source records and their labels",)
+    bounds = []
+    if 0 in private and objective.alpha < 1:
+        bounds.append(f"gradients of the loss on the source clipped to {objective.task_clip:g}")
+    if objective.alpha > 0:
+        bounds.append(f"Jacobians of features clipped to {objective.jacobian_clip:g}")
+        bounds.append(f"features in a ball of radius {objective.ball.radius:g}")
+        if 1 not in private:
+            public += ("target records",)
+    names = " or one ".join(SIDES[position] for position in private)
+    return {
+        "neighbouring": f"replace one {names} record by another of the same domain; the numbers "
+        "of source and target records are public",
+        "public": (*public, *_PUBLIC),
+        "sensitivity_source": "l2; " + ", ".join(bounds),
+        "caveats": CAVEATS,
+    }
+
+
+def source_report(name):
+    """Return the report of a fit that reads no private record: of a public source alone."""
+    return PrivacyReport(
+        mechanism=f"{name}: trained on the source alone",
+        epsilon=0.0,
+        delta=0.0,
+        neighbouring="replace one target record; the numbers of source and target records are "
+        "public",
+        public=("source records and their labels", *_PUBLIC),
+        sampler="no target record",
+    )
