@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.nn import OPTIMIZERS
-from sklearn_dpgen.smoothed._adaptation import adapt_to_releases, train_on_source
+from sklearn_dpgen.smoothed._adaptation import train_on_source
+from sklearn_dpgen.smoothed._adapter_releases import AdapterReleasesMixin
 from sklearn_dpgen.smoothed._base import RELEASE_CONSTRAINTS
-from sklearn_dpgen.smoothed._features import RADIUS, AdaptedNetwork, feature_records
-from sklearn_dpgen.smoothed._laws import release_laws
-from sklearn_dpgen.smoothed._plan import ReleasePlan, plan_releases
+from sklearn_dpgen.smoothed._features import AdaptedNetwork, AffineMove
 from sklearn_dpgen.utils._base import TrainedEstimator
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._source_and_target import (
@@ -38,14 +38,14 @@ __all__ = ["SmoothedSlicedWassersteinAdapter"]
 _DTYPE = torch.float64
 
 
-class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
+class SmoothedSlicedWassersteinAdapter(
+    AdapterReleasesMixin, TargetClassifierMixin, TrainedEstimator
+):
     """Classification of a private domain without labels, learned from a public one with labels.
 
-    A network is first trained on the source alone, and its features are then fixed. Features of
-    target records are released with noise, in secret batches. A map moves source features until
-    their law, with noise of the same law, is that of the releases in squared sliced Wasserstein
-    distance, and the classifier is trained on the moved source features with the labels of the
-    source. Only the releases depend on the target.
+    A network is first trained on the source alone. Then something is released of the target, with
+    noise; a map moves the source to where the target is, and the network is trained on what was
+    moved, with the labels of the source. Only the releases depend on the target.
 
     Parameters
     ----------
@@ -54,6 +54,24 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         noise.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / (number of target records).
+    release : {"features", "projections", "moments"}, default="features"
+        What is released of the target, and what is moved.
+
+        - "features": features of the trained network, which then stay. The map is one of features,
+          and moves their law, with noise of the same law, to that of the releases in squared
+          sliced Wasserstein distance.
+        - "projections": of the paper's Algorithm 2. In every step features of a secret batch, as
+          the network makes them by then, are released as noisy projections on directions of that
+          step. The map is one of records, moved by the same distance between features, and all of
+          the network is trained throughout.
+        - "moments": mean and covariance of the records, in the two releases of
+          :class:`~sklearn_dpgen.moments.MomentSampler`. The map is one of records, the optimal one
+          between normal laws with these moments, in closed form; the network is trained on records
+          of the source as they are, and as they were moved. To be tried first: it says most for a
+          budget, and takes least time.
+    domain : Domain, callable or None, default=None
+        For moments, and needed there: where records of the target lie, as a set or a function of
+        its ``n_features``. Those outside are moved to its nearest point.
     hidden_layer_sizes : tuple of int, default=(128,)
         Of the network before the features.
     feature_dim : int, default=32
@@ -62,28 +80,32 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         Of the hidden layers.
     adaptation_weight : float, default=3.0
         Of the squared distance against the cross-entropy, for the map: the mean over directions,
-        times ``feature_dim``, in units of the radius of the features. 0 trains on the source
-        alone, and releases nothing.
+        times ``feature_dim``, in units of the radius of the features. With moments, of the
+        cross-entropy of moved records against that of the others. 0 trains on the source alone,
+        and releases nothing.
     n_projections : int or "auto", default="auto"
-        Lines that the releases are compared on. "auto" takes as many as a covariance matrix has
-        entries, from 64 to some 2000. They cost time, not privacy.
+        Lines that features are compared on. "auto" takes as many as a covariance matrix has
+        entries, from 64 to some 2000; they cost time, not privacy. Of projections it takes
+        ``feature_dim``, and more of them need more noise each. Not read of moments, nor are
+        ``directions`` and ``batch_size``.
     directions : {"orthogonal", "independent"}, default="orthogonal"
-        How the lines are drawn: in orthonormal blocks, or each by itself.
+        How the lines are drawn: in orthonormal blocks, or each by itself. Orthonormal projections
+        need less noise.
     shape_weight : float or "auto", default="auto"
         Weight of the distance of the centered laws beside that of the means, as in
-        :class:`SmoothedSlicedWassersteinGenerator`.
-    batch_size : int, default=1
+        :class:`SmoothedSlicedWassersteinGenerator`. Of moments there is no distance.
+    batch_size : int or "auto", default="auto"
         Target records a release, drawn without replacement: the smaller, the more a given budget
-        tells.
+        tells. "auto" is 1 for features, and 512 for projections, or all where these are fewer.
     n_epochs : float, default=20.0
-        Passes over the target records, of all releases together. More of them tell more, slowly,
-        and take time in proportion.
+        For features: passes over the target records, of all releases together. More of them tell
+        more, slowly, and take time in proportion.
     source_batch_size : int, default=512
         Source records a step.
     source_iter : int, default=3000
         Steps on the source alone. They cost nothing.
     max_iter : int, default=1500
-        Steps of adaptation. They cost nothing.
+        Steps of adaptation. They cost nothing, but for projections, of which each makes a release.
     solver : {"adam", "sgd"}, default="adam"
         How a gradient becomes a step.
     learning_rate : float, default=0.001
@@ -125,13 +147,15 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     -----
     Neighbouring tables differ in one target record. Numbers of records, and source records with
     their labels, are public. Features are moved into a ball of radius 1/2, each row by its own
-    norm, so a record moves a release by 1 at most. The paper divides by the largest norm of the
-    batch, which is one more, unpaid, release.
+    norm, so a record moves a release by 1 at most, and its projections by as much as
+    :class:`~sklearn_dpgen.accounting.ProjectionLaw` says. The paper divides by the largest norm of
+    the batch, which is one more, unpaid, release.
 
-    In the paper features change during adaptation, and every step projects a batch on directions
-    of its own. Here the target's features stay, for no gradient passes through them: all releases
-    show one law, are released as they are, which is projecting on a whole orthonormal basis, and
-    are compared with the source as often as wanted.
+    In the paper the gradient of the distance passes through the features of the target too, which
+    is not covered. Without that half, features that both domains share run away from each other;
+    so here they are not trained by the distance, only a map of the source is. With features that
+    stay, all releases show one law, are released as they are, which is projecting on a whole
+    orthonormal basis, and are compared with the source as often as wanted.
 
     ``predict`` is for records of the target, whose features are not moved. The guarantee covers
     the fitted network; a published prediction also tells of the record that it is for.
@@ -144,8 +168,8 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     References
     ----------
     .. [1] A. Rakotomamonjy, L. Ralaivola, "Differentially private sliced Wasserstein distance",
-       ICML 2021, Section 5 and Algorithm 2; here with features that are fixed and clipped to a
-       constant, and released before the map is trained.
+       ICML 2021, Section 4 and Algorithm 2; here with features that are clipped to a constant,
+       and a map of the source.
 
     Examples
     --------
@@ -166,8 +190,10 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         **TrainedEstimator._parameter_constraints,
         **RELEASE_CONSTRAINTS,
         "feature_dim": [Interval(Integral, 1, None, closed="left")],
+        "release": [StrOptions({"features", "projections", "moments"})],
+        "domain": [Domain, callable, None],
         "adaptation_weight": [Interval(Real, 0, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "source_batch_size": [Interval(Integral, 1, None, closed="left")],
         "source_iter": [Interval(Integral, 1, None, closed="left")],
         "solver": [StrOptions(set(OPTIMIZERS))],
@@ -180,6 +206,8 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         *,
         epsilon: float = 1.0,
         delta: float | str = "auto",
+        release: str = "features",
+        domain: Domain | Callable[..., Domain] | None = None,
         hidden_layer_sizes: Sequence[int] = (128,),
         feature_dim: int = 32,
         activation: str = "relu",
@@ -187,7 +215,7 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         n_projections: int | str = "auto",
         directions: str = "orthogonal",
         shape_weight: float | str = "auto",
-        batch_size: int = 1,
+        batch_size: int | str = "auto",
         n_epochs: float = 20.0,
         source_batch_size: int = 512,
         source_iter: int = 3000,
@@ -203,6 +231,8 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
+        self.release = release
+        self.domain = domain
         self.hidden_layer_sizes = hidden_layer_sizes
         self.feature_dim = feature_dim
         self.activation = activation
@@ -248,7 +278,8 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         TrainingDivergedError
             When a loss, a gradient or a parameter is not finite.
         ValueError
-            Also when there are fewer target rows than ``batch_size``.
+            Also when there are fewer target rows than ``batch_size``, and for moments without a
+            ``domain``.
         """
         self._forget()
         device = resolve_device(self.device)
@@ -261,9 +292,9 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         noise_seed, init_seed, public_seed = split_random_state(self.random_state, 3)
         source_seed, line_seed, step_seed = split_random_state(public_seed, 3)
 
-        plan = self._plan(n_target)
+        plan = self._plan(n_target, X.shape[1])
         self.privacy_ = self._plan_privacy(n_target, plan=plan, noise=self._noise(noise_seed))
-        self.noise_multiplier_ = plan.noise_multiplier
+        self.noise_multiplier_ = self.privacy_.noise_multiplier or 0.0
 
         with seeded_initialization(init_seed):
             module = AdaptedNetwork(
@@ -272,6 +303,7 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
                 self.feature_dim,
                 len(self.classes_),
                 self.activation,
+                None if self.release == "features" else AffineMove.of_records(X[is_source]),
             )
         module = module.to(device, _DTYPE)
         source = as_tensor(X[is_source], device=device, dtype=_DTYPE)
@@ -293,16 +325,16 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
             **options,
         )
         self.loss_curve_, self.n_iter_ = [], self.source_iter
-        if plan.records is not None:
+        if self._releases(n_target):
             target = as_tensor(X[~is_source], device=device, dtype=_DTYPE)
-            with torch.no_grad():
-                features = module.features(source)
-            result = adapt_to_releases(
+            result = self._adapt(
                 module,
-                features,
+                source,
                 labels,
-                self._release(module, target, plan, noise_seed, line_seed),
-                weight=self.adaptation_weight * self.feature_dim,
+                target,
+                plan,
+                noise_seed,
+                line_seed,
                 generator=torch_generator(step_seed, device),
                 callback=self.callback,
                 max_iter=self.max_iter,
@@ -313,57 +345,3 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
             self.n_iter_ += result.n_iter
         self.module_ = module
         return self
-
-    def _plan(self, n_target):
-        """Price every release from public quantities."""
-        if n_target == 0 or self.adaptation_weight == 0:
-            return ReleasePlan(None)
-        return plan_releases(
-            [n_target],
-            2 * RADIUS,
-            epsilon=self.epsilon,
-            delta=self._delta(n_target),
-            batch_size=self.batch_size,
-            n_epochs=self.n_epochs,
-        )
-
-    def _plan_privacy(self, n_samples, *, plan, noise):
-        """Return the report, for a number of target records."""
-        if plan.records is None:
-            words = {"mechanism": "trained on the source alone", "sampler": "no target record"}
-        else:
-            words = {
-                "mechanism": "noisy features of target records, all that is learned of them",
-                "sensitivity_source": f"l2; features clipped to radius {RADIUS:g}, row by row",
-                "noise_source": noise.description,
-            }
-        words["mechanism"] = f"{type(self).__name__}: {words['mechanism']}"
-        return plan.report(
-            of="target records",
-            neighbouring="replace one target record; the numbers of source and target records "
-            "are public",
-            public=(
-                "source records and their labels",
-                "sample_domain",
-                "number and names of the features",
-                "numbers of source and target records",
-            ),
-            **words,
-        )
-
-    def _release(self, module, target, plan, noise_seed, line_seed):
-        """Return the laws of the released features of the target."""
-        records = feature_records(module, target)
-        # Keyed by what the mechanism is applied to, however the features came about.
-        return release_laws(
-            plan.records,
-            self._noise(noise_seed, records.records),
-            records,
-            RADIUS,
-            n_projections=self.n_projections,
-            kind=self.directions,
-            shape_weight=self.shape_weight,
-            seed=line_seed,
-            device=target.device,
-            verbose=self.verbose,
-        )

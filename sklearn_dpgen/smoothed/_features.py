@@ -1,4 +1,4 @@
-"""Features of records in a ball, a classifier on them, and a map that moves them."""
+"""Features of records in a ball, a classifier on them, and a map from source to target."""
 
 import math
 
@@ -8,14 +8,15 @@ from torch import nn
 
 from sklearn_dpgen.nn import ACTIVATIONS
 from sklearn_dpgen.smoothed._releases import ClassRecords
-from sklearn_dpgen.utils._torch import as_array
+from sklearn_dpgen.utils._torch import as_array, as_tensor
 
-__all__ = ["RADIUS", "AdaptedNetwork", "clip_rows", "feature_records"]
+__all__ = ["RADIUS", "AdaptedNetwork", "AffineMove", "clip_rows", "feature_records"]
 
 # Of the ball of the features: one row in the place of another moves by a diameter, 1, at most.
 RADIUS = 0.5
 
-# Location shows through noise before shape does: of the map, the linear part learns slower.
+# Location shows through noise before shape does: of a map of features, the linear part learns
+# slower.
 _LINEAR_GAIN = 0.2
 
 
@@ -41,8 +42,52 @@ def clip_rows(Z, radius=RADIUS):
     return Z * torch.minimum(largest, radius / norms)
 
 
+class AffineMove(nn.Module):
+    """An affine map that starts as the identity.
+
+    Parameters
+    ----------
+    center : Tensor of shape (d,)
+        Public. The linear part acts about it.
+    scale : float
+        One over the usual size of a coordinate about it, for a usual learning rate.
+    gain : float, default=1.0
+        Of the linear part beside the constant.
+    """
+
+    def __init__(self, center, scale, gain=1.0):
+        super().__init__()
+        self.linear = nn.Linear(len(center), len(center))
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+        self.register_buffer("center", center)
+        self.scale, self.gain = scale, gain
+
+    @classmethod
+    def of_records(cls, X):
+        """Return the map for records like those of a public array (n, n_inputs)."""
+        size = X.std(axis=0).max()
+        return cls(torch.from_numpy(X.mean(axis=0)), float(1 / size) if size > 0 else 1.0)
+
+    def forward(self, Z):
+        """Return points of the source where those of the target should be."""
+        return Z + self.linear(self.gain * self.scale * (Z - self.center)) / self.scale
+
+    @torch.no_grad()
+    def set_to(self, matrix, mean):
+        """Become the map that takes the center to a mean, with a linear part."""
+        weight = self.linear.weight
+        matrix, mean = (
+            as_tensor(a, device=weight.device, dtype=weight.dtype) for a in (matrix, mean)
+        )
+        weight.copy_(
+            (matrix - torch.eye(len(mean), dtype=mean.dtype, device=mean.device)) / self.gain
+        )
+        self.linear.bias.copy_(self.scale * (mean - self.center))
+
+
 class AdaptedNetwork(nn.Module):
-    """Features in a ball, a classifier on them, and a map of source features to target features.
+    """Features in a ball, a classifier on them, and a map from the source to the target.
 
     Parameters
     ----------
@@ -51,34 +96,43 @@ class AdaptedNetwork(nn.Module):
     feature_dim : int
     n_classes : int
     activation : str
+    transport : AffineMove or None, default=None
+        Of records; None for one of features.
 
     Notes
     -----
-    ``forward`` is for rows of the target: clipped features, then logits. In adaptation the
-    classifier sees source features after ``move``, an affine map that starts as the identity.
+    ``forward`` is for rows of the target: clipped features, then logits. In adaptation rows of the
+    source are moved first, as records or as features.
     """
 
-    def __init__(self, n_inputs, hidden_layer_sizes, feature_dim, n_classes, activation):
+    def __init__(
+        self, n_inputs, hidden_layer_sizes, feature_dim, n_classes, activation, transport=None
+    ):
         super().__init__()
         widths = [n_inputs, *hidden_layer_sizes]
         layers = []
         for n_in, n_out in zip(widths[:-1], widths[1:], strict=True):
             layers += [nn.Linear(n_in, n_out), ACTIVATIONS[activation]()]
         self.body = nn.Sequential(*layers, nn.Linear(widths[-1], feature_dim))
-        self.transport = nn.Linear(feature_dim, feature_dim)
-        nn.init.zeros_(self.transport.weight)
-        nn.init.zeros_(self.transport.bias)
-        self.classifier = nn.Linear(feature_dim, n_classes)
         # Features of the usual size, 1 a coordinate, for a usual learning rate.
         self.scale = math.sqrt(feature_dim) / RADIUS
+        if transport is None:
+            transport = AffineMove(torch.zeros(feature_dim), self.scale, _LINEAR_GAIN)
+        self.transport = transport
+        self.classifier = nn.Linear(feature_dim, n_classes)
 
     def features(self, X):
         """Return clipped features of shape (n, feature_dim)."""
         return clip_rows(self.body(X))
 
+    def fixed_features(self, X):
+        """Return the same, with the gradient in X alone."""
+        fixed = {name: value.detach() for name, value in self.body.named_parameters()}
+        return clip_rows(torch.func.functional_call(self.body, fixed, (X,)))
+
     def move(self, Z):
-        """Return features of the source where those of the target should be."""
-        return Z + self.transport(_LINEAR_GAIN * self.scale * Z) / self.scale
+        """Return source points, records or features, where those of the target should be."""
+        return self.transport(Z)
 
     def logits(self, Z):
         """Return the logits of features."""
@@ -96,7 +150,7 @@ def feature_records(module, X):
     Parameters
     ----------
     module : AdaptedNetwork
-        Trained without these rows.
+        Trained without these rows, but for what was released of them before.
     X : Tensor of shape (n, n_inputs)
 
     Returns

@@ -40,7 +40,8 @@ class SmoothedSlicedWassersteinGenerator(
     nothing else sees a record. A network then learns to make points whose projections, with noise
     of the same law, have the law of the projected releases: the noise on both sides makes this a
     distance between smoothed laws, which vanishes where the laws themselves agree. Training is
-    post-processing, so its length costs nothing.
+    post-processing, so its length costs nothing; but for projections that are released at each
+    step.
 
     Parameters
     ----------
@@ -72,13 +73,17 @@ class SmoothedSlicedWassersteinGenerator(
         DCTTransformer: its ``transform`` takes a tensor and is differentiable. It needs an
         ``output_domain``, and a ``domain``. ``sample`` returns the output before it. A search
         clones it, unless it is in a :class:`~sklearn.frozen.FrozenEstimator`.
-    release : {"records", "moments"}, default="records"
-        What the network learns from: noisy records of secret batches, or noisy means and
-        covariances by class, of which it learns normal laws. ``batch_size`` and ``n_epochs`` are
-        of the records.
+    release : {"records", "moments", "projections"}, default="records"
+        What the network learns from. "records": noisy records of secret batches. "moments": noisy
+        means and covariances by class, of which it learns normal laws; ``batch_size`` is not read.
+        "projections" is the paper: at each step a new batch is projected on new directions and
+        released with noise, so that ``max_iter`` is the number of releases, which the budget has
+        to pay for. It takes public labels alone and one network, and does not read
+        ``shape_weight``. ``n_epochs`` is of the records.
     n_projections : int or "auto", default="auto"
         Lines that the releases are compared on. "auto" takes as many as a covariance matrix has
-        entries, from 64 to some 2000. They cost time, not privacy.
+        entries, from 64 to some 2000. They cost time, not privacy. Of released projections it is
+        the directions of a step, of which more need more noise; "auto" is all, 100 at most.
     directions : {"orthogonal", "independent"}, default="orthogonal"
         How the lines are drawn: in orthonormal blocks, or each by itself.
     q : {1, 2}, default=2
@@ -92,7 +97,7 @@ class SmoothedSlicedWassersteinGenerator(
     batch_size : int or "auto", default="auto"
         Records of one release, drawn without replacement: the smaller, the more a given budget
         tells. Of each public class in proportion, but one at least. "auto" is one, or one of the
-        smallest class. At most n_samples.
+        smallest class; of projections the paper's 100, or all. At most n_samples.
     n_epochs : float, default=20.0
         Passes over the records, of all releases together. More of them tell more, slowly, and
         take time in proportion.
@@ -153,11 +158,11 @@ class SmoothedSlicedWassersteinGenerator(
 
     Notes
     -----
-    In [1]_ a step projects a batch on its own directions, k of d, and releases that. With k = d
-    orthonormal ones the sensitivity is the diameter of the domain whatever they are, and the
-    release is as good as the noisy batch itself: it can be projected again, on any directions, and
-    compared with the generator as often as wanted. For one budget, small batches tell most:
-    the information is T B / σ² for T releases of B records.
+    In [1]_ a step projects a batch on its own directions, k of d, and releases that, as
+    ``release="projections"`` does here. With k = d orthonormal ones the sensitivity is the diameter
+    of the domain whatever they are, and the release is as good as the noisy batch itself: it can be
+    projected again, on any directions, and compared with the generator as often as wanted. For one
+    budget, small batches tell most: the information is T B / σ² for T releases of B records.
 
     The noise is wide: what comes through is the mean of a class first, then its covariance, and
     details hardly. Means are the better part of the distance, and of two samples the noisier one
@@ -172,8 +177,8 @@ class SmoothedSlicedWassersteinGenerator(
     References
     ----------
     .. [1] A. Rakotomamonjy, L. Ralaivola, "Differentially private sliced Wasserstein distance",
-       ICML 2021, Algorithm 2 and section 5. The accounting and the order of release and training
-       are ours.
+       ICML 2021, Equation 8 and Algorithm 1. The accounting, and what is released once and before
+       the training, are ours.
 
     Examples
     --------
@@ -198,7 +203,7 @@ class SmoothedSlicedWassersteinGenerator(
         "label_proportions": ["array-like", None],
         "output_domain": [Domain, None],
         "output_transform": [HasMethods("transform"), None],
-        "release": [StrOptions({"records", "moments"})],
+        "release": [StrOptions({"records", "moments", "projections"})],
         "q": [Interval(Integral, 1, 2, closed="both")],
         "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "generator": [StrOptions(NETWORKS), callable],
@@ -271,7 +276,7 @@ class SmoothedSlicedWassersteinGenerator(
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
-        """Release noisy records or moments, then train the network on them.
+        """Release noisy records or moments and train the network on them, or release as it trains.
 
         Parameters
         ----------
@@ -298,6 +303,7 @@ class SmoothedSlicedWassersteinGenerator(
         if self.output_transform is not None and self.schema is not None:
             raise ValueError("output_transform needs a domain: a schema's columns come after it.")
         self._check_label_parameters(y)
+        self._check_release(y)
         X = encode_records(self, X)
         codes = self._encode_labels(y, len(X))
         noise_seed, train_seed = split_random_state(self.random_state, 2)
@@ -312,7 +318,7 @@ class SmoothedSlicedWassersteinGenerator(
             "seed": direction_seed,
             "device": device,
         }
-        release = self._release_moments if self.release == "moments" else self._release_records
+        release = getattr(self, f"_release_{self.release}")
         laws = release(X, codes, n_classes, ball, noise_seed, lines)
         center = as_tensor(ball.center, device=device)
         module, self.loss_curve_ = train_generators(

@@ -1,4 +1,4 @@
-"""Training of a generator on counted releases; no private record comes here."""
+"""Training of a generator on releases; no private record comes here."""
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ def train_generators(build, laws, to_ball, *, n_generators, latent_dim, seed, **
     ----------
     build : callable
         Returns a new network, with weights from the global random stream.
-    laws : ReleasedLaws
+    laws : ReleasedLaws or ProjectedBatches
     to_ball : callable
     n_generators : int
     latent_dim : int
@@ -51,7 +51,7 @@ def train_generators(build, laws, to_ball, *, n_generators, latent_dim, seed, **
     for one_seed in split_random_state(seed, n_generators):
         init_seed, latent_seed = split_random_state(one_seed, 2)
         with seeded_initialization(init_seed):
-            network = build().to(laws.directions.device)
+            network = build().to(laws.device)
         width = n_normals(network, latent_dim)
         result = train_generator(
             network, laws, to_ball, latent_dim=width, seed=latent_seed, **options
@@ -69,7 +69,7 @@ def train_generator(module, laws, to_ball, *, n_classes, n_generated, latent_dim
     ----------
     module : torch.nn.Module
         From (n, latent_dim + n_classes). Trained in place.
-    laws : ReleasedLaws
+    laws : ReleasedLaws or ProjectedBatches
         Of each class, or of all records where there are none.
     to_ball : callable
         From what the network makes to centered records, with their gradient.
@@ -79,7 +79,7 @@ def train_generator(module, laws, to_ball, *, n_classes, n_generated, latent_dim
         Points of each class in a step.
     latent_dim : int
     seed : int or None
-        Of latents and of the lines of each step.
+        Of latents, and of the lines or the public noise of each step.
     **options
         Of :func:`sklearn_dpgen.nn.fit_module`.
 
@@ -87,7 +87,7 @@ def train_generator(module, laws, to_ball, *, n_classes, n_generated, latent_dim
     -------
     TrainingResult
     """
-    device = laws.directions.device
+    device = laws.device
     generator = torch_generator(seed, device)
     n_groups = max(1, n_classes)
     codes = torch.arange(n_groups).repeat_interleave(n_generated)

@@ -12,7 +12,7 @@ from sklearn_dpgen.smoothed._releases import count_releases
 from sklearn_dpgen.utils._random import torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 
-__all__ = ["ReleasedLaws", "normal_laws", "release_laws"]
+__all__ = ["ReleasedLaws", "normal_laws", "projected_laws", "release_laws"]
 
 # Directions of one step, at most, if they are more.
 _STEP_DIRECTIONS = 100
@@ -40,6 +40,11 @@ class ReleasedLaws:
 
     lines: SmoothedLines
     directions: torch.Tensor
+
+    @property
+    def device(self):
+        """Where points are compared."""
+        return self.directions.device
 
     def distance(self, points, generator):
         """Return the distance of points to the releases, on some of the lines drawn at random.
@@ -178,6 +183,37 @@ def normal_laws(
     return ReleasedLaws(
         SmoothedLines(grid, counts, 0.0, q=q, shape_weight=float(shape_weight)), directions
     )
+
+
+def projected_laws(projections, directions, *, scale, radius, shape_weight="auto"):
+    """Keep the laws of one release of projections, on its own lines.
+
+    Parameters
+    ----------
+    projections : Tensor of shape (n, k)
+        Noisy.
+    directions : Tensor of shape (k, d)
+        Unit rows.
+    scale : float
+        Standard deviation of the noise.
+    radius : float
+        Of a ball around the records.
+    shape_weight : float or "auto", default="auto"
+        As of :func:`release_laws`.
+
+    Returns
+    -------
+    ReleasedLaws
+    """
+    scale = scale / radius
+    grid = LineGrid.around(1.0, scale)
+    n, k = projections.shape
+    values = projections.float() / radius
+    counts = grid.counts(values, torch.eye(k, device=values.device))
+    if shape_weight == "auto":
+        shape_weight = _automatic_weight(directions.shape[1], max(scale, grid.narrowest), n, 1.0)
+    lines = SmoothedLines(grid, counts[None], scale, shape_weight=float(shape_weight))
+    return ReleasedLaws(lines, directions.float() / radius)
 
 
 def _bin_masses(grid, locations, scales):

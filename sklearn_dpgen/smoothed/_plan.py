@@ -1,13 +1,14 @@
 """What the releases of noisy records cost, from public quantities alone."""
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 
-__all__ = ["ReleasePlan", "plan_releases"]
+__all__ = ["ReleasePlan", "plan_projections", "plan_releases"]
 
 # Share of the budget for the counts of private labels.
 _COUNT_SHARE = 0.05
@@ -80,7 +81,16 @@ class ReleasePlan:
 
 
 def plan_releases(
-    sizes, diameter, *, epsilon, delta, batch_size, n_epochs, slot_radius=None, with_counts=False
+    sizes,
+    diameter,
+    n_features,
+    *,
+    epsilon,
+    delta,
+    batch_size,
+    n_epochs,
+    slot_radius=None,
+    with_counts=False,
 ):
     """Price noisy records, and label counts.
 
@@ -90,6 +100,8 @@ def plan_releases(
         Records of each stratum.
     diameter : float
         Largest l2 distance of two of them.
+    n_features : int
+        Of a record.
     epsilon, delta : float
         The whole budget.
     batch_size : int
@@ -106,15 +118,7 @@ def plan_releases(
     -------
     ReleasePlan
     """
-    n_samples = sum(sizes)
-    if min(sizes) == 0:
-        raise ValueError("With public labels every class of classes needs a record; one has none.")
-    if batch_size > n_samples:
-        raise ValueError(
-            f"batch_size must be at most the number of private records, {n_samples}, got "
-            f"{batch_size}."
-        )
-    batches = [max(1, round(batch_size * size / n_samples)) for size in sizes]
+    n_samples, batches = sum(sizes), _batches(sizes, batch_size)
     if slot_radius is not None:
         diameter = max(diameter, math.sqrt(2) * slot_radius)
     counts, rest = None, 1.0
@@ -135,4 +139,62 @@ def plan_releases(
         delta=rest * delta,
         n_releases=max(1, round(n_epochs * n_samples / sum(batches))),
     )
+    _warn_of_noise(records, n_features, n_features, epsilon)
     return ReleasePlan(records, counts, epsilon, delta)
+
+
+def plan_projections(sizes, diameter, law, *, epsilon, delta, batch_size, n_releases):
+    """Price noisy projections of batches, each on directions of its own.
+
+    Parameters
+    ----------
+    sizes, diameter, epsilon, delta, batch_size
+        As of :func:`plan_releases`.
+    law : ProjectionLaw
+        Of the directions of a release.
+    n_releases : int
+
+    Returns
+    -------
+    ReleasePlan
+    """
+    batches = _batches(sizes, batch_size)
+    mechanism = StratifiedGaussianMechanism(
+        [Stratum(size, batch, diameter) for size, batch in zip(sizes, batches, strict=True)],
+        epsilon=epsilon,
+        delta=delta,
+        n_releases=n_releases,
+        projections=law,
+    )
+    _warn_of_noise(mechanism, law.n_features, law.n_projections, epsilon)
+    return ReleasePlan(mechanism, None, epsilon, delta)
+
+
+def _warn_of_noise(mechanism, n_features, n_projections, epsilon):
+    """Warn where all releases together leave the mean of a stratum to the noise."""
+    smallest = min(mechanism.strata, key=lambda stratum: stratum.batch_size)
+    # A projection tells of one column in n_features.
+    told = mechanism.n_releases * smallest.batch_size * n_projections / n_features
+    noise = 2 * mechanism.noise_scale / smallest.sensitivity * math.sqrt(n_features / told)
+    if noise > 1:
+        warnings.warn(
+            f"All releases together leave noise of {noise:.2g} times the radius of the domain on "
+            f"the mean of the records: they say little about them. Here epsilon={epsilon:g}, "
+            f"{n_features} columns and {smallest.size} records, of the smallest class if there "
+            "are any; a larger epsilon, fewer columns or more records would help.",
+            UserWarning,
+            stacklevel=6,
+        )
+
+
+def _batches(sizes, batch_size):
+    """Return the records of a batch from each stratum."""
+    n_samples = sum(sizes)
+    if min(sizes) == 0:
+        raise ValueError("With public labels every class of classes needs a record; one has none.")
+    if batch_size > n_samples:
+        raise ValueError(
+            f"batch_size must be at most the number of private records, {n_samples}, got "
+            f"{batch_size}."
+        )
+    return [max(1, round(batch_size * size / n_samples)) for size in sizes]

@@ -88,6 +88,7 @@ def warns(delta, with_counts):
         plan_releases(
             [100],
             2.0,
+            3,
             epsilon=1.0,
             delta=delta,
             batch_size=100,

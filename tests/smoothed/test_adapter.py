@@ -1,6 +1,7 @@
 """The adapter as a scikit-learn estimator, and what it learns."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,11 +16,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from sklearn_dpgen.domains import Box
 from sklearn_dpgen.exceptions import TrainingDivergedError
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter
 from sklearn_dpgen.smoothed._features import AdaptedNetwork, clip_rows
 from sklearn_dpgen.utils._source_and_target import source_mask
 
+BOX = partial(Box, -9, 9)
 ABSENT = "ignore:sample_domain is absent:UserWarning"
 
 
@@ -64,7 +67,11 @@ def shifted():
 
 @pytest.mark.filterwarnings(ABSENT)
 @parametrize_with_checks(
-    [tiny(source_iter=80, source_learning_rate=0.03)],
+    [
+        tiny(source_iter=80, source_learning_rate=0.03),
+        tiny(source_iter=80, source_learning_rate=0.03, release="projections"),
+        tiny(source_iter=80, source_learning_rate=0.03, release="moments", domain=BOX),
+    ],
     expected_failed_checks=lambda estimator: {
         "check_classifiers_classes": "a label of -1 masks a row of the target, as in skada"
     },
@@ -95,6 +102,26 @@ def test_adapts_to_the_target(shifted):
     assert private > 0.93
 
 
+@pytest.mark.parametrize(
+    "release",
+    [
+        {"release": "projections", "batch_size": 512, "learning_rate": 0.03},
+        {"release": "moments", "domain": BOX, "learning_rate": 0.01},
+    ],
+    ids=["projections", "moments"],
+)
+def test_adapts_to_the_target_by_a_map_of_records(shifted, release):
+    options = {
+        "hidden_layer_sizes": (32,),
+        "feature_dim": 4,
+        "max_iter": 300,
+        "source_iter": 200,
+        "epsilon": 10.0,
+        "random_state": 0,
+    }
+    assert learned(SmoothedSlicedWassersteinAdapter(**options, **release), *shifted) > 0.93
+
+
 # Domains and labels.
 
 
@@ -105,6 +132,15 @@ def test_domains_follow_skada():
     assert_array_equal(source_mask(y, [2, -1, 0, -3]), [True, False, True, False])
     with pytest.warns(UserWarning, match="sample_domain is absent"):
         assert source_mask(np.array(["a", "b"]), None).all()
+
+
+@pytest.mark.parametrize(
+    "y", [[-1, 0, 1, -1], [np.nan, 0, 1, np.nan], np.array([None, "a", "b", None], dtype=object)]
+)
+def test_a_masked_label_in_the_source_is_no_class(y):
+    adapter = SmoothedSlicedWassersteinAdapter(source_iter=1, max_iter=1)
+    with pytest.raises(ValueError, match="needs the label of each row of the source"):
+        adapter.fit(np.eye(4), y, sample_domain=[1, 1, 1, -2])
 
 
 @pytest.mark.parametrize(
@@ -300,9 +336,15 @@ def test_a_search_sees_the_target(shifted):
         {"hidden_layer_sizes": ()},
         {"solver": "sgd"},
         {"epsilon": np.inf},
+        {"release": "projections"},
+        {"release": "projections", "directions": "independent", "n_projections": 5},
+        {"release": "projections", "shape_weight": 2.0, "epsilon": np.inf},
+        {"release": "projections", "batch_size": "auto", "feature_dim": 1, "n_projections": 1},
+        {"release": "moments", "domain": Box(-9, 9, n_features=4)},
     ],
-    ids=str,
+    ids=lambda options: ", ".join(map(str, options.values())),
 )
+@pytest.mark.filterwarnings("ignore:The noise on the mean:UserWarning")
 def test_options(table, options):
     X, y, domain = table
     adapter = tiny(**options).fit(X, y, sample_domain=domain)

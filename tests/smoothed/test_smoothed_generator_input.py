@@ -61,6 +61,7 @@ ANY_WIDTH = partial(Box, -1000, 1000)
     [
         SmoothedSlicedWassersteinGenerator(domain=ANY_WIDTH, **QUICK),
         SmoothedSlicedWassersteinGenerator(np.inf, domain=ANY_WIDTH, release="moments", **QUICK),
+        SmoothedSlicedWassersteinGenerator(domain=ANY_WIDTH, release="projections", **QUICK),
         AnyLabels(np.inf, labels="private", domain=ANY_WIDTH, **QUICK),
         AnyColumns(**QUICK),
     ],

@@ -92,6 +92,6 @@ def test_another_label_takes_two_radii_where_they_are_more():
     # By Jung's theorem sqrt(2) radii of the smallest ball are less than the diameter.
     for domain in DOMAINS:
         assert math.sqrt(2) * enclosing_ball(domain).radius < domain.diameter(2)
-    plan = partial(plan_releases, [10], 2.0, epsilon=1.0, delta=1e-2, batch_size=1, n_epochs=1.0)
+    plan = partial(plan_releases, [10], 2.0, 2, epsilon=1.0, delta=1e-2, batch_size=1, n_epochs=1.0)
     assert plan(slot_radius=3.0).records.sensitivity == pytest.approx(3 * math.sqrt(2))
     assert plan().records.sensitivity == 2.0

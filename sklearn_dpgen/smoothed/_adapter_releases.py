@@ -1,0 +1,208 @@
+"""What an adapter releases of its target: features, projections of them, or moments of records."""
+
+from functools import partial
+
+import numpy as np
+import torch
+
+from sklearn_dpgen.accounting import ProjectionLaw
+from sklearn_dpgen.domains import enclosing_ball
+from sklearn_dpgen.moments import plan_moments
+from sklearn_dpgen.ot import random_directions
+from sklearn_dpgen.preprocessing._records import resolve_domain
+from sklearn_dpgen.smoothed._adaptation import (
+    adapt_to_moved,
+    adapt_to_projections,
+    adapt_to_releases,
+)
+from sklearn_dpgen.smoothed._features import RADIUS, feature_records
+from sklearn_dpgen.smoothed._laws import projected_laws, release_laws
+from sklearn_dpgen.smoothed._normal_map import normal_map
+from sklearn_dpgen.smoothed._plan import ReleasePlan, plan_projections, plan_releases
+from sklearn_dpgen.utils._random import torch_generator
+from sklearn_dpgen.utils._torch import as_array, as_tensor
+
+__all__ = ["AdapterReleasesMixin", "ProjectedFeatures"]
+
+# For projections: fewer records show hardly more of a law than the noise on them.
+_BATCH_SIZE = 512
+_SENSITIVITY = f"l2; features clipped to radius {RADIUS:g}, row by row"
+_MECHANISMS = {
+    "features": "noisy features of target records, all that is learned of them",
+    "projections": "noisy projections of features of target records, on the directions of each "
+    "step; no gradient passes through these features",
+}
+
+
+class ProjectedFeatures:
+    """Noisy projections of the features of secret batches, on fresh directions for each.
+
+    Parameters
+    ----------
+    mechanism : StratifiedGaussianMechanism
+        With the law of the directions.
+    noise : NoiseSource
+    X : Tensor of shape (n, n_inputs)
+        Private records.
+    shape_weight : float or "auto"
+        As of :func:`release_laws`.
+    seed : int or None
+        Of the directions.
+    """
+
+    def __init__(self, mechanism, noise, X, *, shape_weight, seed):
+        self._run = mechanism.run(noise)
+        self._law = mechanism.projections
+        self._X = X
+        self._generator = torch_generator(seed)
+        self._to_laws = partial(
+            projected_laws, scale=mechanism.noise_scale, radius=RADIUS, shape_weight=shape_weight
+        )
+
+    def __call__(self, module):
+        """Make the next release.
+
+        Parameters
+        ----------
+        module : AdaptedNetwork
+            As it is now.
+
+        Returns
+        -------
+        ReleasedLaws
+            On the directions of this release.
+        """
+        law, X = self._law, self._X
+        directions = random_directions(
+            law.n_projections,
+            law.n_features,
+            kind=law.kind,
+            generator=self._generator,
+            dtype=torch.float64,
+        )
+        (rows,) = self._run.draw()
+        features = feature_records(module, X[torch.from_numpy(rows).to(X.device)]).records
+        projected = features @ as_array(directions, dtype=np.float64).T
+        released = self._run.release(projected.ravel()).reshape(projected.shape)
+        return self._to_laws(*(as_tensor(a, device=X.device) for a in (released, directions)))
+
+
+class AdapterReleasesMixin:
+    """The releases of an adapter, by its parameter ``release``: planned, told, and learned from."""
+
+    def _plan(self, n_target, n_features):
+        """Price every release from public quantities."""
+        if not self._releases(n_target):
+            return ReleasePlan(None)
+        budget = {"epsilon": self.epsilon, "delta": self._delta(n_target)}
+        if self.release == "moments":
+            if self.domain is None:
+                raise ValueError('release="moments" needs a domain: where target records lie.')
+            self.domain_ = resolve_domain(self.domain, n_features)
+            return plan_moments(
+                enclosing_ball(self.domain_),
+                np.zeros(n_target, dtype=np.int64),
+                1,
+                labels="public",
+                label_proportions=None,
+                **budget,
+            )
+        if self.release == "projections":
+            k = self.feature_dim if self.n_projections == "auto" else self.n_projections
+            law = ProjectionLaw(self.feature_dim, k, self.directions)
+            batch_size = min(_BATCH_SIZE, n_target)
+            budget["batch_size"] = batch_size if self.batch_size == "auto" else self.batch_size
+            return plan_projections([n_target], 2 * RADIUS, law, n_releases=self.max_iter, **budget)
+        batch_size = 1 if self.batch_size == "auto" else self.batch_size
+        return plan_releases(
+            [n_target],
+            2 * RADIUS,
+            self.feature_dim,
+            batch_size=batch_size,
+            n_epochs=self.n_epochs,
+            **budget,
+        )
+
+    def _releases(self, n_target):
+        return n_target > 0 and self.adaptation_weight > 0
+
+    def _plan_privacy(self, n_samples, *, plan, noise):
+        """Return the report, for a number of target records."""
+        name = type(self).__name__
+        neighbouring = (
+            "replace one target record; the numbers of source and target records are public"
+        )
+        public = [
+            "source records and their labels",
+            "sample_domain",
+            "number and names of the features",
+            "numbers of source and target records",
+        ]
+        if not self._releases(n_samples):
+            words = {
+                "mechanism": "trained on the source alone",
+                "sampler": "no target record",
+            }
+        elif self.release == "moments":
+            public.append("domain")
+            return plan.report(name, noise, neighbouring=neighbouring, public=public)
+        else:
+            words = {
+                "mechanism": _MECHANISMS[self.release],
+                "sensitivity_source": _SENSITIVITY,
+                "noise_source": noise.description,
+            }
+            if self.release == "projections":
+                words["sensitivity_source"] += "; the projections' law is accounted for"
+        words["mechanism"] = f"{name}: {words['mechanism']}"
+        return plan.report(
+            of="target records", neighbouring=neighbouring, public=tuple(public), **words
+        )
+
+    def _adapt(self, module, source, labels, target, plan, noise_seed, line_seed, **options):
+        """Make the releases and train on them; return the TrainingResult."""
+        adapt = getattr(self, f"_adapt_to_{self.release}")
+        seeds = noise_seed, line_seed
+        return adapt(module, source, labels, target, plan, seeds, **options)
+
+    def _adapt_to_features(self, module, source, labels, target, plan, seeds, **options):
+        records = feature_records(module, target)
+        # Keyed by what the mechanism is applied to, however the features came about.
+        laws = release_laws(
+            plan.records,
+            self._noise(seeds[0], records.records),
+            records,
+            RADIUS,
+            n_projections=self.n_projections,
+            kind=self.directions,
+            shape_weight=self.shape_weight,
+            seed=seeds[1],
+            device=target.device,
+            verbose=self.verbose,
+        )
+        with torch.no_grad():
+            features = module.features(source)
+        weight = self.adaptation_weight * self.feature_dim
+        return adapt_to_releases(module, features, labels, laws, weight=weight, **options)
+
+    def _adapt_to_projections(self, module, source, labels, target, plan, seeds, **options):
+        parts = [as_array(part) for part in (target, source, labels)]
+        noise, seed = self._noise(seeds[0], *parts), None
+        if seeds[0] is not None:
+            # Releases of other records that shared directions would not compose by their profiles.
+            seed = self._noise(seeds[0], *parts, self.release).integers(2**32, 1).item()
+        releases = ProjectedFeatures(
+            plan.records, noise, target, shape_weight=self.shape_weight, seed=seed
+        )
+        weight = self.adaptation_weight * self.feature_dim
+        return adapt_to_projections(module, source, labels, releases, weight=weight, **options)
+
+    def _adapt_to_moments(self, module, source, labels, target, plan, seeds, **options):
+        X = self.domain_.project(as_array(target))
+        codes = np.zeros(len(X), dtype=np.int64)
+        noises = plan.noises(seeds[0], type(self).__qualname__, X, codes)
+        (mean,), (covariance,), _ = plan.release(X, codes, noises)
+        own = np.cov(as_array(source), rowvar=False, ddof=0).reshape(covariance.shape)
+        module.transport.set_to(normal_map(own, covariance), mean)
+        weight = self.adaptation_weight
+        return adapt_to_moved(module, source, labels, weight=weight, **options)

@@ -1,0 +1,104 @@
+"""Noisy projections of a secret batch, released anew at each step of a training."""
+
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+
+import numpy as np
+import torch
+
+from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
+from sklearn_dpgen.ot import random_directions, wasserstein_lines
+from sklearn_dpgen.smoothed._releases import ClassRecords
+from sklearn_dpgen.utils._random import NoiseSource, torch_generator
+from sklearn_dpgen.utils._torch import as_array, as_tensor
+
+__all__ = ["ProjectedBatches"]
+
+
+@dataclass
+class ProjectedBatches:
+    """The distance of points to a new secret batch, on new directions, both with noise.
+
+    Each call of :meth:`distance` makes one release of the mechanism.
+
+    Parameters
+    ----------
+    mechanism : StratifiedGaussianMechanism
+        With the strata of ``records``, and the law of the directions as its ``projections``.
+    noise : NoiseSource
+        Of the batches, and of their noise.
+    records : ClassRecords
+        With public classes.
+    radius : float
+        Of a ball around the centered records.
+    q : {1, 2}
+        Order of the distance.
+    seed : int
+        Of the directions. Another fit needs another one, or its releases would not compose with
+        these by the price of each.
+    device : torch.device or str
+    """
+
+    mechanism: StratifiedGaussianMechanism
+    noise: InitVar[NoiseSource]
+    records: ClassRecords
+    radius: float
+    _: KW_ONLY
+    q: int
+    seed: InitVar[int]
+    device: torch.device | str
+    _run: object = field(init=False, repr=False)
+    _stream: torch.Generator = field(init=False, repr=False)
+
+    def __post_init__(self, noise, seed):
+        self._run = self.mechanism.run(noise)
+        self._stream = torch_generator(seed)
+
+    def distance(self, points: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Release projections of a batch, and return their distance to those of points.
+
+        Parameters
+        ----------
+        points : Tensor of float32 of shape (n_classes, m, d)
+            Centered. They get the gradient.
+        generator : torch.Generator
+            Draws the noise of the points, which is public.
+
+        Returns
+        -------
+        Tensor of shape ()
+            Mean over classes and directions of W_q^q, in units of the radius.
+        """
+        law = self.mechanism.projections
+        directions = random_directions(
+            law.n_projections,
+            law.n_features,
+            kind=law.kind,
+            generator=self._stream,
+            dtype=torch.float64,
+        )
+        released = self._release(as_array(directions, dtype=np.float64))
+        # Adam, for one, has a unit of its own.
+        projected = points @ (directions.t() / self.radius).to(points)
+        if not projected.isfinite().all():
+            # To the training loop a diverged run.
+            return projected.sum()
+        noise = torch.randn(projected.shape, generator=generator, device=points.device)
+        projected = projected + noise * (self.mechanism.noise_scale / self.radius)
+        pairs = zip(projected, released, strict=True)
+        return torch.stack(
+            [
+                wasserstein_lines(
+                    own, as_tensor(values / self.radius, device=points.device), p=self.q
+                )
+                for own, values in pairs
+            ]
+        ).mean()
+
+    def _release(self, directions):
+        """Return for each class the noisy projections of its part of a new batch."""
+        records, drawn = self.records, self._run.draw()
+        pairs = zip(records.members, drawn, strict=True)
+        rows = np.concatenate([members[positions] for members, positions in pairs])
+        values = records.records[rows] @ directions.T
+        released = self._run.release(values.ravel()).reshape(values.shape)
+        return np.split(released, np.cumsum([len(positions) for positions in drawn])[:-1])
