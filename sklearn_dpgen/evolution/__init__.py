@@ -1,9 +1,22 @@
 """Private evolution: synthetic records from public candidates and private votes."""
 
+from sklearn_dpgen.evolution._contraction import VariationContraction, variation_contraction
 from sklearn_dpgen.evolution._diffusion_variation import DiffusionVariation
 from sklearn_dpgen.evolution._evolution_sampler import PrivateEvolutionSampler
 from sklearn_dpgen.evolution._latent_variation import LatentVariation, SamplerVariation
 from sklearn_dpgen.evolution._public_supports import grid_support, kmeans_support
+from sklearn_dpgen.evolution._rates import (
+    closeness_lower_bound,
+    contraction_rate,
+    convergence_bound,
+    gaussian_complexity_bound,
+    lipschitz_complexity_bound,
+    sampling_bound,
+    signed_measure_bound,
+    step_error_bound,
+    thresholded_laplace_bound,
+)
+from sklearn_dpgen.evolution._renderer_variation import RendererVariation
 from sklearn_dpgen.evolution._schedules import (
     AnnealedParameters,
     TheoryParameters,
@@ -34,18 +47,30 @@ __all__ = [
     "LatentVariation",
     "PrivateEvolutionSampler",
     "PrivateSignedMeasureSampler",
+    "RendererVariation",
     "SamplerVariation",
     "TabularVariation",
     "TheoryParameters",
+    "VariationContraction",
     "VariationInterface",
     "annealed_parameters",
     "bounded_lipschitz_distance",
+    "closeness_lower_bound",
+    "contraction_rate",
+    "convergence_bound",
+    "gaussian_complexity_bound",
     "grid_support",
     "kmeans_support",
+    "lipschitz_complexity_bound",
     "nearest_neighbor_votes",
     "paper_degrees",
     "project_bounded_lipschitz",
     "project_simplex",
+    "sampling_bound",
+    "signed_measure_bound",
+    "step_error_bound",
     "theory_parameters",
     "threshold_weights",
+    "thresholded_laplace_bound",
+    "variation_contraction",
 ]

@@ -1,7 +1,6 @@
 """PrivateEvolutionSampler: synthetic records that evolve by private votes, without training."""
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
@@ -11,8 +10,14 @@ from numpy.typing import ArrayLike
 from tqdm import tqdm
 
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.evolution._class_settings import class_settings, first_degrees, warn_of_noise
 from sklearn_dpgen.evolution._moment_start import release_populations, start_queries
-from sklearn_dpgen.evolution._schedules import annealed_parameters, theory_parameters
+from sklearn_dpgen.evolution._populations import (
+    copy_shares,
+    distinct_rows,
+    draw_systematic,
+    next_degree,
+)
 from sklearn_dpgen.evolution._tabular_variation import TabularVariation
 from sklearn_dpgen.evolution._variation_interface import (
     EuclideanVariation,
@@ -37,10 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateEvolutionSampler"]
 
-_DRAWS = 2
 _MOST_STEPS = 10_000
-# Noise that is wider than this many mean shares is warned of.
-_DROWNED = 10
 
 
 class PrivateEvolutionSampler(VotingSampler):
@@ -63,8 +65,7 @@ class PrivateEvolutionSampler(VotingSampler):
         The public set in which records lie, or a function of ``n_features`` that returns it.
         Records outside are moved to its nearest point.
     interface : VariationInterface or None, default=None
-        Where candidates come from: ``random(n, rng)`` and ``vary(X, rng, degree)``. Where the first
-        are far from the records, "auto" takes too few steps: see ``n_iter``. None takes
+        Where candidates come from: ``random(n, rng)`` and ``vary(X, rng, degree)``. None takes
         :class:`TabularVariation` for a schema and :class:`EuclideanVariation` for a domain.
         Without either, records are compared as they are, and the interface stands for the domain.
     start : {"public", "moments"}, default="public"
@@ -84,12 +85,18 @@ class PrivateEvolutionSampler(VotingSampler):
         Public shares of the classes, in the order of ``classes_``.
     n_samples : int or "auto", default="auto"
         Records of a population, of each class. "auto" follows from the size of the class, the
-        dimension and the budget.
+        dimension and the budget; with variant="theory" it is the size of the class, as printed.
     n_iter : int or "auto", default="auto"
         Steps, each a release: the noise grows as their square root. "auto" likewise; at most 10000.
+        Annealing bears few: each further one halves the share of the first.
     variant : {"practical", "theory"}, default="practical"
         The next population: "practical" draws records by their probability; "theory" copies each
-        in proportion to it, rounded, without chance.
+        without chance, nint(n_samples · share / multiplicity) · multiplicity times. With
+        postprocess="threshold" shares above it are taken as they are, so that without a threshold
+        above the noise the population grows at every step.
+    multiplicity : int, default=1
+        B of variant="theory": of how many equal records the private ones are thought to come. Not
+        read by "practical".
     histogram : {"gaussian", "laplace_threshold"}, default="gaussian"
         Noise on all counts; or Laplace noise on the positive ones, of which the large are kept,
         which pays off where the records crowd in a small part of the domain.
@@ -100,9 +107,9 @@ class PrivateEvolutionSampler(VotingSampler):
     threshold : float, default=0.0
         A share of the records, for "threshold".
     schedule : {"annealed", "theory"}, default="annealed"
-        "annealed": few steps, variations half as far at each one, and the weighted candidates of
-        the last step as the result (see Notes). "theory": the settings of Theorem 4.1, all scales
-        at every step, and a last population of equal weights.
+        "annealed": few steps, variations half as far at each one unless votes ask for more, and
+        the weighted candidates of the last step as the result (see Notes). "theory": the settings
+        of Theorem 4.1, all scales at every step, and a last population of equal weights.
     smoothing : float, default=0.0
         How far ``sample`` varies what it draws, as a share of the least degree of the last step,
         at most 1.
@@ -152,13 +159,20 @@ class PrivateEvolutionSampler(VotingSampler):
 
     The paper's settings vary by all scales at every step, and draw the result anew. Annealing is
     ours: it halves the scale from step to step, which leaves fewer candidates to share the votes
-    and takes fewer steps. See :func:`annealed_parameters` and :func:`theory_parameters`.
+    and takes fewer steps. One of the two variations of the first step is by the square root of
+    the scale, halfway to the whole domain; and where half of the votes are for moves longer than
+    the scale, as where the first population is far from the records, the next scale is half of
+    those. See :func:`annealed_parameters` and :func:`theory_parameters`. "bounded_lipschitz" shifts
+    the noisy shares to the public sum 1 before it projects them.
+
+    With ``schedule="theory"`` this is Algorithm 3 of [2]_ at postprocess="threshold", Algorithm 2
+    at "bounded_lipschitz", and Algorithm 1 at "threshold" with variant="theory".
 
     References
     ----------
     .. [1] Z. Lin et al., "Differentially private synthetic data via foundation model APIs 1:
        images", ICLR 2024.
-    .. [2] "Private evolution converges", 2025, Algorithm 2 and Theorem 4.1.
+    .. [2] "Private evolution converges", 2025, Algorithms 1 to 3 and Theorem 4.1.
 
     Examples
     --------
@@ -182,6 +196,7 @@ class PrivateEvolutionSampler(VotingSampler):
         "n_samples": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "n_iter": [StrOptions({"auto"}), Interval(Integral, 1, _MOST_STEPS, closed="both")],
         "variant": [StrOptions({"practical", "theory"})],
+        "multiplicity": [Interval(Integral, 1, None, closed="left")],
         "schedule": [StrOptions({"annealed", "theory"})],
         "smoothing": [Interval(Real, 0, 1, closed="both")],
         "embedding": [callable, HasMethods("transform"), None],
@@ -205,6 +220,7 @@ class PrivateEvolutionSampler(VotingSampler):
         n_samples: int | str = "auto",
         n_iter: int | str = "auto",
         variant: str = "practical",
+        multiplicity: int = 1,
         histogram: str = "gaussian",
         postprocess: str = "simplex",
         threshold: float = 0.0,
@@ -229,6 +245,7 @@ class PrivateEvolutionSampler(VotingSampler):
         self.n_samples = n_samples
         self.n_iter = n_iter
         self.variant = variant
+        self.multiplicity = multiplicity
         self.histogram = histogram
         self.postprocess = postprocess
         self.threshold = threshold
@@ -268,7 +285,7 @@ class PrivateEvolutionSampler(VotingSampler):
         rng = np.random.default_rng(candidate_seed)
         width = self._random(1, rng).shape[1]
         settings = self._settings(width)
-        most = sum(s.n_samples * (1 + len(self._degrees(s, 0))) for s in settings)
+        most = sum(s.n_samples * (1 + len(first_degrees(self.schedule, s))) for s in settings)
         self._check_sizes("n_samples", most, width)
         queries = start_queries(self, self._n_samples, len(members))
         shares = settings[0].shares
@@ -277,7 +294,7 @@ class PrivateEvolutionSampler(VotingSampler):
         self.noise_multiplier_ = self.privacy_.noise_multiplier
         self.n_iter_ = len(shares)
         if math.isfinite(self.epsilon):
-            self._warn_of_noise(plan.last_noise_scale, settings)
+            warn_of_noise(plan.last_noise_scale, self._sizes, settings, self.epsilon)
 
         run = plan.mechanism.run()
         n_drawn = [setting.n_samples for setting in settings]
@@ -296,26 +313,34 @@ class PrivateEvolutionSampler(VotingSampler):
                 rng=rng,
             )
         sums, precisions = [[] for _ in settings], [[] for _ in settings]
+        degrees = [first_degrees(self.schedule, setting) for setting in settings]
         self.history_ = []
         steps = tqdm(shares, desc=type(self).__name__, disable=not self.verbose)
-        for step, share in enumerate(steps):
-            degrees = [self._degrees(setting, step) for setting in settings]
-            candidates = [self._vary(*part, rng) for part in zip(populations, degrees, strict=True)]
+        for share in steps:
+            varied = [self._vary(*part, rng) for part in zip(populations, degrees, strict=True)]
+            candidates = [points for points, _ in varied]
             votes = self._count(members, candidates, run, noise_seed)
             results, sizes = [], []
-            for code, (points, counts) in enumerate(zip(candidates, votes, strict=True)):
+            for code, ((points, origins), counts) in enumerate(zip(varied, votes, strict=True)):
                 sums[code].append(counts.sum())
                 precisions[code].append(share / len(points))
                 sizes.append(self._class_size(code, sums[code], precisions[code]))
+                parents = populations[code]
                 weights = self._weights(points, counts / sizes[code])
-                if weights is None:
-                    self._warn_nothing_left(code)
-                    n_kept = len(_distinct(populations[code]))
-                    weights = np.where(np.arange(len(points)) < n_kept, 1 / n_kept, 0.0)
-                else:
+                chosen = ()
+                if weights is not None:
                     n_samples = settings[code].n_samples
-                    populations[code] = points[self._select(weights, n_samples, rng)]
+                    chosen = self._select(weights, counts / sizes[code], n_samples, rng)
+                if len(chosen) == 0:
+                    self._warn_nothing_left(code)
+                    is_kept = origins < len(parents)
+                    weights = is_kept / is_kept.sum()
+                else:
+                    populations[code] = points[chosen]
                 results.append(ClassVotes(tuple(degrees[code]), points, counts, weights))
+                if self.schedule == "annealed":
+                    degree = self._next_degree(degrees[code][0], parents, points, origins, weights)
+                    degrees[code] = [degree, degree]
             self.history_.append(results)
 
         if self.schedule == "annealed":
@@ -345,88 +370,68 @@ class PrivateEvolutionSampler(VotingSampler):
 
     def _settings(self, dimension):
         """Return the settings of each class."""
-        given = {"n_iter": None if self.n_iter == "auto" else self.n_iter}
-        given["n_samples"] = None if self.n_samples == "auto" else self.n_samples
-        delta = self._plan([1.0]).delta
-        settings = []
-        for size in self._sizes:
-            if self.schedule == "theory":
-                if not math.isfinite(self.epsilon):
-                    raise ValueError("schedule='theory' needs a finite epsilon.")
-                if not hasattr(self, "domain_"):
-                    raise ValueError("schedule='theory' needs a domain: its scales are absolute.")
-                diameter = self.domain_.diameter(2)
-                setting = theory_parameters(size, dimension, diameter, self.epsilon, delta, **given)
-            else:
-                setting = annealed_parameters(size, dimension, self.epsilon, delta, **given)
-            # All classes are released together, as often as the first of them asks for.
-            given["n_iter"] = setting.n_iter
-            settings.append(setting)
-        return settings
+        if self.schedule == "theory":
+            if not math.isfinite(self.epsilon):
+                raise ValueError("schedule='theory' needs a finite epsilon.")
+            if not hasattr(self, "domain_"):
+                raise ValueError("schedule='theory' needs a domain: its scales are absolute.")
+        n_samples = [None if self.n_samples == "auto" else self.n_samples] * len(self._sizes)
+        if self.n_samples == "auto" and self.variant == "theory":
+            n_samples = self._sizes
+        return class_settings(
+            self.schedule,
+            self._sizes,
+            dimension,
+            self.domain_.diameter(2) if self.schedule == "theory" else None,
+            self.epsilon,
+            self._plan([1.0]).delta,
+            n_iter=None if self.n_iter == "auto" else self.n_iter,
+            n_samples=n_samples,
+        )
 
-    def _degrees(self, setting, step):
-        """Return how far the candidates of a step are varied, once for each variation."""
-        if self.schedule == "annealed":
-            return [setting.degrees[step]] * _DRAWS
-        return [degree for degree in setting.degrees for _ in range(_DRAWS)]
+    def _next_degree(self, degree, parents, points, origins, weights):
+        """Return the scale of the next step, from where the votes went in this one."""
+        decoded, embedding = self._decode(np.concatenate([parents, points])), self._embedding()
+        if embedding is not None:
+            decoded = np.asarray(getattr(embedding, "transform", embedding)(decoded))
+        n = len(parents)
+        moves = np.linalg.norm(decoded[n:] - decoded[origins % n], axis=1)
+        return next_degree(degree, moves, origins // n == 1, weights)
 
     def _random(self, n, rng):
         return self._checked(self.interface_.random(n, rng), n)
 
     def _vary(self, population, degrees, rng):
-        """Return the distinct records of a population, then one variation of each per degree."""
+        """Return the distinct rows of a population and one variation of each per degree.
+
+        Then the place of each among all of these: that of its parent, and one turn a degree.
+        """
+        self._check_sizes("n_samples", len(population) * (1 + len(degrees)), population.shape[1])
         parts = [population]
         for degree in degrees:
             varied = self.interface_.vary(population, rng, degree)
             parts.append(self._checked(varied, len(population), population.shape[1]))
-        return _distinct(np.concatenate(parts))
+        candidates = np.concatenate(parts)
+        origins = distinct_rows(candidates)
+        return candidates[origins], origins
 
     def _checked(self, candidates, n, width=None):
         return check_candidates(candidates, n, width, None, self.interface_)
 
-    def _select(self, weights, n_samples, rng):
+    def _select(self, weights, shares, n_samples, rng):
         """Return the positions of the next population."""
         if self.variant == "theory":
-            copies = np.rint(n_samples * weights).astype(np.int64)
-            # Where every share rounds to none, the largest stays.
-            copies[np.argmax(weights)] = max(1, copies[np.argmax(weights)])
-            return np.repeat(np.arange(len(weights)), copies)
+            if self.postprocess == "threshold":
+                # As printed: not rescaled.
+                weights = np.where(shares >= self.threshold, shares, 0.0).clip(0)
+            return copy_shares(weights, n_samples, self.multiplicity)
         if self.schedule == "theory":
             return rng.choice(len(weights), size=n_samples, p=weights)
-        # Systematic draws: expected numbers as by independent ones, with the least variance.
-        levels = (rng.uniform() + np.arange(n_samples)) / n_samples
-        edges = np.cumsum(weights)
-        return np.searchsorted(edges / edges[-1], levels, side="right").clip(0, len(weights) - 1)
+        return draw_systematic(weights, n_samples, rng)
 
     def _smooth(self, points, code, rng):
         degree = self.smoothing * min(self.history_[-1][code].degrees, default=0.0)
         if degree == 0 or len(points) == 0:
             return points
-        varied = self.interface_.vary(points, rng, degree)
-        return self._checked(varied, len(points), points.shape[1])
-
-    def _warn_of_noise(self, noise_scale, settings):
-        """Warn where the votes would drown, with the numbers to change."""
-        for size, setting in zip(self._sizes, settings, strict=True):
-            noise = noise_scale / size
-            if noise >= 1:
-                problem = f"{noise:.2g} of all votes"
-            elif noise * setting.n_samples > _DROWNED:
-                problem = f"{noise * setting.n_samples:.2g} times the mean share of a record"
-            else:
-                continue
-            warnings.warn(
-                f"The noise on the votes for a candidate is {problem}: the result says little "
-                f"about the records. Here epsilon={self.epsilon:g}, n_iter={setting.n_iter}, "
-                f"n_samples={setting.n_samples} and {size} records; a larger epsilon, fewer "
-                "steps, fewer candidates or more records would help.",
-                UserWarning,
-                stacklevel=4,
-            )
-            return
-
-
-def _distinct(candidates):
-    """Return the distinct rows in the order of their first places: copies would get noise alone."""
-    _, first = np.unique(candidates, axis=0, return_index=True)
-    return candidates[np.sort(first)]
+        smooth = getattr(self.interface_, "smooth", self.interface_.vary)
+        return self._checked(smooth(points, rng, degree), len(points), points.shape[1])

@@ -18,6 +18,7 @@ from sklearn_dpgen.evolution._variation_interface import (
     choose_columns,
     flat_factors,
 )
+from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._typing import Sampler
 from sklearn_dpgen.utils._validation import Integral
@@ -136,14 +137,15 @@ class LatentVariation:
             )
         # Estimators that invert a local mechanism train on uniform latents.
         mechanism = getattr(sampler, "mechanism_", None)
+        is_local = isinstance(mechanism, Mechanism)
         domain = getattr(sampler, "output_domain", None)
         if domain is None:
-            domain = sampler.domain_ if mechanism is None else mechanism.domain_
+            domain = mechanism.domain_ if is_local else sampler.domain_
         return cls(
             generator,
             getattr(generator, "n_noise", 0) + sampler.latent_dim,
             class_weights=_sampler_class_weights(sampler, y),
-            latent_law="normal" if mechanism is None else "uniform",
+            latent_law="uniform" if is_local else "normal",
             domain=domain,
             device=device,
         )

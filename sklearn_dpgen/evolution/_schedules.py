@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.evolution._rates import contraction_rate
 from sklearn_dpgen.evolution._variation_interface import paper_degrees
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
@@ -57,7 +58,8 @@ class AnnealedParameters:
     n_samples : int
         Records of a population, n_s.
     degrees : tuple of float
-        Root mean square length of a variation over the diameter, one a step.
+        Root mean square length of a variation over the diameter, one a step. A fit takes longer
+        ones where the votes are for moves that are longer.
     shares : tuple of float
         Shares of the budget, one a step.
     """
@@ -133,9 +135,10 @@ def theory_parameters(
         n_samples = check_count(n_samples, "n_samples")
     else:
         n_samples = max(1, round((2 * len(degrees) + 1) ** (1 / m - 1) / noise))
-    contraction = 1 / (8 * math.pi * ((math.sqrt(d) + math.log(2)) ** 2 + math.log(2)))
     shares = (1 / n_iter,) * n_iter
-    return TheoryParameters(n_iter, n_samples, noise, resolution, degrees, contraction, shares)
+    return TheoryParameters(
+        n_iter, n_samples, noise, resolution, degrees, contraction_rate(d), shares
+    )
 
 
 def annealed_parameters(

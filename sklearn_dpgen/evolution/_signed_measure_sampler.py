@@ -94,6 +94,9 @@ class PrivateSignedMeasureSampler(VotingSampler):
     was fitted by simulation, for the default ``postprocess``; at most 5000, for the time and memory
     of the projection grow as their square.
 
+    With "bounded_lipschitz" the noisy shares are first shifted to their public sum 1, each by the
+    same: the noise on the sum is known, and costs nothing to take off.
+
     The listing in [1]_ has noise of variance ln(1/δ)/ε², too little for (ε, δ): here it is the
     smallest that is enough, for the sensitivity √2 of counts.
 

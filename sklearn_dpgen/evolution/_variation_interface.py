@@ -29,11 +29,12 @@ class VariationInterface(Protocol):
 
     Notes
     -----
-    Two further methods are optional. ``decode(X)``, with the result of shape (n, n_features),
+    Three further methods are optional. ``decode(X)``, with the result of shape (n, n_features),
     turns candidates into points comparable with private records; without it they are such points
     themselves. ``embed(X)``, with the result of shape (n, n_embedded), maps such points, those of
     candidates and those of private records alike, to where Euclidean distance decides a vote;
-    without it they stay where they are.
+    without it they stay where they are. ``smooth(X, rng, degree)`` varies what a sampler draws, as
+    its ``smoothing`` asks for; without it ``vary`` does.
     """
 
     def random(self, n: int, rng: np.random.Generator) -> np.ndarray:

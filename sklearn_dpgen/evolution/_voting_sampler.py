@@ -229,6 +229,9 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
         embedding = self._embedding()
         if embedding is not None:
             places = getattr(embedding, "transform", embedding)(places)
+        if self.histogram == "gaussian":
+            # The size is public, or better known than one sum: noise on it is no news.
+            shares = shares - (shares.sum() - 1) / len(shares)
         metric = {"l2": "euclidean"}.get(self.metric, self.metric)
         weights[kept] = project_bounded_lipschitz(places, shares[kept], metric=metric)
         return weights

@@ -127,6 +127,23 @@ def test_candidates_from_the_records_are_caught(told_by_releases_alone, monkeypa
     assert not told_by_releases_alone("evolution", "none")
 
 
+def test_a_scale_from_the_records_is_caught(told_by_releases_alone, monkeypatch):
+    """How far candidates are varied next follows the released votes, and nothing else."""
+    read = _voting_sampler.VotingSampler._read
+    secret = []
+
+    def leaking(self, X, y):
+        secret[:] = read(self, X, y)
+        return secret
+
+    monkeypatch.setattr(_voting_sampler.VotingSampler, "_read", leaking)
+    assert told_by_releases_alone("evolution", "none")
+    monkeypatch.setattr(
+        _evolution_sampler, "next_degree", lambda degree, *args: 0.1 + 0.1 * secret[0].std()
+    )
+    assert not told_by_releases_alone("evolution", "none")
+
+
 class Spy(EuclideanVariation):
     """An interface that keeps what it is shown."""
 

@@ -21,10 +21,12 @@ def test_the_history_tells_what_was_released(sampler_of, labelled):
     assert sampler.n_iter_ == len(sampler.history_) == sampler.privacy_.n_releases == 3
     previous = None
     for step in sampler.history_:
-        assert len(step[0].degrees) == 2
-        assert step[0].degrees[0] == step[0].degrees[1]
-        if previous is not None:
-            assert step[0].degrees[0] == pytest.approx(previous[0].degrees[0] / 2)
+        for code, part in enumerate(step):
+            narrow, wide = part.degrees
+            if previous is None:
+                assert wide == pytest.approx(narrow**0.5)
+            else:
+                assert wide == narrow >= previous[code].degrees[0] / 2
         assert len(step) == 2
         for code, part in enumerate(step):
             assert part.votes.shape == part.weights.shape == (len(part.candidates),)
@@ -100,29 +102,73 @@ def copies(points, candidates):
     return (points[None] == candidates[:, None]).all(axis=2).sum(axis=1)
 
 
+class Watched(EuclideanVariation):
+    """Remembers the populations that were varied."""
+
+    def __init__(self, domain):
+        super().__init__(domain)
+        self.seen = []
+
+    def vary(self, points, rng, degree):
+        if not self.seen or self.seen[-1] is not points:
+            self.seen.append(points)
+        return super().vary(points, rng, degree)
+
+
+@pytest.mark.parametrize("multiplicity", [1, 3])
 @pytest.mark.parametrize("schedule", ["annealed", "theory"])
-def test_the_theory_copies_without_chance(sampler_of, labelled, schedule):
-    options = {"variant": "theory", "schedule": schedule, "epsilon": 20.0, "n_iter": 1}
-    seen = []
+def test_the_theory_copies_as_algorithm_1_is_printed(sampler_of, labelled, schedule, multiplicity):
+    """nint(n μ'/B) B copies of each, of noisy shares that are cut and not rescaled."""
+    interface = Watched(Box(-2, 2, n_features=3))
+    sampler = sampler_of(
+        "evolution",
+        variant="theory",
+        schedule=schedule,
+        postprocess="threshold",
+        threshold=0.02,
+        multiplicity=multiplicity,
+        epsilon=20.0,
+        n_iter=2,
+        n_samples="auto",
+        interface=interface,
+    ).fit(labelled.X)
+    start, second = interface.seen
+    # S_0 is as large as S.
+    assert len(start) == 60
+    (first,), _ = sampler.history_
+    shares = np.where(first.votes >= 0.02 * 60, first.votes / 60, 0)
+    wanted = np.rint(60 * shares / multiplicity) * multiplicity
+    found = copies(second, first.candidates)
+    assert_array_equal(found, wanted)
+    assert found.sum() > 0
+    # Weights are shares of one.
+    assert_allclose(first.weights, shares / shares.sum())
+    if schedule == "theory":
+        (last,) = sampler.history_[-1]
+        shares = np.where(last.votes >= 0.02 * 60, last.votes, 0)
+        wanted = np.rint(shares / multiplicity) * multiplicity
+        assert_array_equal(copies(sampler.candidates_[0], last.candidates), wanted)
 
-    class Watched(EuclideanVariation):
-        def vary(self, points, rng, degree):
-            seen.append(points)
-            return super().vary(points, rng, degree)
 
-    domain = Box(-2, 2, n_features=3)
-    options |= {"interface": Watched(domain), "n_samples": 12, "n_iter": 2}
+def test_the_theory_copies_probabilities_without_a_threshold(sampler_of, labelled):
+    interface = Watched(Box(-2, 2, n_features=3))
+    options = {"variant": "theory", "interface": interface, "epsilon": 20.0, "n_samples": 12}
     sampler = sampler_of("evolution", **options).fit(labelled.X)
-    first = sampler.history_[0][0]
-    n_draws = len(sampler.history_[0][0].degrees)
-    n_samples = len(seen[0])
-    expected = np.rint(n_samples * first.weights)
-    if expected.sum() == 0:
-        expected[first.weights.argmax()] = 1
-    found = copies(seen[n_draws], first.candidates)
-    largest = first.weights.argmax()
-    assert found[largest] == max(1, expected[largest])
-    assert_array_equal(np.delete(found, largest), np.delete(expected, largest))
+    (first,) = sampler.history_[0]
+    wanted = np.rint(12 * first.weights)
+    assert_array_equal(copies(interface.seen[1], first.candidates), wanted)
+    assert wanted.sum() > 0
+
+
+def test_copies_that_all_round_to_none_leave_the_population(sampler_of, labelled):
+    interface = Watched(Box(-2, 2, n_features=3))
+    options = {"variant": "theory", "interface": interface, "multiplicity": 1000, "n_iter": 2}
+    with pytest.warns(UserWarning, match="No candidate kept any votes"):
+        sampler = sampler_of("evolution", **options).fit(labelled.X)
+    assert len(interface.seen) == 1
+    (last,) = sampler.history_[-1]
+    assert_allclose(last.weights[:12], 1 / 12)
+    assert not last.weights[12:].any()
 
 
 def test_the_practical_variant_draws_by_weight(sampler_of, labelled):
@@ -204,7 +250,7 @@ def test_with_noise_annealing_beats_the_theory():
 @pytest.mark.parametrize(
     "options",
     [
-        {"variant": "theory"},
+        {"variant": "theory", "n_samples": 200},
         {"postprocess": "threshold", "threshold": 0.002},
         {"postprocess": "bounded_lipschitz"},
         {"histogram": "laplace_threshold"},
@@ -213,7 +259,9 @@ def test_with_noise_annealing_beats_the_theory():
         {"metric": lambda X, V: abs(X[:, None] - V[None]).max(axis=-1)},
         {"embedding": lambda X: X @ np.array([[2.0, 0.0, 1.0], [0.0, 2.0, 1.0]])},
         {"smoothing": 0.5},
-        {"schedule": "theory", "variant": "theory"},
+        {"schedule": "theory", "variant": "theory", "n_samples": 200, "multiplicity": 2},
+        {"schedule": "theory", "variant": "theory", "n_samples": 40, "n_iter": 5}
+        | {"postprocess": "threshold", "threshold": 0.01},
     ],
     ids=lambda options: "-".join(options),
 )

@@ -4,6 +4,7 @@ import numpy as np
 import ot
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import wasserstein_distance
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Ball, Box, Product
@@ -108,6 +109,23 @@ def test_points_that_repeat():
     assert sampler.weights_[0].sum() == pytest.approx(1)
 
 
+def test_the_public_total_lowers_the_error():
+    """Noise on the sum of the votes is no news: half of the line is empty, and stays so."""
+    line, shifted, plain = Box(-1, 1), [], []
+    for seed in range(40):
+        X = abs(line.sample(1000, np.random.default_rng(seed)))
+        options = {"domain": line, "device": "cpu", "random_state": seed}
+        sampler = PrivateSignedMeasureSampler(1.0, 1e-4, **options).fit(X)
+        ((released,),) = sampler.history_
+        places = released.candidates
+        as_printed = project_bounded_lipschitz(places, released.votes / 1000)
+        for errors, weights in ((shifted, released.weights), (plain, as_printed)):
+            errors.append(wasserstein_distance(X[:, 0], places[:, 0], v_weights=weights))
+    gains = np.array(plain) - shifted
+    assert gains.mean() > 3 * gains.std(ddof=1) / np.sqrt(40)
+    assert np.mean(shifted) < 0.95 * np.mean(plain)
+
+
 def test_the_weights_are_the_projected_votes():
     X = quadrant(500)
     for postprocess in ("bounded_lipschitz", "simplex", "threshold"):
@@ -116,10 +134,9 @@ def test_the_weights_are_the_projected_votes():
         ).fit(X)
         ((released,),) = sampler.history_
         shares = released.votes / 500
+        places, shifted = released.candidates, shares - (shares.sum() - 1) / len(shares)
         expected = {
-            "bounded_lipschitz": lambda s=shares, r=released: project_bounded_lipschitz(
-                r.candidates, s
-            ),
+            "bounded_lipschitz": lambda s=shifted, v=places: project_bounded_lipschitz(v, s),
             "simplex": lambda s=shares: project_simplex(s),
             "threshold": lambda s=shares: np.where(s >= 0.01, s, 0) / s[s >= 0.01].sum(),
         }[postprocess]()
