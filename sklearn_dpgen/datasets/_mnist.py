@@ -1,4 +1,4 @@
-"""MNIST."""
+"""MNIST and FashionMNIST, images of 28 x 28 pixels in ten classes."""
 
 from os import PathLike
 
@@ -7,7 +7,7 @@ from sklearn.utils import Bunch
 
 from sklearn_dpgen.datasets._home import read_or_download
 
-__all__ = ["fetch_mnist"]
+__all__ = ["fetch_fashion_mnist", "fetch_mnist"]
 
 _N_TRAIN = 60_000
 _SIDE = 28
@@ -42,11 +42,51 @@ def fetch_mnist(
     OSError
         The file is missing and OpenML is not asked, or does not answer.
     """
+    return _fetch("mnist.npz", "mnist_784", as_images, data_home, download_if_missing)
+
+
+def fetch_fashion_mnist(
+    *,
+    as_images: bool = False,
+    data_home: str | PathLike | None = None,
+    download_if_missing: bool = True,
+) -> Bunch:
+    """Load FashionMNIST, images of clothing in the format of MNIST, in their original split.
+
+    Parameters
+    ----------
+    as_images : bool, default=False
+        Give images of shape (n, 28, 28) in place of rows of shape (n, 784).
+    data_home : path-like or None, default=None
+        Folder of ``fashion_mnist.npz``, with the arrays that are returned; see
+        :func:`get_data_home`.
+    download_if_missing : bool, default=True
+        Try OpenML where the file is missing.
+
+    Returns
+    -------
+    Bunch
+        As :func:`fetch_mnist` returns it, with ten kinds of clothing for labels.
+
+    Raises
+    ------
+    OSError
+        The file is missing and OpenML is not asked, or does not answer.
+
+    References
+    ----------
+    H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST: a novel image dataset for benchmarking machine
+    learning algorithms", 2017.
+    """
+    return _fetch("fashion_mnist.npz", "Fashion-MNIST", as_images, data_home, download_if_missing)
+
+
+def _fetch(file_name, openml_name, as_images, data_home, download_if_missing):
     arrays = read_or_download(
-        "mnist.npz",
+        file_name,
         _read,
         convert=_from_openml,
-        openml={"name": "mnist_784", "version": 1, "as_frame": False},
+        openml={"name": openml_name, "version": 1, "as_frame": False},
         data_home=data_home,
         download_if_missing=download_if_missing,
     )

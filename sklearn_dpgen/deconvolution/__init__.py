@@ -1,6 +1,14 @@
 """Paper 1: generators of raw data, learned from locally privatized records."""
 
+from sklearn_dpgen.deconvolution._deconvolution_em import DeconvolutionEM
+from sklearn_dpgen.deconvolution._energy_score import energy_score
 from sklearn_dpgen.deconvolution._gan import EntropicDeconvGAN
-from sklearn_dpgen.deconvolution._risk import excess_risk_bound
+from sklearn_dpgen.deconvolution._risk import approximation_bound, excess_risk_bound
 
-__all__ = ["EntropicDeconvGAN", "excess_risk_bound"]
+__all__ = [
+    "DeconvolutionEM",
+    "EntropicDeconvGAN",
+    "approximation_bound",
+    "energy_score",
+    "excess_risk_bound",
+]

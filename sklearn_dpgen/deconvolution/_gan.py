@@ -89,8 +89,9 @@ class EntropicDeconvGAN(PrivateEstimator):
         optimum, less work a step; balanced transport makes use of every generated point.
     reg_scale : float, default=1.0
         Regularization in units of the matched one; 1 deconvolves.
-    batch_size : int, default=2000
-        Privatized records a step.
+    batch_size : int or "full", default=2000
+        Privatized records a step; "full" takes all of them in each step, in memory that is linear
+        in their number. With "full" and many records a step takes seconds.
     n_generated : int, default=500
         Generated points a step. Fewer than records: noise makes records the scarce side.
     max_iter : int, default=1500
@@ -181,7 +182,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         "loss": [StrOptions(set(LOSSES))],
         "objective": [StrOptions({"balanced", "likelihood"})],
         "reg_scale": [Interval(Real, 0, None, closed="neither")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [StrOptions({"full"}), Interval(Integral, 1, None, closed="left")],
         "n_generated": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
@@ -211,7 +212,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         loss: str = "entropic",
         objective: str = "balanced",
         reg_scale: float = 1.0,
-        batch_size: int = 2000,
+        batch_size: int | str = 2000,
         n_generated: int = 500,
         max_iter: int = 1500,
         n_init: int = 1,
@@ -301,7 +302,8 @@ class EntropicDeconvGAN(PrivateEstimator):
     def _stops_early(self, n_samples):
         if self.early_stopping != "auto":
             return self.early_stopping
-        n_seen = self.max_iter * min(self.batch_size, n_samples)
+        batch_size = n_samples if self.batch_size == "full" else min(self.batch_size, n_samples)
+        n_seen = self.max_iter * batch_size
         domain = self.mechanism_.domain_
         is_table = isinstance(domain, Product) and len(domain.domains) > 1
         return is_table and self.loss == "entropic" and n_seen > _MANY_EPOCHS * n_samples

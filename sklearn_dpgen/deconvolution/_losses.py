@@ -1,13 +1,19 @@
 """Losses between generated points and privatized records (paper 1, equations 7 to 10)."""
 
+from torch.utils.checkpoint import checkpoint
+
 from sklearn_dpgen.ot import (
     entropic_loss,
+    entropic_loss_blockwise,
     likelihood_loss,
     sinkhorn_divergence,
     wasserstein_loss,
 )
 
 __all__ = ["LOSSES", "make_loss"]
+
+# Pairs of a point and a record above which no matrix of all of them is held: 64 MiB.
+_DENSE_PAIRS = 2**24
 
 LOSSES = ("entropic", "wasserstein", "noisy_wasserstein", "sinkhorn_divergence")
 
@@ -40,11 +46,10 @@ def make_loss(name, mechanism, *, objective="balanced", reg_scale=1.0, n_sinkhor
         ``loss(X, Y)``, a scalar tensor.
     """
     if name == "entropic" and objective == "likelihood":
-        return lambda X, Y: reg_scale * likelihood_loss(mechanism.log_likelihood(X, Y) / reg_scale)
+        return lambda X, Y: _likelihood(X, Y, mechanism, reg_scale)
     if name == "entropic":
-        return lambda X, Y: entropic_loss(
-            -mechanism.log_likelihood(X, Y), reg=reg_scale, n_iter=n_sinkhorn, tol=tol
-        )
+        options = {"reg": reg_scale, "n_iter": n_sinkhorn, "tol": tol}
+        return lambda X, Y: _balanced(X, Y, mechanism, options)
     p = mechanism.cost_norm
     if p is None:
         raise ValueError(
@@ -58,3 +63,24 @@ def make_loss(name, mechanism, *, objective="balanced", reg_scale=1.0, n_sinkhor
     # Laplace: |x-y| / b; Gaussian: |x-y|² / 2σ² (theory of the matched cost).
     reg = reg_scale * (mechanism.scale_ if p == 1 else 2 * mechanism.scale_**2)
     return lambda X, Y: sinkhorn_divergence(X, Y, p=p, reg=reg)
+
+
+def _balanced(X, Y, mechanism, options):
+    def cost(X, Y):
+        return -mechanism.log_likelihood(X, Y)
+
+    if len(X) * len(Y) > _DENSE_PAIRS:
+        return entropic_loss_blockwise(X, Y, cost, **options)
+    return entropic_loss(cost(X, Y), **options)
+
+
+def _likelihood(X, Y, mechanism, reg_scale):
+    def loss(X, Y):
+        return reg_scale * likelihood_loss(mechanism.log_likelihood(X, Y) / reg_scale)
+
+    if len(X) * len(Y) <= _DENSE_PAIRS:
+        return loss(X, Y)
+    # A mean over records: blocks of them, computed again for the gradient in place of being kept.
+    blocks = Y.split(max(1, _DENSE_PAIRS // len(X)))
+    parts = [len(block) * checkpoint(loss, X, block, use_reentrant=False) for block in blocks]
+    return sum(parts) / len(Y)

@@ -88,8 +88,8 @@ def generate(module, Z):
 
 
 @torch.no_grad()
-def mixture_log_likelihood(mechanism, points, Y):
-    """Log-likelihood of privatized records under a uniform mixture of points, in chunks.
+def mixture_log_likelihood(mechanism, points, Y, *, weights=None):
+    """Log-likelihood of privatized records under a mixture of points, in chunks.
 
     Parameters
     ----------
@@ -99,14 +99,19 @@ def mixture_log_likelihood(mechanism, points, Y):
         In the domain of the mechanism.
     Y : tensor of shape (n, n_features)
         Encoded privatized records.
+    weights : tensor of shape (n_points,) or None
+        Probabilities of the points, positive; None for equal ones.
 
     Returns
     -------
     tensor of shape (n,)
-        ``log mean_i p(y | x_i)``, in nats.
+        ``log sum_i w_i p(y | x_i)``, in nats.
     """
-    log_sums = [
-        torch.logsumexp(mechanism.log_likelihood(points, chunk), dim=0)
-        for chunk in Y.to(points.device).split(_CHUNK)
-    ]
-    return torch.cat(log_sums) - math.log(len(points))
+
+    def log_likelihood(chunk):
+        terms = mechanism.log_likelihood(points, chunk)
+        if weights is None:
+            return torch.logsumexp(terms, dim=0) - math.log(len(points))
+        return torch.logsumexp(terms + weights.log()[:, None], dim=0)
+
+    return torch.cat([log_likelihood(chunk) for chunk in Y.to(points.device).split(_CHUNK)])

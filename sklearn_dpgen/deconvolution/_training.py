@@ -23,8 +23,8 @@ def train_generator(model, loss, Y, *, seed, batch_size, n_generated, **options)
         ``loss(X, Y)`` of points in the domain of the mechanism and encoded privatized records.
     Y : tensor of shape (n, n_features)
     seed : int or None
-    batch_size : int
-        Records a step.
+    batch_size : int or "full"
+        Records a step, drawn with replacement; "full" takes every record once.
     n_generated : int
         Points a step.
     **options
@@ -35,11 +35,13 @@ def train_generator(model, loss, Y, *, seed, batch_size, n_generated, **options)
     TrainingResult
     """
     stream = torch_generator(seed, Y.device)
-    batch_size = min(batch_size, len(Y))
     shape = (n_generated, model.latent_dim)
 
     def step_loss(step):
-        rows = torch.randint(len(Y), (batch_size,), generator=stream, device=Y.device)
+        rows = slice(None)
+        if batch_size != "full":
+            size = (min(batch_size, len(Y)),)
+            rows = torch.randint(len(Y), size, generator=stream, device=Y.device)
         Z = 2 * torch.rand(shape, generator=stream, device=Y.device) - 1
         G = model.module(Z)
         if not G.isfinite().all():

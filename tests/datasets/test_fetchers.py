@@ -7,7 +7,13 @@ import pandas as pd
 import pytest
 from sklearn.utils import Bunch
 
-from sklearn_dpgen.datasets import _home, fetch_adult, fetch_mnist, get_data_home
+from sklearn_dpgen.datasets import (
+    _home,
+    fetch_adult,
+    fetch_fashion_mnist,
+    fetch_mnist,
+    get_data_home,
+)
 from sklearn_dpgen.schema import Numeric, Ordinal
 
 ADULT = """\
@@ -80,26 +86,34 @@ def test_adult_from_openml_has_the_same_format(home, monkeypatch):
     pd.testing.assert_frame_equal(fetch_adult().frame, expected)
 
 
+IMAGES = {
+    fetch_mnist: ("mnist.npz", "mnist_784"),
+    fetch_fashion_mnist: ("fashion_mnist.npz", "Fashion-MNIST"),
+}
+
+
+@pytest.mark.parametrize("fetch", list(IMAGES), ids=lambda fetch: fetch.__name__)
 @pytest.mark.parametrize("as_images", [False, True])
-def test_mnist_from_either_source(home, monkeypatch, as_images):
+def test_images_from_either_source(home, monkeypatch, fetch, as_images):
+    file_name, openml_name = IMAGES[fetch]
     X, y = mnist_arrays()
 
     def fetch_openml(name, version, as_frame):
-        assert (name, version, as_frame) == ("mnist_784", 1, False)
+        assert (name, version, as_frame) == (openml_name, 1, False)
         return Bunch(data=X.astype(np.int64), target=y.astype(str).astype(object))
 
     monkeypatch.setattr(_home, "fetch_openml", fetch_openml)
-    downloaded = fetch_mnist(as_images=as_images)
+    downloaded = fetch(as_images=as_images)
     images = X.reshape(-1, 28, 28)
     np.savez(
-        home / "mnist.npz",
+        home / file_name,
         X_train=images[:N_TRAIN],
         y_train=y[:N_TRAIN],
         X_test=images[N_TRAIN:],
         y_test=y[N_TRAIN:],
     )
     monkeypatch.setattr(_home, "fetch_openml", refuse)
-    read = fetch_mnist(as_images=as_images)
+    read = fetch(as_images=as_images)
     shape = (28, 28) if as_images else (784,)
     assert read.X_train.shape == (N_TRAIN, *shape)
     assert read.X_test.shape == (N_TEST, *shape)
@@ -108,7 +122,7 @@ def test_mnist_from_either_source(home, monkeypatch, as_images):
         np.testing.assert_array_equal(read[name], downloaded[name])
 
 
-@pytest.mark.parametrize("fetch", [fetch_adult, fetch_mnist])
+@pytest.mark.parametrize("fetch", [fetch_adult, fetch_mnist, fetch_fashion_mnist])
 def test_errors_say_where_the_file_was_looked_for(home, fetch):
     with pytest.raises(OSError, match="set SKLEARN_DPGEN_DATA.*OpenML failed") as info:
         fetch()

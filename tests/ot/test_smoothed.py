@@ -148,3 +148,27 @@ def test_invalid_lines():
         wasserstein_lines(U.numpy(), U)
     with pytest.raises(ValueError, match="p must be"):
         wasserstein_lines(U, U, p=0)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_the_triangle_inequality_is_of_the_root(p):
+    """Property 2, which prints it of the power too: there it fails for p > 1."""
+    clouds, noise = [normal(40, 3, seed=s) for s in range(3)], [normal(40, 6, seed=9)] * 3
+    # On a line at equal distances: the worst case for a power.
+    clouds[1], clouds[2] = clouds[0] + 1, clouds[0] + 2
+
+    def distance(i, j):
+        value = smoothed_sliced_wasserstein(
+            clouds[i], clouds[j], directions(6), noise[i], noise[j], p=p
+        )
+        return value.item()
+
+    near, far = distance(0, 1), distance(0, 2)
+    assert far ** (1 / p) <= 2 * near ** (1 / p) * (1 + 1e-12)
+    assert far == pytest.approx(2**p * near)
+    clouds, noise = (
+        [normal(40, 3, seed=s) for s in range(3)],
+        [normal(40, 6, seed=s) for s in (5, 7, 9)],
+    )
+    sides = [distance(i, j) ** (1 / p) for i, j in ((0, 1), (1, 2), (0, 2))]
+    assert max(sides) <= sum(sides) - max(sides)

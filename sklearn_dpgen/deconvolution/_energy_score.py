@@ -1,0 +1,118 @@
+"""A score of generators that is right in many columns: the energy score of privatized records."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist, pdist
+from sklearn.base import clone
+from sklearn.utils import check_scalar
+
+from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._validation import Integral, check_is_fitted
+
+__all__ = ["energy_score"]
+
+_CHUNK = 1024
+
+
+def energy_score(
+    estimator: Any,
+    X: ArrayLike | pd.DataFrame,
+    y: object = None,
+    *,
+    n_samples: int = 2000,
+    random_state: int | np.random.RandomState | None = 0,
+) -> float:
+    r"""Score a generator by the distances of privatized records to its privatized samples.
+
+    .. math:: \tfrac12 \, \mathbb{E} \|R - R'\|_2 - \mathbb{E} \|Y - R\|_2
+
+    with R and R' the outputs of the mechanism on fresh samples of the estimator, and Y the given
+    records. Its expectation is largest where R has the law of Y [1]_, in any dimension and for
+    any number of samples: larger is better.
+
+    Parameters
+    ----------
+    estimator : EntropicDeconvGAN or DeconvolutionEM
+        Fitted.
+    X : array-like or data frame of shape (n, n_features)
+        Privatized records that it was not fitted on; raw ones where it has ``privatize=True``.
+    y : Ignored
+        So that it can be the ``scoring`` of a search.
+    n_samples : int, default=2000
+        Samples to compare with, at least 2.
+    random_state : int, RandomState or None, default=0
+        Of the samples and of their noise; the same ones rank estimators with less chance.
+
+    Returns
+    -------
+    float
+        In units of the privatized records.
+
+    Raises
+    ------
+    TypeError
+        For an estimator without a mechanism.
+    ValueError
+        For joint answers, which have another form than the records.
+
+    See Also
+    --------
+    EntropicDeconvGAN.score : The log-likelihood.
+
+    Notes
+    -----
+    It reads privatized records only, so that it costs no privacy; with ``privatize=True`` each call
+    is one more release of the records that it is given. The log-likelihood that estimators have as
+    ``score`` is sharper where the noise is large; but it is that of a mixture of some thousand
+    points, few of which are near any record where there are many columns and little noise: it then
+    prefers laws that are too narrow. This score has no such mixture.
+
+    References
+    ----------
+    .. [1] T. Gneiting, A. E. Raftery, "Strictly proper scoring rules, prediction, and
+       estimation", 2007, section 4.3.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.datasets import make_half_circle
+    >>> from sklearn_dpgen.deconvolution import DeconvolutionEM, energy_score
+    >>> from sklearn_dpgen.domains import Ball
+    >>> from sklearn_dpgen.mechanisms import LaplaceMechanism
+    >>> mechanism = LaplaceMechanism(epsilon=5.0, domain=Ball(1.0, n_features=2))
+    >>> Y = mechanism.fit_transform(make_half_circle(1000, random_state=0))
+    >>> em = DeconvolutionEM(mechanism, random_state=0).fit(Y[:500])
+    >>> energy_score(em, Y[500:]) < 0
+    True
+    """
+    if not hasattr(estimator, "mechanism"):
+        raise TypeError(
+            "estimator must be an EntropicDeconvGAN or a DeconvolutionEM, got "
+            f"{type(estimator).__name__}."
+        )
+    check_is_fitted(estimator)
+    check_scalar(n_samples, "n_samples", Integral, min_val=2)
+    sample_seed, noise_seed = split_random_state(random_state, 2)
+    if getattr(estimator, "_privatizes", False):
+        X = estimator.mechanism_.transform(X)
+    mechanism = estimator.mechanism_
+    Y = mechanism.encode_release(X, estimator=estimator)
+    if Y.shape[1] != mechanism.domain_.n_features:
+        raise ValueError(
+            f"energy_score needs releases in the form of the records; those of "
+            f"{type(mechanism).__name__} name questions, which have no distance. Use score."
+        )
+    R = _released(estimator, estimator.sample(n_samples, random_state=sample_seed), noise_seed)
+    sums = [cdist(chunk, R).sum() for chunk in np.array_split(Y, -(-len(Y) // _CHUNK))]
+    return float(pdist(R).mean() / 2 - sum(sums) / (len(Y) * len(R)))
+
+
+def _released(estimator, samples, seed):
+    """Return samples as privatized records, encoded."""
+    transform = getattr(estimator, "output_transform", None)
+    if transform is not None:
+        samples = transform.transform(samples)
+    mechanism = clone(estimator.mechanism_).set_params(random_state=seed)
+    return mechanism.encode_release(mechanism.fit(samples).transform(samples))
