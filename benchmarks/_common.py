@@ -11,7 +11,9 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["record", "timed"]
+__all__ = ["RESULTS", "record", "timed"]
+
+RESULTS = Path(__file__).parent / "results"
 
 PACKAGES = ("geomloss", "numpy", "POT", "scikit-learn", "scipy", "torch")
 
@@ -47,8 +49,8 @@ def record(name, rows, meta=None):
         "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},
         "rows": rows,
     }
-    path = Path(__file__).parent / "results" / f"{name}.json"
-    path.parent.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -2,7 +2,8 @@
 
 Records lie in the unit ball and are uniform in its positive part, unless a shape is named. The
 error is W1 between the private records and the weighted synthetic ones, exact (network simplex, or
-sorting in one dimension); with its standard error over runs. Parts, each with a table and a figure:
+sorting in one dimension); with its standard error over runs. Parts, each with a table, and most
+with a figure:
 
 records     against the number of records
 settings    against the steps T and the size n_s of a population, the predicted ones marked
@@ -12,149 +13,63 @@ histogram   thresholded Laplace against Gaussian noise, for crowded and for spre
 default     the default over sizes, dimensions, budgets and shapes
 grid        one step on a grid (PrivateSignedMeasureSampler) against evolution
 points      how many points a grid should have, for other shapes
+algorithms  Algorithms 1, 2, 3 and 5 as printed, the default, and what is cheaper: noisy moments
+            and two noisy marginals
+cheap       the default, one histogram, moments and marginals for other shapes and sizes
+shift       one histogram with its votes shifted to the public sum, and not
+bounds      the rates with their constants, and the contraction of the variations, measured
+steps       a picture of the steps of one run (figure 1)
 """
 
 import argparse
 import json
 import math
 import time
-import warnings
 from pathlib import Path
 
-import matplotlib.pyplot as plt
+import _evolution_figures as figures
 import numpy as np
-import ot
 import torch
 from _common import record
-from scipy.stats import wasserstein_distance
+from _evolution_algorithms import (
+    draw_steps,
+    measure_algorithms,
+    measure_bounds,
+    measure_cheap,
+    measure_shift,
+    measure_steps,
+)
+from _evolution_runs import (
+    DELTA,
+    EPSILON,
+    LARGEST,
+    MULTIPLES,
+    POINTS,
+    POSTPROCESSING,
+    SCHEDULES,
+    SHAPES,
+    SIZES,
+    STARTS,
+    TRIAL,
+    TRIAL_RUNS,
+    Start,
+    compare,
+    draw,
+    evolution,
+    fit,
+    last_votes,
+    mean_error,
+    on_grid,
+    result,
+    w1,
+)
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Ball
-from sklearn_dpgen.evolution import (
-    EuclideanVariation,
-    PrivateEvolutionSampler,
-    PrivateSignedMeasureSampler,
-    theory_parameters,
-)
+from sklearn_dpgen.evolution import theory_parameters
 
-EPSILON, DELTA = 1.0, 1e-4
-SIZES = (500, 1000, 2000, 5000)
-# An earlier implementation at the paper's settings, 20 runs.
-TRIAL = dict(zip(SIZES, (0.218, 0.167, 0.131, 0.100), strict=True))
-TRIAL_RUNS = 20
-SCHEDULES = ("theory", "annealed")
-POSTPROCESSING = ("bounded_lipschitz", "simplex")
-POINTS = (25, 50, 100, 200, 400, 800, 1600)
-MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
-STARTS = ("uniform", "0", "0.25", "0.5", "0.75", "1")
-SHAPES = ("quadrant", "clusters", "curve", "ball 1")
-# Of private records that a result is compared with where there are more.
-LARGEST = 3000
 RESULTS = Path(__file__).parent / "results"
 IMAGES = Path(__file__).parents[1] / "doc" / "images"
-
-
-def evolution(schedule, d=2, **params):
-    """Return the sampler at the paper's settings, or at ours."""
-    if schedule == "theory":
-        params = {"schedule": "theory", "postprocess": "threshold", **params}
-    params = {"epsilon": EPSILON, "delta": DELTA, "domain": Ball(1.0, n_features=d), **params}
-    return PrivateEvolutionSampler(**params)
-
-
-def on_grid(d=2, **params):
-    """Return the sampler of one step on a grid."""
-    params = {"epsilon": EPSILON, "delta": DELTA, "domain": Ball(1.0, n_features=d), **params}
-    return PrivateSignedMeasureSampler(**params)
-
-
-class Start:
-    """Candidates of the ball from a chosen first population; remembers the later ones."""
-
-    def __init__(self, first):
-        self.first = first
-        self.inner = EuclideanVariation(Ball(1.0, n_features=2))
-        self.populations = []
-
-    def random(self, n, rng):
-        """Draw the first population."""
-        return self.first(n, rng)
-
-    def vary(self, X, rng, degree):
-        """Draw variations; a population is varied many times in a row."""
-        if not self.populations or self.populations[-1] is not X:
-            self.populations.append(X)
-        return self.inner.vary(X, rng, degree)
-
-
-def draw(shape, n, d, rng):
-    """Draw private records in the unit ball."""
-    ball = Ball(1.0, n_features=d)
-    if shape == "quadrant":
-        return abs(ball.sample(n, rng))
-    if shape == "clusters":
-        centers = 0.8 * ball.sample(5, rng)
-        return ball.project(centers[rng.integers(5, size=n)] + 0.05 * rng.normal(size=(n, d)))
-    if shape == "curve":
-        t, j = rng.uniform(size=(n, 1)), np.arange(d)
-        curve = np.cos(np.pi * (1 + j) * t + j) / math.sqrt(d)
-        return ball.project(curve + 0.02 * rng.normal(size=(n, d)))
-    return float(shape.removeprefix("ball ")) * ball.sample(n, rng)
-
-
-def w1(X, V, weights=None):
-    """Return W1 between records and weighted points."""
-    weights = np.full(len(V), 1 / len(V)) if weights is None else weights
-    V, weights = V[weights > 0], weights[weights > 0]
-    if X.shape[1] == 1:
-        return wasserstein_distance(X[:, 0], V[:, 0], v_weights=weights)
-    costs = ot.dist(X, V, metric="euclidean")
-    mass = np.full(len(X), 1 / len(X))
-    return float(ot.emd2(mass, weights / weights.sum(), costs, numItermax=10**9))
-
-
-def result(sampler):
-    """Return the weighted points that records are drawn from."""
-    return sampler.candidates_[0], sampler.weights_[0]
-
-
-def last_votes(sampler):
-    """Return the candidates of the last step with their weights."""
-    last = sampler.history_[-1][0]
-    return last.candidates, last.weights
-
-
-def fit(sampler, X, run):
-    """Fit, without the warnings of budgets that are small on purpose."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, message="The noise on|No candidate")
-        return sampler.set_params(random_state=run).fit(X)
-
-
-def mean_error(values):
-    """Return mean, standard error and number of runs as the end of a row."""
-    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    return {"W1": float(np.mean(values)), "error": error, "runs": len(values)}
-
-
-def compare(methods, runs, *, n, d=2, shape="quadrant", largest=None, fresh=False, **labels):
-    """Return a row for each method: a sampler, or a pair of it and what is read from it.
-
-    All see the same records. ``largest`` is how many of these a result is compared with; ``fresh``
-    adds as many further records of the same law, without privacy, in the place of a result.
-    """
-    values = {name: [] for name in [*methods, *["fresh records"] * fresh]}
-    for run in range(runs):
-        spare = min(n, largest or n) * fresh
-        X = draw(shape, n + spare, d, np.random.default_rng(run))
-        X, others = X[:n], X[n:]
-        for name, method in methods.items():
-            sampler, read = method if isinstance(method, tuple) else (method, result)
-            values[name].append(w1(X[:largest], *read(fit(sampler, X, run))))
-        if fresh:
-            values["fresh records"].append(w1(X[:largest], others))
-    shared = {"shape": shape, "n": n, "d": d, **labels}
-    return [{**shared, "method": name, **mean_error(found)} for name, found in values.items()]
 
 
 def measure_records(runs):
@@ -166,13 +81,18 @@ def measure_records(runs):
             "theory": theory,
             "theory, last votes": (theory, last_votes),
             "annealed": evolution("annealed"),
+            "grid": on_grid(),
         }
         rows += compare(methods, runs, n=n)
         found = rows[-len(methods)]
         error = found["error"] * math.sqrt(1 + runs / TRIAL_RUNS)
         gap = found["W1"] - TRIAL[n]
         trial.append({"n": n, "trial": TRIAL[n], "gap": gap, "error of gap": error})
-    return rows + trial
+    space = []
+    for n in (1000, 5000):
+        methods = {"annealed": evolution("annealed", 3), "grid": on_grid(3)}
+        space += compare(methods, max(2, runs // 5), n=n, d=3)
+    return rows + trial + space
 
 
 def measure_settings(runs):
@@ -335,192 +255,21 @@ def regrets(rows):
     return table
 
 
-def chosen(rows, **values):
-    """Return the rows with these values."""
-    return [row for row in rows if all(row.get(key) == value for key, value in values.items())]
-
-
-def line(ax, rows, key, label=None, style="o-", **options):
-    """Draw errors against a column, with bars of two standard errors."""
-    x, y, error = ([row[name] for row in rows] for name in (key, "W1", "error"))
-    options = {"markersize": 4, "capsize": 2, "elinewidth": 1, "linewidth": 1.3, **options}
-    ax.errorbar(x, y, 2 * np.array(error), fmt=style, label=label, **options)
-
-
-def panels(n_rows, n_columns, **options):
-    """Return a figure and its flat axes."""
-    size = (0.6 + 3.7 * n_columns, 0.9 + 2.6 * n_rows)
-    figure, axes = plt.subplots(n_rows, n_columns, figsize=size, squeeze=False, **options)
-    return figure, axes.ravel()
-
-
-def logarithmic(axis, ticks):
-    """Make an axis logarithmic with ticks that can be read."""
-    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.set_minor_locator(plt.NullLocator())
-
-
-def draw_records(rows):
-    figure, axes = panels(1, 1)
-    names = {
-        "theory": ("C1", "theory, last population"),
-        "theory, last votes": ("C3", "theory, weighted last candidates"),
-        "annealed": ("C0", "annealed (default)"),
-    }
-    for method, (color, label) in names.items():
-        line(axes[0], chosen(rows, method=method), "n", label, color=color)
-    axes[0].plot(TRIAL.keys(), TRIAL.values(), "kx", label="theory, earlier trial", zorder=3)
-    logarithmic(axes[0].xaxis, SIZES)
-    logarithmic(axes[0].yaxis, (0.03, 0.05, 0.1, 0.2, 0.3))
-    axes[0].set(xlabel="records n", ylabel="W1", ylim=(0.025, 0.45))
-    return figure, axes[0]
-
-
-def draw_settings(rows):
-    figure, axes = panels(1, 2, sharey=True)
-    labels = {"n_iter": "steps T", "n_samples": "records of a population $n_s$"}
-    for ax, (varied, label) in zip(axes, labels.items(), strict=True):
-        for n, color in zip(SIZES, ("C0", "C1", "C2"), strict=False):
-            found = chosen(rows, varied=varied, n=n)
-            line(ax, found, "value", f"n = {n}", color=color)
-            ax.axvline(found[0]["predicted"], color=color, linestyle=":")
-        logarithmic(ax.xaxis, [row["value"] for row in found])
-        ax.set(xlabel=f"{label} (dotted: predicted)")
-    axes[0].set(ylabel="W1, last population", ylim=(0, 0.55))
-    return figure, axes[0]
-
-
-def draw_budget(rows):
-    figure, axes = panels(1, 2)
-    for ax, varied in zip(axes, ("epsilon", "d"), strict=True):
-        for method, color in (("theory", "C1"), ("annealed", "C0"), ("fresh records", "0.5")):
-            found = chosen(rows, varied=varied, method=method)
-            if found:
-                line(ax, found, "value", method, color=color)
-        ax.set(ylim=(0, None), ylabel="W1")
-    axes[0].set(xlabel="ε", title="n = 1000, d = 2")
-    axes[1].set(xlabel="dimension d", title="n = 1000, ε = 1", xticks=range(1, 11))
-    return figure, axes[1]
-
-
-def draw_start(rows):
-    figure, axes = panels(1, 2, sharey=True)
-    for ax, schedule in zip(axes, SCHEDULES, strict=True):
-        for start, color in zip(STARTS, ("k", "C0", "C1", "C2", "C3", "C4"), strict=True):
-            label = "uniform in the disc" if start == "uniform" else f"(1 − 2β) S, β = {start}"
-            line(ax, chosen(rows, schedule=schedule, start=start), "step", label, color=color)
-        logarithmic(ax.yaxis, (0.05, 0.1, 0.2, 0.5, 1))
-        ax.set(xlabel="step", title=schedule)
-    axes[0].set_ylabel("W1 of the population, n = 1000")
-    axes[1].set_xticks(range(4), [0, 1, 2, "result"])
-    return figure, axes[0]
-
-
-def draw_histogram(rows):
-    figure, axes = panels(1, 2)
-    for ax, radius in zip(axes, (0.02, 0.5), strict=True):
-        for schedule, color in zip(SCHEDULES, ("C1", "C0"), strict=True):
-            for histogram, style in (("gaussian", "o-"), ("laplace_threshold", "s--")):
-                method = f"{schedule}, {histogram}"
-                found = chosen(rows, shape=f"ball {radius}", method=method)
-                line(ax, found, "n", method.replace("_", " "), style, color=color)
-        logarithmic(ax.xaxis, (*SIZES, 20_000))
-        ax.set(xlabel="records n", title=f"records in a ball of radius {radius:g}")
-    logarithmic(axes[0].yaxis, (0.001, 0.003, 0.01, 0.03, 0.1))
-    logarithmic(axes[1].yaxis, (0.02, 0.05, 0.1, 0.2, 0.5))
-    axes[0].set_ylabel("W1")
-    return figure, axes[1]
-
-
-def draw_default(rows):
-    figure, axes = panels(len(SHAPES), 3, sharex="col", sharey=True)
-    columns = {
-        "n": ("records n; d = 2, ε = 1", (200, 1000, 10_000, 100_000, 1_000_000)),
-        "d": ("dimension d; n = 1000, ε = 1", (1, 2, 3, 5, 7, 10)),
-        "epsilon": ("ε; n = 1000, d = 2", (0.1, 0.3, 1, 3, 10)),
-    }
-    styles = {"annealed": ("C0", "o-"), "grid": ("C2", "^--"), "fresh records": ("0.5", ":")}
-    cases = [(shape, varied) for shape in SHAPES for varied in columns]
-    for ax, (shape, varied) in zip(axes, cases, strict=True):
-        for method, (color, style) in styles.items():
-            found = chosen(rows, varied=varied, shape=shape, method=method)
-            line(ax, found, varied, method, style, color=color)
-        label, ticks = columns[varied]
-        logarithmic(ax.xaxis, ticks)
-        logarithmic(ax.yaxis, (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1))
-        ax.set_ylim(0.008, 1)
-        if varied == "n":
-            ax.set_ylabel(f"W1, {shape.replace('ball 1', 'whole ball')}")
-        if shape == SHAPES[-1]:
-            ax.set_xlabel(label)
-    return figure, axes[1]
-
-
-def draw_grid(rows):
-    figure, axes = panels(2, 3)
-    cases = [(n, d) for n in (1000, 5000) for d in (1, 2, 3)]
-    for ax, (n, d) in zip(axes, cases, strict=True):
-        for postprocess, color in zip(POSTPROCESSING, ("C2", "C4"), strict=True):
-            found = [chosen(rows, n=n, d=d, method=f"{postprocess}, {m}")[0] for m in POINTS]
-            found = [{**row, "m": m} for row, m in zip(found, POINTS, strict=True)]
-            line(ax, found, "m", f"grid, {postprocess.replace('_', ' ')}", color=color)
-        evolved = chosen(rows, n=n, d=d, method="annealed")[0]["W1"]
-        ax.axhline(evolved, color="C0", label="annealed evolution")
-        signal = n / gaussian_sigma(EPSILON, DELTA, math.sqrt(2))
-        ax.axvline(signal ** (2 / 3 if d == 1 else 1), color="0.5", linestyle=":", label="auto")
-        logarithmic(ax.xaxis, POINTS)
-        logarithmic(ax.yaxis, (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5))
-        ax.set(title=f"d = {d}, n = {n}", xlabel="points of the grid", ylabel="W1")
-        ax.set_ylim(0.6 * evolved, None)
-    return figure, None
-
-
-def draw_points(rows):
-    figure, axes = panels(1, 3, sharey=True)
-    rows = [row for row in rows if "postprocess" in row]
-    for ax, d in zip(axes, (1, 2, 3), strict=True):
-        for postprocess, style in zip(POSTPROCESSING, ("o-", "s--"), strict=True):
-            for row, color in zip(
-                chosen(rows, d=d, postprocess=postprocess), ("C0", "C1", "C2"), strict=True
-            ):
-                ratios = [row[f"c = {c:g}"] for c in MULTIPLES]
-                label = f"N = {row['N']}, {postprocess.replace('_', ' ')}"
-                ax.plot(MULTIPLES, ratios, style, color=color, label=label, markersize=4)
-        logarithmic(ax.xaxis, MULTIPLES)
-        points = "c N^(2/3)" if d == 1 else "c N"
-        ax.set(xlabel=f"c: a grid of {points} points", title=f"d = {d}", ylim=(0.95, 3))
-        ax.axvline(1, color="0.5", linestyle=":")
-    axes[0].set_ylabel("W1 over that of the best c")
-    return figure, None
-
-
-def save(figure, legend, path):
-    """Finish a figure; the legend goes into an axis, or below where there is none."""
-    if legend is not None:
-        legend.legend(frameon=False, fontsize=8)
-    else:
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, frameon=False, fontsize=8, loc="outside lower center", ncols=3
-        )
-    for ax in figure.axes:
-        ax.spines[["top", "right"]].set_visible(False)
-    figure.set_layout_engine("constrained")
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-
-
 # Runs of each part.
 PARTS = {
-    "records": (100, measure_records, draw_records),
-    "settings": (50, measure_settings, draw_settings),
-    "budget": (50, measure_budget, draw_budget),
-    "start": (100, measure_start, draw_start),
-    "histogram": (50, measure_histogram, draw_histogram),
-    "default": (20, measure_default, draw_default),
-    "grid": (40, measure_grid, draw_grid),
-    "points": (8, measure_points, draw_points),
+    "records": (100, measure_records, figures.draw_records),
+    "settings": (50, measure_settings, figures.draw_settings),
+    "budget": (50, measure_budget, figures.draw_budget),
+    "start": (100, measure_start, figures.draw_start),
+    "histogram": (50, measure_histogram, figures.draw_histogram),
+    "default": (20, measure_default, figures.draw_default),
+    "grid": (40, measure_grid, figures.draw_grid),
+    "points": (8, measure_points, figures.draw_points),
+    "algorithms": (20, measure_algorithms, None),
+    "cheap": (20, measure_cheap, None),
+    "shift": (20, measure_shift, None),
+    "bounds": (1, measure_bounds, None),
+    "steps": (1, measure_steps, draw_steps),
 }
 
 
@@ -528,6 +277,7 @@ def main():
     """Run the named parts; print and store their tables, draw their figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all, if none is named")
+    parser.add_argument("--runs", type=int, help="of each part; else what is listed for it")
     parser.add_argument("--quick", action="store_true", help="few runs, nothing stored")
     parser.add_argument("--draw", action="store_true", help="figures of stored results alone")
     args = parser.parse_args()
@@ -536,6 +286,7 @@ def main():
     torch.set_num_threads(1)
     for part in args.parts or PARTS:
         runs, measure, draw_part = PARTS[part]
+        runs = args.runs or runs
         if args.quick:
             rows = measure(max(2, runs // 25))
             print(part, *rows, sep="\n")
@@ -555,9 +306,9 @@ def main():
             record(f"evolution_{part}", rows, meta=meta)
         else:
             rows = json.loads((RESULTS / f"evolution_{part}.json").read_text())["rows"]
-        figure, legend = draw_part(rows)
-        if not args.quick:
-            save(figure, legend, IMAGES / f"evolution_{part}.png")
+        if draw_part is not None and not args.quick:
+            figure, legend = draw_part(rows)
+            figures.save(figure, legend, IMAGES / f"evolution_{part}.png")
 
 
 if __name__ == "__main__":
