@@ -3,9 +3,11 @@
 import math
 import warnings
 
+from scipy.stats import norm
+
 from sklearn_dpgen.evolution._schedules import annealed_parameters, theory_parameters
 
-__all__ = ["class_settings", "first_degrees", "warn_of_noise"]
+__all__ = ["check_threshold", "class_settings", "first_degrees", "warn_of_noise"]
 
 # Noise that is wider than this many mean shares is warned of.
 _DROWNED = 10
@@ -50,6 +52,43 @@ def first_degrees(schedule, setting):
         # Halfway, on a logarithmic scale, from the first scale to the whole domain.
         return [setting.degrees[0], math.sqrt(setting.degrees[0])]
     return [degree for degree in setting.degrees for _ in range(2)]
+
+
+def check_threshold(threshold, multiplicity, noise_scale, sizes, settings, n_candidates):
+    """Refuse a threshold that noise passes so often that populations of copies grow without end.
+
+    A population of P records has P v candidates, of which noise s on the shares makes
+    n P v s phi(H / s) copies: more than P where that factor is above 1, with H the threshold, or
+    half of the share of B copies. All of it is public.
+
+    Parameters
+    ----------
+    threshold : float
+        A share of the votes.
+    multiplicity : int
+    noise_scale : float
+        Standard deviation on a count of votes.
+    sizes : list of int
+    settings : list of AnnealedParameters or of TheoryParameters
+    n_candidates : list of int
+        Of the first step.
+
+    Raises
+    ------
+    ValueError
+    """
+    for size, setting, n in zip(sizes, settings, n_candidates, strict=True):
+        noise = noise_scale / size
+        least = max(threshold, multiplicity / (2 * setting.n_samples))
+        growth = n * noise * norm.pdf(least / noise) if noise > 0 else 0.0
+        if growth > 1:
+            enough = noise * math.sqrt(2 * math.log(2 * n * noise * norm.pdf(0)))
+            raise ValueError(
+                f"threshold must be above the noise on the votes, here {noise:.2g} of all: of "
+                f"{n} candidates noise alone would make {growth:.2g} times n_samples copies, and "
+                f"more at each step. {enough:.2g} would do, got {threshold:g}; so would a larger "
+                "epsilon or multiplicity."
+            )
 
 
 def warn_of_noise(noise_scale, sizes, settings, epsilon):

@@ -10,7 +10,12 @@ from numpy.typing import ArrayLike
 from tqdm import tqdm
 
 from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._class_settings import class_settings, first_degrees, warn_of_noise
+from sklearn_dpgen.evolution._class_settings import (
+    check_threshold,
+    class_settings,
+    first_degrees,
+    warn_of_noise,
+)
 from sklearn_dpgen.evolution._moment_start import release_populations, start_queries
 from sklearn_dpgen.evolution._populations import (
     copy_shares,
@@ -285,11 +290,15 @@ class PrivateEvolutionSampler(VotingSampler):
         rng = np.random.default_rng(candidate_seed)
         width = self._random(1, rng).shape[1]
         settings = self._settings(width)
-        most = sum(s.n_samples * (1 + len(first_degrees(self.schedule, s))) for s in settings)
-        self._check_sizes("n_samples", most, width)
+        most = [s.n_samples * (1 + len(first_degrees(self.schedule, s))) for s in settings]
+        self._check_sizes("n_samples", sum(most), width)
         queries = start_queries(self, self._n_samples, len(members))
         shares = settings[0].shares
         plan = self._plan(shares, None if queries is None else self.start_share)
+        copies = self.variant == "theory" and self.postprocess == "threshold"
+        if copies and self.histogram == "gaussian":
+            noise = plan.last_noise_scale
+            check_threshold(self.threshold, self.multiplicity, noise, self._sizes, settings, most)
         self.privacy_ = self._plan_privacy(self._n_samples, plan=plan, noise_seed=noise_seed)
         self.noise_multiplier_ = self.privacy_.noise_multiplier
         self.n_iter_ = len(shares)

@@ -1,6 +1,7 @@
 """The next population and its scale; evolution that recovers from a start in the wrong place."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -103,20 +104,42 @@ def test_the_scale_follows_the_votes_of_each_class():
     assert min(far_second.degrees) > far_first.degrees[0]
 
 
+class Watched(EuclideanVariation):
+    """Variations of the disc, with the sizes of the populations."""
+
+    def __init__(self):
+        super().__init__(DISC)
+        self.seen = []
+
+    def vary(self, X, rng, degree):
+        self.seen.append(len(X))
+        return super().vary(X, rng, degree)
+
+
+COPIES = {"schedule": "theory", "variant": "theory", "postprocess": "threshold"}
+COPIES |= {"n_samples": 50, "n_iter": 4}
+
+
+def test_copies_that_would_grow_without_end_are_refused_before_a_vote(monkeypatch):
+    watched = Watched()
+    fit = learner("evolution", 1.0, interface=watched, **COPIES)
+    with pytest.raises(ValueError, match="threshold must be above the noise") as error:
+        fit.fit(quadrant(1000))
+    assert watched.seen == []
+    assert not hasattr(fit, "privacy_")
+    # The threshold that the error names keeps populations small.
+    enough = float(re.search(r"([\d.e-]+) would do", str(error.value))[1])
+    fit.set_params(threshold=1.01 * enough).fit(quadrant(1000))
+    assert max(watched.seen) < 3 * 50
+    # Twin: without the check they grow at every step.
+    watched.seen.clear()
+    monkeypatch.setattr(f"{SAMPLER}.check_threshold", lambda *args: None)
+    fit.set_params(threshold=0.0).fit(quadrant(1000))
+    assert max(watched.seen) > 6 * 50
+
+
 def test_copies_that_outgrow_the_memory_are_refused(monkeypatch):
-    """Without a threshold above the noise Algorithm 1 grows at every step."""
-    seen = []
-
-    class Watched(EuclideanVariation):
-        def vary(self, X, rng, degree):
-            seen.append(len(X))
-            return super().vary(X, rng, degree)
-
-    options = {"schedule": "theory", "variant": "theory", "postprocess": "threshold"}
-    options |= {"n_samples": 50, "n_iter": 4, "interface": Watched(DISC)}
-    learner("evolution", 1.0, **options).fit(quadrant(1000))
-    assert sorted(set(seen)) == list(dict.fromkeys(seen))
-    assert max(seen) > 4 * min(seen)
+    monkeypatch.setattr(f"{SAMPLER}.check_threshold", lambda *args: None)
     monkeypatch.setattr("sklearn_dpgen.utils._validation._memory", lambda: 16 * 4 * 1000)
     with pytest.raises(ValueError, match=r"n_samples: votes for \d+ candidates would take"):
-        learner("evolution", 1.0, **options).fit(quadrant(1000))
+        learner("evolution", 1.0, interface=Watched(), **COPIES).fit(quadrant(1000))
