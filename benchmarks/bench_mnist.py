@@ -77,18 +77,18 @@ def parts(data):
             [laplace(e, transform=dct) for e in (65.25, 49, 35, 25)]
             + [gaussian(e) for e in (35, 30, 25, 24)],
             ("entropic",),
-            {"max_iter": 300},
+            {"max_iter": 2000},
         ),
         "losses": (
             [laplace(280 / 3, transform=dct), gaussian(35)],
             ("entropic", "unregularized", "noisy"),
-            {"max_iter": 600},
+            {"max_iter": 2000},
         ),
         "denoising": (
             [laplace(1568, radius=None), laplace(196, radius=None)]
             + [gaussian(1568, radius=None), gaussian(41, radius=None), gaussian(35, radius=None)],
             ("unregularized", "wavelets, unregularized", "entropic"),
-            {"max_iter": 300},
+            {"max_iter": 1000},
         ),
         # 6000 records a step there, and no batch normalization.
         "noisy": (

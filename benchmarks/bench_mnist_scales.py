@@ -120,8 +120,8 @@ def picture(rows, floor, path):
 def main():
     """Run the scales; print and store the table, draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--max-iter", type=int, default=800)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--max-iter", type=int, default=1000)
     parser.add_argument("--figure", default="doc/images/mnist_scales.png")
     args = parser.parse_args()
     torch.set_num_threads(1)
