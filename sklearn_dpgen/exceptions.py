@@ -1,12 +1,18 @@
 """Errors and warnings of the package."""
 
 __all__ = [
+    "BudgetExceededError",
     "LargeDeltaWarning",
     "NoisyCountsWarning",
     "NoisyGradientsWarning",
     "SmallGroupWarning",
     "TrainingDivergedError",
+    "UnpaidScoreWarning",
 ]
+
+
+class BudgetExceededError(RuntimeError):
+    """A fit asks for more than a ledger has left; nothing was read, and nothing is charged."""
 
 
 class LargeDeltaWarning(UserWarning):
@@ -27,3 +33,7 @@ class SmallGroupWarning(UserWarning):
 
 class TrainingDivergedError(RuntimeError):
     """Training reached a value that is not finite; the estimator stays unfitted."""
+
+
+class UnpaidScoreWarning(UserWarning):
+    """A score of private rows tells of them without noise, and nothing is charged for it."""

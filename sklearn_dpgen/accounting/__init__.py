@@ -1,5 +1,6 @@
 """Privacy profiles, composition, calibration, and the report of what was spent."""
 
+from sklearn_dpgen.accounting._attack_risk import AttackRisk
 from sklearn_dpgen.accounting._calibration import (
     accountant_description,
     calibrate_noise_multiplier,
@@ -9,18 +10,27 @@ from sklearn_dpgen.accounting._calibration import (
     laplace_scale,
 )
 from sklearn_dpgen.accounting._composition import (
+    ComposedProfile,
     compose_delta,
     compose_epsilon,
     default_discretization,
 )
 from sklearn_dpgen.accounting._delta import check_delta_size
+from sklearn_dpgen.accounting._domination import (
+    DominatingCost,
+    dominating_gaussian,
+    dominating_renyi,
+)
 from sklearn_dpgen.accounting._profiles import (
     ApproximateProfile,
     GaussianProfile,
     LaplaceProfile,
+    MaximumProfile,
     MixtureProfile,
+    OpenFailureProfile,
     PrivacyProfile,
     RandomizedResponseProfile,
+    SampledProfile,
     sampled_without_replacement,
 )
 from sklearn_dpgen.accounting._projection import (
@@ -28,28 +38,52 @@ from sklearn_dpgen.accounting._projection import (
     projection_bound,
     renyi_epsilon,
 )
+from sklearn_dpgen.accounting._random_runs import (
+    BinomialRuns,
+    NegativeBinomialRuns,
+    PoissonRuns,
+)
+from sklearn_dpgen.accounting._random_stopping import (
+    FailingGaussianProfile,
+    RandomStoppingProfile,
+    calibrate_runs,
+)
 from sklearn_dpgen.accounting._report import PrivacyReport
 from sklearn_dpgen.accounting._selection import BoundedRangeProfile, calibrate_releases
 from sklearn_dpgen.accounting._shuffling import shuffled_epsilon
 
 __all__ = [
     "ApproximateProfile",
+    "AttackRisk",
+    "BinomialRuns",
     "BoundedRangeProfile",
+    "ComposedProfile",
+    "DominatingCost",
+    "FailingGaussianProfile",
     "GaussianProfile",
     "LaplaceProfile",
+    "MaximumProfile",
     "MixtureProfile",
+    "NegativeBinomialRuns",
+    "OpenFailureProfile",
+    "PoissonRuns",
     "PrivacyProfile",
     "PrivacyReport",
     "ProjectionLaw",
+    "RandomStoppingProfile",
     "RandomizedResponseProfile",
+    "SampledProfile",
     "accountant_description",
     "calibrate_noise_multiplier",
     "calibrate_remainder",
     "calibrate_releases",
+    "calibrate_runs",
     "check_delta_size",
     "compose_delta",
     "compose_epsilon",
     "default_discretization",
+    "dominating_gaussian",
+    "dominating_renyi",
     "epsilon_spent",
     "gaussian_sigma",
     "laplace_scale",

@@ -13,6 +13,7 @@ one leaves a relative error. The bound is a proof for real arithmetic; the round
 point is estimated, with a factor for safety, and added.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from sklearn_dpgen.accounting._checks import check_count, smallest_passing
 from sklearn_dpgen.accounting._profiles import GaussianProfile, PrivacyProfile
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
-__all__ = ["compose_delta", "compose_epsilon", "default_discretization"]
+__all__ = ["ComposedProfile", "compose_delta", "compose_epsilon", "default_discretization"]
 
 _COARSEST_GRID = 1e-3
 _MAX_GRID_POINTS = 2**17
@@ -39,6 +40,11 @@ _WINDOW_MASS = 1e-13
 # a Gaussian of mu = 1, growing like 1 / mu to 4e-11 at mu = 1e-4. Below that it is not covered.
 _PROFILE_ROUNDING = 1e-10
 _MACHINE_EPSILON = np.finfo(np.float64).eps
+# Tilts of which each serves a part of the values of epsilon that are wanted at once.
+_MOST_TILTS = 5
+_MOST_VALUES = 1000
+# Logarithm of a probability below which values need not be precise.
+_LOG_NOTHING = -45.0
 
 
 def compose_epsilon(
@@ -101,6 +107,62 @@ def compose_delta(
     if _is_exact(releases):
         return releases[0][0].delta(epsilon)
     return _Composition.of(releases, discretization).delta(epsilon)
+
+
+@dataclass(frozen=True)
+class ComposedProfile(PrivacyProfile):
+    """Adaptive composition of releases with known profiles, as a profile.
+
+    Parameters
+    ----------
+    releases : sequence of (PrivacyProfile, int)
+        As in :func:`compose_epsilon`.
+
+    Notes
+    -----
+    Of un-sampled Gaussian releases alone, and of one single release, it is exact.
+    """
+
+    releases: Sequence[tuple[PrivacyProfile, int]]
+
+    def __post_init__(self):
+        merged = tuple((profile, times) for profile, times in _merge_gaussians(self.releases))
+        object.__setattr__(self, "releases", merged)
+
+    def _delta(self, epsilon):
+        if _is_exact(self.releases):
+            return self.releases[0][0]._delta(epsilon)
+        flat = np.ravel(epsilon)
+        values = np.empty(flat.shape)
+        infinite = np.isinf(flat)
+        composition = _composition_of(self.releases)
+        values[infinite] = composition.infinity_mass
+        if not infinite.all():
+            wanted, places = np.unique(flat[~infinite], return_inverse=True)
+            values[~infinite] = _by_chords(composition.deltas, wanted)[places]
+        return values.reshape(np.shape(epsilon))
+
+    def epsilon(self, delta: float) -> float:
+        """Return an ε ≥ 0 with δ(ε) at most ``delta``: :func:`compose_epsilon`."""
+        if _is_exact(self.releases):
+            return self.releases[0][0].epsilon(delta)
+        return _composition_of(self.releases).epsilon(check_delta(delta))
+
+
+def _by_chords(function, epsilons):
+    """Return a function that is convex in e^ε at increasing ε, from above where they are many."""
+    if len(epsilons) <= _MOST_VALUES:
+        return function(epsilons)
+    nodes = np.linspace(0, len(epsilons) - 1, _MOST_VALUES).astype(np.int64)
+    values, at = function(epsilons[nodes]), epsilons[nodes]
+    cell = np.clip(np.searchsorted(at, epsilons, side="right") - 1, 0, len(at) - 2)
+    weight = np.expm1(epsilons - at[cell]) / np.expm1(at[cell + 1] - at[cell])
+    return (1 - weight) * values[cell] + weight * values[cell + 1]
+
+
+@functools.lru_cache(maxsize=8)
+def _composition_of(releases):
+    return _Composition.of(releases, None)
 
 
 def default_discretization(releases: Sequence[tuple[PrivacyProfile, int]]) -> float | None:
@@ -222,6 +284,21 @@ class _Composition:
         """Return δ(ε), with the tilt that is best for this ε."""
         tilt = self._best_tilt(lambda tilt: self._log_mgf(tilt) - tilt * epsilon)
         return self._tilted(tilt)(epsilon)
+
+    def deltas(self, epsilons):
+        """Return δ(ε) at increasing ε, which share a few tilts, each good for its part of them."""
+        far = self._best_tilt(lambda tilt: (self._log_mgf(tilt) - _LOG_NOTHING) / tilt)
+        last = min(epsilons[-1], (self._log_mgf(far) - _LOG_NOTHING) / far)
+        edges = np.linspace(epsilons[0], max(last, epsilons[0]), _MOST_TILTS + 1)
+        part_of = np.clip(np.searchsorted(edges, epsilons, side="right") - 1, 0, _MOST_TILTS - 1)
+        found = np.empty(len(epsilons))
+        for part in np.unique(part_of):
+            middle = (edges[part] + edges[part + 1]) / 2
+            tilt = self._best_tilt(lambda tilt, at=middle: self._log_mgf(tilt) - tilt * at)
+            own = part_of == part
+            profile = self._tilted(tilt)
+            found[own] = [profile(epsilon) for epsilon in epsilons[own]]
+        return np.minimum.accumulate(found)
 
     def epsilon(self, delta):
         """Return an ε ≥ 0 with δ(ε) at most ``delta``."""

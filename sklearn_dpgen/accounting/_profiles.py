@@ -8,7 +8,7 @@ values at negative epsilon follow from those at positive epsilon.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,9 +21,12 @@ __all__ = [
     "ApproximateProfile",
     "GaussianProfile",
     "LaplaceProfile",
+    "MaximumProfile",
     "MixtureProfile",
+    "OpenFailureProfile",
     "PrivacyProfile",
     "RandomizedResponseProfile",
+    "SampledProfile",
     "sampled_without_replacement",
 ]
 
@@ -33,7 +36,14 @@ class PrivacyProfile(ABC):
 
     A subclass gives ``_delta`` for ε ≥ 0: an upper bound of the hockey-stick divergence at e^ε
     over all replace-one neighbours, non-increasing and convex in e^ε, and finite at ε = inf.
+    Subclasses are frozen dataclasses of numbers and of other profiles.
     """
+
+    _kinds: dict = {}
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        PrivacyProfile._kinds[cls.__name__] = cls
 
     @abstractmethod
     def _delta(self, epsilon):
@@ -79,6 +89,37 @@ class PrivacyProfile(ABC):
         if self.delta(math.inf) > delta:
             return math.inf
         return smallest_passing(lambda epsilon: self.delta(epsilon) <= delta, 1.0, rtol=1e-12)
+
+    def to_dict(self) -> dict:
+        """Return plain Python containers: the kind of the profile, and its parameters."""
+        parameters = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return {"profile": type(self).__name__, "parameters": parameters}
+
+    @staticmethod
+    def from_dict(content: dict) -> "PrivacyProfile":
+        """Build a profile from ``to_dict()``.
+
+        Raises
+        ------
+        ValueError
+            A kind that is not known.
+        """
+        kind = PrivacyProfile._kinds.get(content["profile"])
+        if kind is None:
+            raise ValueError(f"Profile {content['profile']!r} is of no known kind.")
+        return kind(**{name: _parsed(value) for name, value in content["parameters"].items()})
+
+
+def _plain(value):
+    if isinstance(value, PrivacyProfile):
+        return value.to_dict()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _parsed(value):
+    if isinstance(value, dict):
+        return PrivacyProfile.from_dict(value)
+    return tuple(_parsed(item) for item in value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -194,6 +235,25 @@ class ApproximateProfile(PrivacyProfile):
 
 
 @dataclass(frozen=True)
+class OpenFailureProfile(PrivacyProfile):
+    """What tells nothing, but for a failure in which it may tell all: δ(ε) = δ₀.
+
+    Parameters
+    ----------
+    delta0 : float
+        Probability of the failure, in (0, 1).
+    """
+
+    delta0: float
+
+    def __post_init__(self):
+        object.__setattr__(self, "delta0", check_delta(self.delta0, "delta0"))
+
+    def _delta(self, epsilon):
+        return np.full(np.shape(epsilon), self.delta0)
+
+
+@dataclass(frozen=True)
 class MixtureProfile(PrivacyProfile):
     """A mechanism chosen at random, with a choice that is published and free of the data.
 
@@ -229,8 +289,45 @@ class MixtureProfile(PrivacyProfile):
 
 
 @dataclass(frozen=True)
-class _SampledProfile(PrivacyProfile):
-    """A mechanism on a batch drawn without replacement: γ δ(log(1 + (e^ε − 1)/γ))."""
+class MaximumProfile(PrivacyProfile):
+    """A mechanism of which each pair of neighbours has one of several profiles: the largest δ(ε).
+
+    A pair with the largest profile dominates all of them, so that it composes.
+
+    Parameters
+    ----------
+    profiles : sequence of PrivacyProfile
+    """
+
+    profiles: Sequence[PrivacyProfile]
+
+    def __post_init__(self):
+        profiles = tuple(self.profiles)
+        if not profiles:
+            raise ValueError("profiles must hold at least one profile.")
+        object.__setattr__(self, "profiles", profiles)
+
+    def _delta(self, epsilon):
+        return np.maximum.reduce([profile._delta(epsilon) for profile in self.profiles])
+
+    def epsilon(self, delta: float) -> float:
+        """Return the largest ε of all at a δ."""
+        return max(profile.epsilon(delta) for profile in self.profiles)
+
+
+@dataclass(frozen=True)
+class SampledProfile(PrivacyProfile):
+    """A mechanism on a batch drawn without replacement: γ δ(log(1 + (e^ε − 1)/γ)).
+
+    See :func:`sampled_without_replacement`.
+
+    Parameters
+    ----------
+    profile : PrivacyProfile
+        On a batch.
+    rate : float
+        In (0, 1].
+    """
 
     profile: PrivacyProfile
     rate: float
@@ -263,7 +360,7 @@ def sampled_without_replacement(profile: PrivacyProfile, rate: float) -> Privacy
     Balle, Barthe and Gaboardi, "Privacy amplification by subsampling", NeurIPS 2018, Theorem 11.
     """
     rate = check_rate(rate, "rate")
-    return profile if rate == 1 else _SampledProfile(profile, rate)
+    return profile if rate == 1 else SampledProfile(profile, rate)
 
 
 def _mills_ratio(x):

@@ -3,18 +3,15 @@
 import json
 import math
 import textwrap
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from importlib import metadata
 from numbers import Real
 
 from sklearn_dpgen._version import __version__
-from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.accounting._profiles import (
-    ApproximateProfile,
-    GaussianProfile,
-    PrivacyProfile,
-)
-from sklearn_dpgen.accounting._selection import BoundedRangeProfile
+from sklearn_dpgen.accounting._attack_risk import AttackRisk
+from sklearn_dpgen.accounting._checks import check_choice, check_count
+from sklearn_dpgen.accounting._composition import ComposedProfile
+from sklearn_dpgen.accounting._profiles import ApproximateProfile, PrivacyProfile
 from sklearn_dpgen.utils._random import SEEDED
 
 __all__ = ["FLOATING_POINT", "PrivacyReport"]
@@ -25,8 +22,8 @@ FLOATING_POINT = (
     "draws."
 )
 
-# The profiles that a report can hold.
-_PROFILES = {kind.__name__: kind for kind in (GaussianProfile, BoundedRangeProfile)}
+# Who are neighbours: data sets of one public size, or with one more.
+_NEIGHBOURS = ("replace_one", "add_or_remove")
 
 _DISTRIBUTIONS = ("numpy", "scipy", "torch", "dp-accounting")
 _TEXT_WIDTH = 100
@@ -58,6 +55,10 @@ class PrivacyReport:
         Failure probability of the guarantee, in [0, 1]; 0 for pure differential privacy.
     neighbouring : str
         The neighbouring relation in words, with what it holds fixed.
+    neighbours : {"replace_one", "add_or_remove"}
+        Its kind: guarantees of two kinds are not composed.
+    unit : str or None
+        Who is protected: all rows with one value in this column. None for each row by itself.
     public : tuple of str
         The quantities that the guarantee treats as public, e.g. ``("n_samples", "labels")``.
     sensitivity : float or None
@@ -86,16 +87,24 @@ class PrivacyReport:
         What the guarantee does not cover.
     parts : tuple of PrivacyReport
         The pieces of a composite release, e.g. one per column.
-    releases : tuple of (GaussianProfile or BoundedRangeProfile, int)
+    releases : tuple of (PrivacyProfile, int)
         The profiles that are composed in ``epsilon``, each with how often, where these are all:
         with them the release is composed with others at no loss. Empty where there is no noise,
-        or the profiles are others.
+        or they are not known.
+    split : dict of str to float
+        Parts of the budget, by what they are spent on, in the scale in which they add up to 1.
+    precision : dict of str to str
+        What the noise leaves of what is released, in units that a person reads.
+    forecast : dict of str to float
+        What a fit takes, roughly: ``"seconds"`` on two cores, and ``"bytes"`` of memory.
     """
 
     mechanism: str
     epsilon: float
     delta: float
     neighbouring: str = "replace one record; the number of records is public"
+    neighbours: str = "replace_one"
+    unit: str | None = None
     public: tuple[str, ...] = ("n_samples",)
     sensitivity: float | None = None
     sensitivity_source: str = ""
@@ -111,6 +120,9 @@ class PrivacyReport:
     caveats: tuple[str, ...] = ()
     parts: tuple["PrivacyReport", ...] = ()
     releases: tuple[tuple[PrivacyProfile, int], ...] = ()
+    split: dict[str, float] = field(default_factory=dict)
+    precision: dict[str, str] = field(default_factory=dict)
+    forecast: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self):
         for name in ("epsilon", "delta", "sampling_rate"):
@@ -135,10 +147,15 @@ class PrivacyReport:
             object.__setattr__(self, name, tuple(value))
         for profile, times in self.releases:
             check_count(times, "the number of times of a release")
-            if type(profile).__name__ not in _PROFILES:
-                raise TypeError(f"releases must be of {[*_PROFILES]}, got {profile!r}.")
+            if not isinstance(profile, PrivacyProfile):
+                raise TypeError(f"releases must be of privacy profiles, got {profile!r}.")
+        check_choice(self.neighbours, "neighbours", _NEIGHBOURS)
         object.__setattr__(self, "n_releases", int(self.n_releases))
-        object.__setattr__(self, "versions", dict(self.versions))
+        for name in ("versions", "precision"):
+            object.__setattr__(self, name, dict(getattr(self, name)))
+        for name in ("split", "forecast"):
+            numbers = {k: _number(v, f"{name}[{k}]") for k, v in getattr(self, name).items()}
+            object.__setattr__(self, name, numbers)
 
     @property
     def is_seeded(self) -> bool:
@@ -166,18 +183,28 @@ class PrivacyReport:
             raise ValueError(f"Nothing is composed with what has no guarantee: {self.mechanism}.")
         return ((ApproximateProfile(self.epsilon, self.delta), 1),)
 
+    def profile(self) -> PrivacyProfile:
+        """Return the privacy profile of the whole release, δ as a function of ε.
+
+        Raises
+        ------
+        ValueError
+            Without a guarantee.
+        """
+        return ComposedProfile(self.composable())
+
     def to_dict(self) -> dict:
         """Return plain Python containers; ``inf`` stays a float."""
         result = {f.name: getattr(self, f.name) for f in fields(self)}
         if isinstance(self.noise_scale, dict):
             result["noise_scale"] = dict(self.noise_scale)
-        result["versions"] = dict(self.versions)
+        for name in ("versions", "split", "precision", "forecast"):
+            result[name] = dict(result[name])
         result["public"] = list(self.public)
         result["caveats"] = list(self.caveats)
         result["parts"] = [part.to_dict() for part in self.parts]
         result["releases"] = [
-            {"profile": type(profile).__name__, "parameters": asdict(profile), "times": times}
-            for profile, times in self.releases
+            profile.to_dict() | {"times": times} for profile, times in self.releases
         ]
         return result
 
@@ -186,7 +213,7 @@ class PrivacyReport:
         """Build a report from ``to_dict()`` or from the parsed ``to_json()``."""
         parts = tuple(cls.from_dict(part) for part in content.get("parts", ()))
         releases = tuple(
-            (_PROFILES[release["profile"]](**release["parameters"]), release["times"])
+            (PrivacyProfile.from_dict(release), release["times"])
             for release in content.get("releases", ())
         )
         return cls(**{**content, "parts": parts, "releases": releases})
@@ -226,6 +253,8 @@ class PrivacyReport:
 
     def _rows(self):
         yield "neighbours", self.neighbouring
+        if self.unit is not None:
+            yield "unit", f"all rows with one value in column {self.unit!r}"
         if self.public:
             yield "public", ", ".join(self.public)
         if self.sensitivity is not None:
@@ -238,14 +267,24 @@ class PrivacyReport:
             yield "noise scale", f"{self.noise_scale:.6g}"
         if self.noise_multiplier is not None:
             yield "noise multiplier", f"{self.noise_multiplier:.6g}"
+        if self.split:
+            yield "split", ", ".join(f"{name}: {part:.1%}" for name, part in self.split.items())
+        yield from self.precision.items()
         yield "sampler", f"{self.sampler} (rate {self.sampling_rate:.6g})"
         yield "releases", str(self.n_releases)
         grid = "" if self.discretization is None else f" (grid {self.discretization:.3g})"
         yield "accountant", f"{self.accountant}{grid}"
         yield "noise source", self.noise_source
+        if self.forecast:
+            yield "forecast", _forecast_text(**self.forecast)
         yield "versions", ", ".join(f"{name} {version}" for name, version in self.versions.items())
         for i, caveat in enumerate(self.caveats, start=1):
             yield f"caveat {i}", caveat
+
+    def attack_risk(self) -> AttackRisk:
+        """Return what the release allows an attacker, from its privacy profile."""
+        known = self.releases or math.isfinite(self.epsilon)
+        return AttackRisk(self.profile() if known else None)
 
 
 def _number(value, name):
@@ -256,6 +295,19 @@ def _number(value, name):
     if math.isnan(value) or value < 0:
         raise ValueError(f"{name} must be a non-negative number, got {value}.")
     return value
+
+
+def _forecast_text(seconds=None, bytes=None):
+    parts = []
+    if seconds is not None:
+        parts.append("less than a second" if seconds < 1 else f"about {_two_digits(seconds)} s")
+    if bytes is not None:
+        parts.append(f"about {_two_digits(bytes / 1e6)} MB of memory")
+    return ", ".join(parts)
+
+
+def _two_digits(value):
+    return f"{float(f'{value:.2g}'):,.{0 if value >= 10 else 1}f}"
 
 
 def _finite(value):

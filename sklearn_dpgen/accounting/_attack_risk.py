@@ -1,0 +1,198 @@
+"""What a privacy profile allows an attacker: the trade-off between alarms and false alarms."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from sklearn_dpgen.accounting._composition import ComposedProfile
+from sklearn_dpgen.accounting._profiles import GaussianProfile, PrivacyProfile
+
+__all__ = ["AttackRisk"]
+
+_FALSE_POSITIVE_RATES = (1e-3, 1e-2, 0.1)
+# Beyond it e^-ε is below the rounding of 1.
+_REACH = 50.0
+_N_POINTS, _N_ZOOMS = 257, 5
+
+
+@dataclass(frozen=True)
+class AttackRisk:
+    """The best that anybody can do who wants to know of one record, in words of error rates.
+
+    The attacker sees the release, knows all other records, and tells two neighbours apart: was it
+    this record, or the other one? A false positive is to say yes where it was not, a true positive
+    to say yes where it was. All numbers are upper bounds over all attackers and all data.
+
+    Parameters
+    ----------
+    profile : PrivacyProfile or None
+        Of the release; None where there is no guarantee.
+
+    See Also
+    --------
+    PrivacyReport.attack_risk : Of a report.
+    sklearn_dpgen.inspection.TradeOffDisplay : The curve.
+
+    Notes
+    -----
+    Let the attacker say yes on an event that has probability α where the answer is no. Where it is
+    yes, the event has probability at most δ(ε) + e^ε α, by what δ is, for *each* ε of either sign.
+    So every ε gives a valid bound, and the least over any set of them is valid as well: nothing has
+    to be shown of an ε that was not tried, which could make the bound smaller, never larger. The
+    true positive rate is the infimum over all ε [1]_; what is minimized is convex in e^ε, hence
+    unimodal, and is searched for on grids, each between the neighbours of the best point of the one
+    before. Negative ε give the other half of the curve, by δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε). For a
+    Gaussian profile the rate is Φ(Φ^{-1}(α) + μ) [1]_.
+
+    The probability to be right with an even chance before is 1/2 + δ(0)/2, on average over what is
+    released: single releases, of a probability that the curve tells, can say more.
+
+    References
+    ----------
+    .. [1] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022, Proposition 6 and
+       Section 2.2.
+    .. [2] L. Wasserman, S. Zhou, "A statistical framework for differential privacy", JASA 2010.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.accounting import AttackRisk, GaussianProfile
+    >>> risk = AttackRisk(GaussianProfile(0.268))
+    >>> round(risk.true_positive_rate(0.01), 4)
+    0.0198
+    >>> round(risk.posterior(), 3)
+    0.553
+    """
+
+    profile: PrivacyProfile | None
+
+    def __post_init__(self):
+        profile = self.profile
+        if isinstance(profile, ComposedProfile) and [n for _, n in profile.releases] == [1]:
+            object.__setattr__(self, "profile", profile.releases[0][0])
+
+    def true_positive_rate(self, fpr: ArrayLike) -> float | np.ndarray:
+        """Return the share of cases that the best attacker finds, at most.
+
+        Parameters
+        ----------
+        fpr : float or array-like
+            Share of false alarms, in [0, 1].
+
+        Returns
+        -------
+        float or ndarray of the same shape
+        """
+        fpr = np.asarray(fpr, dtype=np.float64)
+        if not ((fpr >= 0) & (fpr <= 1)).all():
+            raise ValueError("fpr must be in [0, 1].")
+        if self.profile is None:
+            rate = np.ones_like(fpr)
+        elif self.mu is not None:
+            rate = ndtr(ndtri(fpr) + self.mu)
+        else:
+            rate = _least_rate(self.profile.delta, fpr.ravel()).reshape(fpr.shape)
+        return float(rate) if fpr.ndim == 0 else rate
+
+    def trade_off(self, fpr: ArrayLike) -> float | np.ndarray:
+        """Return the share of cases that the best attacker misses, at least.
+
+        Parameters
+        ----------
+        fpr : float or array-like
+            Share of false alarms, in [0, 1].
+
+        Returns
+        -------
+        float or ndarray of the same shape
+            β(α) = sup over ε of max(0, 1 − δ(ε) − e^ε α, e^{−ε} (1 − δ(ε) − α)).
+        """
+        return 1 - self.true_positive_rate(fpr)
+
+    def posterior(self, prior: float = 0.5) -> float:
+        """Return the probability to be right, at most, on average over what is released.
+
+        Parameters
+        ----------
+        prior : float, default=0.5
+            Probability, in (0, 1), that an attacker gives to the answer yes before the release.
+
+        Returns
+        -------
+        float
+            (1 − π) + π δ(log((1 − π)/π)), which is 1/2 + δ(0)/2 for π = 1/2.
+        """
+        if not 0 < prior < 1:
+            raise ValueError(f"prior must be in (0, 1), got {prior!r}.")
+        if self.profile is None:
+            return 1.0
+        return 1 - prior + prior * self.profile.delta(math.log((1 - prior) / prior))
+
+    @property
+    def true_positive_rates(self) -> dict[float, float]:
+        """True positive rates at the false positive rates 0.001, 0.01 and 0.1."""
+        rates = self.true_positive_rate(_FALSE_POSITIVE_RATES)
+        return dict(zip(_FALSE_POSITIVE_RATES, rates.tolist(), strict=True))
+
+    @property
+    def advantage(self) -> float:
+        """Largest difference between true and false positive rates, δ(0)."""
+        return 1.0 if self.profile is None else self.profile.delta(0.0)
+
+    @property
+    def mu(self) -> float | None:
+        """μ of Gaussian differential privacy; None where the profile is another one."""
+        return self.profile.mu if isinstance(self.profile, GaussianProfile) else None
+
+    @property
+    def rho(self) -> float | None:
+        """ρ of zero-concentrated differential privacy, μ²/2; None where μ is."""
+        return None if self.mu is None else self.mu**2 / 2
+
+    def to_text(self) -> str:
+        """Return what a reviewer reads."""
+        return "\n".join(self._lines())
+
+    def __str__(self):
+        return self.to_text()
+
+    def _lines(self):
+        yield "The best attacker, who knows all other records and wants to know of this one:"
+        for fpr, tpr in self.true_positive_rates.items():
+            found = f"finds at most {_percent(tpr)} of the cases"
+            yield f"  with {_percent(fpr)} false alarms {found}, and {_percent(fpr)} by guessing"
+        yield (
+            f"  is right about an even guess with at most {_percent(self.posterior())} on average"
+        )
+        yield f"  has an advantage (true minus false alarms) of at most {_percent(self.advantage)}"
+        if self.profile is None:
+            yield "There is no guarantee."
+        if self.mu is not None:
+            yield (
+                f"Gaussian differential privacy with mu = {self.mu:.4g}; zero-concentrated with "
+                f"rho = {self.rho:.4g}"
+            )
+
+
+def _least_rate(delta, fpr):
+    """Return the least of δ(ε) + e^ε α over ε of either sign, for each α of a flat array."""
+    low = np.full_like(fpr, -_REACH)
+    # Larger ε give more than 1.
+    high = -np.log(np.maximum(fpr, np.finfo(np.float64).tiny))
+    rate = np.ones_like(fpr)
+    rows = np.arange(len(fpr))
+    for _ in range(_N_ZOOMS):
+        epsilon = np.linspace(low, high, _N_POINTS, axis=1)
+        values = delta(epsilon) + np.exp(epsilon) * fpr[:, None]
+        best = values.argmin(axis=1)
+        rate = np.minimum(rate, values[rows, best])
+        low = epsilon[rows, np.maximum(best - 1, 0)]
+        high = epsilon[rows, np.minimum(best + 1, _N_POINTS - 1)]
+    return rate
+
+
+def _percent(share):
+    # Up, as the shares are upper bounds; what is a round number stays it.
+    return f"{math.ceil(1e4 * share - 1e-6) / 1e2:g} percent"

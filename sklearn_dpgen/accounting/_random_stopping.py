@@ -1,0 +1,289 @@
+"""Price of the best of a random number of runs.
+
+A mechanism A runs Q, whose outputs have a total order, K times, with K drawn apart from the data,
+and publishes the best output: neither K, nor the others. Ties are broken by a uniform number that
+is drawn beside each output, so that no two are equal; this changes no privacy profile, as the
+number is free of the data.
+
+Let φ(z) = E z^K, and let K be at least 1. An output y is the best with the density
+Σ_k P(K = k) k q(y) F(y)^{k−1} = q(y) φ'(F(y)), F(y) being the probability that Q gives a lower one.
+For neighbours with densities p and q, the divergence of A at e^ε is thus
+
+    δ_A(ε) = ∫ (p φ'(F_P) − e^ε q φ'(F_Q))₊.
+
+**Theorem.** Let T(G) = min over a of δ_Q(a) + e^a G be the largest probability that an event of
+probability G has under a neighbour. With h(r) the largest (φ'(1 − G) − r φ'(1 − T(G)))₊ over
+0 ≤ G ≤ 1,
+
+    δ_A(ε) ≤ ∫ p h(e^ε q / p).
+
+If Σ_j a_j (1 − r / r_j)₊ ≥ h(r) for all r ≥ 0, with a_j ≥ 0, then it is at most
+Σ_j a_j δ_Q(ε − log r_j).
+
+Proof. Let G_P = 1 − F_P(y), the probability of an output above y. A neighbour gives one with
+probability G_Q ≤ T(G_P), and φ' does not decrease, so φ'(F_Q) = φ'(1 − G_Q) ≥ φ'(1 − T(G_P)): the
+integrand is at most p h(e^ε q / p), and this at most Σ_j a_j (p − e^{ε − log r_j} q)₊. ∎
+
+The best of one run has φ' = 1, h(r) = (1 − r)₊ and δ_A = δ_Q. As h is a maximum of affine functions
+that decrease, it is convex, and its chords between any nodes are such a sum. The argument is that
+of [1]_, where φ'(F_P) / φ'(F_Q) is bounded by its largest value e^c at once, which gives
+E[K] δ_Q(ε − c): all r_j at the largest one of them. Here a large ratio counts for what it weighs.
+
+A publishes a part of what all K runs and K itself tell, so that also
+δ_A(ε) ≤ E_K δ_{Q composed K times}(ε), which is the smaller one at small ε.
+
+References
+----------
+.. [1] A. Koskela, R. Redberg, Y.-X. Wang, "Privacy profiles for private selection", ICML 2024, for
+   Poisson, negative binomial and binomial numbers.
+.. [2] N. Papernot, T. Steinke, "Hyperparameter tuning with Rényi differential privacy", ICLR 2022,
+   for the laws and their bounds by Rényi divergences.
+"""
+
+import functools
+import math
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from sklearn_dpgen.accounting._calibration import gaussian_sigma
+from sklearn_dpgen.accounting._checks import smallest_passing
+from sklearn_dpgen.accounting._profiles import GaussianProfile, PrivacyProfile
+from sklearn_dpgen.accounting._random_runs import (
+    TAIL,
+    BinomialRuns,
+    NegativeBinomialRuns,
+    PoissonRuns,
+    RandomRuns,
+)
+from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+
+__all__ = ["FailingGaussianProfile", "RandomStoppingProfile", "calibrate_runs"]
+
+_FLOOR = 1e-30
+# Tangents of the trade-off, probabilities at which it is read, nodes of h, of ε, and numbers of
+# composed runs.
+_N_TANGENTS, _N_EVENTS, _N_SHIFTS, _N_EPSILONS, _N_COUNTS = 1000, 20_000, 128, 1000, 64
+# How far the hull looks to negative ε; further out 1 − e^ε + e^ε δ is rounded to 1.
+_MIRRORED = 20.0
+_ROUNDING = 1e-10
+# Of ε: its exponential is far from the largest double.
+_LARGEST = 600.0
+
+
+_LAWS = {kind.__name__: kind for kind in (PoissonRuns, NegativeBinomialRuns, BinomialRuns)}
+
+
+@dataclass(frozen=True)
+class FailingGaussianProfile(PrivacyProfile):
+    """A Gaussian mechanism that fails openly: δ₀ + (1 − δ₀) δ(ε).
+
+    It dominates whatever :func:`dominating_gaussian` finds it to dominate, such as one run.
+
+    Parameters
+    ----------
+    mu : float
+        As of :class:`GaussianProfile`.
+    delta0 : float
+        Probability of the failure, in (0, 1).
+    """
+
+    mu: float
+    delta0: float
+
+    def __post_init__(self):
+        object.__setattr__(self, "mu", check_positive(self.mu, "mu"))
+        object.__setattr__(self, "delta0", check_delta(self.delta0, "delta0"))
+
+    def _delta(self, epsilon):
+        return self.delta0 + (1 - self.delta0) * GaussianProfile(self.mu)._delta(epsilon)
+
+
+@dataclass(frozen=True)
+class RandomStoppingProfile(PrivacyProfile):
+    """The best of K runs, each with the profile of one run.
+
+    The runs may differ, in parameters that are drawn apart from the data and are a part of the
+    output: it is enough that each of them has the profile, for then a random one has it.
+
+    Parameters
+    ----------
+    run : PrivacyProfile
+        Of one run with all that its output holds, such as a model and a noisy score.
+    n_runs : PoissonRuns, NegativeBinomialRuns or BinomialRuns
+        The law of K, which is drawn before the first run, and kept secret as all outputs but one.
+
+    Notes
+    -----
+    δ_A(ε) ≤ Σ_j a_j δ(ε − log r_j), by the theorem that the module begins with. Between
+    probabilities g < g' at which the trade-off T is read, φ'(1 − G) ≤ φ'(1 − g) and
+    φ'(1 − T(G)) ≥ φ'(1 − T(g')), so that a finite maximum of lines is above h. Its chords between
+    some r_j, from 0 to where it vanishes, are above it in turn. Losses above 600 count as infinite.
+
+    Of this bound, that of the composition (for Gaussian runs), and 1, the least is taken on a grid
+    of ε, to where it is 1e-30. Each value bounds the profile of A, which is convex in e^ε, and so
+    does every chord between two of them, hence their lower convex hull, which is kept, with the
+    mirror images at negative ε. Beyond the grid the value is its last one.
+
+    Little is lost: of Gaussian runs, ten on average, an order of the outputs attains 97 percent of
+    its ε at δ = 1e-5. It has first, up to some point, what tells against a record, and then what
+    tells the most for it.
+
+    See Also
+    --------
+    dp_accounting.dp_event.RepeatAndSelectDpEvent : The bounds of Papernot and Steinke.
+    """
+
+    run: PrivacyProfile
+    n_runs: RandomRuns
+
+    def __post_init__(self):
+        if isinstance(self.n_runs, tuple) and self.n_runs[0] in _LAWS:
+            name, *parameters = self.n_runs
+            object.__setattr__(self, "n_runs", _LAWS[name](*parameters))
+        for name, kind in (("run", PrivacyProfile), ("n_runs", RandomRuns)):
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise TypeError(f"{name} must be a {kind.__name__}, got {type(value).__name__}.")
+
+    def to_dict(self) -> dict:
+        """Return plain Python containers; the law of K is a list of its name and parameters."""
+        content = super().to_dict()
+        content["parameters"]["n_runs"] = [type(self.n_runs).__name__, *astuple(self.n_runs)]
+        return content
+
+    def _delta(self, epsilon):
+        nodes, values = _hull(self)
+        epsilon = np.minimum(epsilon, nodes[-1])
+        cell = np.clip(np.searchsorted(nodes, epsilon, side="right") - 1, 0, len(nodes) - 2)
+        low, high = nodes[cell], nodes[cell + 1]
+        # Linear in e^ε between the nodes.
+        weight = np.expm1(epsilon - low) / np.expm1(high - low)
+        return (1 - weight) * values[cell] + weight * values[cell + 1]
+
+
+def _likely(run, above):
+    """Return T, from above: of the tangents δ(a) + e^a G on a grid of a, the best at each G."""
+    size = np.geomspace(1e-6, 40.0, _N_TANGENTS)
+    slopes = np.concatenate([-size[::-1], [0.0], size])
+    heights, slopes = run.delta(slopes), np.exp(slopes)
+    # Neighbours meet at probabilities that fall; whichever is taken is a bound.
+    meet = -np.diff(heights) / np.diff(slopes)
+    best = len(meet) - np.searchsorted(meet[::-1], above)
+    return heights[best] + slopes[best] * above
+
+
+def _shifts(run, n_runs):
+    """Return log r_j and a_j of chords above h, with r_j increasing, and what h is at the last."""
+    above = np.geomspace(1e-15, 1, _N_EVENTS)
+    likely = _likely(run, above)
+    log_weight = n_runs.log_weight(np.concatenate([[0.0], above[:-1]]))
+    log_least = n_runs.log_weight(np.minimum(likely * (1 + _ROUNDING), 1.0))
+    weight, least = n_runs.mean * np.exp(log_weight), n_runs.mean * np.exp(log_least)
+    last = min((log_weight - log_least).max(), _LARGEST)
+    shifts = np.linspace(min(-1.0, last - 2), last, _N_SHIFTS)
+    r = np.concatenate([[0.0], np.exp(shifts)])
+    h = np.maximum([np.max(weight - least * node) for node in r], 0.0)
+    # Where h vanishes, but for rounding.
+    rest = h[-1] if last == _LARGEST else 0.0
+    slopes = np.append(np.diff(np.append(h[:-1], rest)) / np.diff(r), 0.0)
+    return shifts, np.maximum(r[1:] * np.diff(slopes), 0.0) * (1 + _ROUNDING), rest
+
+
+def _composed(run, n_runs, epsilon):
+    """Return the bound of the composition of all Gaussian runs, at an array of ε."""
+    law = n_runs.probabilities()
+    counts = np.arange(1, len(law) + 1)
+    # Numbers are rounded up to a few, which is safe: more runs tell more.
+    edges = np.unique(np.ceil(np.geomspace(1, len(law), _N_COUNTS)).astype(int))
+    masses = np.bincount(np.searchsorted(edges, counts), law, len(edges))
+    total = 0.0
+    for count, mass in zip(edges, masses, strict=True):
+        works = math.exp(count * math.log1p(-getattr(run, "delta0", 0.0)))
+        gaussian = GaussianProfile(run.mu * math.sqrt(count)).delta(epsilon)
+        total = total + mass * (1 - works + works * gaussian)
+    return (total + 2 * TAIL) * (1 + _ROUNDING)
+
+
+@functools.lru_cache(maxsize=64)
+def _hull(profile):
+    """Return nodes of ε ≥ 0, from 0, and values, whose chords in e^ε are convex bounds."""
+    run, n_runs = profile.run, profile.n_runs
+    shifts, factors, rest = _shifts(run, n_runs)
+
+    def shifted(epsilon):
+        return rest + run.delta(np.subtract.outer(epsilon, shifts)) @ factors
+
+    floor = rest + factors.sum() * run.delta(math.inf) * (1 + _ROUNDING) + _FLOOR
+    reach = smallest_passing(lambda epsilon: shifted(epsilon) <= floor, 1.0, rtol=1e-2)
+    epsilon = np.linspace(0, min(reach, _LARGEST), _N_EPSILONS)
+    bound = np.minimum(shifted(epsilon), 1.0)
+    if isinstance(run, GaussianProfile | FailingGaussianProfile):
+        bound = np.minimum(bound, _composed(run, n_runs, epsilon))
+    bound = np.minimum.accumulate(bound)
+    n_mirrored = np.searchsorted(epsilon, _MIRRORED)
+    negative = -epsilon[1:n_mirrored][::-1]
+    mirrored = np.exp(negative) * bound[1:n_mirrored][::-1] - np.expm1(negative)
+    nodes = np.concatenate([negative, epsilon])
+    values = np.concatenate([mirrored, bound])
+    kept = _lower_hull(np.exp(nodes), values)
+    at_zero = np.interp(1.0, np.exp(nodes[kept]), values[kept])
+    positive = kept[nodes[kept] > 0]
+    nodes, values = np.append(0.0, nodes[positive]), np.append(at_zero, values[positive])
+    nodes.flags.writeable = values.flags.writeable = False
+    return nodes, values
+
+
+def _lower_hull(x, y):
+    """Return the indices of the lower convex hull of points with increasing ``x``."""
+    kept = []
+    for i in range(len(x)):
+        while len(kept) > 1:
+            a, b = kept[-2], kept[-1]
+            if (y[i] - y[b]) * (x[b] - x[a]) > (y[b] - y[a]) * (x[i] - x[b]):
+                break
+            kept.pop()
+        kept.append(i)
+    return np.array(kept)
+
+
+def calibrate_runs(
+    epsilon: float, delta: float, n_runs: RandomRuns, *, open_part: float = 1e-3
+) -> RandomStoppingProfile:
+    """Return the profile of a selection that spends a budget, and in it that of a run.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget in nats of the whole selection, finite.
+    delta : float
+        In (0, 1).
+    n_runs : PoissonRuns, NegativeBinomialRuns or BinomialRuns
+        The law of the number of runs.
+    open_part : float, default=1e-3
+        Part of ``delta`` that open failures of all runs may take, in (0, 1): so much of it is left
+        to runs that no Gaussian mechanism dominates throughout.
+
+    Returns
+    -------
+    RandomStoppingProfile
+        Of runs with a :class:`FailingGaussianProfile` of the largest μ, up to a relative 1e-4, at
+        which δ(epsilon) is at most ``delta``.
+    """
+    epsilon, delta = check_epsilon(epsilon, allow_infinite=False), check_delta(delta)
+    return _calibrated(epsilon, delta, n_runs, check_delta(open_part, "open_part"))
+
+
+@functools.lru_cache(maxsize=64)
+def _calibrated(epsilon, delta, n_runs, open_part):
+    open_delta = open_part * delta / n_runs.mean
+
+    def selection(multiplier):
+        return RandomStoppingProfile(FailingGaussianProfile(1 / multiplier, open_delta), n_runs)
+
+    multiplier = smallest_passing(
+        lambda multiplier: selection(multiplier).delta(epsilon) <= delta,
+        2 * gaussian_sigma(epsilon, delta),
+        rtol=1e-4,
+    )
+    return selection(multiplier)
