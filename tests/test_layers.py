@@ -19,6 +19,7 @@ LEVELS = {
     "domains": 1,
     "schema": 1,
     "accounting": 1,
+    "budget": 1,
     "ot": 1,
     "nn": 1,
     "mechanisms": 2,
@@ -40,16 +41,18 @@ LEVELS = {
 # Within a level, first importer then imported. The papers of level 3 do not import one another;
 # tables takes votes and projections from evolution, as a user would. What is released of moments
 # by class is the same for all: evolution starts from it, and a smoothed generator is trained on it.
-# Displays draw what metrics compute.
+# Displays draw what metrics compute, and the curve of budgets is computed where it is drawn.
 SAME_LEVEL = {
     ("utils", "exceptions"),
     ("schema", "domains"),
+    ("budget", "accounting"),
     ("nn", "domains"),
     ("mechanisms", "preprocessing"),
     ("tables", "evolution"),
     ("evolution", "moments"),
     ("smoothed", "moments"),
     ("inspection", "metrics"),
+    ("model_selection", "inspection"),
 }
 
 # Mathematics on arrays and tensors knows nothing of estimators; the accountant needs no network.
@@ -142,7 +145,7 @@ def test_every_module_has_a_level():
         ("sliced._loss", "from ..deconvolution._losses import make_loss"),
         ("sliced._loss", "from .. import deconvolution"),
         ("smoothed._loss", "from sklearn_dpgen import evolution"),
-        ("smoothed._loss", "from sklearn_dpgen.moments._plan import plan_moments"),
+        ("smoothed._loss", "from sklearn_dpgen.moments._plan import price_moments"),
         ("moments._plan", "from sklearn_dpgen.smoothed import anything"),
         ("evolution._tabular_variation", "from sklearn_dpgen.tables import ProductMixture"),
         ("tables._slices", "from sklearn_dpgen.sliced import anything"),
@@ -173,7 +176,7 @@ def test_a_forbidden_import_is_caught(module, line):
         ("mechanisms._tabular", "from sklearn_dpgen.preprocessing import TabularEncoder"),
         ("utils._random", "from sklearn_dpgen.exceptions import TrainingDivergedError"),
         ("tables._cell_counts", "from sklearn_dpgen.evolution import project_simplex"),
-        ("smoothed._loss", "from sklearn_dpgen.moments import plan_moments"),
+        ("smoothed._loss", "from sklearn_dpgen.moments import price_moments"),
         ("metrics._transport", "import ot\nfrom sklearn.utils import check_array"),
         ("accounting._report", "from sklearn_dpgen import __version__"),
         ("", "from sklearn_dpgen._version import __version__"),

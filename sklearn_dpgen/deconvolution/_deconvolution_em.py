@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
+from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.deconvolution._cells import record_cells
 from sklearn_dpgen.deconvolution._mixture_weights import fit_weights
 from sklearn_dpgen.deconvolution._model import mixture_log_likelihood
 from sklearn_dpgen.mechanisms import Mechanism
-from sklearn_dpgen.mechanisms._learner import fit_mechanism, learner_report
+from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
 from sklearn_dpgen.preprocessing._categories import draw_categories
-from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 from sklearn_dpgen.utils._validation import (
@@ -26,13 +26,12 @@ from sklearn_dpgen.utils._validation import (
     check_is_fitted,
     check_n_samples,
     fit_context,
-    num_samples,
 )
 
 __all__ = ["DeconvolutionEM"]
 
 
-class DeconvolutionEM(PrivateEstimator):
+class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
     """Learn a law of raw records, weighted points of the domain, from locally privatized ones.
 
     Points are drawn evenly from the domain of the mechanism; expectation maximization finds the
@@ -150,7 +149,7 @@ class DeconvolutionEM(PrivateEstimator):
         point_seed, record_seed = split_random_state(self.random_state, 2)
         mechanism = fit_mechanism(self.mechanism, X, privatize=False, noise_seed=None)
         self.mechanism_ = mechanism
-        self.privacy_ = self._plan_privacy(num_samples(X))
+        self.privacy_ = learner_report(self.mechanism_.privacy_, privatize=False)
         Y = mechanism.encode_release(X, reset=True, estimator=self)
         points = mechanism.domain_.sample(self.n_points, np.random.default_rng(point_seed))
         cells = record_cells(mechanism, Y, self.n_cells, np.random.default_rng(record_seed))
@@ -224,6 +223,3 @@ class DeconvolutionEM(PrivateEstimator):
             tags.input_tags = get_tags(self.mechanism).input_tags
         tags.non_deterministic = self.random_state is None
         return tags
-
-    def _plan_privacy(self, n_samples):
-        return learner_report(self.mechanism_.privacy_, privatize=False)

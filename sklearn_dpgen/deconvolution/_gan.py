@@ -10,15 +10,16 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
+from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
 from sklearn_dpgen.deconvolution._model import GeneratorModel
 from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out
 from sklearn_dpgen.deconvolution._training import train_generator
 from sklearn_dpgen.domains import Domain, Product
 from sklearn_dpgen.mechanisms import Mechanism
-from sklearn_dpgen.mechanisms._learner import fit_mechanism, learner_report
+from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator
-from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (
     as_array,
@@ -37,7 +38,6 @@ from sklearn_dpgen.utils._validation import (
     check_n_samples,
     check_widths,
     fit_context,
-    num_samples,
 )
 
 __all__ = ["EntropicDeconvGAN"]
@@ -46,7 +46,7 @@ _AVERAGED_SHARE = 0.2
 _MANY_EPOCHS = 300
 
 
-class EntropicDeconvGAN(PrivateEstimator):
+class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
     """Learn a generator of raw records from locally privatized ones.
 
     Each person releases one randomized record y = M(x). The generator G is trained so that
@@ -117,6 +117,10 @@ class EntropicDeconvGAN(PrivateEstimator):
         The least gain in the mean log-likelihood of the held-out records, in nats.
     learning_rate : float, default=2e-3
         Peak learning rate of Adam, with cosine decay.
+    ledger : PrivacyLedger, str or None, default=None
+        Ledger, or the path of one, that each release of raw records is booked in, where the
+        mechanism has none; two are refused. Fits on privatized records are post-processing and
+        charge nothing.
     random_state : int, RandomState or None, default=None
         None privatizes with the operating system's entropy. An int makes the fit reproducible;
         with ``privatize=True`` a seeded estimator holds the seed of its noise, so publish its
@@ -223,6 +227,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         n_iter_no_change: int = 300,
         tol: float = 1e-4,
         learning_rate: float = 2e-3,
+        ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
@@ -249,6 +254,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.learning_rate = learning_rate
+        self.ledger = ledger
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -281,7 +287,7 @@ class EntropicDeconvGAN(PrivateEstimator):
         device = resolve_device(self.device)
         noise_seed, train_seed, split_seed = split_random_state(self.random_state, 3)
         self.mechanism_ = self._fit_mechanism(X, noise_seed)
-        self.privacy_ = self._plan_privacy(num_samples(X))
+        self.privacy_ = learner_report(self.mechanism_.privacy_, privatize=self.privatize)
         if self.privatize:
             X = self.mechanism_.transform(X)
         Y = self.mechanism_.encode_release(X, reset=True, estimator=self)
@@ -411,13 +417,16 @@ class EntropicDeconvGAN(PrivateEstimator):
             tags.input_tags = get_tags(self.mechanism).input_tags
         return tags
 
-    def _plan_privacy(self, n_samples):
-        return learner_report(self.mechanism_.privacy_, privatize=self.privatize)
-
     def _fit_mechanism(self, X, noise_seed):
         if self.output_transform is not None and self.output_domain is None:
             raise ValueError("output_transform needs an output_domain, where its input lies.")
-        return fit_mechanism(self.mechanism, X, privatize=self.privatize, noise_seed=noise_seed)
+        return fit_mechanism(
+            self.mechanism,
+            X,
+            privatize=self.privatize,
+            noise_seed=noise_seed,
+            ledger=self.ledger,
+        )
 
     def _build_generator(self):
         domain = self.mechanism_.domain_ if self.output_domain is None else self.output_domain

@@ -107,6 +107,6 @@ def warn_of_noise(noise_scale, sizes, settings, epsilon):
             f"n_samples={setting.n_samples} and {size} records; a larger epsilon, fewer "
             "steps, fewer candidates or more records would help.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
         return

@@ -1,6 +1,5 @@
 """PrivateEvolutionSampler: synthetic records that evolve by private votes, without training."""
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
@@ -9,26 +8,18 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from tqdm import tqdm
 
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._class_settings import (
-    check_threshold,
-    class_settings,
-    first_degrees,
-    warn_of_noise,
-)
-from sklearn_dpgen.evolution._moment_start import release_populations, start_queries
+from sklearn_dpgen.evolution._class_settings import first_degrees
+from sklearn_dpgen.evolution._evolution_plan import make_interface, plan_evolution
+from sklearn_dpgen.evolution._moment_start import release_populations
 from sklearn_dpgen.evolution._populations import (
     copy_shares,
     distinct_rows,
     draw_systematic,
     next_degree,
 )
-from sklearn_dpgen.evolution._tabular_variation import TabularVariation
-from sklearn_dpgen.evolution._variation_interface import (
-    EuclideanVariation,
-    VariationInterface,
-    check_candidates,
-)
+from sklearn_dpgen.evolution._variation_interface import VariationInterface, check_candidates
 from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._random import split_random_state
@@ -125,6 +116,15 @@ class PrivateEvolutionSampler(VotingSampler):
     metric : {"l2", "l1", "cosine"} or callable, default="l2"
         Which candidate is nearest. A callable ``metric(X, V)`` gives distances of shape
         (n_records, n_candidates), of each record by itself.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released; it is refused
+        with BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Name of the column of X, a data frame, that says whose row each is. Then a person is
+        protected with all of their rows, and not each row by itself: one row of each person is
+        drawn, once and secretly, and no other is looked at. What is learned is the law of a random
+        row of a random person. The column itself is not learned from, and not in a schema. None
+        protects rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
         guarantee for whoever knows or guesses it.
@@ -233,6 +233,8 @@ class PrivateEvolutionSampler(VotingSampler):
         smoothing: float = 0.0,
         embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None,
         metric: str | Callable[[np.ndarray, np.ndarray], np.ndarray] = "l2",
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
         verbose: int = 0,
@@ -258,6 +260,8 @@ class PrivateEvolutionSampler(VotingSampler):
         self.smoothing = smoothing
         self.embedding = embedding
         self.metric = metric
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -284,37 +288,23 @@ class PrivateEvolutionSampler(VotingSampler):
             Records, labels or candidates that do not fit the declarations, private labels without
             ``classes``, or candidates that do not fit in memory.
         """
-        members = self._read(X, y)
-        self.interface_ = self._make_interface()
         noise_seed, candidate_seed = split_random_state(self.random_state, 2)
+        members, voters = self._read(X, y, noise_seed)
         rng = np.random.default_rng(candidate_seed)
-        width = self._random(1, rng).shape[1]
-        settings = self._settings(width)
-        most = [s.n_samples * (1 + len(first_degrees(self.schedule, s))) for s in settings]
-        self._check_sizes("n_samples", sum(most), width)
-        queries = start_queries(self, self._n_samples, len(members))
+        plan = self._book(voters, rng)
+        settings, mechanism = plan.settings, plan.votes.mechanism
         shares = settings[0].shares
-        plan = self._plan(shares, None if queries is None else self.start_share)
-        copies = self.variant == "theory" and self.postprocess == "threshold"
-        if copies and self.histogram == "gaussian":
-            noise = plan.last_noise_scale
-            check_threshold(self.threshold, self.multiplicity, noise, self._sizes, settings, most)
-        self.privacy_ = self._plan_privacy(self._n_samples, plan=plan, noise_seed=noise_seed)
-        self.noise_multiplier_ = self.privacy_.noise_multiplier
-        self.n_iter_ = len(shares)
-        if math.isfinite(self.epsilon):
-            warn_of_noise(plan.last_noise_scale, self._sizes, settings, self.epsilon)
 
-        run = plan.mechanism.run()
+        run = mechanism.run()
         n_drawn = [setting.n_samples for setting in settings]
-        if queries is None:
+        if plan.queries is None:
             populations = [self._random(n, rng) for n in n_drawn]
         else:
             populations = release_populations(
-                queries,
+                plan.queries,
                 members,
                 run,
-                plan.mechanism.noise_scales,
+                mechanism.noise_scales,
                 self._sizes,
                 n_drawn,
                 domain=self.domain_,
@@ -359,14 +349,18 @@ class PrivateEvolutionSampler(VotingSampler):
             self._finish(populations, equal, sizes)
         return self
 
-    def _make_interface(self):
-        if self.interface is not None:
-            return self.interface
-        if self.schema is not None:
-            return TabularVariation(self.schema)
-        if self.domain is None:
-            raise ValueError("Declare schema or domain: the public set of the records.")
-        return EuclideanVariation(self.domain_)
+    def _book(self, voters, rng):
+        """Plan a fit, charge it, and return the plan."""
+        self.interface_ = make_interface(self, voters.domain)
+        plan = plan_evolution(self, voters, self.interface_, rng)
+        self._charge(plan.report)
+        self.noise_multiplier_ = plan.report.noise_multiplier
+        self.n_iter_ = len(plan.settings[0].shares)
+        return plan
+
+    def _expected_report(self, voters):
+        rng = np.random.default_rng(split_random_state(self.random_state, 2)[1])
+        return plan_evolution(self, voters, make_interface(self, voters.domain), rng).report
 
     def _embedding(self):
         return getattr(self.interface_, "embed", None) if self.embedding is None else self.embedding
@@ -376,27 +370,6 @@ class PrivateEvolutionSampler(VotingSampler):
         places = candidates if decode is None else decode(candidates)
         domain = getattr(self, "domain_", None)
         return check_candidates(places, len(candidates), self._width, domain, self.interface_)
-
-    def _settings(self, dimension):
-        """Return the settings of each class."""
-        if self.schedule == "theory":
-            if not math.isfinite(self.epsilon):
-                raise ValueError("schedule='theory' needs a finite epsilon.")
-            if not hasattr(self, "domain_"):
-                raise ValueError("schedule='theory' needs a domain: its scales are absolute.")
-        n_samples = [None if self.n_samples == "auto" else self.n_samples] * len(self._sizes)
-        if self.n_samples == "auto" and self.variant == "theory":
-            n_samples = self._sizes
-        return class_settings(
-            self.schedule,
-            self._sizes,
-            dimension,
-            self.domain_.diameter(2) if self.schedule == "theory" else None,
-            self.epsilon,
-            self._plan([1.0]).delta,
-            n_iter=None if self.n_iter == "auto" else self.n_iter,
-            n_samples=n_samples,
-        )
 
     def _next_degree(self, degree, parents, points, origins, weights):
         """Return the scale of the next step, from where the votes went in this one."""
@@ -415,7 +388,8 @@ class PrivateEvolutionSampler(VotingSampler):
 
         Then the place of each among all of these: that of its parent, and one turn a degree.
         """
-        self._check_sizes("n_samples", len(population) * (1 + len(degrees)), population.shape[1])
+        n_candidates = len(population) * (1 + len(degrees))
+        self._check_sizes("n_samples", n_candidates, population.shape[1], self._width)
         parts = [population]
         for degree in degrees:
             varied = self.interface_.vary(population, rng, degree)

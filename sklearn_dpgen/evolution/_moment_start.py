@@ -17,7 +17,7 @@ from sklearn_dpgen.utils._random import noise_source
 __all__ = ["release_populations", "start_queries"]
 
 
-def start_queries(sampler, n_samples, n_classes):
+def start_queries(sampler, voters):
     """Return what a sampler releases before its first step, from public quantities, or None."""
     if sampler.start == "public":
         return None
@@ -27,11 +27,11 @@ def start_queries(sampler, n_samples, n_classes):
             "start='moments' needs a domain with its own interface, without an embedding, "
             "histogram='gaussian' and schedule='annealed'."
         )
-    is_private = hasattr(sampler, "classes_") and sampler.labels == "private"
+    is_private = voters.n_classes > 0 and sampler.labels == "private"
     return moment_queries(
-        enclosing_ball(sampler.domain_),
-        n_samples,
-        n_classes,
+        enclosing_ball(voters.domain),
+        voters.n_samples,
+        len(voters.sizes),
         labels="private" if is_private else "public",
         with_counts=is_private and sampler.label_proportions is None,
     )

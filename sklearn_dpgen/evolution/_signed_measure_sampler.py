@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import gaussian_sigma
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.evolution._forecast import votes_forecast
 from sklearn_dpgen.evolution._public_supports import grid_support
 from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
 from sklearn_dpgen.utils._random import split_random_state
@@ -60,6 +62,15 @@ class PrivateSignedMeasureSampler(VotingSampler):
     metric : {"l2", "l1"} or callable, default="l2"
         Which point is nearest. A callable ``metric(X, V)`` gives distances of shape
         (n_records, n_points), of each record by itself.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released; it is refused
+        with BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Name of the column of X, a data frame, that says whose row each is. Then a person is
+        protected with all of their rows, and not each row by itself: one row of each person is
+        drawn, once and secretly, and no other is looked at. What is learned is the law of a random
+        row of a random person. The column itself is not learned from, and not in a schema. None
+        protects rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
         guarantee for whoever knows or guesses it.
@@ -138,6 +149,8 @@ class PrivateSignedMeasureSampler(VotingSampler):
         postprocess: str = "bounded_lipschitz",
         threshold: float = 0.0,
         metric: str | Callable[[np.ndarray, np.ndarray], np.ndarray] = "l2",
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
     ) -> None:
@@ -153,6 +166,8 @@ class PrivateSignedMeasureSampler(VotingSampler):
         self.postprocess = postprocess
         self.threshold = threshold
         self.metric = metric
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
         self.device = device
 
@@ -178,12 +193,11 @@ class PrivateSignedMeasureSampler(VotingSampler):
             Records, labels or points that do not fit the declarations, private labels without
             ``classes``, or points that do not fit in memory.
         """
-        members = self._read(X, y)
-        plan = self._plan([1.0])
-        supports = [self._support(size, plan.delta) for size in self._sizes]
         (noise_seed,) = split_random_state(self.random_state, 1)
-        self.privacy_ = self._plan_privacy(self._n_samples, plan=plan, noise_seed=noise_seed)
-        self.noise_multiplier_ = self.privacy_.noise_multiplier
+        members, voters = self._read(X, y, noise_seed)
+        plan, supports, report = self._planned(voters)
+        self._charge(report)
+        self.noise_multiplier_ = report.noise_multiplier
         votes = self._count(members, supports, plan.mechanism.run(), noise_seed)
         results, sizes = [], []
         for code, (points, counts) in enumerate(zip(supports, votes, strict=True)):
@@ -197,29 +211,44 @@ class PrivateSignedMeasureSampler(VotingSampler):
         self._finish(supports, [part.weights for part in results], sizes)
         return self
 
-    def _support(self, size, delta):
-        domain = getattr(self, "domain_", None)
+    def _expected_report(self, voters):
+        return self._planned(voters)[2]
+
+    def _planned(self, voters):
+        """Return the plan of the votes, the points of each class, and the report."""
+        plan = self._votes_plan(voters, [1.0])
+        supports = [self._support(voters, size, plan.delta) for size in voters.sizes]
+        n_points = [len(points) for points in supports]
+        report = self._report(
+            plan,
+            voters,
+            precision=plan.precision(voters.sizes, n_points),
+            forecast=votes_forecast(self, voters, 1, n_points),
+        )
+        return plan, supports, report
+
+    def _support(self, voters, size, delta):
+        domain = voters.domain
         if isinstance(self.support, str):
             if domain is None:
                 raise ValueError("support='grid' needs a domain.")
-            n_points = self._n_points(size, delta)
-            self._check_sizes("n_points", n_points, self._width)
+            n_points = self._n_points(size, delta, voters.n_features)
+            self._check_sizes("n_points", n_points, voters.width, voters.width)
             return grid_support(domain, n_points)
         support = np.asarray(self.support, dtype=np.float64)
-        width = self.n_features_in_
+        width = voters.n_features
         if support.ndim != 2 or len(support) == 0 or support.shape[1] != width:
             raise ValueError(f"support must hold rows of {width} features, as X does.")
         if not np.isfinite(support).all():
             raise ValueError("support must be finite.")
-        self._check_sizes("support", len(support), width)
+        self._check_sizes("support", len(support), width, voters.width)
         if domain is not None and not domain.contains(support).all():
             raise ValueError("support has points outside of the domain.")
         return support
 
-    def _n_points(self, size, delta):
+    def _n_points(self, size, delta, d):
         if self.n_points != "auto":
             return self.n_points
         signal = size / max(1.0, gaussian_sigma(self.epsilon, delta, math.sqrt(2)))
-        d = self.n_features_in_
         n_points = signal ** (2 / 3) if d == 1 else signal * (1 if d == 2 else 2)
         return max(1, min(round(n_points), _MAX_POINTS))

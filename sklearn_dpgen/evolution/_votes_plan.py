@@ -8,11 +8,14 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
 from sklearn_dpgen.moments import MOMENT_SHARES
+from sklearn_dpgen.utils._words import count_words, number_words
 
 __all__ = ["HISTOGRAMS", "VotesPlan"]
 
 HISTOGRAMS = ("gaussian", "laplace_threshold")
 
+# Steps that are told apart, at most.
+_MOST_NAMED = 10
 _CAVEATS = (
     "Whatever was fitted on the same records before, such as a scaler or an embedding, is not paid "
     "for here, nor what the candidates were made from. An embedding or a metric that looks at more "
@@ -59,6 +62,39 @@ class VotesPlan:
             shares = (*start, *(rest * share for share in shares))
         return GaussianSequenceMechanism(math.sqrt(2), shares, self.epsilon, self.delta)
 
+    @property
+    def split(self):
+        """Parts of the budget by what they are spent on, of sum 1."""
+        start = 0.0 if self.start_share is None else self.start_share
+        found, n = {"first population": start} if start else {}, len(self.shares)
+        if n > _MOST_NAMED:
+            return found | {f"{n} steps": 1 - start}
+        rest = (1 - start) / math.fsum(self.shares)
+        return found | {f"step {t}": rest * share for t, share in enumerate(self.shares, 1)}
+
+    def precision(self, sizes, n_candidates):
+        """Return what noise leaves of the votes for a candidate, in words.
+
+        Parameters
+        ----------
+        sizes : list of int
+            What is publicly known of the sizes of the classes.
+        n_candidates : list of int
+            Of each class: how many share its votes.
+        """
+        if self.histogram == "laplace_threshold":
+            least = number_words(self.mechanism.threshold)
+            # The standard deviation of Laplace noise.
+            words = count_words([math.sqrt(2) * self.mechanism.noise_scale], min(sizes), "votes")
+            if self.mechanism.noise_scale > 0:
+                words += f"; released from {least} on"
+        else:
+            scales = self.mechanism.noise_scales[-len(self.shares) :]
+            words = count_words(scales, min(sizes), "votes")
+        mean = min(size / n for size, n in zip(sizes, n_candidates, strict=True))
+        of_class = " in the smallest class" if len(sizes) > 1 else ""
+        return {"votes for a candidate": f"{words}; the mean is {number_words(mean)}{of_class}"}
+
     def report(self, **words):
         """Return the PrivacyReport.
 
@@ -75,6 +111,7 @@ class VotesPlan:
             epsilon=self.epsilon,
             delta=self.delta if math.isfinite(self.epsilon) else 0.0,
             caveats=_CAVEATS,
+            split=self.split,
             **self.mechanism.report_fields(),
             **({"sensitivity_source": source} | words),
         )

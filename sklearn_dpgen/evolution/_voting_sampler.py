@@ -10,7 +10,9 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.accounting import check_delta_size
+from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.evolution._records import encode_votes
 from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
@@ -20,8 +22,7 @@ from sklearn_dpgen.evolution._weight_projections import (
     project_simplex,
     threshold_weights,
 )
-from sklearn_dpgen.preprocessing._records import decode_records
-from sklearn_dpgen.utils._base import PrivateEstimator
+from sklearn_dpgen.preprocessing._records import declared_domain, decode_records
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
@@ -32,9 +33,10 @@ from sklearn_dpgen.utils._validation import (
     check_fits,
     check_is_fitted,
     check_n_samples,
+    fit_context,
 )
 
-__all__ = ["ClassVotes", "VotingSampler"]
+__all__ = ["ClassVotes", "Voters", "VotingSampler"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,35 @@ class ClassVotes:
     weights: np.ndarray
 
 
+@dataclass(frozen=True)
+class Voters:
+    """What is public of the records that vote.
+
+    Attributes
+    ----------
+    n_samples : int
+        Of records, or of persons.
+    n_classes : int
+        0 without labels.
+    sizes : list of int
+        What is publicly known of the sizes of the classes, or of the one without labels.
+    domain : Domain or None
+    n_features : int
+        Columns.
+    """
+
+    n_samples: int
+    n_classes: int
+    sizes: list[int]
+    domain: Domain | None
+    n_features: int
+
+    @property
+    def width(self):
+        """The number of features of a record among the candidates."""
+        return self.n_features if self.domain is None else self.domain.n_features
+
+
 class VotingSampler(LabelSamplerMixin, PrivateEstimator):
     """Base of samplers that give public candidates weights by private votes."""
 
@@ -81,42 +112,101 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
         "device": [str, torch.device],
     }
 
-    def _read(self, X, y):
-        """Return the encoded records of each class.
+    @fit_context(prefer_skip_nested_validation=False)
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int | None = None,
+        *,
+        class_sizes: ArrayLike | None = None,
+    ) -> PrivacyReport:
+        """Return what ``fit`` will release and what it costs, without a record.
 
-        The sizes of the classes are set: exact ones where they are public, else what is publicly
-        known of them.
+        Parameters
+        ----------
+        n_samples : int
+            Number of private records, or of persons where there is a ``unit``.
+        n_features : int or None, default=None
+            Number of columns; it is needed where ``domain`` is a function of it, or there is none.
+        class_sizes : array-like of int of shape (n_classes,) or None, default=None
+            Of public labels: the records of each class, in the order of the classes. None is a fit
+            without labels, or with private ones where ``classes`` are declared.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit of so many records.
+
+        Raises
+        ------
+        ValueError
+            As ``fit`` for parameters.
+
+        Warns
+        -----
+        UserWarning
+            Where votes drown in noise.
+        """
+        return self._expected_report(self._expected(n_samples, n_features, class_sizes))
+
+    def _read(self, X, y, seed):
+        """Return the encoded records of each class, and what is public of them.
+
+        With a unit, of each person one row that is drawn with the seed.
         """
         self._forget()
+        self._check_parameters(y)
+        X, y = self._one_labelled_row_each(X, y, seed)
+        X = encode_votes(self, X)
+        n_samples = X.shape[0]
+        codes = self._encode_labels(y, n_samples)
+        n_classes = 0 if y is None else len(self.classes_)
+        members = [X] if y is None else [X[codes == code] for code in range(n_classes)]
+        sizes = np.bincount(codes, minlength=n_classes) if self.labels == "public" else None
+        domain = getattr(self, "domain_", None)
+        voters = self._voters(n_samples, n_classes, sizes, domain, self.n_features_in_)
+        self._n_samples, self._sizes = n_samples, voters.sizes
+        return members, voters
+
+    def _check_parameters(self, y):
+        self._check_unit()
         self._check_label_parameters(y)
         if self.postprocess == "bounded_lipschitz" and self.metric not in ("l1", "l2"):
             raise ValueError(
                 f"postprocess='bounded_lipschitz' needs metric 'l1' or 'l2', got {self.metric!r}."
             )
-        X = encode_votes(self, X)
-        n_samples = X.shape[0]
-        codes = self._encode_labels(y, n_samples)
-        n_classes = 1 if y is None else len(self.classes_)
-        members = [X] if y is None else [X[codes == code] for code in range(n_classes)]
-        self._n_samples = n_samples
-        if n_classes == 1:
-            self._sizes = [n_samples]
-        elif self.labels == "public":
-            self._sizes = [int((codes == code).sum()) for code in range(n_classes)]
-            if min(self._sizes) == 0:
-                raise ValueError("With public labels every class of classes needs a record.")
+
+    def _expected(self, n_samples, n_features, class_sizes):
+        """Return what is public of records that are not there yet."""
+        self._check_parameters(None)
+        n_samples = check_count(n_samples, "n_samples")
+        classes = self._planned_classes(n_samples, class_sizes)
+        if self.domain is None and self.schema is None:
+            domain, width = None, check_count(n_features, "n_features")
         else:
+            domain = declared_domain(self, n_features)
+            width = domain.n_features if self.schema is None else len(self.schema)
+        return self._voters(n_samples, *classes, domain, width)
+
+    def _voters(self, n_samples, n_classes, class_sizes, domain, n_features):
+        """Return Voters, whose sizes are exact where they are public, else what is known."""
+        sizes = [n_samples]
+        if n_classes and self.labels == "public":
+            sizes = [int(size) for size in class_sizes]
+            if min(sizes) == 0:
+                raise ValueError("With public labels every class of classes needs a record.")
+        elif n_classes:
             shares = self.label_proportions
             shares = np.ones(n_classes) if shares is None else np.asarray(shares, dtype=float)
-            self._sizes = [max(1, round(n_samples * s)) for s in shares / shares.sum()]
-        return members
+            sizes = [max(1, round(n_samples * s)) for s in shares / shares.sum()]
+        return Voters(n_samples, n_classes, sizes, domain, n_features)
 
-    def _plan(self, shares, start_share=None):
+    def _votes_plan(self, voters, shares, start_share=None):
         if self.histogram == "laplace_threshold":
             shares = [1 / len(shares)] * len(shares)
-        delta = self._delta(self._n_samples)
+        delta = self._delta(voters.n_samples)
         if math.isfinite(self.epsilon):
-            check_delta_size(delta, self._n_samples)
+            check_delta_size(delta, voters.n_samples)
         return VotesPlan(
             epsilon=self.epsilon,
             delta=delta,
@@ -125,30 +215,21 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
             start_share=start_share,
         )
 
-    def _plan_privacy(self, n_samples, *, plan, noise_seed):
+    def _report(self, plan, voters, **words):
+        """Return the report of a plan."""
         declared = [name for name in self._declarations if getattr(self, name) is not None]
-        public = ["n_samples", "names of the columns", *declared]
-        relation = "replace one record; the number of records is public"
-        if hasattr(self, "classes_"):
-            public.append("set of labels" if self.classes is None else "classes")
-            relation = "replace one record and its label; the number of records is public"
-            if self.labels == "public":
-                public.append("class sizes")
-                relation = (
-                    "replace one record by another of the same class; the sizes of the classes "
-                    "are public"
-                )
-            if self.label_proportions is not None:
-                public.append("label_proportions")
-        return plan.report(
+        relation, public = self._label_terms(voters.n_classes > 0)
+        report = plan.report(
             mechanism=(
                 f"{type(self).__name__}: noisy votes of the records for public candidates"
                 + (", which start from noisy moments" if plan.start_share else "")
             ),
             neighbouring=relation,
-            public=tuple(public),
-            noise_source=noise_source(noise_seed).description,
+            public=("n_samples", "names of the columns", *declared, *public),
+            noise_source=self._noise_description(),
+            **words,
         )
+        return self._protected(report)
 
     def _count(self, members, candidates, run, noise_seed):
         """Return the noisy votes of every class for its own candidates: one release.
@@ -192,10 +273,10 @@ class VotingSampler(LabelSamplerMixin, PrivateEstimator):
         domain = getattr(self, "domain_", None)
         return self.n_features_in_ if domain is None else domain.n_features
 
-    def _check_sizes(self, name, n_candidates, width):
+    def _check_sizes(self, name, n_candidates, width, record_width):
         """Refuse candidates that do not fit in memory, before they are made."""
         # As candidates and as records, each with a copy that is sorted or scaled.
-        needed = 16 * n_candidates * (width + self._width)
+        needed = 16 * n_candidates * (width + record_width)
         if self.postprocess == "bounded_lipschitz":
             # Distances, costs and plan of a transport problem, from one half to the other.
             needed += 8 * n_candidates**2

@@ -1,10 +1,18 @@
 """Laplace and Gaussian noise, calibrated to the diameter of a public domain."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
-from sklearn_dpgen.accounting import PrivacyReport, gaussian_sigma, laplace_scale
+from sklearn_dpgen.accounting import (
+    GaussianProfile,
+    LaplaceProfile,
+    PrivacyReport,
+    gaussian_sigma,
+    laplace_scale,
+)
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, on_grid
 from sklearn_dpgen.mechanisms._densities import gaussian_log_likelihood, laplace_log_likelihood
@@ -23,6 +31,8 @@ class LaplaceMechanism(Mechanism):
     domain : Domain or callable
         Public set that records are projected on; its l1 diameter is the sensitivity. A callable
         is given the width, ``domain(n_features=d)``, such as ``functools.partial(Box, -1, 1)``.
+    ledger : PrivacyLedger, str or None, default=None
+        Ledger, or the path of one, that each call of ``transform`` books its cost in.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the noise for the
         same records and gives independent noise for any others; the guarantee is then void for
@@ -67,15 +77,17 @@ class LaplaceMechanism(Mechanism):
         epsilon: float = 1.0,
         *,
         domain: Domain | Callable[..., Domain] | None = None,
+        ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
         index: str = "reset",
     ) -> None:
         self.epsilon = epsilon
         self.domain = domain
+        self.ledger = ledger
         self.random_state = random_state
         self.index = index
 
-    def _plan_privacy(self, n_samples):
+    def _calibrate(self):
         sensitivity = self.domain_.diameter(1)
         self.scale_ = laplace_scale(self.epsilon, sensitivity)
         return PrivacyReport(
@@ -86,6 +98,8 @@ class LaplaceMechanism(Mechanism):
             sensitivity_source=f"l1 diameter of the declared domain {self.domain_!r}",
             noise_scale=self.scale_,
             noise_multiplier=self.scale_ / sensitivity,
+            releases=_one(LaplaceProfile, sensitivity / self.scale_ if self.scale_ else 0.0),
+            precision=_precision(math.sqrt(2) * self.scale_, sensitivity, "l1"),
         )
 
     def _randomize(self, X, noise):
@@ -110,6 +124,8 @@ class GaussianMechanism(Mechanism):
     calibration : {"analytic", "closed_form"}, default="analytic"
         The exact calibration of Balle and Wang, or equation (5) of [1]_, which adds a little
         more noise than it needs to.
+    ledger : PrivacyLedger, str or None, default=None
+        Ledger, or the path of one, that each call of ``transform`` books its cost in.
     random_state : int, RandomState or None, default=None
         As in LaplaceMechanism.
     index : {"reset", "keep"}, default="reset"
@@ -147,6 +163,7 @@ class GaussianMechanism(Mechanism):
         *,
         domain: Domain | Callable[..., Domain] | None = None,
         calibration: str = "analytic",
+        ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
         index: str = "reset",
     ) -> None:
@@ -154,10 +171,11 @@ class GaussianMechanism(Mechanism):
         self.delta = delta
         self.domain = domain
         self.calibration = calibration
+        self.ledger = ledger
         self.random_state = random_state
         self.index = index
 
-    def _plan_privacy(self, n_samples):
+    def _calibrate(self):
         delta = check_delta(self.delta)
         sensitivity = self.domain_.diameter(2)
         self.scale_ = gaussian_sigma(self.epsilon, delta, sensitivity, calibration=self.calibration)
@@ -170,6 +188,8 @@ class GaussianMechanism(Mechanism):
             noise_scale=self.scale_,
             noise_multiplier=self.scale_ / sensitivity,
             accountant=f"{self.calibration.replace('_', ' ')} Gaussian calibration",
+            releases=_one(GaussianProfile, sensitivity / self.scale_ if self.scale_ else 0.0),
+            precision=_precision(self.scale_, sensitivity, "l2"),
         )
 
     def _randomize(self, X, noise):
@@ -177,3 +197,15 @@ class GaussianMechanism(Mechanism):
 
     def _log_likelihood(self, X, Y):
         return gaussian_log_likelihood(X, Y, as_scale(self.scale_, X))
+
+
+def _one(kind, parameter):
+    """Return the one release of a mechanism, or none without noise."""
+    return ((kind(parameter), 1),) if parameter > 0 else ()
+
+
+def _precision(spread, diameter, norm):
+    """Return what noise leaves of a value of one record."""
+    return {
+        "a value of one record": f"± {spread:.2g}, in a domain of {norm} diameter {diameter:.3g}"
+    }

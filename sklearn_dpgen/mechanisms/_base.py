@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
 
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release, settings_text
 from sklearn_dpgen.preprocessing._records import resolve_domain
-from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -49,7 +50,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
 
     A new mechanism implements three methods:
 
-    ``_plan_privacy(n_samples)``
+    ``_calibrate()``
         Calibrate from ``self.domain_`` and return a PrivacyReport; what every local release
         shares, such as the neighbouring relation and the noise source, is filled in.
     ``_randomize(X, noise)``
@@ -100,8 +101,25 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
             X = self._rows(X, reset=True)
         self.domain_ = self._resolve_domain(None if X is None else X.shape[1])
         self.n_features_in_ = self.domain_.n_features
-        self._set_privacy(None if X is None else X.shape[0])
+        self._set_privacy()
         return self
+
+    def plan(self, n_samples: int | None = None, n_features: int | None = None) -> PrivacyReport:
+        """Return what one call of ``transform`` will cost, from the declarations alone.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            Not used: each person is protected for themselves.
+        n_features : int or None, default=None
+            Width of the records, where ``domain`` is a callable.
+
+        Returns
+        -------
+        PrivacyReport
+        """
+        width = None if n_features is None else np.zeros((1, n_features))
+        return clone(self).fit(width).privacy_
 
     def transform(self, X: ArrayLike | pd.DataFrame) -> np.ndarray | pd.DataFrame:
         """Project every record on the domain and randomize it.
@@ -120,11 +138,14 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
 
         Raises
         ------
+        BudgetExceededError
+            The ledger has less left than one release costs.
         ValueError
             Missing values, or what is no number.
         """
         check_is_fitted(self)
         rows = self.domain_.project(self._rows(X, reset=False))
+        self._reserve(self.privacy_)
         Y = self._randomize(rows, self._noise(rows)) if self._has_noise else rows
         # Of an array scikit-learn makes a frame with the index of X.
         return pd.DataFrame(Y) if self._index == "reset" and gives_pandas(self) else Y
@@ -230,7 +251,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
             raise ValueError("A domain given as a function needs X, to know its width.")
         return self.domain
 
-    def _set_privacy(self, n_samples):
+    def _set_privacy(self):
         """Plan, and fix all that ``privacy_`` states: parameters set later change nothing."""
         (self._seed,) = split_random_state(self.random_state, 1)
         self._index = self.index
@@ -248,7 +269,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
                 parts=tuple(complete(part) for part in report.parts),
             )
 
-        self.privacy_ = complete(self._plan_privacy(n_samples))
+        self.privacy_ = complete(self._calibrate())
 
     @property
     def _has_noise(self):

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting import PrivacyReport, RandomizedResponseProfile
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.mechanisms._base import Mechanism, as_table
 from sklearn_dpgen.mechanisms._densities import discrete_log_likelihood
@@ -60,6 +61,8 @@ class RandomizedResponse(Mechanism):
         Privacy budget of one record, in nats. ``np.inf`` releases the category as it is.
     domain : OneHot or callable
         The declared categories.
+    ledger : PrivacyLedger, str or None, default=None
+        Ledger, or the path of one, that each call of ``transform`` books its cost in.
     random_state : int, RandomState or None, default=None
         As in LaplaceMechanism.
     index : {"reset", "keep"}, default="reset"
@@ -85,15 +88,17 @@ class RandomizedResponse(Mechanism):
         epsilon: float = 1.0,
         *,
         domain: OneHot | Callable[..., OneHot] | None = None,
+        ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
         index: str = "reset",
     ) -> None:
         self.epsilon = epsilon
         self.domain = domain
+        self.ledger = ledger
         self.random_state = random_state
         self.index = index
 
-    def _plan_privacy(self, n_samples):
+    def _calibrate(self):
         if not isinstance(self.domain_, OneHot):
             raise TypeError(
                 f"domain must be a OneHot domain for randomized response, got {self.domain_!r}; "
@@ -101,12 +106,17 @@ class RandomizedResponse(Mechanism):
             )
         self.table_ = response_table(self.epsilon, self.domain_.n_features)
         self.scale_ = self.table_[0, 1:].sum()
+        releases = ()
+        if math.isfinite(self.epsilon):
+            releases = ((RandomizedResponseProfile(self.epsilon, len(self.table_)), 1),)
         return PrivacyReport(
             mechanism=f"randomized response on {self.domain_.n_features} categories",
             epsilon=self.epsilon,
             delta=0.0,
             sensitivity_source="any two declared categories; probabilities differ by at most e^ε",
             noise_scale=self.scale_,
+            releases=releases,
+            precision={"one answer": f"the true category with {self.table_[0, 0]:.0%} probability"},
         )
 
     def _randomize(self, X, noise):

@@ -1,5 +1,6 @@
 """A local mechanism for tables: one joint answer on few columns."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
@@ -8,7 +9,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting import ApproximateProfile, PrivacyReport
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism
 from sklearn_dpgen.mechanisms._joint_design import (
     check_n_asked,
@@ -83,6 +85,8 @@ class JointRandomizedResponse(Mechanism):
     weights : mapping or None, default=None
         ``{column: weight}``, positive, 1 where not named: how much more often than others a column
         is asked about.
+    ledger : PrivacyLedger, str or None, default=None
+        Ledger, or the path of one, that each call of ``transform`` books its cost in.
     random_state : int, RandomState or None, default=None
         As in LaplaceMechanism.
     index : {"reset", "keep"}, default="reset"
@@ -170,6 +174,7 @@ class JointRandomizedResponse(Mechanism):
         n_asked: str | int = "auto",
         always: Sequence[str] = (),
         weights: Mapping[str, float] | None = None,
+        ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
         index: str = "reset",
     ) -> None:
@@ -179,6 +184,7 @@ class JointRandomizedResponse(Mechanism):
         self.n_asked = n_asked
         self.always = always
         self.weights = weights
+        self.ledger = ledger
         self.random_state = random_state
         self.index = index
 
@@ -223,7 +229,7 @@ class JointRandomizedResponse(Mechanism):
         self._always = tuple(column for column in always if self._sizes[column] > 1)
         self._weights = np.where(self._sizes > 1, weights, 0.0)
         self.n_asked_ = check_n_asked(self.n_asked, *self._design(), *self._asked())
-        self._set_privacy(None)
+        self._set_privacy()
         self.design_ = release_digest(self)
         return self
 
@@ -252,6 +258,7 @@ class JointRandomizedResponse(Mechanism):
         parts = list(map_frames(self._codes, X, list(self.encoder_.columns_)))
         if not parts:
             raise ValueError(NO_RECORDS)
+        self._reserve(self.privacy_)
         return with_index(self._ask(np.concatenate(parts)), X, self._index)
 
     def encode_release(
@@ -403,7 +410,7 @@ class JointRandomizedResponse(Mechanism):
         answers = read_integers(frame, "answer", self._questions(asked, keys).n_cells)
         return np.column_stack([answers, *split_keys(keys), asked]).astype(np.float64)
 
-    def _plan_privacy(self, n_samples):
+    def _calibrate(self):
         return PrivacyReport(
             mechanism=(
                 f"joint randomized response on {self.n_asked_} of {len(self.schema)} columns"
@@ -415,6 +422,7 @@ class JointRandomizedResponse(Mechanism):
                 "by at most e^ε"
             ),
             accountant="one answer a person; what is asked is drawn without the record, and public",
+            releases=((ApproximateProfile(self.epsilon), 1),) if self.epsilon < math.inf else (),
         )
 
     def _release_settings(self):

@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
 from sklearn.base import clone
 
-__all__ = ["fit_mechanism", "learner_report"]
+from sklearn_dpgen.accounting import PrivacyReport
+
+__all__ = ["LearnerPlanMixin", "fit_mechanism", "learner_report"]
 
 _REQUIRED = ("fit", "transform", "log_likelihood", "encode_release", "get_params")
 
 
-def fit_mechanism(mechanism, X, *, privatize, noise_seed):
+def fit_mechanism(mechanism, X, *, privatize, noise_seed, ledger=None):
     """Return a fitted clone of a mechanism, whose likelihood is known.
 
     Parameters
@@ -22,6 +25,8 @@ def fit_mechanism(mechanism, X, *, privatize, noise_seed):
         Which of them they are.
     noise_seed : int or None
         Seeds a mechanism that has no seed of its own and is to privatize.
+    ledger : PrivacyLedger, path or None
+        Of a mechanism that has none of its own and is to privatize: it books each release.
 
     Returns
     -------
@@ -36,6 +41,10 @@ def fit_mechanism(mechanism, X, *, privatize, noise_seed):
     mechanism = clone(mechanism)
     if privatize and mechanism.random_state is None:
         mechanism.set_params(random_state=noise_seed)
+    if privatize and ledger is not None:
+        if mechanism.ledger is not None:
+            raise ValueError("The mechanism has a ledger too: give it to one of them.")
+        mechanism.set_params(ledger=ledger)
     mechanism.fit(X)
     mechanism.require_noise()
     if privatize and hasattr(mechanism, "feature_names_in_"):
@@ -61,9 +70,44 @@ def learner_report(report, *, privatize):
     if privatize:
         caveat = "Every fit and score with privatize=True is one more release of its records."
         return replace(report, caveats=(*report.caveats, caveat))
-    caveat = "fit takes its records to be the output of the mechanism and privatizes nothing."
+    caveat = (
+        "fit takes its records to be the output of the mechanism and privatizes nothing: it is "
+        "post-processing, and charges no ledger."
+    )
     return replace(
         report,
         noise_source="drawn where the records were privatized",
         caveats=(*report.caveats, caveat),
     )
+
+
+class LearnerPlanMixin:
+    """The plan of an estimator that learns from privatized records, by its mechanism."""
+
+    # Of learners that never see raw records.
+    privatize = False
+
+    def plan(self, n_samples: int | None = None, n_features: int | None = None) -> PrivacyReport:
+        """Return what a fit will state, without records.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            Not used: each person is protected for themselves.
+        n_features : int or None, default=None
+            Width of the records, where the mechanism's domain is a callable.
+
+        Returns
+        -------
+        PrivacyReport
+            What the records have cost where they were privatized, and a fit then charges nothing;
+            with ``privatize=True``, where there is this parameter, what a fit on raw ones costs.
+        """
+        width = None if n_features is None else np.zeros((1, n_features))
+        mechanism = fit_mechanism(
+            self.mechanism,
+            width,
+            privatize=self.privatize,
+            noise_seed=None if self.random_state is None else 0,
+        )
+        return learner_report(mechanism.privacy_, privatize=self.privatize)

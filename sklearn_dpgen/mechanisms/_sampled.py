@@ -8,7 +8,10 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 
 from sklearn_dpgen.accounting import (
+    ComposedProfile,
     GaussianProfile,
+    MaximumProfile,
+    PrivacyProfile,
     ProjectionLaw,
     calibrate_noise_multiplier,
     check_delta_size,
@@ -155,6 +158,28 @@ class StratifiedGaussianMechanism:
         """Noise scale over the sensitivity of the worst stratum."""
         return self.noise_scale / self.sensitivity
 
+    @property
+    def releases(self) -> tuple[tuple[PrivacyProfile, int], ...]:
+        """Profiles of the releases, each with how often; none without noise.
+
+        Of several strata it is the largest profile of all releases together.
+        """
+        if self.noise_scale == 0:
+            return ()
+        kinds = [(self._profile(stratum), self.n_releases) for stratum in _undominated(self.strata)]
+        if len(kinds) == 1:
+            return tuple(kinds)
+        return ((MaximumProfile(tuple(ComposedProfile((kind,)) for kind in kinds)), 1),)
+
+    def _profile(self, stratum):
+        """Return the profile of one release to records of a stratum."""
+        multiplier = min(self.noise_scale / stratum.sensitivity, _LARGEST_MULTIPLIER)
+        if self.projections is None:
+            profile = GaussianProfile(1 / multiplier)
+        else:
+            profile = self.projections.profile(multiplier)
+        return sampled_without_replacement(profile, stratum.rate)
+
     def epsilons(self, n_releases: int | None = None) -> list[float]:
         """Return what the first releases cost the records of each stratum.
 
@@ -196,18 +221,15 @@ class StratifiedGaussianMechanism:
         accountant, grid = "none: there is no noise", None
         if self.noise_scale > 0:
             accountant = "privacy profile of the Gaussian mechanism"
-            law, rate = self.projections, self.worst.rate
-            profile = GaussianProfile(1 / self.noise_multiplier)
+            law = self.projections
             if law is not None:
-                profile = law.profile(self.noise_multiplier)
                 accountant += (
                     f", averaged over the law of {law.n_projections} {law.kind} directions of "
                     f"{law.n_features} dimensions"
                 )
-            if rate < 1:
+            if self.worst.rate < 1:
                 accountant += " under sampling without replacement"
-                profile = sampled_without_replacement(profile, rate)
-            grid = default_discretization([(profile, self.n_releases)])
+            grid = default_discretization([(self._profile(self.worst), self.n_releases)])
             accountant += ", in closed form" if grid is None else ", composed numerically"
         return {
             "sensitivity": self.sensitivity,
@@ -218,6 +240,7 @@ class StratifiedGaussianMechanism:
             "n_releases": self.n_releases,
             "accountant": accountant,
             "discretization": grid,
+            "releases": self.releases,
         }
 
     def run(self, noise: NoiseSource) -> "StratifiedGaussianRun":

@@ -1,5 +1,6 @@
 """A local mechanism for tables of mixed columns."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Self
 
@@ -8,7 +9,8 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
 
-from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport
+from sklearn_dpgen.accounting import ApproximateProfile, GaussianProfile, PrivacyReport
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, as_table, on_grid
 from sklearn_dpgen.mechanisms._densities import (
     gaussian_log_likelihood,
@@ -30,7 +32,6 @@ from sklearn_dpgen.utils._validation import (
     call_quietly,
     check_is_fitted,
     fit_context,
-    num_samples,
     validate_data,
 )
 
@@ -66,6 +67,8 @@ class TabularMechanism(Mechanism):
         For the numbers and dates that are not binned.
     delta : float, default=1e-5
         Failure probability in (0, 1), used by Gaussian noise only.
+    ledger : PrivacyLedger, str or None, default=None
+        Ledger, or the path of one, that each call of ``transform`` books its cost in.
     random_state : int, RandomState or None, default=None
         As in LaplaceMechanism.
     index : {"reset", "keep"}, default="reset"
@@ -133,6 +136,7 @@ class TabularMechanism(Mechanism):
         split: str | Mapping[str, float] | Callable[[Schema], Mapping[str, float]] = "uniform",
         noise: str = "laplace",
         delta: float = 1e-5,
+        ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
         index: str = "reset",
     ) -> None:
@@ -142,6 +146,7 @@ class TabularMechanism(Mechanism):
         self.split = split
         self.noise = noise
         self.delta = delta
+        self.ledger = ledger
         self.random_state = random_state
         self.index = index
 
@@ -164,7 +169,7 @@ class TabularMechanism(Mechanism):
         self.domain_ = self.encoder_.domain_
         self.n_features_in_ = len(self.schema)
         self.feature_names_in_ = self.encoder_.feature_names_in_
-        self._set_privacy(None if X is None else num_samples(X))
+        self._set_privacy()
         return self
 
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:
@@ -184,6 +189,7 @@ class TabularMechanism(Mechanism):
         """
         check_is_fitted(self)
         encoded = self.domain_.project(self.encoder_.transform(X))
+        self._reserve(self.privacy_)
         noise = self._noise(encoded)
         if self._has_noise:
             encoded = self._randomize(encoded, noise)
@@ -254,7 +260,7 @@ class TabularMechanism(Mechanism):
             columns[name] = values
         return pd.DataFrame({name: columns[name] for name in self.feature_names_in_})
 
-    def _plan_privacy(self, n_samples):
+    def _calibrate(self):
         self.epsilon_ = split_budget(self.epsilon, self.schema, self.split)
         self._parts = plan_columns(
             self.encoder_.columns_, self.encoder_.blocks_, self.epsilon_, self.noise, self.delta
@@ -272,7 +278,30 @@ class TabularMechanism(Mechanism):
             noise_scale=self.scale_,
             accountant=accountant,
             parts=[self._column_report(part) for part in self._parts],
+            releases=self._releases(),
+            split=self._split(),
         )
+
+    def _split(self):
+        """Return the shares of the columns, which add up."""
+        if math.isinf(self.epsilon):
+            return {}
+        total = math.fsum(self.epsilon_.values())
+        return {name: share / total for name, share in self.epsilon_.items()}
+
+    def _releases(self):
+        """Return the profiles of the columns, which compose; none where one has no noise."""
+        if math.isinf(self.epsilon):
+            return ()
+        pure, squared_mu = [], 0.0
+        for part in self._parts:
+            share = self.epsilon_[part.name]
+            if part.noise == "gaussian":
+                squared_mu += (2 / part.scale) ** 2
+                share = share / 2 if part.block is not None else 0.0
+            if share > 0:
+                pure.append((ApproximateProfile(share), 1))
+        return (*pure, (GaussianProfile(math.sqrt(squared_mu)), 1)) if squared_mu else tuple(pure)
 
     def _column_report(self, part):
         epsilon, delta = self.epsilon_[part.name], 0.0

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sklearn_dpgen.accounting import LaplaceProfile, compose_delta, default_discretization
+from sklearn_dpgen.accounting import (
+    LaplaceProfile,
+    OpenFailureProfile,
+    PrivacyProfile,
+    compose_delta,
+    default_discretization,
+)
 from sklearn_dpgen.accounting._checks import check_count, smallest_passing
 from sklearn_dpgen.mechanisms._base import on_grid
 from sklearn_dpgen.utils._random import NoiseSource
@@ -78,6 +84,14 @@ class ThresholdedLaplaceMechanism:
         ):
             object.__setattr__(self, name, value)
 
+    @property
+    def releases(self) -> tuple[tuple[PrivacyProfile, int], ...]:
+        """Profiles of the releases, each with how often; none without noise."""
+        if self.noise_scale == 0:
+            return ()
+        noise = LaplaceProfile(1 / self.noise_scale)
+        return ((noise, 2 * self.n_releases), (OpenFailureProfile(self.delta / 2), 1))
+
     def report_fields(self) -> dict:
         """Return the fields of a PrivacyReport that this mechanism answers for.
 
@@ -88,8 +102,7 @@ class ThresholdedLaplaceMechanism:
         """
         accountant, grid = "none: there is no noise", None
         if self.noise_scale > 0:
-            releases = [(LaplaceProfile(1 / self.noise_scale), 2 * self.n_releases)]
-            grid = default_discretization(releases)
+            grid = default_discretization(self.releases[:1])
             accountant = (
                 "privacy profile of two Laplace mechanisms a release, composed numerically, and "
                 "half of delta for the thresholds"
@@ -103,6 +116,7 @@ class ThresholdedLaplaceMechanism:
             "n_releases": self.n_releases,
             "accountant": accountant,
             "discretization": grid,
+            "releases": self.releases,
         }
 
     def run(self) -> "ThresholdedLaplaceRun":

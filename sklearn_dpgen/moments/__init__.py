@@ -9,7 +9,7 @@ from sklearn_dpgen.moments._noisy_moments import (
     release_moments,
 )
 from sklearn_dpgen.moments._normal_laws import denoised_covariances, draw_normals
-from sklearn_dpgen.moments._plan import MomentPlan, plan_moments
+from sklearn_dpgen.moments._plan import MomentPlan, price_moments
 
 __all__ = [
     "MOMENT_SHARES",
@@ -20,6 +20,6 @@ __all__ = [
     "denoised_covariances",
     "draw_normals",
     "moment_queries",
-    "plan_moments",
+    "price_moments",
     "release_moments",
 ]

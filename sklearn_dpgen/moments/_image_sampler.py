@@ -1,7 +1,6 @@
 """MomentImageSampler: images by class, from released moments of their low frequencies."""
 
 import math
-import numbers
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
@@ -9,9 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from tqdm import tqdm
 
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.moments._base import BaseMomentSampler
 from sklearn_dpgen.moments._cosines import coefficients, low_cosines
+from sklearn_dpgen.moments._declared_images import check_images, check_width
+from sklearn_dpgen.moments._forecast import image_forecast
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
@@ -82,6 +84,15 @@ class MomentImageSampler(BaseMomentSampler):
         are free, where the noise on the covariance of a class is more than a quarter of its trace.
     max_iter : int, default=30
         Steps in which the law of the coefficients is fitted to the moments.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released; it is refused
+        with BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Name of the column of X, a data frame, that says whose row each is. Then a person is
+        protected with all of their rows, and not each row by itself: one row of each person is
+        drawn, once and secretly, and no other is looked at. What is learned is the law of a random
+        row of a random person. The column itself is not learned from, and not in a schema. None
+        protects rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
         guarantee for whoever knows or guesses it.
@@ -165,6 +176,8 @@ class MomentImageSampler(BaseMomentSampler):
         deformation: float = 0.08,
         second_order_weight: float | str = "auto",
         max_iter: int = 30,
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
         verbose: int = 0,
@@ -181,6 +194,8 @@ class MomentImageSampler(BaseMomentSampler):
         self.deformation = deformation
         self.second_order_weight = second_order_weight
         self.max_iter = max_iter
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -217,21 +232,15 @@ class MomentImageSampler(BaseMomentSampler):
         device = resolve_device(self.device)
         self._check_label_parameters(y)
         self._check_labels_are_given(y)
-        low, high, shape = self._check_images()
+        low, high, shape = check_images(self.shape, self.pixel_range)
         if np.ndim(X) > 2:
             raise ValueError("X must hold a flattened image a row: X.reshape(len(X), -1).")
-        X = validate_data(self, X, dtype=[np.float64, np.float32])
-        self._check_width(X, shape)
-        codes = self._encode_labels(y, len(X))
         seed, match_seed = split_random_state(self.random_state, 2)
-
-        sides = [min(side, self.n_frequencies) for side in shape[:2]]
-        d = math.prod(sides) * math.prod(shape[2:])
-        check_fits(24 * d * X.shape[1], f"Cosines of {d} frequencies")
-        basis = low_cosines(shape, self.n_frequencies)
-        center = 0.5 * basis.sum(axis=1)
-        # No image is further from the grey of half the range.
-        ball = Ball(0.5 * math.sqrt(X.shape[1]), center=center)
+        X, y = self._one_labelled_row_each(X, y, seed)
+        X = validate_data(self, X, dtype=[np.float64, np.float32])
+        check_width(X, shape)
+        codes = self._encode_labels(y, len(X))
+        basis, ball = self._frequencies(shape)
         C = coefficients(X, basis, low, high)
         self._release(C, y, codes, ball, seed)
 
@@ -258,35 +267,28 @@ class MomentImageSampler(BaseMomentSampler):
         self.latent_factors_ = as_array(torch.stack([factor for _, factor, _ in fits]))
         return self
 
+    def _declared_ball(self, n_features):
+        _, _, shape = check_images(self.shape, self.pixel_range)
+        width = math.prod(shape)
+        if n_features not in (None, width):
+            raise ValueError(f"n_features must be the {width} pixels of shape {shape}.")
+        return self._frequencies(shape)[1], width
+
+    def _frequencies(self, shape):
+        """Return the cosines that are released, and the ball of their coefficients."""
+        sides = [min(side, self.n_frequencies) for side in shape[:2]]
+        d, n_pixels = math.prod(sides) * math.prod(shape[2:]), math.prod(shape)
+        check_fits(24 * d * n_pixels, f"Cosines of {d} frequencies")
+        basis = low_cosines(shape, self.n_frequencies)
+        # No image is further from the grey of half the range.
+        return basis, Ball(0.5 * math.sqrt(n_pixels), center=0.5 * basis.sum(axis=1))
+
     def _declared(self):
         return ["shape", "pixel_range"]
 
-    def _check_images(self):
-        """Return the range of the pixels and the shape, if they are ones."""
-        try:
-            low, high = (float(bound) for bound in self.pixel_range)
-        except (TypeError, ValueError):
-            low, high = math.nan, math.nan
-        if not (math.isfinite(high - low) and low < high):
-            raise ValueError(
-                f"pixel_range must be two numbers (low, high) with low < high, got "
-                f"{self.pixel_range!r}."
-            )
-        shape = tuple(self.shape)
-        is_shape = len(shape) in (2, 3) and all(
-            isinstance(side, numbers.Integral) and side >= 1 for side in shape
-        )
-        if not is_shape:
-            raise ValueError(
-                f"shape must be (height, width) or (height, width, channels), got {self.shape!r}."
-            )
-        return low, high, tuple(int(side) for side in shape)
-
-    def _check_width(self, X, shape):
-        if X.shape[1] != math.prod(shape):
-            raise ValueError(
-                f"shape {shape} has {math.prod(shape)} pixels, X has {X.shape[1]} features."
-            )
+    def _forecast(self, n_samples, n_features, d, n_classes):
+        n_drawn = n_classes * self.max_iter * _N_DRAWS
+        return image_forecast(n_samples, n_features, d, n_classes, n_drawn)
 
     def _image_model(self, basis, shape, device):
         from sklearn_dpgen.moments._image_laws import ImageModel
@@ -309,9 +311,9 @@ class MomentImageSampler(BaseMomentSampler):
         float
         """
         self._validate_params()
-        low, high, shape = self._check_images()
+        low, high, shape = check_images(self.shape, self.pixel_range)
         X = check_array(X, dtype=[np.float64, np.float32])
-        self._check_width(X, shape)
+        check_width(X, shape)
         return float(np.mean(((low > X) | (high < X)).any(axis=1)))
 
     def sample(
@@ -380,7 +382,7 @@ class MomentImageSampler(BaseMomentSampler):
         from sklearn_dpgen.ot._held_out import held_out_distance
 
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, self._without_unit(X), dtype=np.float64, reset=False)
         if y is None:
             n = max(len(X), _FEWEST_GENERATED)
             return -held_out_distance([(X, self.sample(n, random_state=_SCORE_SEED))])

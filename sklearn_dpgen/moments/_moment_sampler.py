@@ -7,10 +7,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.moments._base import BaseMomentSampler
+from sklearn_dpgen.moments._forecast import moments_forecast
 from sklearn_dpgen.moments._normal_laws import draw_normals, mixture_log_densities
 from sklearn_dpgen.preprocessing._records import (
+    declared_domain,
     decode_records,
     encode_records,
     read_records,
@@ -62,6 +65,15 @@ class MomentSampler(BaseMomentSampler):
         Weight of the second moments beside the first, in units of the radius: the larger, the less
         noise on covariances, and the more on means. "auto" is 2, or √½, up to which second moments
         are free, where the noise on the covariance of a class is more than a quarter of its trace.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released; it is refused
+        with BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Name of the column of X, a data frame, that says whose row each is. Then a person is
+        protected with all of their rows, and not each row by itself: one row of each person is
+        drawn, once and secretly, and no other is looked at. What is learned is the law of a random
+        row of a random person. The column itself is not learned from, and not in a schema. None
+        protects rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
         guarantee for whoever knows or guesses it.
@@ -124,6 +136,8 @@ class MomentSampler(BaseMomentSampler):
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
         second_order_weight: float | str = "auto",
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -134,6 +148,8 @@ class MomentSampler(BaseMomentSampler):
         self.classes = classes
         self.label_proportions = label_proportions
         self.second_order_weight = second_order_weight
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -160,14 +176,24 @@ class MomentSampler(BaseMomentSampler):
         self._forget()
         self._check_label_parameters(y)
         self._check_labels_are_given(y)
+        self._check_unit()
+        (seed,) = split_random_state(self.random_state, 1)
+        X, y = self._one_labelled_row_each(X, y, seed)
         X = encode_records(self, X)
         codes = self._encode_labels(y, len(X))
-        (seed,) = split_random_state(self.random_state, 1)
         self._release(X, y, codes, enclosing_ball(self.domain_), seed)
         return self
 
+    def _declared_ball(self, n_features):
+        domain = declared_domain(self, n_features)
+        width = domain.n_features if self.schema is None else len(self.schema)
+        return enclosing_ball(domain), width
+
     def _declared(self):
         return ["schema" if self.domain is None else "domain"]
+
+    def _forecast(self, n_samples, n_features, d, n_classes):
+        return moments_forecast(n_samples, d, n_classes)
 
     def check(self, X: ArrayLike) -> float:
         """Return the share of records outside of the declared domain, which ``fit`` would move.
@@ -243,7 +269,7 @@ class MomentSampler(BaseMomentSampler):
         """
         check_is_fitted(self)
         shares = getattr(self, "label_proportions_", None)
-        points = self.domain_.project(read_records(self, X))
+        points = self.domain_.project(read_records(self, self._without_unit(X)))
         return float(mixture_log_densities(points, self.means_, self.covariances_, shares).mean())
 
     def __sklearn_is_fitted__(self):

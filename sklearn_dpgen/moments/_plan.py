@@ -1,5 +1,6 @@
 """The plan of class-wise moments: what is released, what it costs, and the laws that follow."""
 
+import math
 import pickle
 import warnings
 from collections.abc import Sequence
@@ -21,8 +22,9 @@ from sklearn_dpgen.moments._noisy_moments import (
 from sklearn_dpgen.moments._normal_laws import denoised_covariances
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 from sklearn_dpgen.utils._validation import check_fits
+from sklearn_dpgen.utils._words import count_words, number_words
 
-__all__ = ["MomentPlan", "plan_moments"]
+__all__ = ["MomentPlan", "price_moments"]
 
 _CAVEATS = (
     "Whatever was fitted on the same records before, such as a scaler or an embedding, is not paid "
@@ -66,9 +68,7 @@ class MomentPlan:
         context = [name, pickle.dumps(self.mechanism), self.sizes, np.ascontiguousarray(X), codes]
         return [noise_source(seed, context=[*context, str(part)]) for part in range(2)]
 
-    def report(
-        self, name: str, noise: NoiseSource, *, neighbouring: str, public: Sequence[str]
-    ) -> PrivacyReport:
+    def report(self, name: str, noise: NoiseSource, **words: object) -> PrivacyReport:
         """Return the report of an estimator.
 
         Parameters
@@ -76,11 +76,9 @@ class MomentPlan:
         name : str
             Of the estimator.
         noise : NoiseSource
-            Of the releases.
-        neighbouring : str
-            The relation.
-        public : sequence of str
-            What the guarantee takes as public.
+            Where its noise comes from.
+        **words
+            Its fields that the plan does not answer for.
 
         Returns
         -------
@@ -93,16 +91,42 @@ class MomentPlan:
             mechanism=f"{name}: means by class{counts}, then second moments about them",
             epsilon=epsilon,
             delta=self.mechanism.delta if np.isfinite(epsilon) else 0.0,
-            neighbouring=neighbouring,
-            public=tuple(public),
             sensitivity_source=(
                 "l2; each release over its own sensitivity, of records in a ball of radius "
                 f"{means.features.ball.radius:g}"
             ),
+            split=dict(zip(("means", "second moments"), self.mechanism.shares, strict=True)),
+            precision=self.precision(),
             noise_source=noise.description,
             caveats=_CAVEATS,
             **self.mechanism.report_fields(),
+            **words,
         )
+
+    def precision(self) -> dict[str, str]:
+        """Return what noise leaves of the moments of the smallest class, in words."""
+        (coarse, fine), smallest = self.mechanism.queries, float(self.sizes.min())
+        if self.mechanism.noise_scales[0] == 0:
+            return {"mean of a feature": "exact: there is no noise"}
+        ball, smallest = coarse.features.ball, max(smallest, 1.0)
+        of_class = " in the smallest class" if len(self.sizes) > 1 else ""
+        # The residuals about a mean are released once more, and make up for its noise.
+        scales = np.array(self.mechanism.noise_scales) / smallest
+        mean = ball.radius * min(scales)
+        words = {
+            "mean of a feature": (
+                f"± {number_words(mean)}, that is {number_words(50 * mean / ball.radius)} percent "
+                f"of the width of the domain{of_class}"
+            ),
+            "covariance of two features": (
+                f"± {number_words(100 * scales[1] / (math.sqrt(2) * fine.features.weight))} "
+                f"percent of the squared radius of the residuals{of_class}"
+            ),
+        }
+        if coarse.with_counts:
+            scale = self.mechanism.noise_scales[0] / coarse.count_weight
+            words["records of a class"] = count_words([scale], coarse.n_samples)
+        return words
 
     def release(
         self, X: np.ndarray, codes: np.ndarray, noises: Sequence[NoiseSource]
@@ -137,28 +161,28 @@ class MomentPlan:
         return moments.means, covariances, sizes
 
 
-def plan_moments(
+def price_moments(
     ball: Ball,
-    codes: np.ndarray,
+    n_samples: int,
     n_classes: int,
     *,
-    labels: str,
+    class_sizes: ArrayLike | None,
     label_proportions: ArrayLike | None,
     epsilon: float,
     delta: float,
     weight: float | str = "auto",
 ) -> MomentPlan:
-    """Price moments by class, and warn where their noise hides them.
+    """Price moments by class from public numbers, and warn where their noise hides them.
 
     Parameters
     ----------
     ball : Ball
         Public. Records outside are moved to it.
-    codes : ndarray of int of shape (n_samples,)
-        Their number is read, and with public labels the sizes of the classes.
+    n_samples : int
     n_classes : int
         1 without labels, which are public then.
-    labels : {"public", "private"}
+    class_sizes : array-like of shape (n_classes,) or None
+        With public labels. None are private ones.
     label_proportions : array-like of shape (n_classes,) or None
         Public ones; without them private class sizes are released.
     epsilon, delta : float
@@ -170,15 +194,15 @@ def plan_moments(
     -------
     MomentPlan
     """
-    d = ball.n_features
-    sizes = _public_sizes(codes, n_classes, labels, label_proportions)
+    d, labels = ball.n_features, "private" if class_sizes is None else "public"
+    sizes = _public_sizes(n_samples, n_classes, class_sizes, label_proportions)
     # Sums, noise, and some three matrices a class.
     check_fits(64 * n_classes * d * (d + 3) // 2, f"Moments of {d} columns")
     if weight == "auto":
-        weight = automatic_weight(d, len(codes), n_classes, epsilon, delta)
+        weight = automatic_weight(d, n_samples, n_classes, epsilon, delta)
     queries = moment_queries(
         ball,
-        len(codes),
+        n_samples,
         n_classes,
         labels=labels,
         with_counts=labels == "private" and label_proportions is None,
@@ -189,17 +213,17 @@ def plan_moments(
     return MomentPlan(mechanism, sizes)
 
 
-def _public_sizes(codes, n_classes, labels, label_proportions):
+def _public_sizes(n_samples, n_classes, class_sizes, label_proportions):
     """Return what is publicly known of the number of records of each class."""
-    if labels == "public":
-        sizes = np.bincount(codes, minlength=n_classes).astype(np.float64)
-        if sizes.min() == 0:
+    if class_sizes is not None:
+        sizes = np.asarray(class_sizes, dtype=np.float64)
+        if sizes.min() <= 0:
             raise ValueError("With public labels every class of classes needs a record.")
         return sizes
     if label_proportions is None:
-        return np.full(n_classes, len(codes) / n_classes)
+        return np.full(n_classes, n_samples / n_classes)
     # As noisy sizes are, kept at half a record.
-    return (len(codes) * np.asarray(label_proportions, dtype=np.float64)).clip(0.5)
+    return (n_samples * np.asarray(label_proportions, dtype=np.float64)).clip(0.5)
 
 
 def _warn_of_noise(mechanism, smallest):
@@ -213,5 +237,5 @@ def _warn_of_noise(mechanism, smallest):
             f"and {smallest:.0f} records in the smallest class; a larger epsilon, fewer columns "
             "or more records would help.",
             UserWarning,
-            stacklevel=6,
+            stacklevel=7,
         )

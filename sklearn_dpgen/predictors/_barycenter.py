@@ -9,25 +9,22 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import column_or_1d, get_tags
 
-from sklearn_dpgen.accounting import (
-    GaussianProfile,
-    PrivacyReport,
-    calibrate_remainder,
-    check_delta_size,
-)
-from sklearn_dpgen.accounting._report import FLOATING_POINT
+from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.budget._unit import split_unit
 from sklearn_dpgen.exceptions import SmallGroupWarning
-from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
-from sklearn_dpgen.predictors._fit_cost import check_cost, common_neighbours, fit_cost
+from sklearn_dpgen.predictors._barycenter_plan import (
+    SMALL_GROUPS,
+    BarycenterPlanMixin,
+    check_n_groups,
+)
+from sklearn_dpgen.predictors._fit_cost import differs, fit_cost
 from sklearn_dpgen.predictors._group_laws import (
     count_halves,
-    first_split_noise,
     group_sizes,
     maps_of_halves,
     maps_of_scores,
 )
 from sklearn_dpgen.predictors._group_means import mean_intervals, outcome_sums
-from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._groups import check_sensitive_features
 from sklearn_dpgen.utils._random import noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
@@ -43,18 +40,8 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["BarycenterEstimator"]
 
-# A replaced row leaves one cell of one group, and enters another.
-_SENSITIVITY = math.sqrt(2)
-# Of what the estimator leaves of the budget: of the counts for the maps, and of the means.
-_SHARES = (0.85, 0.15)
-# In the rate of a group, of the noise in how many of its scores are above 1/2.
-_TOLERATED_NOISE = 0.1
-_BUDGET = ("epsilon", "delta")
-# Distances are of all pairs.
-_MOST_GROUPS = 200
 
-
-class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
+class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstimator):
     """Base of the estimators whose scores, in [0, 1], are moved group by group."""
 
     _parameter_constraints: dict = {
@@ -70,40 +57,40 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
 
     def _fit_maps(self, X, y, sensitive_features):
         """Fit the estimator, unless it is frozen, then the maps, and measure what they do."""
-        n_samples = num_samples(X)
-        codes = self._group_codes(sensitive_features, n_samples)
+        n_rows, table = num_samples(X), self._without_unit(X)
+        codes = self._group_codes(sensitive_features, n_rows)
         n_groups = len(self.groups_ or [None])
         split_seed, noise_seed = split_random_state(self.random_state, 2)
-        private, spent = math.isfinite(self.epsilon), []
+        private = math.isfinite(self.epsilon)
+        n_samples = n_rows
+        if private and self.unit is not None:
+            n_samples = split_unit(X, self.unit)[1].n_persons
+        plan = self._planned(n_samples, n_groups, **(_widths(table) if private else {}))
+        self._charge(plan.report)
         X_fit, y_fit, codes_fit = X, y, codes
-        if not private and self._unfrozen():
-            # Of what overfits, the laws on rows that it saw are not those on others.
-            is_read = not isinstance(self.estimator, FrozenEstimator)
-            y = column_or_1d(y, warn=True) if is_read else np.zeros(n_samples)
-            X_fit, X, y_fit, _, codes_fit, codes = train_test_split(
-                X,
-                y,
-                codes,
-                test_size=self.calibration_fraction,
-                random_state=split_seed,
-                stratify=self._strata(y),
-            )
-        for estimator in self._unfrozen() if private else ():
-            check_cost(estimator, self.epsilon)
-        self.estimator_ = clone(self.estimator)
-        self._fit_within(self.estimator_, X_fit, y_fit, spent)
+        if not private:
+            X = X_fit = table
+            if self._has_unfrozen():
+                # Of what overfits, the laws on rows that it saw are not those on others.
+                is_read = not isinstance(self.estimator, FrozenEstimator)
+                y = column_or_1d(y, warn=True) if is_read else np.zeros(n_samples)
+                X_fit, X, y_fit, _, codes_fit, codes = train_test_split(
+                    table,
+                    y,
+                    codes,
+                    test_size=self.calibration_fraction,
+                    random_state=split_seed,
+                    stratify=self._strata(y),
+                )
+        fitted = self._fit_within(plan, X_fit, y_fit, codes_fit)
+        if private:
+            X, codes = self._one_row_each(X, codes, seed=noise_seed)
+        self.estimator_, *others = fitted
         self._check_estimator()
-        if self.group_estimator is not None and self.groups_ is not None:
-            if isinstance(self.groups_[0], tuple):
-                raise ValueError("group_estimator needs sensitive_features of a single column.")
-            self.group_estimator_ = clone(self.group_estimator)
-            labels = np.array(self.groups_)[codes_fit]
-            self._fit_within(self.group_estimator_, X_fit, labels, spent)
+        if others:
+            (self.group_estimator_,) = others
             self._group_columns()
-        mechanism = self._plan_mechanism(n_samples, spent) if private else None
-        self.privacy_ = self._plan_privacy(
-            n_samples, mechanism=mechanism, spent=spent, noise_seed=noise_seed
-        )
+        mechanism = plan.mechanism
         scores = self._fit_scores(X, len(codes))
         weights = self._quietly(self._group_weights, X)
         run = mechanism and mechanism.run()
@@ -119,11 +106,13 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
             self.maps_ = maps_of_scores(scores, codes, n_groups)
         else:
             counts, scale = released(count_halves(scores, codes, n_groups, self.n_levels), 0)
-            self._warn_of_noise(group_sizes(counts, n_groups, self.n_levels), scale)
+            self._warn_of_noise(
+                group_sizes(counts, n_groups, self.n_levels), self._least_size(mechanism)
+            )
             self.maps_ = maps_of_halves(counts, n_groups, self.n_levels, scale)
         strength = self._strength()
         outcomes = self._outcomes(self._moved(scores, codes, weights, strength))
-        sums, scale = released(outcome_sums(outcomes, codes, n_groups), len(_SHARES) - 1)
+        sums, scale = released(outcome_sums(outcomes, codes, n_groups), 1)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
@@ -131,22 +120,25 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         self.strength_ = strength
         return intervals
 
-    def _unfrozen(self):
-        """Return the estimators that this fit fits."""
+    def _has_unfrozen(self):
+        """Return whether this fit fits any estimator."""
         estimators = [e for e in (self.estimator, self.group_estimator) if e is not None]
-        return [e for e in estimators if not isinstance(e, FrozenEstimator)]
+        return not all(isinstance(estimator, FrozenEstimator) for estimator in estimators)
 
-    def _fit_within(self, estimator, X, y, spent):
-        """Fit an estimator that is not frozen, and note what it cost, also where it is stopped."""
-        if isinstance(estimator, FrozenEstimator):
-            return
-        try:
-            estimator.fit(X, column_or_1d(y, warn=True))
-        finally:
-            cost = fit_cost(estimator) if math.isfinite(self.epsilon) else None
-            if cost is not None:
-                spent.append(cost)
-                self.privacy_ = self._plan_privacy(None, spent=spent)
+    def _fit_within(self, plan, X, y, codes):
+        """Return the estimators of a plan, fitted where they are not frozen, at the price of it."""
+        fitted, costs = [clone(estimator) for estimator in plan.estimators], iter(plan.costs)
+        for estimator, is_of_groups in zip(fitted, (False, True), strict=False):
+            if isinstance(estimator, FrozenEstimator):
+                continue
+            labels = np.array(self.groups_)[codes] if is_of_groups else y
+            estimator.fit(X, column_or_1d(labels, warn=True))
+            if plan.mechanism is not None and differs(next(costs), fit_cost(estimator)):
+                raise RuntimeError(
+                    f"{type(estimator).__name__} was fitted at another cost than it had planned: "
+                    "what is stated of the whole does not hold."
+                )
+        return fitted
 
     def _group_columns(self):
         """Return the group of each column of what the estimator of groups predicts."""
@@ -203,115 +195,20 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
                 )
             return np.zeros(n_samples, dtype=np.int64)
         codes, groups = check_sensitive_features(sensitive_features, n_samples, self.groups)
-        if len(groups) > _MOST_GROUPS:
-            raise ValueError(
-                f"sensitive_features has {len(groups)} groups, more than {_MOST_GROUPS}: bin "
-                "numbers by public edges first."
-            )
+        check_n_groups(len(groups))
+        if self.group_estimator is not None and isinstance(groups[0], tuple):
+            raise ValueError("group_estimator needs sensitive_features of a single column.")
         self.groups_ = groups
         return codes
 
-    def _plan_mechanism(self, n_samples, spent):
-        """Spend on counts and on means what the estimators have left of the budget."""
-        is_public = _is_n_public(spent)
-        if not is_public and self.delta == "auto":
-            raise ValueError(
-                "delta must be a number where the number of records is not public, as the "
-                "estimator has it; got 'auto'."
-            )
-        delta = self._delta(n_samples)
-        if is_public:
-            check_delta_size(delta, n_samples)
-        left = self.epsilon
-        if spent:
-            releases = [release for cost in spent for release in cost.composable()]
-            # What the searches below round stays within what is left.
-            mu = (1 - 1e-9) * calibrate_remainder(left, delta, releases)
-            left = GaussianProfile(mu).epsilon(delta)
-        return GaussianSequenceMechanism(_SENSITIVITY, _SHARES, left, delta)
-
-    def _plan_privacy(self, n_samples, *, mechanism=None, spent=(), noise_seed=None):
-        name = type(self).__name__
-        if mechanism is None and not spent:
-            return PrivacyReport(
-                mechanism=f"{name}: without noise, for rows that are public or synthetic",
-                epsilon=math.inf,
-                delta=0.0,
-                accountant="none: there is no noise",
-                noise_source="none",
-            )
-        if mechanism is None:
-            # Stopped before the counts: what was spent until then.
-            return self._whole_report(f"{name}, stopped: fits of estimators", spent)
-        public = ["groups" if self.groups is not None else "values of the sensitive features"]
-        caveats = ["The estimator is taken to predict each record by itself.", FLOATING_POINT]
-        if self._has_frozen():
-            public.append("the fitted estimator")
-            caveats.insert(1, "What a frozen estimator was fitted on is not paid for here.")
-        neighbours = "replace one record, of any group; the number of records is public"
-        if spent and not _is_n_public(spent):
-            # One record less changes counts by 1, and not by √2.
-            neighbours = common_neighbours(spent)
-        else:
-            public.insert(0, "n_samples")
-        counts = PrivacyReport(
-            mechanism=f"{name}: noisy counts of predictions by group, then sums of moved ones",
-            epsilon=mechanism.epsilon,
-            delta=mechanism.delta,
-            neighbouring=neighbours,
-            public=public,
-            sensitivity_source="l2; a record is in one bin of one group on each level, with "
-            "weights of norm 1, and has a share of 1 in the sums of one group",
-            noise_source=noise_source(noise_seed).description,
-            caveats=caveats,
-            **mechanism.report_fields(),
-        )
-        if not spent:
-            return counts
-        return self._whole_report(
-            f"{name}: fits of estimators, then counts",
-            (*spent, counts),
-            epsilon=self.epsilon,
-            delta=mechanism.delta,
-        )
-
-    def _whole_report(self, words, parts, **spent):
-        if len(parts) == 1:
-            return parts[0]
-        known = all(part.releases for part in parts)
-        if not spent:
-            spent = {name: sum(getattr(part, name) for part in parts) for name in _BUDGET}
-        return PrivacyReport(
-            mechanism=words,
-            **spent,
-            neighbouring=common_neighbours(parts),
-            public=_union(*(part.public for part in parts)),
-            sampler="as of the parts",
-            n_releases=sum(part.n_releases for part in parts),
-            accountant="privacy profiles of the parts, composed",
-            noise_source=next(
-                (part.noise_source for part in parts if part.is_seeded), parts[-1].noise_source
-            ),
-            caveats=_union(*(part.caveats for part in parts)),
-            parts=parts,
-            releases=[release for part in parts for release in part.releases] if known else (),
-        )
-
-    def _has_frozen(self):
-        estimators = (self.estimator, self.group_estimator)
-        return any(isinstance(estimator, FrozenEstimator) for estimator in estimators)
-
-    def _warn_of_noise(self, sizes, noise_scale):
+    def _warn_of_noise(self, sizes, least):
         """Name the groups whose rates noise hides: from what was released."""
         if self.groups_ is None:
             return
-        least = first_split_noise(noise_scale, self.n_levels) / _TOLERATED_NOISE
         small = [group for group, size in zip(self.groups_, sizes, strict=True) if size < least]
         if small:
             warnings.warn(
-                f"Groups {small} have fewer records than about {least:.0f}. Below that, noise "
-                "hides how predictions for a group differ from those for all, and they may be "
-                "moved as all are. Raise epsilon, leave more of it to the counts, or merge groups.",
+                f"Groups {small} have fewer records than about {least:.0f}. {SMALL_GROUPS}",
                 SmallGroupWarning,
                 stacklevel=4,
             )
@@ -323,6 +220,7 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
 
     def _mapped(self, X, sensitive_features):
         check_is_fitted(self)
+        X = self._without_unit(X)
         scores = self._scores(X)
         if self.groups_ is None:
             return scores
@@ -346,10 +244,8 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         return tags
 
 
-def _union(*sequences):
-    """Return what is in any of some sequences, once and in order."""
-    return tuple(dict.fromkeys(item for sequence in sequences for item in sequence))
-
-
-def _is_n_public(spent):
-    return all("n_samples" in cost.public for cost in spent)
+def _widths(X):
+    """Return what a plan may ask of records: how many columns, and their names in a frame."""
+    shape = X.shape if hasattr(X, "shape") else np.shape(X)
+    names = list(X.columns) if hasattr(X, "columns") else None
+    return {"n_features": shape[1] if len(shape) == 2 else None, "columns": names}

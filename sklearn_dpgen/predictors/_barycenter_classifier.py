@@ -9,6 +9,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.predictors._barycenter import BarycenterEstimator
 from sklearn_dpgen.utils._validation import HasMethods, Interval, Real, fit_context
 
@@ -61,6 +62,14 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         level in ``2 ** n_levels`` bins.
     calibration_fraction : float, default=0.3
         With ``epsilon=np.inf``, rows that are left out of the fit of the estimator, for the maps.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what all of it will cost, that of the estimators within it included, once
+        and before any of them: it raises BudgetExceededError where less is left. None books
+        nowhere. Estimators within it must have none.
+    unit : str or None, default=None
+        Column of X, a data frame, that says whose row each is. A person is then protected with all
+        of their rows, by the estimators within too, and has one of them, drawn at random, in the
+        counts and means. None protects each row by itself.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
         guarantee for whoever knows or guesses it.
@@ -144,6 +153,8 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         group_estimator: BaseEstimator | None = None,
         n_levels: int = 5,
         calibration_fraction: float = 0.3,
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.estimator = estimator
@@ -155,6 +166,8 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         self.group_estimator = group_estimator
         self.n_levels = n_levels
         self.calibration_fraction = calibration_fraction
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=False)

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.predictors._barycenter import BarycenterEstimator
 from sklearn_dpgen.utils._validation import HasMethods, fit_context
 
@@ -28,7 +29,9 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         The largest 2-Wasserstein distance between the laws of two groups' predictions, in the units
         of the target: as little is moved as the counts say it takes. 0 is parity, and what is
         moved is then moved all of the way.
-    epsilon, delta, groups, group_estimator, n_levels, calibration_fraction, random_state
+    epsilon, delta, groups, group_estimator, n_levels, calibration_fraction
+        As of :class:`BarycenterClassifier`.
+    ledger, unit, random_state
         As of :class:`BarycenterClassifier`.
 
     Attributes
@@ -105,6 +108,8 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         group_estimator: BaseEstimator | None = None,
         n_levels: int = 5,
         calibration_fraction: float = 0.3,
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.estimator = estimator
@@ -116,6 +121,8 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         self.group_estimator = group_estimator
         self.n_levels = n_levels
         self.calibration_fraction = calibration_fraction
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=False)

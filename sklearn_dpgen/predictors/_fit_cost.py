@@ -1,15 +1,18 @@
-"""What the fit of an estimator within another one may cost, and has cost."""
+"""What the fit of an estimator within another one costs, known before."""
 
+import inspect
+
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.utils._base import PrivateEstimator
 
-__all__ = ["check_cost", "common_neighbours", "fit_cost"]
+__all__ = ["common_neighbours", "differs", "fit_cost", "plan_cost", "within"]
 
 
-def check_cost(estimator, epsilon):
-    """Refuse an estimator whose fit is not paid for, or not out of a budget, before it is fitted.
+def within(estimator, epsilon, *, unit=None):
+    """Return a clone to be fitted within another estimator, or refuse one that is not paid for.
 
     Parameters
     ----------
@@ -17,11 +20,18 @@ def check_cost(estimator, epsilon):
         Private, or a pipeline of TabularEncoders and a private one.
     epsilon : float
         The whole budget.
+    unit : str or None
+        Who is protected by the whole, and so by this one.
+
+    Returns
+    -------
+    estimator
 
     Raises
     ------
     ValueError
     """
+    estimator = clone(estimator)
     *before, last = _steps(estimator)
     unpaid = [
         type(step).__name__
@@ -46,11 +56,63 @@ def check_cost(estimator, epsilon):
             f"epsilon must be more than the {own:g} that {type(last).__name__} takes of it, got "
             f"{epsilon:g}."
         )
+    booked = [k for k, v in params.items() if k.split("__")[-1] == "ledger" and v is not None]
+    if booked:
+        raise ValueError(
+            f"{type(last).__name__} has a ledger of its own, {booked}, which would not see what "
+            "the whole releases besides. Give it to the outer estimator alone."
+        )
+    units = {v for k, v in params.items() if k.split("__")[-1] == "unit" and v is not None}
+    if units - {unit}:
+        raise ValueError(
+            f"{type(last).__name__} protects unit {sorted(units)[0]!r}, and the whole would not: "
+            "give unit to the outer estimator."
+        )
+    if unit is not None:
+        if before:
+            raise ValueError(
+                "unit needs an estimator that reads its column, and a pipeline takes it away: give "
+                "the last step alone."
+            )
+        if not units:
+            last.set_params(unit=unit)
+    return estimator
+
+
+def plan_cost(estimator, n_samples, **sizes):
+    """Return the PrivacyReport that the fit of an estimator will have.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As of :func:`within`.
+    n_samples : int
+        Number of records.
+    **sizes
+        What is public beside, of which a plan takes what it asks for; None is not known.
+
+    Returns
+    -------
+    PrivacyReport
+    """
+    *before, last = _steps(estimator)
+    for step in before:
+        if step != "passthrough":
+            sizes |= {"n_features": clone(step).fit().domain_.n_features, "columns": None}
+    wanted = inspect.signature(last.plan).parameters
+    given = {k: v for k, v in sizes.items() if k in wanted and v is not None}
+    return last.plan(n_samples, **given)
 
 
 def fit_cost(estimator):
-    """Return the PrivacyReport of a fit, complete or stopped, or None where nothing was planned."""
-    return getattr(_steps(estimator)[-1], "privacy_", None)
+    """Return the PrivacyReport of a fit."""
+    return _steps(estimator)[-1].privacy_
+
+
+def differs(plan, report):
+    """Return whether a fit cost other than what was planned."""
+    names = ("epsilon", "delta", "neighbours", "unit", "releases")
+    return any(getattr(plan, name) != getattr(report, name) for name in names)
 
 
 def _steps(estimator):
@@ -81,4 +143,5 @@ def common_neighbours(reports):
 
 
 def _is_any_replacement(relation):
-    return relation.startswith("replace one record") and " by another " not in relation
+    whole = relation.startswith(("replace one record", "replace one person"))
+    return whole and " by another " not in relation

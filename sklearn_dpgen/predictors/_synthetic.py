@@ -15,10 +15,12 @@ from sklearn.base import (
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.metaestimators import available_if
 
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.predictors._default_learners import AveragedClassifier, AveragedRegressor
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     HasMethods,
@@ -60,13 +62,52 @@ class _SyntheticPredictor(MetaEstimatorMixin, PrivateEstimator):
         *,
         encode: bool = True,
         n_synthetic: int = 100_000,
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.sampler = sampler
         self.estimator = estimator
         self.encode = encode
         self.n_synthetic = n_synthetic
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def plan(
+        self,
+        n_samples: int | None = None,
+        n_features: int | None = None,
+        *,
+        columns: list | None = None,
+    ) -> PrivacyReport:
+        """Return the report of a fit on so many records, without any: the sampler plans.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            As of the sampler: number of records, or with ``unit`` of persons.
+        n_features : int or None, default=None
+            Number of features, if given.
+        columns : list of str or None, default=None
+            Names of the columns that X will have. None is all of the schema but the target.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit. Its forecast is of the sampler, not of the estimator.
+
+        Raises
+        ------
+        ValueError
+            What ``fit`` would refuse of the parameters.
+        """
+        sampler, _ = self._sampler_of(columns)
+        n_columns = len(sampler.schema) - 1
+        if n_features not in (None, n_columns):
+            raise ValueError(f"n_features must be that of the schema, {n_columns}.")
+        return sampler.plan(n_samples)
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: pd.DataFrame, y: ArrayLike) -> Self:
@@ -93,10 +134,13 @@ class _SyntheticPredictor(MetaEstimatorMixin, PrivateEstimator):
             lacks; or what the sampler and the estimator raise.
         """
         self._forget()
-        target, schema = self._declared(X)
+        if not isinstance(X, pd.DataFrame):
+            raise TypeError("X must be a data frame, whose columns are those of the schema.")
+        sampler, target = self._sampler_of(self._columns_of(X))
+        schema = sampler.schema
         seed, draw_seed = split_random_state(self.random_state, 2)
         table = X.assign(**{target: np.asarray(y)})
-        self.sampler_ = sampler = clone(self.sampler).set_params(schema=schema)
+        self.sampler_ = sampler
         try:
             sampler.fit(table)
         finally:
@@ -122,26 +166,40 @@ class _SyntheticPredictor(MetaEstimatorMixin, PrivateEstimator):
         self.n_features_in_ = len(features)
         return self
 
-    def _plan_privacy(self, n_samples):
-        raise NotImplementedError("The sampler plans: all that follows is post-processing.")
+    def _columns_of(self, X):
+        """Return the names of the features: all columns but that of the unit."""
+        unit = self._who()["unit"]
+        return [name for name in X.columns if unit is None or name != unit]
 
-    def _declared(self, X):
-        """Return the target, and the schema of the features that there are and of it."""
-        if not isinstance(X, pd.DataFrame):
-            raise TypeError("X must be a data frame, whose columns are those of the schema.")
+    def _who(self):
+        """Return the ledger and the unit of a fit, given here or to the sampler."""
+        params, found = self.sampler.get_params(deep=False), {}
+        for name in ("ledger", "unit"):
+            own, of_sampler = getattr(self, name), params.get(name)
+            if own is not None and (of_sampler is not None or name not in params):
+                has = "has one too" if name in params else "has none"
+                raise ValueError(f"{name} is for the sampler, which {has}: give it to one of them.")
+            found[name] = of_sampler if own is None else own
+        return found
+
+    def _sampler_of(self, columns=None):
+        """Return the sampler of a fit, on a schema of columns that there are, and the target."""
         params = self.sampler.get_params(deep=False)
         target, schema = params.get("target"), params.get("schema")
         if not isinstance(schema, Schema):
             raise ValueError("sampler must have a schema, as SlicedMeasureSampler has.")
         if not isinstance(target, str) or target not in schema:
             raise ValueError(f"sampler must have a column of its schema as target, got {target!r}.")
-        if target in X.columns:
+        columns = [name for name in schema if name != target] if columns is None else columns
+        if target in columns:
             raise ValueError(f"X must not have the target among its columns: {target!r}.")
-        unknown = [name for name in X.columns if name not in schema]
+        unknown = [name for name in columns if name not in schema]
         if unknown:
             raise ValueError(f"X has columns that are not in the schema: {unknown}.")
-        names = [*X.columns, target]
-        return target, Schema({name: column for name, column in schema.items() if name in names})
+        names = [*columns, target]
+        schema = Schema({name: column for name, column in schema.items() if name in names})
+        given = {name: value for name, value in self._who().items() if value is not None}
+        return clone(self.sampler).set_params(schema=schema, **given), target
 
     def predict(self, X: pd.DataFrame) -> np.ndarray:
         """Predict the target of records, as the estimator does.
@@ -184,6 +242,13 @@ class SyntheticClassifier(ClassifierMixin, _SyntheticPredictor):
         Whether ``estimator`` gets features from a TabularEncoder, or a data frame as it is.
     n_synthetic : int, default=100000
         How many rows are drawn for the estimator, at no cost of privacy.
+    ledger : PrivacyLedger, path or None, default=None
+        Where the fit of the sampler is booked, before anything of a record is released: it raises
+        BudgetExceededError where less is left. None is the sampler's own, if it has one.
+    unit : str or None, default=None
+        Column of X that says whose row each is: the sampler protects a person with all of their
+        rows, of which it reads one, drawn at random. The column is not in the schema, and nothing
+        is learned from it. None is the sampler's own, if it has one, or protects rows.
     random_state : int, RandomState or None, default=None
         Of the drawn rows and of the default estimator; the sampler has one for its noise.
 
@@ -267,7 +332,7 @@ class SyntheticRegressor(RegressorMixin, _SyntheticPredictor):
 
     Parameters
     ----------
-    sampler, encode, n_synthetic, random_state
+    sampler, encode, n_synthetic, ledger, unit, random_state
         As of :class:`SyntheticClassifier`.
     estimator : regressor or None, default=None
         None predicts the mean of three: as of :class:`SyntheticClassifier`, with ridge regression.

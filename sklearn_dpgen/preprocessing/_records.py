@@ -3,12 +3,19 @@
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder
 from sklearn_dpgen.utils._validation import validate_data
 
-__all__ = ["decode_records", "encode_records", "read_records", "resolve_domain"]
+__all__ = [
+    "declared_domain",
+    "decode_records",
+    "encode_records",
+    "read_records",
+    "resolve_domain",
+]
 
 
 def encode_records(estimator, X):
@@ -32,8 +39,7 @@ def encode_records(estimator, X):
         Both or none of schema and domain, or widths that disagree.
     """
     vars(estimator).pop("encoder_", None)
-    if (estimator.schema is None) == (estimator.domain is None):
-        raise ValueError("Declare either schema or domain: the public set of the records.")
+    _check_declaration(estimator)
     if estimator.schema is not None:
         encoder = TabularEncoder(estimator.schema).fit(X)
         estimator.encoder_ = encoder
@@ -44,6 +50,41 @@ def encode_records(estimator, X):
     X = validate_data(estimator, X, dtype=np.float64)
     estimator.domain_ = resolve_domain(estimator.domain, X.shape[1])
     return estimator.domain_.project(X)
+
+
+def declared_domain(estimator, n_features=None):
+    """Return the domain that :func:`encode_records` will find, without a record.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With parameters ``schema`` and ``domain``, one of them None.
+    n_features : int or None, default=None
+        Number of columns; it is needed where ``domain`` is a function of it.
+
+    Returns
+    -------
+    Domain
+
+    Raises
+    ------
+    ValueError
+        Both or none of schema and domain, or widths that disagree.
+    """
+    _check_declaration(estimator)
+    if estimator.schema is not None:
+        return TabularEncoder(estimator.schema).fit().domain_
+    domain = estimator.domain
+    if n_features is None:
+        if not isinstance(domain, Domain):
+            raise ValueError("n_features is needed: domain is a function of it.")
+        n_features = domain.n_features
+    return resolve_domain(domain, check_count(n_features, "n_features"))
+
+
+def _check_declaration(estimator):
+    if (estimator.schema is None) == (estimator.domain is None):
+        raise ValueError("Declare either schema or domain: the public set of the records.")
 
 
 def read_records(estimator, X):

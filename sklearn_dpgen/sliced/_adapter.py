@@ -8,20 +8,19 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
-from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.budget._ledger import LedgerLike
+from sklearn_dpgen.budget._unit import Persons
 from sklearn_dpgen.nn import DomainHead
 from sklearn_dpgen.sliced._adaptation import (
     SIDES,
-    adaptation_words,
     batch_rows,
     public_loss,
     released_gradient,
-    source_report,
     train_on_source,
 )
+from sklearn_dpgen.sliced._adapter_plan import AdapterPlanMixin
 from sklearn_dpgen.sliced._base import DTYPE, SlicedEstimator, linear_stack
-from sklearn_dpgen.sliced._objective import FairObjective
-from sklearn_dpgen.sliced._strata import Strata
+from sklearn_dpgen.sliced._strata import Members
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._source_and_target import (
     check_labels_of_both,
@@ -42,7 +41,7 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["DPSlicedWassersteinAdapter"]
 
 
-class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
+class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, SlicedEstimator):
     """Classification of a domain without labels, learned from one with labels, privately.
 
     Features g and a classifier on them minimize (1 - alpha) times the mean log loss on the source
@@ -103,6 +102,15 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
     callback : callable or None, default=None
         Called as ``callback(step, module)`` after each step that is paid for, to watch the iterates
         on *public* data.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released: it raises
+        BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Column of X, a data frame, that says whose row each is. A person is then protected with all
+        of their rows, and counts as one record: each step draws one row anew of each person in its
+        batch, so that what is learned is the law of a random row of a random person. Where both
+        domains are private, a person must be of one. The column is not learned from. None protects
+        each row by itself.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee for whoever knows or guesses it.
@@ -201,6 +209,8 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         schedule: str = "cosine",
         averaging: float = 0.2,
         callback: Callable[[int, torch.nn.Module], object] | None = None,
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
@@ -225,6 +235,8 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         self.schedule = schedule
         self.averaging = averaging
         self.callback = callback
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -255,82 +267,45 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         """
         self._start()
         name = type(self).__name__
+        X, persons = self._split_persons(X)
         X = validate_data(self, X, dtype=np.float64)
         y = check_labels_of_both(X, y, name)
         is_source = source_mask(y, sample_domain)
         self.classes_, labels = encode_source_labels(y[is_source], name)
         noise_seed, init_seed, public_seed = self._seeds()
-        objective, private = self._plan(is_source)
-        noise = self._noise(noise_seed, X, labels, is_source)
-        self._price(objective, private, noise)
+        sides = [np.flatnonzero(side) for side in (is_source, ~is_source)]
+        # A public side is one of rows, whoever they are of.
+        whose = [None, None]
+        if persons is not None:
+            if self.private == "both":
+                persons.shared(is_source, "domain")
+            whose = [
+                Persons(persons.codes[rows]) if len(rows) and self._is_private(position) else None
+                for position, rows in enumerate(sides)
+            ]
+        members = Members.of_samples(map(len, sides), whose)
+        plan = self._planned(members.sizes, X.shape[1], len(self.classes_))
+        noise = self._noise(noise_seed, X, labels, is_source, *members.key)
+        self._book(plan.report, plan.mechanism)
 
         with seeded_initialization(init_seed):
+            stack, _ = self._stacks(X.shape[1], len(self.classes_))
             features = nn.Sequential(
-                linear_stack([X.shape[1], *self._widths(), self.feature_dim], self.activation),
-                DomainHead(objective.ball),
+                linear_stack(stack, self.activation), DomainHead(plan.objective.ball)
             )
             module = nn.Sequential(features, nn.Linear(self.feature_dim, len(self.classes_)))
         module.to(resolve_device(self.device), DTYPE)
-        self._train(module, X, labels, objective, private, noise, public_seed)
+        self._train(module, [X[rows] for rows in sides], labels, members, plan, noise, public_seed)
         self.module_ = module
         return self
 
-    def _plan(self, is_source):
-        """Return the objective, and which of its domains are private."""
-        sides = [np.flatnonzero(is_source), np.flatnonzero(~is_source)]
-        compares = self.alpha > 0 and len(sides[1]) > 0
-        strata = Strata(tuple(sides), ((0, 1),)) if compares else Strata((sides[0],))
-        private = tuple(
-            position
-            for position in range(len(strata.members))
-            if self.private in (SIDES[position], "both")
-        )
-        objective = FairObjective(
-            alpha=self.alpha if compares else 0.0,
-            strata=strata,
-            task_clip=self.task_clip,
-            jacobian_clip=self.jacobian_clip,
-            ball=Ball(self.output_bound, n_features=self.feature_dim),
-            n_directions=self._n_directions(self.feature_dim),
-            group_weights="equal",
-            n_labelled=1,
-        )
-        return objective, private
-
-    def _batch_sizes(self, strata, private):
-        """Return the records a step of each domain; of a public one as many as of the other."""
-        sizes = strata.batch_sizes(self.batch_fraction)
-        largest = max(sizes[position] for position in private)
-        return [
-            size if position in private else min(largest, len(rows))
-            for position, (size, rows) in enumerate(zip(sizes, strata.members, strict=True))
-        ]
-
-    def _price(self, objective, private, noise):
-        """Plan the releases, and store what they cost."""
-        strata = objective.strata
-        if not private:
-            self.mechanism_, self.noise_multiplier_ = None, 0.0
-            self.privacy_ = source_report(type(self).__name__)
-            return
-        sensitivities = objective.sensitivities(self._batch_sizes(strata, private))
-        protected = Strata(tuple(strata.members[position] for position in private))
-        n_private = sum(protected.sizes)
-        mechanism = self._plan_mechanism(
-            protected, [sensitivities[position] for position in private], n_private
-        )
-        self.noise_multiplier_ = mechanism.noise_multiplier
-        self.privacy_ = self._plan_privacy(
-            n_private, mechanism=mechanism, noise=noise, **adaptation_words(objective, private)
-        )
-
-    def _train(self, module, X, labels, objective, private, noise, seed):
+    def _train(self, module, sides, labels, members, plan, noise, seed):
         """Train on a public source for free, then on what is released."""
         device = next(module.parameters()).device
         direction_seed, batch_seed, source_seed = split_random_state(seed, 3)
-        sides = [
-            as_tensor(X[rows], device=device, dtype=DTYPE) for rows in objective.strata.members
-        ]
+        objective, private = plan.objective, plan.private
+        n_read = len(objective.strata.sizes)
+        sides = [as_tensor(side, device=device, dtype=DTYPE) for side in sides[:n_read]]
         labels = torch.from_numpy(labels).to(device)
         source_generator = torch_generator(source_seed, device)
         n_before = 0
@@ -353,11 +328,12 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
             return
 
         rng = np.random.default_rng(batch_seed)
-        batch_sizes = self._batch_sizes(objective.strata, private)
+        secret = members.only(private)
         draw_directions = self._directions(direction_seed, self.feature_dim, device)
 
         def gradient(drawn):
-            rows = batch_rows(drawn, private, objective.strata.sizes, batch_sizes, rng)
+            drawn = secret.rows(drawn, noise)
+            rows = batch_rows(drawn, private, objective.strata.sizes, plan.batch_sizes, rng)
             rows = [torch.from_numpy(picks).to(device) for picks in rows]
             batch = [side[picks] for side, picks in zip(sides, rows, strict=True)]
             known = labels[rows[0]] if 0 in private else None
@@ -371,7 +347,7 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
             return gradients
 
         finish = None if 0 in private else add_public
-        self._descend(module, gradient, self.mechanism_, noise, finish)
+        self._descend(module, gradient, plan.mechanism, noise, finish)
         self.n_iter_ += n_before
 
     def __sklearn_tags__(self):

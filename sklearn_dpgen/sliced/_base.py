@@ -1,16 +1,18 @@
 """What the estimators trained on private sliced Wasserstein gradients share."""
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import nn
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import FLOATING_POINT
+from sklearn_dpgen.budget._base import TrainedEstimator
+from sklearn_dpgen.budget._unit import split_unit
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, SCHEDULES, descend
 from sklearn_dpgen.ot import random_directions
-from sklearn_dpgen.utils._base import TrainedEstimator
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import (
@@ -21,7 +23,7 @@ from sklearn_dpgen.utils._validation import (
     check_widths,
 )
 
-__all__ = ["CAVEATS", "CHUNK", "DTYPE", "SlicedEstimator", "linear_stack"]
+__all__ = ["CAVEATS", "CHUNK", "DTYPE", "SlicedEstimator", "count_parameters", "linear_stack"]
 
 # Points that go through a network at a time.
 CHUNK = 512
@@ -43,6 +45,11 @@ def linear_stack(widths, activation):
     return nn.Sequential(*layers[:-1])
 
 
+def count_parameters(widths):
+    """Return the number of parameters of the linear layers between widths."""
+    return sum((n_in + 1) * n_out for n_in, n_out in pairwise(widths))
+
+
 class SlicedEstimator(TrainedEstimator):
     """Base of the estimators of paper 2: a network that descends noisy clipped gradients."""
 
@@ -61,10 +68,14 @@ class SlicedEstimator(TrainedEstimator):
         self._forget()
         return resolve_device(self.device)
 
-    def _plan_mechanism(self, strata, sensitivities, n_samples):
+    def _split_persons(self, X):
+        """Return records, without the column of the unit, and who they are of, or None."""
+        return (X, None) if self.unit is None else split_unit(X, self.unit)
+
+    def _price(self, strata, sensitivities, n_samples):
         """Price every step from public quantities: sizes, rates, clips, number of steps."""
         batch_sizes = strata.batch_sizes(self.batch_fraction)
-        self.mechanism_ = StratifiedGaussianMechanism(
+        return StratifiedGaussianMechanism(
             [
                 Stratum(size, batch_size, sensitivity)
                 for size, batch_size, sensitivity in zip(
@@ -75,18 +86,25 @@ class SlicedEstimator(TrainedEstimator):
             delta=self._delta(n_samples),
             n_releases=self.max_iter,
         )
-        return self.mechanism_
 
-    def _plan_privacy(self, n_samples, *, mechanism, noise, **words):
+    def _report(self, mechanism, **words):
         """Return the report: what the mechanism states, and words of this estimator."""
-        return PrivacyReport(
+        report = PrivacyReport(
             mechanism=f"{type(self).__name__}: all iterates of noisy clipped gradient descent",
             epsilon=mechanism.epsilon,
             delta=mechanism.delta if math.isfinite(mechanism.epsilon) else 0.0,
-            noise_source=noise.description,
+            noise_source=self._noise_description(),
+            split={"noisy gradients": 1.0} if mechanism.noise_scale else {},
             **mechanism.report_fields(),
             **words,
         )
+        return self._protected(report)
+
+    def _book(self, report, mechanism):
+        """Book a plan, then keep what it says: the budget may be short of it."""
+        self._charge(report)
+        self.mechanism_ = mechanism
+        self.noise_multiplier_ = 0.0 if mechanism is None else mechanism.noise_multiplier
 
     def _descend(self, module, gradient_fn, mechanism, noise, finish=None):
         """Train ``module`` on what the mechanism releases of its gradients, and on nothing else.

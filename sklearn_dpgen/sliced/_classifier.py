@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from torch import nn
 
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import softmax_residuals
@@ -89,6 +92,15 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         Called as ``callback(step, module)`` after each step, to watch the iterates on *public*
         data. The iterates are released; a loss of the private records is not, so there is no
         ``loss_curve_``.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released: it raises
+        BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Column of X, a data frame, that says whose row each is. A person is then protected with all
+        of their rows, and counts as one record: each step draws one row anew of each person in its
+        batch, so that what is learned is the law of a random row of a random person. All rows of a
+        person must be of one group, and for equality of odds of one label. The column is not
+        learned from. None protects each row by itself.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee for whoever knows or guesses it.
@@ -182,6 +194,8 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         schedule: str = "cosine",
         averaging: float = 0.2,
         callback: Callable[[int, torch.nn.Module], object] | None = None,
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
@@ -207,9 +221,68 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         self.schedule = schedule
         self.averaging = averaging
         self.callback = callback
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        *,
+        group_sizes: ArrayLike | None = None,
+        n_classes: int | None = None,
+    ) -> PrivacyReport:
+        """Return the report of a fit on so many records, without any: it is that of the fit.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records, or with ``unit`` of persons, as all sizes here.
+        n_features : int
+            Number of features.
+        group_sizes : array-like of int of shape (n_groups,) or (n_groups, n_classes), or None
+            Numbers of records of each group, in the order of the groups; for equality of odds of
+            each group and label. None is a fit without groups, which has no penalty.
+        n_classes : int or None, default=None
+            Number of labels; None is that of ``classes``, or 2.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit, with what its noise leaves of the gradients, and about
+            how long it takes.
+
+        Raises
+        ------
+        ValueError
+            Sizes that do not fit together, or that ``fit`` would refuse.
+
+        Warns
+        -----
+        NoisyGradientsWarning
+            Where noise drowns what is learned of the task, as ``fit`` does.
+        """
+        if self.classes is not None:
+            n_classes = len(check_classes(self.classes))
+        n_classes = 2 if n_classes is None else check_count(n_classes, "n_classes")
+        odds = self.penalty == "equalized_odds" and group_sizes is not None
+        strata = self._strata_of_sizes(n_samples, group_sizes, n_classes if odds else None)
+        return self._planned(strata, n_features, **self._terms(n_features, n_classes, odds)).report
+
+    def _terms(self, n_features, n_classes, odds):
+        """Return what a plan is made of: where outputs lie, the network, what is public."""
+        if n_classes == 2:
+            ball, n_logits = Ball(0.5, center=[0.5]), 1
+        else:
+            radius, center = np.sqrt(1 - 1 / n_classes), np.full(n_classes, 1 / n_classes)
+            ball, n_logits = Ball(radius, center=center), n_classes
+        public = ("set of the labels",) if self.classes is None or odds else ()
+        widths = [check_count(n_features, "n_features"), *self._widths(), n_logits]
+        return {"ball": self._ball(ball), "stacks": [widths], "public": public}
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -249,29 +322,29 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         """
         self._start()
         declared = None if self.classes is None else check_classes(self.classes)
+        X, persons = self._split_persons(X)
         X, y = validate_data(self, X, y, dtype=np.float64)
         self.classes_ = distinct_labels(y, "y") if declared is None else declared
         labels = check_labels(y, self.classes_, len(X))
         n_classes = len(self.classes_)
         odds = self.penalty == "equalized_odds" and sensitive_features is not None
         within = {"labels": labels, "n_labels": n_classes} if odds else {}
-        strata = self._make_strata(sensitive_features, len(X), **within)
+        strata, members = self._divide(sensitive_features, len(X), persons, **within)
+        terms = self._terms(X.shape[1], n_classes, odds)
+        plan = self._planned(strata, X.shape[1], groups=self.groups_, **terms)
         if n_classes == 2:
-            ball, n_logits = Ball(0.5, center=[0.5]), 1
             head, residuals = nn.Sigmoid(), _binary_residuals
         else:
-            radius, center = np.sqrt(1 - 1 / n_classes), np.full(n_classes, 1 / n_classes)
-            ball, n_logits = Ball(radius, center=center), n_classes
             head, residuals = nn.Softmax(dim=1), softmax_residuals
+        (widths,) = terms["stacks"]
         self._fit_network(
             X,
             labels,
-            strata,
-            network=partial(self._network, n_logits=n_logits, head=head),
-            ball=self._ball(ball),
+            members,
+            plan,
+            network=partial(self._network, widths=widths, head=head),
             residuals=residuals,
             sample_weight=sample_weight,
-            public=("set of the labels",) if self.classes is None or odds else (),
         )
         return self
 

@@ -8,6 +8,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import nn
 
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.nn import DomainHead
 from sklearn_dpgen.sliced._base import linear_stack
@@ -97,6 +100,15 @@ class DPSlicedWassersteinFairEncoder(
     callback : callable or None, default=None
         Called as ``callback(step, module)`` after each step, to watch the iterates on *public*
         data.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released: it raises
+        BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Column of X, a data frame, that says whose row each is. A person is then protected with all
+        of their rows, and counts as one record: each step draws one row anew of each person in its
+        batch, so that what is learned is the law of a random row of a random person. All rows of a
+        person must be of one group. The column is not learned from. None protects each row by
+        itself.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee for whoever knows or guesses it.
@@ -180,6 +192,8 @@ class DPSlicedWassersteinFairEncoder(
         schedule: str = "cosine",
         averaging: float = 0.2,
         callback: "Callable[[int, torch.nn.Module], object] | None" = None,
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
         verbose: int = 0,
@@ -205,9 +219,56 @@ class DPSlicedWassersteinFairEncoder(
         self.schedule = schedule
         self.averaging = averaging
         self.callback = callback
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def plan(
+        self, n_samples: int, n_features: int, *, group_sizes: ArrayLike | None = None
+    ) -> PrivacyReport:
+        """Return the report of a fit on so many records, without any: it is that of the fit.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records, or with ``unit`` of persons, as all sizes here.
+        n_features : int
+            Number of features.
+        group_sizes : array-like of int of shape (n_groups,), or None, default=None
+            Numbers of records of each group, in the order of the groups. None is a fit without
+            groups, which has no penalty.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit, with what its noise leaves of the gradients, and about
+            how long it takes.
+
+        Raises
+        ------
+        ValueError
+            Sizes that do not fit together, or that ``fit`` would refuse.
+
+        Warns
+        -----
+        NoisyGradientsWarning
+            Where noise drowns what is learned of the task, as ``fit`` does.
+        """
+        strata = self._strata_of_sizes(n_samples, group_sizes)
+        return self._planned(strata, n_features, **self._terms(n_features)).report
+
+    def _terms(self, n_features):
+        """Return what a plan is made of: where codes lie, both networks, a law for the codes."""
+        ball = Ball(self.output_bound, n_features=self.n_components)
+        widths = [check_count(n_features, "n_features"), *self._widths(), self.n_components]
+        return {
+            "ball": ball,
+            "stacks": [widths, widths[::-1]],
+            "reference": ball.sample if self.code_law == "uniform" else None,
+        }
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -235,24 +296,25 @@ class DPSlicedWassersteinFairEncoder(
             When a noisy gradient or a parameter is not finite.
         """
         self._start()
+        X, persons = self._split_persons(X)
         X = validate_data(self, X, dtype=np.float64)
-        strata = self._make_strata(sensitive_features, len(X))
-        ball = Ball(self.output_bound, n_features=self.n_components)
+        strata, members = self._divide(sensitive_features, len(X), persons)
+        terms = self._terms(X.shape[1])
+        plan = self._planned(strata, X.shape[1], groups=self.groups_, **terms)
 
-        def network(hidden):
-            widths = [X.shape[1], *hidden, self.n_components]
-            encoder = nn.Sequential(linear_stack(widths, self.activation), DomainHead(ball))
-            module = nn.Sequential(encoder, linear_stack(widths[::-1], self.activation))
+        def network():
+            down, up = (linear_stack(widths, self.activation) for widths in terms["stacks"])
+            encoder = nn.Sequential(down, DomainHead(terms["ball"]))
+            module = nn.Sequential(encoder, up)
             return module, module, encoder
 
         self._fit_network(
             X,
             X,
-            strata,
+            members,
+            plan,
             network=network,
-            ball=ball,
             residuals=lambda outputs, records: 2 * (outputs - records),
-            reference=ball.sample if self.code_law == "uniform" else None,
         )
         return self
 
@@ -269,7 +331,7 @@ class DPSlicedWassersteinFairEncoder(
             In the ball of radius ``output_bound``.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = validate_data(self, self._without_unit(X), reset=False, dtype=np.float64)
         return self._forward(self.module_[0], X)
 
     def inverse_transform(self, X: ArrayLike) -> np.ndarray:

@@ -1,6 +1,7 @@
 """What the estimators share whose outputs are compared between groups."""
 
 import warnings
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
 
@@ -8,13 +9,29 @@ import numpy as np
 import torch
 from torch import nn
 
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import NoisyGradientsWarning
-from sklearn_dpgen.sliced._base import CAVEATS, DTYPE, SlicedEstimator, linear_stack
-from sklearn_dpgen.sliced._forecast import noise_message
+from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
+from sklearn_dpgen.sliced._base import (
+    CAVEATS,
+    DTYPE,
+    SlicedEstimator,
+    count_parameters,
+    linear_stack,
+)
+from sklearn_dpgen.sliced._forecast import fit_forecast, noise_message, step_precision
 from sklearn_dpgen.sliced._objective import FairObjective, fair_gradient
-from sklearn_dpgen.sliced._strata import GROUP_WEIGHTS, PENALTIES, make_strata
-from sklearn_dpgen.utils._groups import check_sensitive_features
+from sklearn_dpgen.sliced._strata import (
+    GROUP_WEIGHTS,
+    PENALTIES,
+    Members,
+    Strata,
+    count_cells,
+    make_strata,
+)
+from sklearn_dpgen.utils._groups import check_groups, check_sensitive_features
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._torch import (
     as_array,
@@ -39,6 +56,15 @@ _GROUPS_CAVEAT = (
 )
 
 
+@dataclass(frozen=True)
+class FairPlan:
+    """What a fit will do: what it descends, what a step releases, and what all of it costs."""
+
+    objective: FairObjective
+    mechanism: StratifiedGaussianMechanism
+    report: PrivacyReport
+
+
 class FairEstimator(SlicedEstimator):
     """Base of the estimators whose outputs are compared between the groups of a feature."""
 
@@ -51,83 +77,78 @@ class FairEstimator(SlicedEstimator):
         "output_bound": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "jacobian_clipping": [StrOptions({"spectral", "componentwise"})],
     }
+    # What the report says of weights that a fit may be given.
+    _of_weights = ""
 
-    def _make_strata(self, sensitive_features, n_samples, **labels):
-        """Return the strata, and record the groups; without groups there is no penalty."""
+    def _divide(self, sensitive_features, n_rows, persons, *, labels=None, n_labels=1):
+        """Return the strata and who is in them, and record the groups."""
         if sensitive_features is None:
             self.groups_ = None
-            strata, why = make_strata(n_samples), "sensitive_features is absent"
-            hint = (
-                " In a pipeline or a search, enable metadata routing and call "
-                "set_fit_request(sensitive_features=True)."
+            members = Members.of_samples([n_rows], [persons])
+            return Strata(members.sizes), members
+        codes, self.groups_ = check_sensitive_features(sensitive_features, n_rows, self.groups)
+        if persons is not None:
+            codes = persons.shared(codes, "group of sensitive_features")
+            labels = labels if labels is None else persons.shared(labels, "label")
+        sizes = count_cells(codes, len(self.groups_), labels, n_labels)
+        strata = make_strata(sizes, declared=self.groups is not None)
+        return strata, Members.of_cells(strata.cells, codes, labels, persons)
+
+    def _strata_of_sizes(self, n_samples, group_sizes, n_labels=None):
+        """Return the strata of a fit on so many records."""
+        n_samples = check_count(n_samples, "n_samples")
+        if group_sizes is None:
+            return Strata((n_samples,))
+        sizes = np.asarray(group_sizes)
+        n_groups = len(sizes) if self.groups is None else len(check_groups(self.groups))
+        shape = (n_groups,) if n_labels is None else (n_groups, n_labels)
+        if sizes.dtype.kind not in "iu" or sizes.min() < 0 or sizes.shape != shape or n_groups < 2:
+            raise ValueError(
+                f"group_sizes must hold the number of records of each of at least two groups, "
+                f"{'' if n_labels is None else 'by label, '}of shape {shape}."
             )
-        else:
-            codes, self.groups_ = check_sensitive_features(
-                sensitive_features, n_samples, self.groups
+        if sizes.sum() != n_samples:
+            raise ValueError(
+                f"group_sizes must add up to n_samples = {n_samples}, got {sizes.sum()}."
             )
-            strata = make_strata(
-                n_samples,
-                groups=codes,
-                n_groups=len(self.groups_),
-                declared=self.groups is not None,
-                **labels,
-            )
-            why, hint = "sensitive_features has no two groups to compare", ""
+        return make_strata(sizes, declared=self.groups is not None)
+
+    def _planned(self, strata, n_features, *, ball, stacks, public=(), reference=None, groups=None):
+        """Plan a fit from public quantities, and warn of what it will lack.
+
+        Parameters
+        ----------
+        strata : Strata
+        n_features : int
+        ball : Ball
+            In which outputs are compared.
+        stacks : list of list of int
+            Widths of the layers of each part of the network.
+        public : tuple of str
+            What is public, beside sizes and groups.
+        reference : callable, optional
+            As of :class:`FairObjective`.
+        groups : list, optional
+            Names for warnings.
+
+        Returns
+        -------
+        FairPlan
+        """
         if not strata.pairs and self.alpha > 0:
+            why = "sensitive_features has no two groups to compare"
+            hint = ""
+            if not strata.cells:
+                why = "sensitive_features is absent"
+                hint = (
+                    " In a pipeline or a search, enable metadata routing and call "
+                    "set_fit_request(sensitive_features=True)."
+                )
             warnings.warn(
                 f"{why}: fitting without the penalty, as with alpha=0.{hint}",
                 UserWarning,
                 stacklevel=4,
             )
-        return strata
-
-    def _fit_network(
-        self,
-        X,
-        targets,
-        strata,
-        *,
-        network,
-        ball,
-        residuals,
-        sample_weight=None,
-        reference=None,
-        keys=(),
-        public=(),
-    ):
-        """Plan, then train: the report is complete before a gradient is computed.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, n_features)
-        targets : ndarray of shape (n,) or (n, n_outputs)
-        strata : Strata
-        network : callable
-            From the widths of the hidden layers to the network to train and keep, the part of
-            it that does the task, and the part whose outputs are compared.
-        ball : Ball
-            In which outputs are compared.
-        residuals : callable
-            From the outputs of the task and targets to the gradient of each record's loss.
-        sample_weight : array-like of shape (n,), optional
-            Weights of the losses, clipped to [0, 1].
-        reference : callable, optional
-            From a number of points and a Generator to points of the ball: what outputs are
-            compared with, in place of those of the other groups.
-        keys : tuple
-            What seeded noise is keyed by, beside records, targets, strata and parameters.
-        public : tuple of str
-            What is public, beside sizes and groups.
-        """
-        noise_seed, init_seed, public_seed = self._seeds()
-        device = resolve_device(self.device)
-        weights = np.ones(len(X))
-        if sample_weight is not None:
-            weights = check_weights(sample_weight, len(X)).clip(0, 1)
-            keys = (*keys, weights)
-        if reference is not None:
-            (reference_seed,) = split_random_state(public_seed, 1)
-            reference = partial(reference, rng=np.random.default_rng(reference_seed))
         objective = FairObjective(
             alpha=self.alpha if strata.pairs else 0.0,
             strata=strata,
@@ -139,29 +160,79 @@ class FairEstimator(SlicedEstimator):
             clipping=self.jacobian_clipping,
             reference=reference,
         )
-        mechanism = self._plan_objective(objective)
-        noise = self._noise(noise_seed, X, targets, *keys, *strata.members)
-        self.privacy_ = self._plan_privacy(
-            len(X),
-            mechanism=mechanism,
-            noise=noise,
-            **self._words(objective, public, weighted=sample_weight is not None),
-        )
-        self.noise_multiplier_ = mechanism.noise_multiplier
-        message = noise_message(objective, mechanism, self.groups_, X.shape[1])
+        batch_sizes, n_samples = strata.batch_sizes(self.batch_fraction), sum(strata.sizes)
+        mechanism = self._price(strata, objective.sensitivities(batch_sizes), n_samples)
+        if groups is None:
+            groups = range(n_samples) if self.groups is None else check_groups(self.groups)
+        message = noise_message(objective, mechanism, groups, n_features)
         if message is not None:
             warnings.warn(message, NoisyGradientsWarning, stacklevel=4)
+        norms = dict(zip(("the task", "the penalty"), objective.largest_gradients(), strict=True))
+        report = self._report(
+            mechanism,
+            precision=step_precision(norms, mechanism, sum(map(count_parameters, stacks))),
+            forecast=fit_forecast(
+                self.max_iter, sum(batch_sizes), n_samples, stacks, objective.n_lines()
+            ),
+            **self._words(objective, public),
+        )
+        return FairPlan(objective, mechanism, report)
+
+    def _fit_network(
+        self,
+        X,
+        targets,
+        members,
+        plan,
+        *,
+        network,
+        residuals,
+        sample_weight=None,
+        keys=(),
+    ):
+        """Book the plan, then train: nothing of a record is released before.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, n_features)
+        targets : ndarray of shape (n,) or (n, n_outputs)
+        members : Members
+            Of the strata of the plan.
+        plan : FairPlan
+        network : callable
+            Returns the network to train and keep, the part of it that does the task, and the part
+            whose outputs are compared.
+        residuals : callable
+            From the outputs of the task and targets to the gradient of each record's loss.
+        sample_weight : array-like of shape (n,), optional
+            Weights of the losses, clipped to [0, 1].
+        keys : tuple
+            What seeded noise is keyed by, beside records, targets, members and parameters.
+        """
+        noise_seed, init_seed, public_seed = self._seeds()
+        device = resolve_device(self.device)
+        weights = np.ones(len(X))
+        if sample_weight is not None:
+            weights = check_weights(sample_weight, len(X)).clip(0, 1)
+            keys = (*keys, weights)
+        objective, n_compared = plan.objective, plan.objective.ball.n_features
+        if objective.reference is not None:
+            (seed,) = split_random_state(public_seed, 1)
+            reference = partial(objective.reference, rng=np.random.default_rng(seed))
+            objective = replace(objective, reference=reference)
+        noise = self._noise(noise_seed, X, targets, *keys, *members.key)
+        self._book(plan.report, plan.mechanism)
 
         with seeded_initialization(init_seed):
-            module, task, compared = network(self._widths())
+            module, task, compared = network()
         module.to(device, DTYPE)
-        draw_directions = self._directions(public_seed, ball.n_features, device)
+        draw_directions = self._directions(public_seed, n_compared, device)
         records = as_tensor(X, device=device, dtype=DTYPE)
         wanted = torch.tensor(np.ascontiguousarray(targets), device=device)
         weights = as_tensor(weights, device=device, dtype=DTYPE)
 
         def gradient(drawn):
-            rows = [members[picks] for members, picks in zip(strata.members, drawn, strict=True)]
+            rows = members.rows(drawn, noise)
             stops = list(accumulate(map(len, rows)))
             rows = torch.from_numpy(np.concatenate(rows)).to(device)
             return fair_gradient(
@@ -175,21 +246,14 @@ class FairEstimator(SlicedEstimator):
                 weights[rows],
             )
 
-        self._descend(module, gradient, mechanism, noise)
+        self._descend(module, gradient, plan.mechanism, noise)
         self.module_ = module
 
-    def _plan_objective(self, objective):
-        strata = objective.strata
-        sensitivities = objective.sensitivities(strata.batch_sizes(self.batch_fraction))
-        return self._plan_mechanism(strata, sensitivities, sum(strata.sizes))
-
-    def _words(self, objective, public, *, weighted):
+    def _words(self, objective, public):
         """Return the words of the report: neighbours, what is public, where bounds come from."""
         public = ("n_samples", "number and names of the features", *public)
-        clipped = f"clipped to {self.task_clip:g}"
-        if weighted:
-            clipped += ", weights of records to [0, 1]"
-        if self.groups_ is None:
+        clipped = f"clipped to {self.task_clip:g}{self._of_weights}"
+        if not objective.strata.cells:
             return {
                 "neighbouring": "replace one record; the number of records is public",
                 "public": public,
@@ -222,10 +286,11 @@ class FairPredictor(FairEstimator):
         **FairEstimator._parameter_constraints,
         "penalty": [StrOptions(set(PENALTIES))],
     }
+    _of_weights = ", weights of records to [0, 1]"
 
-    def _network(self, hidden, *, n_logits, head):
+    def _network(self, *, widths, head):
         """Return a stack under a head without parameters, the stack, and again the whole."""
-        stack = linear_stack([self.n_features_in_, *hidden, n_logits], self.activation)
+        stack = linear_stack(widths, self.activation)
         module = nn.Sequential(stack, head)
         return module, stack, module
 
@@ -236,7 +301,7 @@ class FairPredictor(FairEstimator):
     def _outputs(self, X, *, logits=False):
         """Return what the network makes of records, as an array; or its outputs before the head."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = validate_data(self, self._without_unit(X), reset=False, dtype=np.float64)
         return self._forward(self.module_[0] if logits else self.module_, X)
 
     @property

@@ -8,14 +8,15 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Domain, enclosing_ball
-from sklearn_dpgen.nn import clip_weights, linearize, mlp_generator
-from sklearn_dpgen.ot import sliced_wasserstein2_gradient
+from sklearn_dpgen.nn import mlp_generator
 from sklearn_dpgen.preprocessing._records import decode_records, encode_records
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.sliced._base import CAVEATS, CHUNK, DTYPE, SlicedEstimator
-from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
-from sklearn_dpgen.sliced._strata import Strata
+from sklearn_dpgen.sliced._base import DTYPE, SlicedEstimator
+from sklearn_dpgen.sliced._generator_gradient import clipped_once_more, generator_gradient
+from sklearn_dpgen.sliced._generator_plan import GeneratorPlanMixin
+from sklearn_dpgen.sliced._strata import Members, Strata
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_tensor, seeded_initialization
 from sklearn_dpgen.utils._validation import (
@@ -32,7 +33,7 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["DPSlicedWassersteinGenerator"]
 
 
-class DPSlicedWassersteinGenerator(SlicedEstimator):
+class DPSlicedWassersteinGenerator(GeneratorPlanMixin, SlicedEstimator):
     """A generator trained on private records by noisy sliced Wasserstein gradients.
 
     Latents go through a network, and the network descends the squared sliced Wasserstein distance
@@ -85,6 +86,14 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
     callback : callable or None, default=None
         Called as ``callback(step, module)`` after each step, to watch the iterates on *public*
         data.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released: it raises
+        BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Column of X, a data frame, that says whose row each is. A person is then protected with all
+        of their rows, and counts as one record: each step draws one row anew of each person in its
+        batch, so that what is learned is the law of a random row of a random person. The column is
+        not learned from. None protects each row by itself.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee for whoever knows or guesses it.
@@ -164,6 +173,8 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         schedule: str = "cosine",
         averaging: float = 0.2,
         callback: Callable[[int, torch.nn.Module], object] | None = None,
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
@@ -186,6 +197,8 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         self.schedule = schedule
         self.averaging = averaging
         self.callback = callback
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -215,8 +228,11 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
             When a noisy gradient or a parameter is not finite.
         """
         device = self._start()
+        self._check_unit()
+        X, persons = self._split_persons(X)
         X = encode_records(self, X)
         if latents is not None:
+            self._check_unit_of_latents()
             latents = _check_latents(latents, self.latent_dim)
         noise_seed, init_seed, public_seed = self._seeds()
         latent_seed, direction_seed = split_random_state(public_seed, 2)
@@ -225,15 +241,10 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
                 self.latent_dim, self.domain_, self._widths(), self.activation
             ).to(device, DTYPE)
         samples = [X] if latents is None else [X, latents]
-        strata = Strata(tuple(np.arange(len(sample)) for sample in samples))
-        mechanism = self._plan_mechanism(
-            strata, self._sensitivities(strata.batch_sizes(self.batch_fraction)), len(X)
-        )
-        noise = self._noise(noise_seed, *samples, self.domain_)
-        self.privacy_ = self._plan_privacy(
-            len(X), mechanism=mechanism, noise=noise, **self._words(latents is not None)
-        )
-        self.noise_multiplier_ = mechanism.noise_multiplier
+        members = Members.of_samples(map(len, samples), [persons, None][: len(samples)])
+        mechanism, report = self._planned(Strata(members.sizes), self.domain_)
+        noise = self._noise(noise_seed, *samples, self.domain_, *members.key)
+        self._book(report, mechanism)
 
         tensors = [as_tensor(sample, device=device, dtype=DTYPE) for sample in samples]
         width = self.domain_.n_features
@@ -244,7 +255,7 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
         def gradient(drawn):
             records, *sources = (
                 sample[torch.from_numpy(rows).to(device)]
-                for sample, rows in zip(tensors, drawn, strict=True)
+                for sample, rows in zip(tensors, members.rows(drawn, noise), strict=True)
             )
             shape = (len(records), self.latent_dim)
             Z = (
@@ -252,7 +263,7 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
                 if sources
                 else torch.randn(shape, generator=normal, dtype=DTYPE, device=device)
             )
-            return _generator_gradient(
+            return generator_gradient(
                 module,
                 Z,
                 records,
@@ -263,7 +274,7 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
             )
 
         bound = self.released_clip
-        finish = None if bound is None else (lambda gradients: _clipped_once_more(gradients, bound))
+        finish = None if bound is None else (lambda gradients: clipped_once_more(gradients, bound))
         self._descend(module, gradient, mechanism, noise, finish)
         self.module_ = module
         return self
@@ -312,41 +323,6 @@ class DPSlicedWassersteinGenerator(SlicedEstimator):
     def _decode(self, Z, rng):
         return decode_records(self, self._forward(self.module_, Z), rng)
 
-    def _sensitivities(self, batch_sizes):
-        """Return the l2 sensitivity of a step to replacing a record, or a private latent."""
-        width = self.domain_.n_features
-        spread = projection_spread(self._n_directions(width), width)
-        n_records, *n_latents = batch_sizes
-        records = transport_gradient_sensitivity(
-            n_records,
-            radius=self.domain_.diameter(2) / 2,
-            clip=0.0,
-            other_clip=self.jacobian_clip,
-            spread=spread,
-        )
-        return [records] + [
-            transport_gradient_sensitivity(
-                n,
-                radius=enclosing_ball(self.domain_).radius,
-                clip=self.jacobian_clip,
-                other_clip=0.0,
-                spread=spread,
-            )
-            for n in n_latents
-        ]
-
-    def _words(self, private_latents):
-        both = " or one latent by another" if private_latents else ""
-        sizes = ("n_samples", "number of latents") if private_latents else ("n_samples",)
-        return {
-            "neighbouring": f"replace one record{both}; the numbers of them are public",
-            "public": (*sizes, "domain", "names of the columns"),
-            "sensitivity_source": "l2; records in a domain of diameter "
-            f"{self.domain_.diameter(2):g}, Jacobians of generated points clipped to "
-            f"{self.jacobian_clip:g}, directions in orthonormal blocks",
-            "caveats": CAVEATS,
-        }
-
 
 def _check_latents(latents, latent_dim):
     latents = check_array(latents, dtype=np.float64, input_name="latents")
@@ -355,29 +331,3 @@ def _check_latents(latents, latent_dim):
             f"latents has {latents.shape[1]} columns where latent_dim is {latent_dim}."
         )
     return latents
-
-
-def _clipped_once_more(gradients, bound):
-    """Scale released gradients, all of a step together, to a norm of at most ``bound``."""
-    norm = torch.linalg.vector_norm(torch.cat([gradient.flatten() for gradient in gradients]))
-    factor = torch.clamp(bound / norm, max=1.0)
-    return [factor * gradient for gradient in gradients]
-
-
-def _generator_gradient(module, Z, records, directions, clip, ball=None, *, clipping="spectral"):
-    """Return the clipped gradient of SW_2^2 between generated points and records.
-
-    The sensitivity to a latent rests on all points being in ``ball``, whatever the latents.
-    """
-    with torch.no_grad():
-        points = torch.nan_to_num(torch.cat([module(chunk) for chunk in Z.split(CHUNK)]))
-    if ball is not None:
-        points = ball.project(points)
-    _, pulls, _ = sliced_wasserstein2_gradient(points, records, directions)
-    totals = None
-    for latents, pull in zip(Z.split(CHUNK), pulls.split(CHUNK), strict=True):
-        jacobian = linearize(module, latents)
-        weights = clip_weights(jacobian.gram(), pull, clip, clipping=clipping)
-        part = jacobian.weighted_sum(weights)
-        totals = part if totals is None else [a + b for a, b in zip(totals, part, strict=True)]
-    return totals

@@ -117,11 +117,31 @@ class FairObjective:
         n_labelled = len(weights[: self.n_labelled])
         return weights[:n_labelled] + [0.0] * (len(weights) - n_labelled)
 
+    def largest_gradients(self):
+        """Return the largest norm of the mean gradient of the task, and of the penalty.
+
+        A record's part of a distance is at most 4 M s L / n, as far as its points and those that
+        they are matched with can be from each other.
+        """
+        penalty = 0.0
+        if self.strata.pairs:
+            spread = projection_spread(self.n_directions, self.ball.n_features)
+            penalty = 4 * self.ball.radius * spread * self.jacobian_clip
+            penalty *= self.alpha * sum(self._distance_weights())
+        return (1 - self.alpha) * self.task_clip, penalty
+
+    def n_lines(self):
+        """Return on how many lines the outputs of a record are sorted in a step, on average."""
+        if not self.strata.pairs or self.alpha == 0:
+            return 0.0
+        pairs = 2 * len(self.strata.pairs) / len(self.strata.sizes)
+        return self.n_directions * (pairs if self.reference is None else 1.0)
+
     def _distance_weights(self):
         """Return the weight of all the distances that each stratum is in."""
         if self.reference is not None:
             return self.strata.group_weights(self.group_weights)
-        weights = [0.0] * len(self.strata.members)
+        weights = [0.0] * len(self.strata.sizes)
         pairs = self.strata.pairs
         for pair, weight in zip(pairs, self.strata.pair_weights(self.group_weights), strict=True):
             for position in pair:

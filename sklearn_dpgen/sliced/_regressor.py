@@ -9,6 +9,9 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Ball, Box, Domain, enclosing_ball
 from sklearn_dpgen.nn import DomainHead
 from sklearn_dpgen.sliced._fair import FairPredictor
@@ -89,6 +92,15 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         Called as ``callback(step, module)`` after each step, to watch the iterates on *public*
         data. The iterates are released; a loss of the private records is not, so there is no
         ``loss_curve_``.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released: it raises
+        BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Column of X, a data frame, that says whose row each is. A person is then protected with all
+        of their rows, and counts as one record: each step draws one row anew of each person in its
+        batch, so that what is learned is the law of a random row of a random person. All rows of a
+        person must be of one group. The column is not learned from. None protects each row by
+        itself.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee for whoever knows or guesses it.
@@ -184,6 +196,8 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         schedule: str = "cosine",
         averaging: float = 0.2,
         callback: Callable[[int, torch.nn.Module], object] | None = None,
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
@@ -209,9 +223,71 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         self.schedule = schedule
         self.averaging = averaging
         self.callback = callback
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        *,
+        group_sizes: ArrayLike | None = None,
+        n_outputs: int = 1,
+    ) -> PrivacyReport:
+        """Return the report of a fit on so many records, without any: it is that of the fit.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records, or with ``unit`` of persons, as all sizes here.
+        n_features : int
+            Number of features.
+        group_sizes : array-like of int of shape (n_groups,), or None, default=None
+            Numbers of records of each group, in the order of the groups. None is a fit without
+            groups, which has no penalty.
+        n_outputs : int, default=1
+            Number of targets.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit, with what its noise leaves of the gradients, and about
+            how long it takes.
+
+        Raises
+        ------
+        ValueError
+            Sizes that do not fit together, or that ``fit`` would refuse.
+
+        Warns
+        -----
+        NoisyGradientsWarning
+            Where noise drowns what is learned of the task, as ``fit`` does.
+        """
+        self._check_penalty()
+        domain = self._resolve_domain(check_count(n_outputs, "n_outputs"))
+        strata = self._strata_of_sizes(n_samples, group_sizes)
+        return self._planned(strata, n_features, **self._terms(n_features, domain)).report
+
+    def _terms(self, n_features, domain):
+        """Return what a plan is made of: where outputs lie, the network, what is public."""
+        n_outputs = domain.n_features
+        return {
+            "ball": self._ball(Ball(1.0, n_features=n_outputs)),
+            "stacks": [[check_count(n_features, "n_features"), *self._widths(), n_outputs]],
+            "public": ("y_domain",),
+        }
+
+    def _check_penalty(self):
+        if self.penalty == "equalized_odds":
+            raise ValueError(
+                "penalty='equalized_odds' compares groups within each label, so it needs discrete "
+                "targets: use DPSlicedWassersteinFairClassifier, or 'demographic_parity'."
+            )
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -250,11 +326,8 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
             When a noisy gradient or a parameter is not finite.
         """
         self._start()
-        if self.penalty == "equalized_odds":
-            raise ValueError(
-                "penalty='equalized_odds' compares groups within each label, so it needs discrete "
-                "targets: use DPSlicedWassersteinFairClassifier, or 'demographic_parity'."
-            )
+        self._check_penalty()
+        X, persons = self._split_persons(X)
         _check_numbers(y)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
@@ -263,7 +336,10 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         self.y_domain_ = domain = self._resolve_domain(y.shape[1])
         ball = enclosing_ball(domain)
         head = DomainHead(standardized(domain, ball.center, ball.radius))
-        strata = self._make_strata(sensitive_features, len(X))
+        strata, members = self._divide(sensitive_features, len(X), persons)
+        terms = self._terms(X.shape[1], domain)
+        plan = self._planned(strata, X.shape[1], groups=self.groups_, **terms)
+        (widths,) = terms["stacks"]
 
         def residuals(logits, wanted):
             logits = logits.detach().requires_grad_()
@@ -274,13 +350,12 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         self._fit_network(
             X,
             (domain.project(y) - ball.center) / ball.radius,
-            strata,
-            network=partial(self._network, n_logits=domain.n_features, head=head),
-            ball=self._ball(Ball(1.0, n_features=domain.n_features)),
+            members,
+            plan,
+            network=partial(self._network, widths=widths, head=head),
             residuals=residuals,
             sample_weight=sample_weight,
             keys=(domain,),
-            public=("y_domain",),
         )
         return self
 

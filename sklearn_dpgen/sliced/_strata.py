@@ -6,7 +6,9 @@ from itertools import combinations
 
 import numpy as np
 
-__all__ = ["GROUP_WEIGHTS", "PENALTIES", "Strata", "make_strata"]
+from sklearn_dpgen.budget._unit import Persons
+
+__all__ = ["GROUP_WEIGHTS", "PENALTIES", "Members", "Strata", "count_cells", "make_strata"]
 
 PENALTIES = ("demographic_parity", "equalized_odds")
 GROUP_WEIGHTS = ("size", "equal")
@@ -18,8 +20,8 @@ class Strata:
 
     Parameters
     ----------
-    members : tuple of ndarray
-        The rows of each stratum. Their numbers are public.
+    sizes : tuple of int
+        Number of records of each stratum, or of persons.
     pairs : tuple of (int, int)
         The strata whose outputs are pulled together.
     cells : tuple of (int, int or None)
@@ -27,14 +29,9 @@ class Strata:
         Empty without groups.
     """
 
-    members: tuple[np.ndarray, ...]
+    sizes: tuple[int, ...]
     pairs: tuple[tuple[int, int], ...] = ()
     cells: tuple[tuple[int, int | None], ...] = ()
-
-    @property
-    def sizes(self):
-        """Number of records of each stratum."""
-        return [len(rows) for rows in self.members]
 
     @property
     def shares(self):
@@ -44,7 +41,7 @@ class Strata:
 
     def group_weights(self, by):
         """Return the weight of each stratum in a mean over strata: its share, or the same."""
-        return self.shares if by == "size" else [1 / len(self.members)] * len(self.members)
+        return self.shares if by == "size" else [1 / len(self.sizes)] * len(self.sizes)
 
     def pair_weights(self, by):
         """Return the weight of each pair in the penalty.
@@ -79,20 +76,114 @@ class Strata:
         return [max(1, round(fraction * size)) for size in self.sizes]
 
 
-def make_strata(n_samples, *, groups=None, n_groups=0, labels=None, n_labels=1, declared=False):
-    """Partition records by group, and by label within a group where labels are given.
+@dataclass(frozen=True)
+class Members:
+    """Who is in each stratum: records, or persons of whom each has rows. All of it is secret.
 
     Parameters
     ----------
-    n_samples : int
-    groups : ndarray of int of shape (n_samples,), optional
-        Codes 0 .. G - 1 of the sensitive feature. None leaves one stratum and no pairs.
-    n_groups : int, optional
-        G, where groups are given.
-    labels : ndarray of int of shape (n_samples,), optional
-        Codes 0 .. R - 1: groups are compared within each label (equality of odds).
-    n_labels : int, optional
-        R, where labels are given.
+    strata : tuple of ndarray of int
+        Positions of records, or numbers of persons.
+    persons : tuple of (Persons or None)
+        Of each stratum; None where its members are records.
+    """
+
+    strata: tuple[np.ndarray, ...]
+    persons: tuple[Persons | None, ...]
+
+    @classmethod
+    def of_samples(cls, sizes, persons):
+        """Return the members of strata that are samples by themselves."""
+        counts = [
+            size if some is None else some.n_persons
+            for size, some in zip(sizes, persons, strict=True)
+        ]
+        return cls(tuple(map(np.arange, counts)), tuple(persons))
+
+    @classmethod
+    def of_cells(cls, cells, groups, labels, persons):
+        """Return the members of each cell of a group and a label.
+
+        Parameters
+        ----------
+        cells : tuple of (int, int or None)
+        groups, labels : ndarray of int
+            Codes of each record, or person. Labels are not read where cells have none.
+        persons : Persons or None
+        """
+        strata = tuple(
+            np.flatnonzero((groups == group) & (True if label is None else labels == label))
+            for group, label in cells
+        )
+        return cls(strata, (persons,) * len(strata))
+
+    @property
+    def sizes(self):
+        """Number of members of each stratum."""
+        return tuple(map(len, self.strata))
+
+    def only(self, positions):
+        """Return the members of some of the strata."""
+        return Members(
+            tuple(self.strata[position] for position in positions),
+            tuple(self.persons[position] for position in positions),
+        )
+
+    def rows(self, drawn, noise):
+        """Return the rows of a batch: of each person one, drawn anew.
+
+        Whatever row is drawn of them, another person in the place of one moves a single row.
+
+        Parameters
+        ----------
+        drawn : list of ndarray of int
+            Positions within each stratum.
+        noise : NoiseSource
+            The draw is secret.
+
+        Returns
+        -------
+        list of ndarray of int
+        """
+        picked = [who[positions] for who, positions in zip(self.strata, drawn, strict=True)]
+        return [
+            who if persons is None else persons.draw(noise, who)
+            for who, persons in zip(picked, self.persons, strict=True)
+        ]
+
+    @property
+    def key(self):
+        """What seeded noise is for, beside records."""
+        persons = {id(some): some.codes for some in self.persons if some is not None}
+        return (*self.strata, *persons.values())
+
+
+def count_cells(groups, n_groups, labels=None, n_labels=1):
+    """Return the number of records of each group, and of each label within it.
+
+    Parameters
+    ----------
+    groups, labels : ndarray of int of shape (n_samples,)
+        Codes.
+    n_groups, n_labels : int
+
+    Returns
+    -------
+    ndarray of int of shape (n_groups,), or (n_groups, n_labels) where labels are given
+    """
+    if labels is None:
+        return np.bincount(groups, minlength=n_groups)
+    counts = np.bincount(groups * n_labels + labels, minlength=n_groups * n_labels)
+    return counts.reshape(n_groups, n_labels)
+
+
+def make_strata(sizes, *, declared=False):
+    """Return a stratum for each group, and for each label within a group where there are labels.
+
+    Parameters
+    ----------
+    sizes : ndarray of int of shape (n_groups,) or (n_groups, n_labels)
+        Numbers of records. With labels, groups are compared within each (equality of odds).
     declared : bool, default=False
         Whether the groups are declared: then a group without records, or without records of a
         label, makes no stratum, and its pairs are left out.
@@ -107,26 +198,24 @@ def make_strata(n_samples, *, groups=None, n_groups=0, labels=None, n_labels=1, 
         A stratum has fewer than two records, and groups are not declared. Sizes are public; the
         message gives them.
     """
-    if groups is None:
-        return Strata((np.arange(n_samples),))
-    within = labels is not None
-    cells = [
-        (group, label if within else None) for label in range(n_labels) for group in range(n_groups)
-    ]
-    codes = (labels if within else 0) * n_groups + groups
-    members = [np.flatnonzero(codes == code) for code in range(len(cells))]
-    smallest = min(map(len, members))
-    if smallest < 2 and not declared:
+    within = sizes.ndim == 2
+    if sizes.min() < 2 and not declared:
         every, parity = " within every label", "use demographic parity, "
         raise ValueError(
             f"Each group of sensitive_features needs at least two records{every * within}; the "
-            f"smallest has {smallest}. Merge groups, {parity * within}or declare groups."
+            f"smallest has {sizes.min()}. Merge groups, {parity * within}or declare groups."
         )
-    kept = [position for position, rows in enumerate(members) if len(rows)]
-    members, cells = [members[i] for i in kept], [cells[i] for i in kept]
+    table = sizes.reshape(len(sizes), -1)
+    cells = [
+        (group, label if within else None)
+        for label in range(table.shape[1])
+        for group in range(len(table))
+        if table[group, label]
+    ]
     pairs = (
         (first, second)
         for first, second in combinations(range(len(cells)), 2)
         if cells[first][1] == cells[second][1]
     )
-    return Strata(tuple(members), tuple(pairs), tuple(cells))
+    counts = tuple(int(table[group, label or 0]) for group, label in cells)
+    return Strata(counts, tuple(pairs), tuple(cells))

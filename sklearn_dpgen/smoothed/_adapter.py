@@ -7,13 +7,15 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from sklearn_dpgen.budget._base import TrainedEstimator
+from sklearn_dpgen.budget._ledger import LedgerLike
+from sklearn_dpgen.budget._unit import Persons, split_unit
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.nn import OPTIMIZERS
 from sklearn_dpgen.smoothed._adaptation import train_on_source
 from sklearn_dpgen.smoothed._adapter_releases import AdapterReleasesMixin
 from sklearn_dpgen.smoothed._base import RELEASE_CONSTRAINTS
 from sklearn_dpgen.smoothed._features import AdaptedNetwork, AffineMove
-from sklearn_dpgen.utils._base import TrainedEstimator
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._source_and_target import (
     check_labels_of_both,
@@ -117,6 +119,15 @@ class SmoothedSlicedWassersteinAdapter(
     callback : callable or None, default=None
         Called as ``callback(step, module)`` after each step of adaptation, to watch the iterates
         on *public* data.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released: it raises
+        BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Column of X, a data frame, that says whose row each is. A person is then protected with all
+        of their rows, and counts as one record: one row is drawn of each, for projections anew at
+        each step, so that what is learned is the law of a random row of a random person. It is for
+        the target: source rows are public. The column is not learned from. None protects each row
+        by itself.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee for whoever knows or guesses it.
@@ -225,6 +236,8 @@ class SmoothedSlicedWassersteinAdapter(
         source_learning_rate: float = 0.002,
         averaging: float = 0.3,
         callback: Callable[[int, torch.nn.Module], object] | None = None,
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
@@ -250,6 +263,8 @@ class SmoothedSlicedWassersteinAdapter(
         self.source_learning_rate = source_learning_rate
         self.averaging = averaging
         self.callback = callback
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -284,17 +299,23 @@ class SmoothedSlicedWassersteinAdapter(
         self._forget()
         device = resolve_device(self.device)
         name = type(self).__name__
+        X, persons = (X, None) if self.unit is None else split_unit(X, self.unit)
         X = validate_data(self, X, dtype=np.float64)
         y = check_labels_of_both(X, y, name)
         is_source = source_mask(y, sample_domain)
         self.classes_, labels = encode_source_labels(y[is_source], name)
         n_target = int((~is_source).sum())
+        if persons is not None and n_target:
+            persons = Persons(persons.codes[~is_source])
+            n_target = persons.n_persons
         noise_seed, init_seed, public_seed = split_random_state(self.random_state, 3)
         source_seed, line_seed, step_seed = split_random_state(public_seed, 3)
 
-        plan = self._plan(n_target, X.shape[1])
-        self.privacy_ = self._plan_privacy(n_target, plan=plan, noise=self._noise(noise_seed))
-        self.noise_multiplier_ = self.privacy_.noise_multiplier or 0.0
+        plan, report, domain = self._planned(n_target, X.shape[1], len(self.classes_))
+        self._charge(report)
+        self.noise_multiplier_ = report.noise_multiplier or 0.0
+        if domain is not None:
+            self.domain_ = domain
 
         with seeded_initialization(init_seed):
             module = AdaptedNetwork(
@@ -332,6 +353,7 @@ class SmoothedSlicedWassersteinAdapter(
                 source,
                 labels,
                 target,
+                persons,
                 plan,
                 noise_seed,
                 line_seed,

@@ -5,9 +5,10 @@ from functools import partial
 import numpy as np
 import torch
 
-from sklearn_dpgen.accounting import ProjectionLaw
+from sklearn_dpgen.accounting import PrivacyReport, ProjectionLaw
+from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import enclosing_ball
-from sklearn_dpgen.moments import plan_moments
+from sklearn_dpgen.moments import price_moments
 from sklearn_dpgen.ot import random_directions
 from sklearn_dpgen.preprocessing._records import resolve_domain
 from sklearn_dpgen.smoothed._adaptation import (
@@ -16,11 +17,13 @@ from sklearn_dpgen.smoothed._adaptation import (
     adapt_to_releases,
 )
 from sklearn_dpgen.smoothed._features import RADIUS, feature_records
+from sklearn_dpgen.smoothed._forecast import adapter_forecast
 from sklearn_dpgen.smoothed._laws import projected_laws, release_laws
 from sklearn_dpgen.smoothed._normal_map import normal_map
 from sklearn_dpgen.smoothed._plan import ReleasePlan, plan_projections, plan_releases
-from sklearn_dpgen.utils._random import torch_generator
+from sklearn_dpgen.utils._random import noise_source, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor
+from sklearn_dpgen.utils._validation import check_widths, fit_context
 
 __all__ = ["AdapterReleasesMixin", "ProjectedFeatures"]
 
@@ -48,10 +51,12 @@ class ProjectedFeatures:
         As of :func:`release_laws`.
     seed : int or None
         Of the directions.
+    persons : Persons or None, default=None
+        Of whom the records are, where a batch is one of persons: of each one row, drawn anew.
     """
 
-    def __init__(self, mechanism, noise, X, *, shape_weight, seed):
-        self._run = mechanism.run(noise)
+    def __init__(self, mechanism, noise, X, *, shape_weight, seed, persons=None):
+        self._run, self._noise, self._persons = mechanism.run(noise), noise, persons
         self._law = mechanism.projections
         self._X = X
         self._generator = torch_generator(seed)
@@ -81,6 +86,8 @@ class ProjectedFeatures:
             dtype=torch.float64,
         )
         (rows,) = self._run.draw()
+        if self._persons is not None:
+            rows = self._persons.draw(self._noise, rows)
         features = feature_records(module, X[torch.from_numpy(rows).to(X.device)]).records
         projected = features @ as_array(directions, dtype=np.float64).T
         released = self._run.release(projected.ravel()).reshape(projected.shape)
@@ -90,20 +97,70 @@ class ProjectedFeatures:
 class AdapterReleasesMixin:
     """The releases of an adapter, by its parameter ``release``: planned, told, and learned from."""
 
-    def _plan(self, n_target, n_features):
+    @fit_context(prefer_skip_nested_validation=True)
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        *,
+        n_source: int | None = None,
+        n_classes: int = 2,
+    ) -> PrivacyReport:
+        """Return the report of a fit on so many records, without any: it is that of the fit.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of target records, or with ``unit`` of persons. Without any the source alone is
+            learned from.
+        n_features : int
+            Number of features.
+        n_source : int or None, default=None
+            Number of source records, which are public: nothing depends on it.
+        n_classes : int, default=2
+            Number of labels of the source.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit, with what noise leaves of the releases, and about how
+            long it takes.
+
+        Raises
+        ------
+        ValueError
+            What ``fit`` would refuse of the parameters.
+
+        Warns
+        -----
+        UserWarning
+            Where noise leaves little of the mean of the records, as ``fit`` does.
+        """
+        n_samples = 0 if n_samples == 0 else check_count(n_samples, "n_samples")
+        n_features = check_count(n_features, "n_features")
+        return self._planned(n_samples, n_features, check_count(n_classes, "n_classes"))[1]
+
+    def _planned(self, n_target, n_features, n_classes):
+        """Return the plan of a fit, its report, and the domain of moments or None."""
+        domain = None
+        if self._releases(n_target) and self.release == "moments":
+            if self.domain is None:
+                raise ValueError('release="moments" needs a domain: where target records lie.')
+            domain = resolve_domain(self.domain, n_features)
+        plan = self._price(n_target, domain)
+        return plan, self._protected(self._report(plan, n_target, n_features, n_classes)), domain
+
+    def _price(self, n_target, domain):
         """Price every release from public quantities."""
         if not self._releases(n_target):
             return ReleasePlan(None)
         budget = {"epsilon": self.epsilon, "delta": self._delta(n_target)}
         if self.release == "moments":
-            if self.domain is None:
-                raise ValueError('release="moments" needs a domain: where target records lie.')
-            self.domain_ = resolve_domain(self.domain, n_features)
-            return plan_moments(
-                enclosing_ball(self.domain_),
-                np.zeros(n_target, dtype=np.int64),
+            return price_moments(
+                enclosing_ball(domain),
+                n_target,
                 1,
-                labels="public",
+                class_sizes=[n_target],
                 label_proportions=None,
                 **budget,
             )
@@ -126,9 +183,9 @@ class AdapterReleasesMixin:
     def _releases(self, n_target):
         return n_target > 0 and self.adaptation_weight > 0
 
-    def _plan_privacy(self, n_samples, *, plan, noise):
+    def _report(self, plan, n_target, n_features, n_classes):
         """Return the report, for a number of target records."""
-        name = type(self).__name__
+        name, noise = type(self).__name__, noise_source(None if self.random_state is None else 0)
         neighbouring = (
             "replace one target record; the numbers of source and target records are public"
         )
@@ -138,14 +195,26 @@ class AdapterReleasesMixin:
             "number and names of the features",
             "numbers of source and target records",
         ]
-        if not self._releases(n_samples):
+        forecast = adapter_forecast(
+            n_target if self._releases(n_target) else 0,
+            [n_features, *check_widths(self.hidden_layer_sizes), self.feature_dim, n_classes],
+            release=self.release,
+            batch_size=self.source_batch_size,
+            n_lines=self.n_projections,
+            n_epochs=self.n_epochs,
+            n_source_steps=self.source_iter,
+            n_steps=self.max_iter,
+        )
+        if not self._releases(n_target):
             words = {
                 "mechanism": "trained on the source alone",
                 "sampler": "no target record",
             }
         elif self.release == "moments":
             public.append("domain")
-            return plan.report(name, noise, neighbouring=neighbouring, public=public)
+            return plan.report(
+                name, noise, neighbouring=neighbouring, public=tuple(public), forecast=forecast
+            )
         else:
             words = {
                 "mechanism": _MECHANISMS[self.release],
@@ -156,12 +225,23 @@ class AdapterReleasesMixin:
                 words["sensitivity_source"] += "; the projections' law is accounted for"
         words["mechanism"] = f"{name}: {words['mechanism']}"
         return plan.report(
-            of="target records", neighbouring=neighbouring, public=tuple(public), **words
+            of="target records",
+            neighbouring=neighbouring,
+            public=tuple(public),
+            forecast=forecast,
+            **words,
         )
 
-    def _adapt(self, module, source, labels, target, plan, noise_seed, line_seed, **options):
+    def _adapt(
+        self, module, source, labels, target, persons, plan, noise_seed, line_seed, **options
+    ):
         """Make the releases and train on them; return the TrainingResult."""
         adapt = getattr(self, f"_adapt_to_{self.release}")
+        if self.release == "projections":
+            options["persons"] = persons
+        elif persons is not None:
+            noise = self._noise(noise_seed, persons.codes, "rows of persons")
+            target = target[torch.from_numpy(persons.draw(noise)).to(target.device)]
         seeds = noise_seed, line_seed
         return adapt(module, source, labels, target, plan, seeds, **options)
 
@@ -185,14 +265,23 @@ class AdapterReleasesMixin:
         weight = self.adaptation_weight * self.feature_dim
         return adapt_to_releases(module, features, labels, laws, weight=weight, **options)
 
-    def _adapt_to_projections(self, module, source, labels, target, plan, seeds, **options):
+    def _adapt_to_projections(
+        self, module, source, labels, target, plan, seeds, *, persons, **options
+    ):
         parts = [as_array(part) for part in (target, source, labels)]
+        if persons is not None:
+            parts.append(persons.codes)
         noise, seed = self._noise(seeds[0], *parts), None
         if seeds[0] is not None:
             # Releases of other records that shared directions would not compose by their profiles.
             seed = self._noise(seeds[0], *parts, self.release).integers(2**32, 1).item()
         releases = ProjectedFeatures(
-            plan.records, noise, target, shape_weight=self.shape_weight, seed=seed
+            plan.records,
+            noise,
+            target,
+            shape_weight=self.shape_weight,
+            seed=seed,
+            persons=persons,
         )
         weight = self.adaptation_weight * self.feature_dim
         return adapt_to_projections(module, source, labels, releases, weight=weight, **options)

@@ -11,12 +11,14 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.accounting._report import FLOATING_POINT
+from sklearn_dpgen.budget._ledger import LedgerLike, open_ledger
 from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum, on_grid
 from sklearn_dpgen.ot import random_directions, wasserstein_lines
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import check_array, check_delta, check_positive
+from sklearn_dpgen.utils._words import number_words
 
 __all__ = ["PrivateDistance", "smoothed_sliced_wasserstein"]
 
@@ -157,6 +159,7 @@ def smoothed_sliced_wasserstein(
     directions: str = "orthogonal",
     p: float = 2,
     n_repeats: int = 1,
+    ledger: LedgerLike = None,
     random_state: int | np.random.RandomState | None = None,
     device: str | torch.device = "auto",
 ) -> PrivateDistance:
@@ -193,6 +196,8 @@ def smoothed_sliced_wasserstein(
     n_repeats : int, default=1
         Noisy copies of each record of Y, which all together are compared with the release. The
         p-th power is never above the mean of those of single copies, by convexity.
+    ledger : PrivacyLedger, path or None, default=None
+        Where the release is booked before it is made. None books nowhere.
     random_state : int, RandomState or None, default=None
         None draws the noise from the operating system's entropy. An int repeats the release for
         the same X, domain, budget and law of the directions, whatever Y is, and gives independent
@@ -209,6 +214,8 @@ def smoothed_sliced_wasserstein(
 
     Raises
     ------
+    BudgetExceededError
+        If less is left in the ledger.
     TypeError, ValueError
         If a parameter is out of its range, a sample is empty or not finite, or its number of
         features is not that of the domain.
@@ -263,6 +270,8 @@ def smoothed_sliced_wasserstein(
     )
     noise, direction_seed = _randomness(private_seed, X, domain, mechanism)
     privacy = _report(mechanism, noise, domain)
+    if ledger is not None:
+        open_ledger(ledger).reserve(privacy, what="smoothed_sliced_wasserstein")
 
     U = _directions(law, direction_seed)
     run = mechanism.run(noise)
@@ -361,5 +370,12 @@ def _report(mechanism, noise, domain):
         "is accounted for",
         noise_source=noise.description,
         caveats=_CAVEATS,
+        split={"projections": 1.0} if mechanism.noise_scale else {},
+        precision={
+            "a projection of a record": f"± {number_words(mechanism.noise_scale)}, where a domain "
+            f"of diameter {number_words(domain.diameter(2))} has at most that width"
+            if mechanism.noise_scale
+            else "exact: there is no noise"
+        },
         **mechanism.report_fields(),
     )

@@ -104,7 +104,7 @@ class GeneratedRecordsMixin(LabelSamplerMixin):
             a fit without labels.
         """
         check_is_fitted(self)
-        X = read_records(self, X)
+        X = read_records(self, self._without_unit(X))
         classes = [(None, slice(None))]
         if y is not None:
             codes = self._sample_codes(len(X), y, None)

@@ -8,6 +8,9 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 
+from sklearn_dpgen.budget._base import TrainedEstimator
+from sklearn_dpgen.budget._ledger import LedgerLike
+from sklearn_dpgen.budget._unit import split_unit
 from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
 from sklearn_dpgen.preprocessing._records import encode_records
 from sklearn_dpgen.schema import Schema
@@ -16,7 +19,6 @@ from sklearn_dpgen.smoothed._generated_records import GeneratedRecordsMixin
 from sklearn_dpgen.smoothed._generator_releases import GeneratorReleasesMixin
 from sklearn_dpgen.smoothed._generator_training import train_generators
 from sklearn_dpgen.smoothed._networks import NETWORKS, build_network
-from sklearn_dpgen.utils._base import TrainedEstimator
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._torch import as_tensor, resolve_device
 from sklearn_dpgen.utils._typing import Transformer
@@ -124,6 +126,15 @@ class SmoothedSlicedWassersteinGenerator(
         Peak learning rate of Adam, with cosine decay.
     averaging : float, default=0.2
         Share of the steps, from the end, over which the parameters are averaged.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released: it raises
+        BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Column of X, a data frame, that says whose row each is. A person is then protected with all
+        of their rows, and counts as one record: one row is drawn of each, for projections anew at
+        each step, so that what is learned is the law of a random row of a random person. With
+        public labels all rows of a person must be of one class. The column is not learned from.
+        None protects each row by itself.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee for whoever knows or guesses it.
@@ -241,6 +252,8 @@ class SmoothedSlicedWassersteinGenerator(
         max_iter: int = 3000,
         learning_rate: float = 0.002,
         averaging: float = 0.2,
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
@@ -270,6 +283,8 @@ class SmoothedSlicedWassersteinGenerator(
         self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.averaging = averaging
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -298,17 +313,23 @@ class SmoothedSlicedWassersteinGenerator(
         """
         self._forget()
         device = resolve_device(self.device)
-        if self.output_transform is not None and self.output_domain is None:
-            raise ValueError("output_transform needs an output_domain: where the network ends.")
-        if self.output_transform is not None and self.schema is not None:
-            raise ValueError("output_transform needs a domain: a schema's columns come after it.")
+        self._check_declared()
         self._check_label_parameters(y)
-        self._check_release(y)
-        X = encode_records(self, X)
-        codes = self._encode_labels(y, len(X))
+        self._check_release(y is not None)
         noise_seed, train_seed = split_random_state(self.random_state, 2)
         direction_seed, train_seed = split_random_state(train_seed, 2)
+        persons = None
+        if self.release != "projections":
+            X, y = self._one_labelled_row_each(X, y, noise_seed)
+        elif self.unit is not None:
+            X, persons = split_unit(X, self.unit)
+        X = encode_records(self, X)
+        codes = self._encode_labels(y, len(X))
         n_classes = 0 if y is None else len(self.classes_)
+        sizes = self._public_sizes(codes, n_classes, persons)
+        plan, report = self._planned(self.domain_, *sizes)
+        self._charge(report)
+        self.noise_multiplier_ = report.noise_multiplier
         ball = enclosing_ball(self.domain_)
         lines = {
             "n_projections": self.n_projections,
@@ -319,7 +340,7 @@ class SmoothedSlicedWassersteinGenerator(
             "device": device,
         }
         release = getattr(self, f"_release_{self.release}")
-        laws = release(X, codes, n_classes, ball, noise_seed, lines)
+        laws = release(plan, X, codes, n_classes, persons, ball, noise_seed, lines)
         center = as_tensor(ball.center, device=device)
         module, self.loss_curve_ = train_generators(
             lambda: self._build_network(n_classes),
@@ -339,6 +360,14 @@ class SmoothedSlicedWassersteinGenerator(
         self.n_iter_ = self.max_iter
         self._keep(module)
         return self
+
+    def _public_sizes(self, codes, n_classes, persons):
+        """Return the numbers of records and of classes, and with public labels of each."""
+        if persons is not None:
+            codes = persons.shared(codes, "class")
+        is_public = n_classes > 0 and self.labels == "public"
+        sizes = np.bincount(codes, minlength=n_classes) if is_public else None
+        return len(codes), n_classes, sizes
 
     def _build_network(self, n_classes):
         return build_network(

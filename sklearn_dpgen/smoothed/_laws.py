@@ -12,10 +12,17 @@ from sklearn_dpgen.smoothed._releases import count_releases
 from sklearn_dpgen.utils._random import torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 
-__all__ = ["ReleasedLaws", "normal_laws", "projected_laws", "release_laws"]
+__all__ = [
+    "STEP_DIRECTIONS",
+    "ReleasedLaws",
+    "count_lines",
+    "normal_laws",
+    "projected_laws",
+    "release_laws",
+]
 
 # Directions of one step, at most, if they are more.
-_STEP_DIRECTIONS = 100
+STEP_DIRECTIONS = 100
 # Directions of all steps together where they are chosen here.
 _FEWEST_DIRECTIONS, _MOST_DIRECTIONS = 64, 2000
 # Of the covariance of a class, largest eigenvalue to expect, in units of the squared radius.
@@ -62,7 +69,7 @@ class ReleasedLaws:
             In units of the radius, to the power q.
         """
         k = len(self.directions)
-        n_blocks = max(1, k // _STEP_DIRECTIONS)
+        n_blocks = max(1, k // STEP_DIRECTIONS)
         block = int(torch.randint(n_blocks, (), generator=generator, device=generator.device))
         chosen = slice(block * k // n_blocks, (block + 1) * k // n_blocks)
         projected = points @ self.directions[chosen].t()
@@ -225,11 +232,12 @@ def _bin_masses(grid, locations, scales):
 
 def _scaled_directions(d, radius, n_projections, kind, seed, device):
     """Return random unit directions over the radius: Adam, for one, has a unit of its own."""
-    n_lines, generator = _n_lines(n_projections, d), torch_generator(seed)
+    n_lines, generator = count_lines(n_projections, d), torch_generator(seed)
     return random_directions(n_lines, d, kind=kind, generator=generator, device=device) / radius
 
 
-def _n_lines(n_projections, d):
+def count_lines(n_projections, d):
+    """Return the number of lines that releases of d columns are compared on."""
     if d == 1:
         return 1
     if n_projections != "auto":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
+from sklearn_dpgen.utils._words import count_words, number_words
 
 __all__ = ["ReleasePlan", "plan_projections", "plan_releases"]
 
@@ -29,11 +30,44 @@ class ReleasePlan:
     counts: StratifiedGaussianMechanism | None = None
     epsilon: float = 0.0
     delta: float = 0.0
+    n_features: int = 0
 
     @property
     def noise_multiplier(self):
         """Noise scale of the records over their sensitivity; 0 where nothing is released."""
         return 0.0 if self.records is None else self.records.noise_multiplier
+
+    def split(self):
+        """Return the parts of ε, which add up."""
+        if self.records is None or self.records.noise_scale == 0:
+            return {}
+        name = "records" if self.records.projections is None else "projections"
+        if self.counts is None:
+            return {name: 1.0}
+        return {"label counts": _COUNT_SHARE, name: 1 - _COUNT_SHARE}
+
+    def precision(self):
+        """Return what noise leaves of the releases, in words."""
+        if self.records is None:
+            return {}
+        smallest = min(self.records.strata, key=lambda stratum: stratum.batch_size)
+        d, law = self.n_features, self.records.projections
+        one = 2 * self.records.noise_scale / smallest.sensitivity
+        if one == 0:
+            return {"mean of the records": "exact: there is no noise"}
+        of = "class" if len(self.records.strata) > 1 else "records"
+        mean = _noise_of_mean(self.records, d)
+        words = {
+            "a release": f"noise of {number_words(one)} times the radius of the domain, on each "
+            f"{'column' if law is None else 'direction'}",
+            f"mean of the {'smallest ' if of == 'class' else ''}{of}": "noise of "
+            f"{number_words(mean / math.sqrt(d))} times the radius of the domain on each column "
+            f"after all releases, of length {number_words(mean)} over {d} columns",
+        }
+        if self.counts is not None:
+            n_samples = self.counts.strata[0].size
+            words["records of a class"] = count_words([self.counts.noise_scale], n_samples)
+        return words
 
     def report(self, *, of="same records", **words):
         """Return the PrivacyReport.
@@ -63,9 +97,11 @@ class ReleasePlan:
                 **(words | others),
             )
 
-        whole = priced(self.epsilon, self.delta, self.records)
+        told = {"split": self.split(), "precision": self.precision()}
+        whole = priced(self.epsilon, self.delta, self.records, **told)
         if self.counts is None:
             return whole
+        words.pop("forecast", None)
         parts = (
             priced(self.records.epsilon, self.records.delta, self.records),
             priced(
@@ -77,7 +113,8 @@ class ReleasePlan:
             ),
         )
         accountant = f"{whole.accountant}; its cost and that of the label counts add up"
-        return replace(whole, accountant=accountant, parts=parts)
+        releases = (*parts[0].releases, *parts[1].releases)
+        return replace(whole, accountant=accountant, parts=parts, releases=releases)
 
 
 def plan_releases(
@@ -139,8 +176,8 @@ def plan_releases(
         delta=rest * delta,
         n_releases=max(1, round(n_epochs * n_samples / sum(batches))),
     )
-    _warn_of_noise(records, n_features, n_features, epsilon)
-    return ReleasePlan(records, counts, epsilon, delta)
+    _warn_of_noise(records, n_features, epsilon)
+    return ReleasePlan(records, counts, epsilon, delta, n_features)
 
 
 def plan_projections(sizes, diameter, law, *, epsilon, delta, batch_size, n_releases):
@@ -166,16 +203,24 @@ def plan_projections(sizes, diameter, law, *, epsilon, delta, batch_size, n_rele
         n_releases=n_releases,
         projections=law,
     )
-    _warn_of_noise(mechanism, law.n_features, law.n_projections, epsilon)
-    return ReleasePlan(mechanism, None, epsilon, delta)
+    _warn_of_noise(mechanism, law.n_features, epsilon)
+    return ReleasePlan(mechanism, None, epsilon, delta, law.n_features)
 
 
-def _warn_of_noise(mechanism, n_features, n_projections, epsilon):
+def _noise_of_mean(mechanism, n_features):
+    """Return the noise that all releases leave on the mean of a stratum, over the radius."""
+    smallest = min(mechanism.strata, key=lambda stratum: stratum.batch_size)
+    law = mechanism.projections
+    # A projection tells of one column in n_features.
+    told = mechanism.n_releases * smallest.batch_size
+    told *= 1 if law is None else law.n_projections / n_features
+    return 2 * mechanism.noise_scale / smallest.sensitivity * math.sqrt(n_features / told)
+
+
+def _warn_of_noise(mechanism, n_features, epsilon):
     """Warn where all releases together leave the mean of a stratum to the noise."""
     smallest = min(mechanism.strata, key=lambda stratum: stratum.batch_size)
-    # A projection tells of one column in n_features.
-    told = mechanism.n_releases * smallest.batch_size * n_projections / n_features
-    noise = 2 * mechanism.noise_scale / smallest.sensitivity * math.sqrt(n_features / told)
+    noise = _noise_of_mean(mechanism, n_features)
     if noise > 1:
         warnings.warn(
             f"All releases together leave noise of {noise:.2g} times the radius of the domain on "
@@ -183,7 +228,7 @@ def _warn_of_noise(mechanism, n_features, n_projections, epsilon):
             f"{n_features} columns and {smallest.size} records, of the smallest class if there "
             "are any; a larger epsilon, fewer columns or more records would help.",
             UserWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
 
 

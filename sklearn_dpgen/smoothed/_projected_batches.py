@@ -47,10 +47,11 @@ class ProjectedBatches:
     seed: InitVar[int]
     device: torch.device | str
     _run: object = field(init=False, repr=False)
+    _noise: NoiseSource = field(init=False, repr=False)
     _stream: torch.Generator = field(init=False, repr=False)
 
     def __post_init__(self, noise, seed):
-        self._run = self.mechanism.run(noise)
+        self._run, self._noise = self.mechanism.run(noise), noise
         self._stream = torch_generator(seed)
 
     def distance(self, points: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -96,9 +97,8 @@ class ProjectedBatches:
 
     def _release(self, directions):
         """Return for each class the noisy projections of its part of a new batch."""
-        records, drawn = self.records, self._run.draw()
-        pairs = zip(records.members, drawn, strict=True)
-        rows = np.concatenate([members[positions] for members, positions in pairs])
-        values = records.records[rows] @ directions.T
+        drawn = self._run.draw()
+        rows = np.concatenate(self.records.rows(drawn, self._noise))
+        values = self.records.records[rows] @ directions.T
         released = self._run.release(values.ravel()).reshape(values.shape)
         return np.split(released, np.cumsum([len(positions) for positions in drawn])[:-1])

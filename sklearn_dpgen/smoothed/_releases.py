@@ -7,13 +7,14 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from sklearn_dpgen.budget._unit import Persons
 from sklearn_dpgen.utils._labels import check_proportions
 from sklearn_dpgen.utils._torch import as_tensor
 
-__all__ = ["ClassRecords", "count_releases", "released_proportions"]
+__all__ = ["CHUNK_ENTRIES", "ClassRecords", "count_releases", "released_proportions"]
 
 # Values released at a time.
-_CHUNK_ENTRIES = 2**21
+CHUNK_ENTRIES = 2**21
 
 
 @dataclass(frozen=True)
@@ -30,19 +31,46 @@ class ClassRecords:
         Public classes: each is a stratum, with slots of its own in a release. Private classes:
         one stratum, and every record has a slot of d values for each class, all but that of its
         own class 0.
+    persons : Persons or None, default=None
+        Of whom the records are, where a batch is one of persons.
     """
 
     records: np.ndarray
     codes: np.ndarray
     n_classes: int
     is_public: bool
+    persons: Persons | None = None
+
+    @cached_property
+    def member_codes(self):
+        """The class of each member: of records, or of persons of whom each has rows."""
+        return self.codes if self.persons is None else self.persons.shared(self.codes, "class")
 
     @cached_property
     def members(self):
-        """The rows of each stratum."""
+        """Who is in each stratum: records, or persons."""
         if self.is_public:
-            return [np.flatnonzero(self.codes == code) for code in range(self.n_classes)]
-        return [np.arange(len(self.records))]
+            return [np.flatnonzero(self.member_codes == code) for code in range(self.n_classes)]
+        return [np.arange(len(self.member_codes))]
+
+    def rows(self, drawn, noise):
+        """Return the rows of a batch: of each person one, drawn anew.
+
+        Parameters
+        ----------
+        drawn : list of ndarray of int
+            For each stratum positions within it.
+        noise : NoiseSource
+            The draw is secret.
+
+        Returns
+        -------
+        list of ndarray of int
+        """
+        picked = [who[positions] for who, positions in zip(self.members, drawn, strict=True)]
+        if self.persons is None:
+            return picked
+        return [self.persons.draw(noise, who) for who in picked]
 
     def layout(self, drawn):
         """Return what is released of batches, before noise.
@@ -98,7 +126,7 @@ def count_releases(mechanism, noise, records, directions, grid, *, verbose=0):
     """
     run, n_releases = mechanism.run(noise), mechanism.n_releases
     entries = sum(s.batch_size for s in mechanism.strata) * directions.shape[1]
-    chunk = max(1, _CHUNK_ENTRIES // (entries * (1 if records.is_public else records.n_classes)))
+    chunk = max(1, CHUNK_ENTRIES // (entries * (1 if records.is_public else records.n_classes)))
     counts = torch.zeros(
         (records.n_classes, len(directions), grid.n_bins),
         dtype=torch.float64,

@@ -70,7 +70,9 @@ def _anchor(binned):
     return round(min(max(leaves, -_FAR), _FAR))
 
 
-def measure_columns(columns, encoder, trees, weights, noise_scale, release, *, n_records=None):
+def measure_columns(
+    columns, encoder, trees, weights, noise_scale, release, *, n_records=None, row_weights=None
+):
     """Release the counts of each column, and find the cells that they tell of.
 
     Parameters
@@ -88,6 +90,8 @@ def measure_columns(columns, encoder, trees, weights, noise_scale, release, *, n
         From a vector to which a record adds one of l2 norm 1, to one with noise.
     n_records : float or None, default=None
         The public number of records; None estimates it from the noisy counts.
+    row_weights : ndarray of shape (n,) or None, default=None
+        What each record adds to a count, in place of one.
 
     Returns
     -------
@@ -105,7 +109,7 @@ def measure_columns(columns, encoder, trees, weights, noise_scale, release, *, n
     # What is known of a constant need not be paid for.
     measured = [j for j, tree in enumerate(trees) if tree.n_cells > 1]
     released, told = [columns[j] for j in measured], [trees[j] for j in measured]
-    counts, factors = release_singles(released, told, weights[measured], release)
+    counts, factors = release_singles(released, told, weights[measured], release, row_weights)
     if n_records is None:
         n_records = total_records(counts, told, factors)
     cells = [ColumnCells(np.zeros(1, dtype=np.int64), np.ones(1), np.zeros(1))] * len(trees)

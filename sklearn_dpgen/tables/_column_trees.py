@@ -121,13 +121,15 @@ class ColumnTree:
         """Entries of :meth:`counts`."""
         return sum(map(len, self.levels)) + self.nullable * self.n_levels
 
-    def counts(self, codes):
+    def counts(self, codes, row_weights=None):
         """Count records in all nodes, level by level.
 
         Parameters
         ----------
         codes : ndarray of int of shape (n,)
             The leaf of each record; ``n_values`` for null.
+        row_weights : ndarray of shape (n,) or None, default=None
+            What each record adds in place of one.
 
         Returns
         -------
@@ -143,7 +145,7 @@ class ColumnTree:
         n_codes = self.n_values + self.nullable
         if codes.size and not 0 <= codes.min() <= codes.max() < n_codes:
             raise ValueError("codes must be among the leaves.")
-        leaves = np.bincount(codes, minlength=n_codes).astype(np.float64)
+        leaves = np.bincount(codes, row_weights, minlength=n_codes).astype(np.float64)
         nulls = leaves[self.n_values :]
         leaves = leaves[: self.n_values]
         sums = [np.append(np.add.reduceat(leaves, starts), nulls) for starts in self.levels]

@@ -9,16 +9,17 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
+from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.mechanisms._joint_release import RELEASE_COLUMNS
-from sklearn_dpgen.mechanisms._learner import fit_mechanism, learner_report
+from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._answer_fit import AnswerFit, split_answers
 from sklearn_dpgen.tables._answer_loss import log_likelihoods
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 from sklearn_dpgen.tables._table_sampler import TableSampler
-from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import (
@@ -40,7 +41,7 @@ __all__ = ["LocalTableSampler"]
 _COPIES = 8
 
 
-class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
+class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstimator):
     """Synthetic tables from locally privatized records, of which nobody sees one.
 
     Each person gives one randomized answer on a few columns, by
@@ -84,6 +85,10 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         Steps without a gain after which to stop; there is a check every 25 steps.
     tol : float, default=1e-4
         The least gain in the mean log-likelihood of held-out answers, in nats.
+    ledger : PrivacyLedger, str or None, default=None
+        Ledger, or the path of one, that each release of raw records is booked in, where the
+        mechanism has none; two are refused. Fits on privatized records are post-processing and
+        charge nothing.
     random_state : int, RandomState or None, default=None
         None privatizes with the operating system's entropy. An int makes the fit reproducible;
         with ``privatize=True`` a seeded estimator holds the seed of its noise.
@@ -180,6 +185,7 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 100,
         tol: float = 1e-4,
+        ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
         verbose: int = 0,
@@ -196,6 +202,7 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.ledger = ledger
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -234,14 +241,18 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
             )
         records = X if self.privatize else None
         mechanism = fit_mechanism(
-            self.mechanism, records, privatize=self.privatize, noise_seed=noise_seed
+            self.mechanism,
+            records,
+            privatize=self.privatize,
+            noise_seed=noise_seed,
+            ledger=self.ledger,
         )
         self.mechanism_, self.encoder_ = mechanism, mechanism.encoder_
         names = self.encoder_.feature_names_in_ if self.privatize else RELEASE_COLUMNS
         self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
         width = self.encoder_.domain_.n_features
         check_fits(4 * _COPIES * width * self.population_size, "population_size")
-        self.privacy_ = self._plan_privacy(None)
+        self.privacy_ = learner_report(self.mechanism_.privacy_, privatize=self.privatize)
         self._privatizes, self._device = self.privatize, self.device
         answers = self._encoded(X)
         fit = AnswerFit(
@@ -338,9 +349,6 @@ class LocalTableSampler(ConditionalSamplerMixin, PrivateEstimator):
     def _information(self):
         """Return (e^ε - 1)² / (4 e^ε)."""
         return math.sinh(min(self.mechanism_.epsilon_, 20.0) / 2) ** 2
-
-    def _plan_privacy(self, n_samples):
-        return learner_report(self.mechanism_.privacy_, privatize=self.privatize)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "law_")

@@ -10,12 +10,15 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
+from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.accounting._report import FLOATING_POINT
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.tables._cell_counts import marginal_noise
+from sklearn_dpgen.tables._forecast import mixture_forecast
 from sklearn_dpgen.tables._mixture_evolution import (
     automatic_cells,
     evolve_mixtures,
@@ -35,6 +38,7 @@ from sklearn_dpgen.utils._validation import (
     fit_context,
     num_samples,
 )
+from sklearn_dpgen.utils._words import count_words
 
 if TYPE_CHECKING:
     import torch
@@ -78,6 +82,15 @@ class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
         Histograms of votes, at most 10000.
     n_cells : int or "auto", default="auto"
         Cells of each class. "auto" takes more of them the more the records exceed the noise.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released; it is refused
+        with BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Name of the column of X, a data frame, that says whose row each is. Then a person is
+        protected with all of their rows, and not each row by itself: one row of each person is
+        drawn, once and secretly, and no other is looked at. What is learned is the law of a random
+        row of a random person. The column itself is not learned from, and not in the schema. None
+        protects rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
         guarantee for whoever knows or guesses it.
@@ -149,6 +162,8 @@ class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
         n_candidates: int = 1000,
         n_iter: int = 2,
         n_cells: int | str = "auto",
+        ledger: LedgerLike = None,
+        unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
     ) -> None:
@@ -161,6 +176,8 @@ class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
         self.n_candidates = n_candidates
         self.n_iter = n_iter
         self.n_cells = n_cells
+        self.ledger = ledger
+        self.unit = unit
         self.random_state = random_state
         self.device = device
 
@@ -187,28 +204,22 @@ class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
         """
         self._forget()
         self._check_label_parameters(y)
-        encoder = TabularEncoder(self.schema, bins=self.bins).fit(X)
-        for name, column in encoder.columns_.items():
-            if not isinstance(column.domain, OneHot):
-                raise ValueError(f"Column {name!r} needs bins: its values are not categories.")
-        width, n_cells = encoder.domain_.n_features, 1 if self.n_cells == "auto" else self.n_cells
-        check_fits(
-            needed_bytes(num_samples(X), width, self.n_candidates, n_cells),
-            f"n_candidates={self.n_candidates} candidates and n_cells={self.n_cells} cells of "
-            f"{width} categories and bins",
-        )
+        self._check_unit()
+        noise_seed, candidate_seed = split_random_state(self.random_state, 2)
+        X, y = self._one_row_each(X, y, seed=noise_seed)
+        encoder = self._encoder(X)
+        codes = self._encode_labels(y, num_samples(X))
+        n_classes = 0 if y is None else len(self.classes_)
+        mechanism, report = self._planned(encoder, num_samples(X), n_classes)
         self.encoder_ = encoder
         self.n_features_in_ = encoder.n_features_in_
         self.feature_names_in_ = encoder.feature_names_in_
         X = encoder.domain_.project(encoder.transform(X))
-        codes = self._encode_labels(y, len(X))
-        n_classes = 1 if y is None else len(self.classes_)
+        n_classes = max(n_classes, 1)
         members = [X[codes == code] for code in range(n_classes)]
 
-        noise_seed, candidate_seed = split_random_state(self.random_state, 2)
-        mechanism = self._mechanism(len(X))
-        self.privacy_ = self._plan_privacy(len(X), mechanism=mechanism, noise_seed=noise_seed)
-        self.noise_multiplier_ = self.privacy_.noise_multiplier
+        self._charge(report)
+        self.noise_multiplier_ = report.noise_multiplier
         n_cells = self.n_cells
         if n_cells == "auto":
             noise = marginal_noise(mechanism.noise_scales[-1], encoder.domain_)
@@ -238,35 +249,90 @@ class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
             self._set_proportions(np.clip(sizes, None, len(X)))
         return self
 
-    def _mechanism(self, n_samples):
+    @fit_context(prefer_skip_nested_validation=False)
+    def plan(self, n_samples: int, n_features: int | None = None) -> PrivacyReport:
+        """Return what ``fit`` will release and what it costs, without a record.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of private records, or of persons where there is a ``unit``.
+        n_features : int or None, default=None
+            The number of columns of the schema, if given.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit of so many records, with labels where ``classes`` are
+            declared.
+
+        Raises
+        ------
+        ValueError
+            As ``fit`` for parameters.
+        """
+        self._check_unit()
+        if n_features not in (None, len(self.schema)):
+            raise ValueError(
+                f"n_features must be the {len(self.schema)} columns of the schema, got "
+                f"{n_features}."
+            )
+        n_samples = check_count(n_samples, "n_samples")
+        n_classes, _ = self._planned_classes(n_samples, None)
+        return self._planned(self._encoder(None), n_samples, n_classes)[1]
+
+    def _encoder(self, X):
+        """Return an encoder fitted to records, or to the columns of the schema."""
+        encoder = TabularEncoder(self.schema, bins=self.bins).fit(X)
+        for name, column in encoder.columns_.items():
+            if not isinstance(column.domain, OneHot):
+                raise ValueError(f"Column {name!r} needs bins: its values are not categories.")
+        return encoder
+
+    def _planned(self, encoder, n_samples, n_classes):
+        """Return the mechanism of a fit, and its report."""
+        domain, n_cells = encoder.domain_, 1 if self.n_cells == "auto" else self.n_cells
+        needed = needed_bytes(n_samples, domain.n_features, self.n_candidates, n_cells)
+        check_fits(
+            needed,
+            f"n_candidates={self.n_candidates} candidates and n_cells={self.n_cells} cells of "
+            f"{domain.n_features} categories and bins",
+        )
         votes = (_VOTES / self.n_iter,) * self.n_iter
-        shares = (_FIRST, *votes, _LAST)
         delta = self._delta(n_samples)
         if math.isfinite(self.epsilon):
             check_delta_size(delta, n_samples)
-        return GaussianSequenceMechanism(math.sqrt(2), shares, self.epsilon, delta)
-
-    def _plan_privacy(self, n_samples, *, mechanism, noise_seed):
-        public = ["n_samples", "names of the columns", "schema", "bins"]
-        relation = "replace one record; the number of records is public"
-        if hasattr(self, "classes_"):
-            public.append("classes")
-            relation = "replace one record and its label; the number of records is public"
-            if self.label_proportions is not None:
-                public.append("label_proportions")
-        return PrivacyReport(
+        mechanism = GaussianSequenceMechanism(
+            math.sqrt(2), (_FIRST, *votes, _LAST), self.epsilon, delta
+        )
+        first, vote, *_, last = mechanism.noise_scales
+        unit = "records" if self.unit is None else "persons"
+        relation, public = self._label_terms(n_classes > 0)
+        report = PrivacyReport(
             mechanism=f"{type(self).__name__}: noisy counts, votes, and counts within cells",
             epsilon=self.epsilon,
             delta=mechanism.delta if math.isfinite(self.epsilon) else 0.0,
             neighbouring=relation,
-            public=tuple(public),
+            public=("n_samples", "names of the columns", "schema", "bins", *public),
             sensitivity_source=(
                 "l2; a record has one vote, or one count in each of p columns of one cell, over √p"
             ),
             caveats=(FLOATING_POINT,),
-            noise_source=noise_source(noise_seed).description,
+            noise_source=self._noise_description(),
+            split={"single columns": _FIRST, "votes": _VOTES, "single columns in cells": _LAST},
+            precision={
+                "category of a column": count_words(
+                    [marginal_noise(first, domain)], n_samples, unit
+                ),
+                "votes for a candidate": count_words([vote], n_samples, "votes"),
+                "category of a column in a cell": count_words(
+                    [marginal_noise(last, domain)], n_samples, unit
+                ),
+            },
+            forecast=mixture_forecast(self, n_samples, max(n_classes, 1), domain, last, needed),
             **mechanism.report_fields(),
         )
+        return mechanism, self._protected(report)
 
     def sample(
         self,

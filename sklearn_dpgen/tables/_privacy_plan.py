@@ -54,6 +54,12 @@ class Round:
     n_selected: int | None = None
 
     @property
+    def kind(self):
+        """What its tables are of, in words."""
+        sizes = {len(columns) for columns in self.candidates}
+        return {(2,): "pairs", (3,): "triples"}.get(tuple(sizes), "listed tables")
+
+    @property
     def n_tables(self):
         """How many tables are measured at most."""
         return len(self.candidates) if self.n_selected is None else self.n_selected
@@ -149,10 +155,11 @@ def _triples(columns, targets):
 class SlicesPlan:
     """Counts of single columns, then rounds of selections and tables of the selected slices.
 
-    Every release is a vector to which a record adds one of l2 norm 1 at most. So it changes by at
-    most 1 if a record is added or removed, by √2 if one is replaced. A score is the l1 distance
-    of an exact table from one that is known, times at most 1, less a known number: it changes by
-    at most 1, or 2.
+    Every release is a vector to which a record of weight w adds one of l2 norm w at most, with no
+    negative entry. So a person whose rows weigh k together changes it by at most k if they are
+    added or removed, and by √2 k if they are replaced, as the product of two such vectors is not
+    negative; k equal rows do so. A score is the l1 distance of an exact table from one that is
+    known, times at most 1, less a known number: it changes by at most k, or 2 k.
 
     Parameters
     ----------
@@ -161,20 +168,26 @@ class SlicesPlan:
     neighbours : {"replace_one", "add_or_remove"}
     rounds : tuple of Round
         Without any the single columns have the whole budget.
+    most : int, default=1
+        What a record weighs in a count, or a person with all of their rows, at most.
     """
 
     epsilon: float
     delta: float
     neighbours: str
     rounds: tuple[Round, ...]
+    most: int = 1
+
+    @property
+    def sensitivity(self):
+        """The largest l2 change of a release."""
+        return self.most * math.sqrt(RELATIONS[self.neighbours][1])
 
     @cached_property
     def noise_scale(self):
         """The noise of one vector that has the whole budget."""
-        sensitivity = math.sqrt(RELATIONS[self.neighbours][1])
-        return GaussianSequenceMechanism(
-            sensitivity, (1.0,), self.epsilon, self.delta
-        ).noise_scales[0]
+        mechanism = GaussianSequenceMechanism(self.sensitivity, (1.0,), self.epsilon, self.delta)
+        return mechanism.noise_scales[0]
 
     @property
     def n_selections(self):
@@ -184,25 +197,35 @@ class SlicesPlan:
     @cached_property
     def mechanism(self):
         """The mechanism of all releases and selections, which prices what it runs."""
-        n_cells = RELATIONS[self.neighbours][1]
-        shares, selected, selections = [], 0.0, {}
-        for part in self.rounds:
-            is_choice = part.n_selected is not None
-            shares.append(part.share * (1 - _SELECTIONS * is_choice))
-            selected += part.share * _SELECTIONS * is_choice
+        (singles, *tables), selected, selections = *self._shares, {}
         if self.n_selections:
             selections = {
                 "n_selections": self.n_selections,
                 "selection_share": selected,
-                "score_range": 2 * n_cells,
+                "score_range": 2 * self.most * RELATIONS[self.neighbours][1],
             }
         return GaussianSequenceMechanism(
-            math.sqrt(n_cells),
-            (1 - sum(part.share for part in self.rounds), *shares),
-            self.epsilon,
-            self.delta,
-            **selections,
+            self.sensitivity, (singles, *tables), self.epsilon, self.delta, **selections
         )
+
+    @property
+    def _shares(self):
+        """Of the budget: of each release, and of all selections."""
+        tables, selected = [], 0.0
+        for part in self.rounds:
+            taken = part.share * _SELECTIONS * (part.n_selected is not None)
+            tables.append(part.share - taken)
+            selected += taken
+        return (1 - sum(part.share for part in self.rounds), *tables), selected
+
+    @property
+    def split(self):
+        """Parts of the budget by what they are spent on, of sum 1."""
+        (singles, *tables), selected = self._shares
+        found = {"single columns": singles}
+        for part, share in zip(self.rounds, tables, strict=True):
+            found[part.kind] = found.get(part.kind, 0.0) + share
+        return found | ({"selections": selected} if selected else {})
 
     def _words(self):
         if not self.rounds:
@@ -225,6 +248,8 @@ class SlicesPlan:
             Its fields that the plan does not answer for.
         """
         source = "l2; weighted tables, in each of which a record counts once, of norm 1 together"
+        if self.most > 1:
+            source += f"; {self.most} rows a person at most"
         if self.n_selections:
             source += "; scores are l1 distances of tables"
         return PrivacyReport(
@@ -232,8 +257,10 @@ class SlicesPlan:
             epsilon=self.epsilon,
             delta=self.delta if math.isfinite(self.epsilon) else 0.0,
             neighbouring=RELATIONS[self.neighbours][0],
+            neighbours=self.neighbours,
             sensitivity_source=source,
             caveats=(FLOATING_POINT,),
+            split=self.split,
             **self.mechanism.report_fields(),
             **words,
         )

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.budget._unit import Persons
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, map_frames
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
 from sklearn_dpgen.utils._validation import check_is_fitted
@@ -24,18 +25,21 @@ class RecordCodes:
         unsigned dtype that holds all categories of the column.
     sizes : list of int
         The number of categories of each column.
+    persons : Persons or None, default=None
+        Who each record is of; None where each is by itself.
     """
 
     columns: list
     sizes: list
+    persons: Persons | None = None
 
     @property
     def n_records(self):
-        """The number of records."""
-        return len(self.columns[0])
+        """The number of records, or of persons."""
+        return len(self.columns[0]) if self.persons is None else self.persons.n_persons
 
 
-def encode_codes(X, encoder):
+def encode_codes(X, encoder, unit=None):
     """Return the category of each record in each column.
 
     A record always gets exactly one category in each column, whatever it holds and whatever the
@@ -49,6 +53,8 @@ def encode_codes(X, encoder):
         reads. Of a dask frame the workers encode each partition: codes alone come back.
     encoder : TabularEncoder
         Fitted, with bins for all numbers and dates.
+    unit : str or None, default=None
+        A further column of ``X``, which tells who each record is of; of whatever chunks.
 
     Returns
     -------
@@ -76,20 +82,24 @@ def encode_codes(X, encoder):
     dtypes = [np.min_scalar_type(column.n_categories - 1) for column in columns.values()]
     # They grow in place, where a list of parts would be copied in the end.
     buffers = [bytearray() for _ in dtypes]
-    for part in map_frames(partial(_codes, columns, dtypes), X, list(columns)):
+    ids, names = [], [*columns] if unit is None else [*columns, unit]
+    for part, own in map_frames(partial(_codes, columns, dtypes, unit), X, names):
         for buffer, codes in zip(buffers, part, strict=True):
             buffer += codes.data
+        ids.append(own)
     if not buffers[0]:
         raise ValueError(NO_RECORDS)
+    persons = None if unit is None else Persons(pd.concat(ids, ignore_index=True), unit)
     codes = [np.frombuffer(b, dtype=dtype) for b, dtype in zip(buffers, dtypes, strict=True)]
-    return RecordCodes(codes, [column.n_categories for column in columns.values()])
+    return RecordCodes(codes, [column.n_categories for column in columns.values()], persons)
 
 
-def _codes(columns, dtypes, frame):
-    return [
+def _codes(columns, dtypes, unit, frame):
+    codes = [
         column.codes(frame[name]).astype(dtype)
         for (name, column), dtype in zip(columns.items(), dtypes, strict=True)
     ]
+    return codes, None if unit is None else frame[unit]
 
 
 def with_bins(encoder, bins):

@@ -2,10 +2,28 @@
 
 import numpy as np
 
-__all__ = ["release_singles", "release_slices", "total_records"]
+__all__ = ["noise_factors", "release_singles", "release_slices", "total_records"]
 
 
-def release_singles(codes, trees, weights, release):
+def noise_factors(weights, n_levels=1):
+    """Return the noise of a count of each table, over that of the vector of all.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (m,)
+        Positive.
+    n_levels : int or array-like of shape (m,), default=1
+        How often each table counts a record.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        √(Σ l w²) / w: tables over them are a vector to which a record adds one of l2 norm 1.
+    """
+    return np.sqrt((np.asarray(n_levels) * weights**2).sum()) / weights
+
+
+def release_singles(codes, trees, weights, release, row_weights=None):
     """Release the counts of single columns, on all levels of their trees, as one vector.
 
     Parameters
@@ -17,6 +35,8 @@ def release_singles(codes, trees, weights, release):
         Positive; the noise of a column is in proportion to the inverse.
     release : callable
         From a vector to which a record adds one of l2 norm 1, to one with noise.
+    row_weights : ndarray of shape (n,) or None, default=None
+        What each record adds in place of one.
 
     Returns
     -------
@@ -25,13 +45,14 @@ def release_singles(codes, trees, weights, release):
     factors : ndarray of shape (p,)
         The noise of a count over that of the vector.
     """
-    levels = np.array([tree.n_levels for tree in trees])
-    weights = weights / np.sqrt((levels * weights**2).sum())
-    exact = [w * tree.counts(c) for w, tree, c in zip(weights, trees, codes, strict=True)]
+    factors = noise_factors(weights, [tree.n_levels for tree in trees])
+    exact = [
+        tree.counts(c, row_weights) / f for f, tree, c in zip(factors, trees, codes, strict=True)
+    ]
     noisy = release(np.concatenate(exact))
     stops = np.cumsum([len(part) for part in exact])
-    counts = [part / w for part, w in zip(np.split(noisy, stops[:-1]), weights, strict=True)]
-    return counts, 1 / weights
+    counts = [part * f for part, f in zip(np.split(noisy, stops[:-1]), factors, strict=True)]
+    return counts, factors
 
 
 def release_slices(tables, weights, release):
@@ -53,15 +74,15 @@ def release_slices(tables, weights, release):
     factors : ndarray of shape (m,)
         The noise of a cell over that of the vector.
     """
-    weights = weights / np.sqrt((weights**2).sum())
-    noisy = release(np.concatenate([w * t.ravel() for w, t in zip(weights, tables, strict=True)]))
+    factors = noise_factors(weights)
+    noisy = release(np.concatenate([t.ravel() / f for f, t in zip(factors, tables, strict=True)]))
     stops = np.cumsum([table.size for table in tables])
     parts = np.split(noisy, stops[:-1])
     released = [
-        (part / weight).reshape(table.shape)
-        for part, weight, table in zip(parts, weights, tables, strict=True)
+        (part * factor).reshape(table.shape)
+        for part, factor, table in zip(parts, factors, tables, strict=True)
     ]
-    return released, 1 / weights
+    return released, factors
 
 
 def total_records(counts, trees, factors):

@@ -5,7 +5,7 @@ import warnings
 
 from sklearn_dpgen.exceptions import NoisyCountsWarning
 
-__all__ = ["CELLS", "affordable_cells", "affordable_slices", "warn_of_noise"]
+__all__ = ["CELLS", "affordable_cells", "affordable_slices", "is_drowned", "warn_of_noise"]
 
 # The records of an even cell over the standard deviation of their number that are asked for.
 _CLEAR = 6.0
@@ -50,6 +50,12 @@ def affordable_slices(n_records, noise_scale, n_cells):
     return math.floor(min(variance / max(noise_scale, 1e-12) ** 2, 1 << 30))
 
 
+def is_drowned(n_records, noise_scale):
+    """Return whether noise leaves nothing of counts: half the records are near that of a number."""
+    # Chance alone is no noise.
+    return max(n_records, 1.0) < 2 * _CLEAR * noise_scale
+
+
 def warn_of_noise(n_records, column_scale, table_scale, *, epsilon):
     """Warn where the noise of counts leaves nothing of columns, or of their dependence.
 
@@ -69,8 +75,7 @@ def warn_of_noise(n_records, column_scale, table_scale, *, epsilon):
         (column_scale, "What is sampled hardly depends on the records"),
         (table_scale, "Columns are sampled as if hardly any of them depended on another"),
     ):
-        # Chance alone is no noise: half the records, against that of their number.
-        if scale is not None and max(n_records, 1.0) < 2 * _CLEAR * scale:
+        if scale is not None and is_drowned(n_records, scale):
             warnings.warn(
                 f"With epsilon={epsilon:g} and about {n_records:.0f} records, a count has noise of "
                 f"standard deviation {scale:.0f}. {what}: {cure}",

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from sklearn_dpgen.tables._releases import release_slices
+from sklearn_dpgen.tables._releases import noise_factors, release_slices
 from sklearn_dpgen.tables._resolution import CELLS, affordable_cells, affordable_slices
 from sklearn_dpgen.tables._slices import slice_counts
 
@@ -14,7 +14,7 @@ __all__ = ["measure_rounds", "scores"]
 _BLOCK = 64
 
 
-def measure_rounds(codes, plan, weight, measured, *, predict, run, noise):
+def measure_rounds(codes, plan, weight, measured, *, predict, run, noise, row_weights=None):
     """Select and release tables, round by round, and add them to what was measured.
 
     Parameters
@@ -31,6 +31,8 @@ def measure_rounds(codes, plan, weight, measured, *, predict, run, noise):
         Of the plan, after its first release.
     noise : callable
         From arrays that tell what it is for to a NoiseSource.
+    row_weights : ndarray of shape (n,) or None, default=None
+        What each record adds to a count, in place of one.
     """
     n, done, first = measured.n_records, set(), ()
     _, *noise_scales = plan.mechanism.noise_scales
@@ -50,12 +52,11 @@ def measure_rounds(codes, plan, weight, measured, *, predict, run, noise):
         if is_choice:
             even = affordable_cells(n, scale * math.sqrt(count))
             slices = [measured.blocks.slice(columns, even) for columns in candidates]
-            found = _all_scores(
-                codes, slices, weights / weights.max(), scale * math.sqrt(count), predict
-            )
+            relative, spread = weights / weights.max(), scale * math.sqrt(count)
+            found = _all_scores(codes, row_weights, slices, relative, spread, predict)
             chosen = run.select(found, noise(np.array([number]), found), count=count)
             candidates, weights = [candidates[i] for i in chosen], weights[chosen]
-        spreads = scale * np.sqrt((weights**2).sum()) / weights
+        spreads = scale * noise_factors(weights)
         slices = [
             measured.blocks.slice(columns, affordable_cells(n, spread))
             for columns, spread in zip(candidates, spreads, strict=True)
@@ -66,18 +67,18 @@ def measure_rounds(codes, plan, weight, measured, *, predict, run, noise):
             context = [np.array(part) for part in columns]
             return run.release(vector, noise(np.array([number]), vector, *context))
 
-        tables, _ = release_slices(slice_counts(codes, slices), weights, release)
+        tables, _ = release_slices(slice_counts(codes, slices, row_weights), weights, release)
         for one in zip(slices, tables, spreads, expected, strict=True):
             measured.add(*one)
         done.update(candidates)
         first = first or candidates
 
 
-def _all_scores(codes, slices, weights, noise_scale, predict):
+def _all_scores(codes, row_weights, slices, weights, noise_scale, predict):
     found = []
     for start in range(0, len(slices), _BLOCK):
         part = slices[start : start + _BLOCK]
-        tables = slice_counts(codes, part), predict(part)
+        tables = slice_counts(codes, part, row_weights), predict(part)
         found.append(scores(*tables, weights[start : start + _BLOCK], noise_scale))
     return np.concatenate(found)
 

@@ -1,47 +1,37 @@
 """SlicedMeasureSampler: noisy tables of few columns, and the law of largest entropy near them."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.accounting import check_delta_size
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._chain_fit import ChainFit
 from sklearn_dpgen.tables._column_groups import MAX_BLOCKS
-from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
+from sklearn_dpgen.tables._column_measurements import measure_columns
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
 from sklearn_dpgen.tables._measurements import Measurements
-from sklearn_dpgen.tables._pair_distances import pair_distances
-from sklearn_dpgen.tables._privacy_plan import RELATIONS, SlicesPlan, plan_rounds
+from sklearn_dpgen.tables._persons import counted_rows, fit_columns
+from sklearn_dpgen.tables._privacy_plan import RELATIONS
 from sklearn_dpgen.tables._record_codes import encode_codes
-from sklearn_dpgen.tables._resolution import warn_of_noise
 from sklearn_dpgen.tables._rule_cells import barred_pairs
+from sklearn_dpgen.tables._sampler_plan import SamplerPlan, declared_table
 from sklearn_dpgen.tables._selection import measure_rounds
-from sklearn_dpgen.tables._slices import (
-    ColumnBlocks,
-    check_memory,
-    expand_slices,
-    slice_weight,
-    target_columns,
-)
-from sklearn_dpgen.tables._table_rules import TableRules, check_measured
+from sklearn_dpgen.tables._slices import ColumnBlocks
+from sklearn_dpgen.tables._table_law import TableLawMixin
 from sklearn_dpgen.tables._table_sampler import TableSampler
-from sklearn_dpgen.utils._random import noise_source, split_random_state
+from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
     Real,
     StrOptions,
-    check_delta,
-    check_is_fitted,
     fit_context,
 )
 
@@ -51,11 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["SlicedMeasureSampler"]
 
 
-# Records that are drawn at a time for a score.
-_BLOCK = 1 << 16
-
-
-class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
+class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler):
     """Synthetic tables from noisy counts over few columns at a time, by maximum entropy.
 
     The counts of single columns are released with Gaussian noise, and tell which bins numbers and
@@ -104,6 +90,21 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
     neighbours : {"replace_one", "add_or_remove"}, default="replace_one"
         Whether neighbouring tables differ in the values of one record, or by one record more. The
         number of records is public in the first case only.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released; it is refused
+        with BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Name of the column of X, a data frame or chunks of one, that says whose row each is. Then a
+        person is protected with all of their rows, and not each row by itself. The column is not
+        in the schema, and nothing of it is fitted or shown. None protects rows.
+    unit_weights : {"equal", "rows"}, default="equal"
+        With ``unit``. "equal": each of the m rows of a person counts 1/m, so that every person
+        counts once, all rows are used, and noise is as for one row a person. What is learned is the
+        law of a random row of a random person. "rows": each row counts 1, and ``max_rows`` times
+        the noise is added. What is learned is the law of rows, and their number is not public.
+    max_rows : int or None, default=None
+        With ``unit``: so many rows of a person are used at most, drawn at random and secretly, once
+        for the whole fit. unit_weights="rows" needs it; with "equal" None uses all.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
         guarantee for whoever knows or guesses it.
@@ -121,7 +122,8 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
     law_ : LogLinearChain
         Of the records: the order of columns, and the law of each given those before it.
     n_records_ : float
-        Number of records: the public one, or an estimate from the noisy counts.
+        Number of records, of persons who count once, or of rows of persons: the public one, or an
+        estimate from the noisy counts.
     bins_ : dict of str to ndarray
         Edges of the bins of numbers and dates, in the units of each column.
     encoder_ : TabularEncoder
@@ -152,6 +154,14 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
     its selections. The plan is made from public quantities, the number of records among them if it
     is public. Where it is not, what noise leaves nothing of is decided by the noisy number: how
     fine tables are, and which rounds measure once more what the first did.
+
+    With a ``unit``, a vector is the sum over the rows of what each adds, of norm 1 and without a
+    negative entry, times its weight. The rows of a person weigh k together at most, k = 1 or
+    ``max_rows``: they add a vector of norm k at most, by the triangle inequality. If the person is
+    replaced, a such vector goes and b comes, ‖a − b‖² = ‖a‖² + ‖b‖² − 2 a·b ≤ 2 k², as a·b ≥ 0. So
+    the sensitivity is k, or √2 k, which k equal rows attain; scores move by k, or 2 k. It is that
+    of a whole fit because the rows of a person, and their weights, are the same in all releases.
+    Weights 1/m are rounded down to multiples of 2⁻²⁶, so that sums of them are exact.
 
     A table of K cells of n records with noise of standard deviation σ is as fine as
     n / K = 6 √(σ² + n / K) says. A selection takes the table with the largest l1 distance from what
@@ -196,6 +206,8 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         "population_size": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "neighbours": [StrOptions(set(RELATIONS))],
+        "unit_weights": [StrOptions({"equal", "rows"})],
+        "max_rows": [Interval(Integral, 1, None, closed="left"), None],
         "verbose": ["verbose"],
     }
 
@@ -213,6 +225,10 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         population_size: int = 20_000,
         max_iter: int = 30,
         neighbours: str = "replace_one",
+        ledger: LedgerLike = None,
+        unit: str | None = None,
+        unit_weights: str = "equal",
+        max_rows: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
         verbose: int = 0,
@@ -228,6 +244,10 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         self.population_size = population_size
         self.max_iter = max_iter
         self.neighbours = neighbours
+        self.ledger = ledger
+        self.unit = unit
+        self.unit_weights = unit_weights
+        self.max_rows = max_rows
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -257,61 +277,48 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             schema.
         """
         self._forget()
-        rules = TableRules(self.constraints, self.schema) if self.constraints else None
-        schema = self.schema if rules is None else rules.schema
-        check_measured(schema, self)
-        names = list(schema)
-        constants = {j for j, column in enumerate(schema.values()) if column.is_constant}
-        slices = expand_slices(self.slices, names, constants)
-        targets = [j for j in target_columns(self.target, names) if j not in constants]
-        weight = slice_weight(names, self.workload)
-        delta = check_delta(self.delta)
-        encoder, found = fine_encoder(schema, self.n_bins)
-        encoder.fit(X)
-        trees = column_trees(encoder, found)
-        check_memory(names, trees, self.population_size)
+        table = declared_table(self)
+        names, encoder, rules = table.names, table.encoder, table.rules
+        fit_columns(encoder, X, self.unit)
         noise_seed, start_seed = split_random_state(self.random_state, 2)
-        records = encode_codes(X, encoder)
-        n_records = records.n_records if self.neighbours == "replace_one" else None
-        if n_records is not None and math.isfinite(self.epsilon):
-            check_delta_size(self.delta, n_records)
-        rounds = plan_rounds(
-            len(names),
-            slices=slices,
-            targets=targets,
-            n_records=n_records,
-            noise_scale=SlicesPlan(self.epsilon, delta, self.neighbours, ()).noise_scale,
-            constants=constants,
-        )
-        plan = SlicesPlan(self.epsilon, delta, self.neighbours, rounds)
+        records = encode_codes(X, encoder, self.unit)
+        plan = SamplerPlan(self, table, records.n_records)
         # Before the first release: what is interrupted has been paid for.
-        self.privacy_ = self._plan_privacy(n_records, plan=plan, noise_seed=noise_seed)
+        self._charge(plan.report())
         self.noise_multiplier_ = self.privacy_.noise_multiplier
         self.n_features_in_ = encoder.n_features_in_
         self.feature_names_in_ = encoder.feature_names_in_
 
-        if n_records is not None:
-            self._warn_of_noise(n_records, plan, trees)
+        if plan.n_records is not None:
+            plan.warn(plan.n_records)
         # Measured: single columns, which tell of cells and of what tables can carry.
-        run, keys = plan.mechanism.run(), []
+        mechanism, keys = plan.slices.mechanism, []
+        run = mechanism.run()
 
         def noise(*parts):
             # Where another table differs at first, it has other noise in whatever follows.
             keys.extend(parts)
             return self._noise(noise_seed, *keys)
 
-        cells, self.n_records_, self.encoder_, codes, self.marginals_ = measure_columns(
-            records.columns,
-            encoder,
-            trees,
-            np.array([weight((column,)) for column in range(len(names))]),
-            plan.mechanism.noise_scales[0],
-            lambda vector: run.release(vector, noise(vector)),
-            n_records=n_records,
-        )
+        codes, row_weights = records.columns, None
+        if self.unit is not None:
+            rows = self._noise(noise_seed, records.persons.codes)
+            codes, row_weights = counted_rows(
+                codes, records.persons, self.unit_weights, self.max_rows, rows
+            )
         del records
-        if n_records is None:
-            self._warn_of_noise(self.n_records_, plan, trees)
+        cells, self.n_records_, self.encoder_, codes, self.marginals_ = measure_columns(
+            codes,
+            encoder,
+            table.trees,
+            np.array([table.weight((column,)) for column in range(len(names))]),
+            mechanism.noise_scales[0],
+            lambda vector: run.release(vector, noise(vector)),
+            n_records=plan.n_records,
+            row_weights=row_weights,
+        )
+        if plan.n_records is None:
+            plan.warn(self.n_records_)
         blocks = ColumnBlocks.of(self.encoder_, [part.shares for part in cells])
         measured = Measurements(names, cells, self.n_records_, blocks)
         # Of one byte a value.
@@ -319,7 +326,7 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
         codes = [part[c] for part, c in zip(small, codes, strict=True)]
         fit = ChainFit(
             measured,
-            [j for j in range(len(names)) if j not in targets] + targets,
+            [j for j in range(len(names)) if j not in table.targets] + table.targets,
             self.population_size,
             start_seed,
             max_iter=self.max_iter,
@@ -328,123 +335,59 @@ class SlicedMeasureSampler(ConditionalSamplerMixin, TableSampler):
             name=type(self).__name__,
             barred=rules and barred_pairs(rules, self.encoder_, blocks.blocks),
         )
-        measure_rounds(codes, plan, weight, measured, predict=fit.predict, run=run, noise=noise)
+        measure_rounds(
+            codes,
+            plan.slices,
+            table.weight,
+            measured,
+            predict=fit.predict,
+            run=run,
+            noise=noise,
+            row_weights=row_weights,
+        )
         if rules is not None:
             self._rules_ = rules
         self.law_, self.slices_ = fit.law(self.encoder_.domain_), measured.slices
         return self
 
-    def _warn_of_noise(self, n_records, plan, trees):
-        singles, *rest = plan.mechanism.noise_scales
-        n_counts = sum(tree.n_levels for tree in trees if tree.n_cells > 1)
-        table_scale = rest[0] * math.sqrt(plan.rounds[0].n_tables) if rest else None
-        warn_of_noise(n_records, singles * math.sqrt(n_counts), table_scale, epsilon=self.epsilon)
-
-    def _plan_privacy(self, n_samples, *, plan, noise_seed):
-        public = ["names of the columns", "schema", "n_bins", "slices"]
-        given = ("target", "workload", "constraints")
-        public += [n for n in given if getattr(self, n) is not None]
-        if self.neighbours == "replace_one":
-            public.insert(0, "n_samples")
-        return plan.report(
-            public=tuple(public),
-            noise_source=noise_source(noise_seed).description,
-        )
-
-    def score(
-        self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None
-    ) -> float:
-        """Return minus the mean total variation between the pairs of columns of records and law.
+    @fit_context(prefer_skip_nested_validation=False)
+    def plan(self, n_samples: int | None = None, n_features: int | None = None) -> PrivacyReport:
+        """Return what ``fit`` will release and what it costs, without a record.
 
         Parameters
         ----------
-        X : data frame, array-like, iterable of data frames or dask DataFrame
-            Records, of which the score tells: if they are private, it is not.
-        y : ignored
+        n_samples : int or None, default=None
+            Number of private records, or of persons where there is a ``unit``. With
+            neighbours="add_or_remove" it is not public, and nothing depends on it.
+        n_features : int or None, default=None
+            The number of columns of the schema, if given.
 
         Returns
         -------
-        float
-            From -1 to 0, and larger is better. The cells are the declared labels, and 20 equal bins
-            of numbers and dates, so that fits with other slices and bins can be compared.
-        """
-        check_is_fitted(self)
-        if self._rules_ is None:
-            return -float(pair_distances(X, self.law_, self.encoder_).mean())
-        draw = partial(self._rows(None).sample, most=_BLOCK)
-        return -float(pair_distances(X, self.law_, self._rules_.encoder, draw).mean())
-
-    def target_law(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Return the law of the target of each record, given its other columns.
-
-        It is that of the records that :meth:`sample` draws, in closed form, at no cost of privacy.
-
-        Parameters
-        ----------
-        X : data frame of shape (n, n_columns)
-            Records. A column of the target need not be there, and is not looked at.
-
-        Returns
-        -------
-        DataFrame of shape (n, n_values)
-            Probabilities, with the index of ``X``. Its columns are the labels of the target, or the
-            middles of its bins; a null is the last.
+        PrivacyReport
+            Equal to ``privacy_`` of a fit of so many records. Its ``precision`` is in records,
+            persons, or rows of them; its ``split`` is in the scale in which Gaussian releases add
+            up.
 
         Raises
         ------
         ValueError
-            The fit had no target or several, or constraints, under which there is no closed form;
-            or records that do not fit the schema.
+            As ``fit`` for parameters, or no number of records where it is public.
+
+        Warns
+        -----
+        NoisyCountsWarning
+            Where the noise of counts leaves next to nothing of so many records.
         """
-        check_is_fitted(self)
-        targets = [self.target] if isinstance(self.target, str) else list(self.target or ())
-        last = list(self.encoder_.columns_)[self.law_.conditionals[-1].column]
-        if targets != [last] or self._rules_ is not None:
+        if n_features not in (None, len(self.schema)):
             raise ValueError(
-                "A law of the target needs a fit with one target and without constraints, got "
-                f"target={self.target!r}."
+                f"n_features must be the {len(self.schema)} columns of the schema, got "
+                f"{n_features}."
             )
-        column = self.encoder_.columns_[last]
-        values = column.decode_codes(np.arange(column.n_categories), name=last)
-        records = encode_codes(X.assign(**{last: [values[0]] * len(X)}), self.encoder_)
-        law = self.law_.last_given_others(records.columns)
-        return pd.DataFrame(law, index=X.index, columns=pd.Index(values, name=last))
-
-    def acceptance_rate(self, conditions: Mapping | None = None) -> float:
-        """Return the share of drawn records that fulfil the constraints, and are kept.
-
-        What breaks one is first drawn again up to eight times, in the blocks of its values; what
-        then still does is replaced by another record.
-
-        Parameters
-        ----------
-        conditions : mapping or None, default=None
-            As for :meth:`sample`: the share is of records that fulfil those on columns that are
-            drawn, and conditions on columns that rules compute count as constraints.
-
-        Returns
-        -------
-        float
-            Of 20000 records, always the same ones. 1 without constraints. It is post-processing,
-            and tells no more of the private records than the law does.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample`, but for constraints that are hardly ever fulfilled.
-        """
-        check_is_fitted(self)
-        return self._rows(conditions).acceptance_rate()
-
-    @property
-    def bins_(self) -> dict[str, np.ndarray]:
-        """Edges of the bins of numbers and dates, in the units of each column."""
-        check_is_fitted(self)
-        return {
-            name: column.column.from_unit(np.array(column.edges))
-            for name, column in self.encoder_.columns_.items()
-            if isinstance(column, Binned)
-        }
+        plan = SamplerPlan(self, declared_table(self), n_samples)
+        if plan.n_records is not None:
+            plan.warn(plan.n_records)
+        return plan.report()
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "law_")

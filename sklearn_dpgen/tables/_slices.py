@@ -22,6 +22,7 @@ __all__ = [
     "all_pairs",
     "check_memory",
     "expand_slices",
+    "needed_bytes",
     "slice_counts",
     "slice_weight",
     "target_columns",
@@ -246,9 +247,7 @@ def check_memory(names, trees, n_rows):
     n_rows : int
         Of the law.
     """
-    sizes = [tree.n_cells for tree in trees]
-    # The counts with and without noise; the rows, and the blocks of one column.
-    needed = 24 * sum(sizes) + n_rows * (8 * len(sizes) + 16 * MAX_BLOCKS)
+    needed, sizes = needed_bytes(trees, n_rows), [tree.n_cells for tree in trees]
     if needed > _MEMORY:
         widest = int(np.argmax(sizes))
         raise ValueError(
@@ -258,12 +257,18 @@ def check_memory(names, trees, n_rows):
         )
 
 
+def needed_bytes(trees, n_rows):
+    """Return the memory of the counts of columns and the rows of a law, but for the records."""
+    # The counts with and without noise; the rows, and the blocks of one column.
+    return 24 * sum(tree.n_cells for tree in trees) + n_rows * (8 * len(trees) + 16 * MAX_BLOCKS)
+
+
 def all_pairs(n_columns):
     """Return all pairs of columns, as tuples in ascending order."""
     return list(combinations(range(n_columns), 2))
 
 
-def slice_counts(codes, slices):
+def slice_counts(codes, slices, row_weights=None):
     """Count the records in the cells of slices.
 
     Parameters
@@ -272,6 +277,8 @@ def slice_counts(codes, slices):
         Of each of the p columns: the block of each record, from 0.
     slices : sequence of Slice
         One to three distinct columns each.
+    row_weights : ndarray of shape (n,) or None, default=None
+        What each record adds in place of one.
 
     Returns
     -------
@@ -304,6 +311,7 @@ def slice_counts(codes, slices):
     shapes = [part.shape for part in slices]
     for start in range(0, len(codes[0]), _BLOCK):
         block, grouped = [column[start : start + _BLOCK] for column in codes], {}
+        added = None if row_weights is None else row_weights[start : start + _BLOCK]
         for table, part, shape in zip(tables, slices, shapes, strict=True):
             cells = None
             for column, groups, size in zip(part.columns, part.groups, shape, strict=True):
@@ -311,5 +319,5 @@ def slice_counts(codes, slices):
                 if key not in grouped:
                     grouped[key] = groups[block[column]]
                 cells = grouped[key] if cells is None else cells * size + grouped[key]
-            table += np.bincount(cells, minlength=len(table))
+            table += np.bincount(cells, added, minlength=len(table))
     return [table.reshape(shape) for table, shape in zip(tables, shapes, strict=True)]

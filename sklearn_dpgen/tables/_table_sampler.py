@@ -2,8 +2,8 @@
 
 import torch
 
+from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._validation import BUDGET
 
 __all__ = ["TableSampler"]

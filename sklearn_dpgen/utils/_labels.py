@@ -51,13 +51,41 @@ class LabelSamplerMixin:
             check_proportions(self.label_proportions, len(self.classes_))
         return check_labels(y, self.classes_, n_samples)
 
-    def _label_terms(self):
+    def _planned_classes(self, n_samples, class_sizes):
+        """Return the number of classes of a fit that is planned, 0 without labels, and their sizes.
+
+        Parameters
+        ----------
+        n_samples : int
+        class_sizes : array-like of int of shape (n_classes,) or None
+            Of public labels. Private ones are those of ``classes``, if these are declared.
+
+        Returns
+        -------
+        n_classes : int
+        class_sizes : ndarray of int or None
+            None where they are private.
+        """
+        declared = self._check_label_parameters(None)
+        is_private = getattr(self, "labels", "private") == "private"
+        if class_sizes is None:
+            return len(declared) if is_private and declared is not None else 0, None
+        if is_private:
+            raise ValueError("class_sizes are of public labels: those of private ones are secret.")
+        sizes = np.asarray(class_sizes)
+        if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or sizes.sum() != n_samples:
+            raise ValueError(f"class_sizes must be integers that add up to n_samples={n_samples}.")
+        if len(sizes) < 2 or (declared is not None and len(sizes) != len(declared)):
+            raise ValueError("class_sizes must be one a class, of two at least.")
+        return len(sizes), sizes
+
+    def _label_terms(self, has_labels=None):
         """Return the neighbouring relation of a fit, and what is public of its labels."""
-        if not hasattr(self, "classes_"):
+        if not (hasattr(self, "classes_") if has_labels is None else has_labels):
             return "replace one record; the number of records is public", []
         public = ["set of labels" if self.classes is None else "classes"]
         relation = "replace one record and its label; the number of records is public"
-        if self.labels == "public":
+        if getattr(self, "labels", "private") == "public":
             public.append("class sizes")
             relation = (
                 "replace one record by another of the same class; the sizes of the classes are "

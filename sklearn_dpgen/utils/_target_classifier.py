@@ -30,7 +30,7 @@ class TargetClassifierMixin(ClassifierMixin):
             In the order of ``classes_``.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = validate_data(self, self._without_unit(X), reset=False, dtype=np.float64)
         device = next(self.module_.parameters()).device
         with torch.no_grad():
             logits = self.module_(as_tensor(X, device=device, dtype=torch.float64))

@@ -235,6 +235,7 @@ LATER = {
     "n_iter_no_change": 1,
     "tol": 9.0,
     "learning_rate": 9.0,
+    "ledger": "nowhere",
     "random_state": 9,
     "device": "nowhere",
     "verbose": 9,

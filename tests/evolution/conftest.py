@@ -13,7 +13,7 @@ from sklearn_dpgen.mechanisms import _votes
 
 # Calibration takes longer than such a fit.
 LAPLACE_SCALE = cache(_votes._laplace_scale)
-SAMPLER = "sklearn_dpgen.evolution._evolution_sampler"
+PLAN = "sklearn_dpgen.evolution._evolution_plan"
 SMALL = {"domain": Box(-2, 2, n_features=3), "random_state": 0, "device": "cpu"}
 
 
@@ -31,7 +31,7 @@ def sampler_of(monkeypatch):
     monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
     monkeypatch.setattr("sklearn_dpgen.mechanisms._votes._laplace_scale", LAPLACE_SCALE)
     # Noise drowns the votes of so few records, and it is said.
-    monkeypatch.setattr(f"{SAMPLER}.warn_of_noise", lambda *args: None)
+    monkeypatch.setattr(f"{PLAN}.warn_of_noise", lambda *args: None)
     return make_sampler
 
 

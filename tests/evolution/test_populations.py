@@ -17,6 +17,7 @@ from sklearn_dpgen.evolution._populations import (
 )
 
 SAMPLER = "sklearn_dpgen.evolution._evolution_sampler"
+PLAN = "sklearn_dpgen.evolution._evolution_plan"
 
 
 def test_first_places_of_distinct_rows():
@@ -133,13 +134,13 @@ def test_copies_that_would_grow_without_end_are_refused_before_a_vote(monkeypatc
     assert max(watched.seen) < 3 * 50
     # Twin: without the check they grow at every step.
     watched.seen.clear()
-    monkeypatch.setattr(f"{SAMPLER}.check_threshold", lambda *args: None)
+    monkeypatch.setattr(f"{PLAN}.check_threshold", lambda *args: None)
     fit.set_params(threshold=0.0).fit(quadrant(1000))
     assert max(watched.seen) > 6 * 50
 
 
 def test_copies_that_outgrow_the_memory_are_refused(monkeypatch):
-    monkeypatch.setattr(f"{SAMPLER}.check_threshold", lambda *args: None)
+    monkeypatch.setattr(f"{PLAN}.check_threshold", lambda *args: None)
     monkeypatch.setattr("sklearn_dpgen.utils._validation._memory", lambda: 16 * 4 * 1000)
     with pytest.raises(ValueError, match=r"n_samples: votes for \d+ candidates would take"):
         learner("evolution", 1.0, interface=Watched(), **COPIES).fit(quadrant(1000))

@@ -174,7 +174,7 @@ class TruncatedLaplace(Mechanism):
         self.domain = domain
         self.random_state = random_state
 
-    def _plan_privacy(self, n_samples):
+    def _calibrate(self):
         self.scale_ = 2 * self.domain_.diameter(1) / self.epsilon
         return PrivacyReport(
             mechanism="Laplace noise truncated to the domain",
@@ -201,8 +201,8 @@ class TruncatedLaplace(Mechanism):
 class HalfScale:
     """Mix in: half the noise that the budget asks for."""
 
-    def _plan_privacy(self, n_samples):
-        report = super()._plan_privacy(n_samples)
+    def _calibrate(self):
+        report = super()._calibrate()
         self.scale_ /= 2
         return report
 
@@ -210,8 +210,8 @@ class HalfScale:
 class EuclideanSensitivity(LaplaceMechanism):
     """Calibrated to the l2 diameter, where Laplace noise needs the l1 diameter."""
 
-    def _plan_privacy(self, n_samples):
-        report = super()._plan_privacy(n_samples)
+    def _calibrate(self):
+        report = super()._calibrate()
         self.scale_ *= self.domain_.diameter(2) / self.domain_.diameter(1)
         return report
 

@@ -53,8 +53,8 @@ class HalvedLaplace(HalfScale, LaplaceMechanism):
 
 
 class ThirdTruncated(TruncatedLaplace):
-    def _plan_privacy(self, n_samples):
-        report = super()._plan_privacy(n_samples)
+    def _calibrate(self):
+        report = super()._calibrate()
         self.scale_ /= 3
         return report
 
@@ -62,8 +62,8 @@ class ThirdTruncated(TruncatedLaplace):
 class WeakGaussian(GaussianMechanism):
     """Five per cent less noise than calibrated."""
 
-    def _plan_privacy(self, n_samples):
-        report = super()._plan_privacy(n_samples)
+    def _calibrate(self):
+        report = super()._calibrate()
         self.scale_ *= 0.95
         return report
 
@@ -132,8 +132,8 @@ def test_randomized_response_is_private_and_tight(epsilon, n_categories):
 class WrongTable(RandomizedResponse):
     """Keeps the true category with probability e^ε / (e^ε + 1), whatever k."""
 
-    def _plan_privacy(self, n_samples):
-        report = super()._plan_privacy(n_samples)
+    def _calibrate(self):
+        report = super()._calibrate()
         k, keep = len(self.table_), 1 / (1 + math.exp(-self.epsilon))
         self.table_ = np.where(np.eye(k) == 1, keep, (1 - keep) / (k - 1))
         return report

@@ -11,11 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sklearn_dpgen.accounting import (
+    ComposedProfile,
+    GaussianProfile,
     PrivacyReport,
     ProjectionLaw,
     calibrate_noise_multiplier,
+    compose_delta,
     epsilon_spent,
     gaussian_sigma,
+    sampled_without_replacement,
 )
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum, on_grid
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
@@ -461,3 +465,23 @@ def test_costs_of_projections_are_by_their_law():
     object.__setattr__(mechanism, "projections", None)
     assert not is_by_the_law()
     assert mechanism.epsilons()[0] < 0.98
+
+
+def test_the_profile_of_strata_is_above_that_of_each():
+    """Of a large rate and of a large sensitivity each is the larger one at some ε."""
+    strata = [Stratum(1000, 200, 5.0), Stratum(1000, 5, 40.0)]
+    mechanism = StratifiedGaussianMechanism(strata, epsilon=1.0, delta=1e-5, n_releases=10)
+    profile = ComposedProfile(mechanism.releases)
+
+    def own(stratum, epsilon):
+        mu = stratum.sensitivity / mechanism.noise_scale
+        sampled = sampled_without_replacement(GaussianProfile(mu), stratum.rate)
+        return compose_delta([(sampled, 10)], epsilon)
+
+    epsilons = [0.01, 0.1, 0.5, 1.0, 2.0]
+    values = np.array([[own(stratum, epsilon) for epsilon in epsilons] for stratum in strata])
+    assert len(set(values.argmax(axis=0))) == 2
+    assert (profile.delta(epsilons) >= values.max(axis=0) * (1 - 1e-6)).all()
+    # The negative twin: one of them alone.
+    for alone in values:
+        assert (alone < 0.9 * values.max(axis=0)).any()

@@ -26,8 +26,8 @@ from sklearn_dpgen.schema import Numeric, Schema
 class Tampered(TabularMechanism):
     """Changes the plan of one column after the budget was stated."""
 
-    def _plan_privacy(self, n_samples):
-        report = super()._plan_privacy(n_samples)
+    def _calibrate(self):
+        report = super()._calibrate()
         changed = [self.tamper(part) if part.name == self.column else part for part in self._parts]
         self._parts = tuple(changed)
         return report

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import laplace
 
-from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting import ComposedProfile, PrivacyReport
 from sklearn_dpgen.mechanisms import ThresholdedLaplaceMechanism, on_grid
 from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
@@ -347,3 +347,19 @@ def test_refusals():
             )
     with pytest.raises(TypeError, match="n_releases must be an integer"):
         ThresholdedLaplaceMechanism(1.0, 1e-5, 2.0)
+
+
+@pytest.mark.parametrize("n_releases", [1, 5])
+def test_the_profile_of_all_releases_has_noise_and_thresholds(n_releases):
+    """A cell of one vote passes with a probability that no noise hides: half of δ, in all."""
+    mechanism = ThresholdedLaplaceMechanism(1.0, 1e-4, n_releases)
+    scale, threshold = mechanism.noise_scale, mechanism.threshold
+    lone = 2 * n_releases * math.exp(-(threshold - 1) / scale) / 2
+    profile = ComposedProfile(mechanism.releases)
+    assert profile.delta(math.inf) == pytest.approx(lone, rel=1e-9)
+    assert lone < profile.delta(1.0) <= 1e-4
+    # Two cells change in each release; the worst event of one alone is that of its noise.
+    of_cell = 1 - math.exp((0.5 / scale - 1 / scale) / 2)
+    assert profile.delta(0.5 / scale) > of_cell
+    # The negative twin: the noise alone.
+    assert ComposedProfile(mechanism.releases[:1]).delta(math.inf) < 1e-3 * lone

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from planned_learners import Sign
 from scipy.stats import norm
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -13,7 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import sklearn_dpgen.predictors._barycenter as module
-from sklearn_dpgen.accounting import PrivacyReport, compose_epsilon
+import sklearn_dpgen.predictors._barycenter_plan as plans
+from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport, compose_epsilon
 from sklearn_dpgen.exceptions import LargeDeltaWarning
 from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.predictors import (
@@ -25,6 +27,11 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
 from sklearn_dpgen.tables import SlicedMeasureSampler
+
+
+@pytest.fixture(autouse=True)
+def _no_fits():
+    Sign.fits.clear()
 
 
 def gaussian_delta(epsilon, mu):
@@ -120,9 +127,9 @@ def test_fit_and_counts_together_spend_the_budget(loans, sampler, released):
 
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
 def test_a_fit_that_is_not_counted_in_is_caught(loans, sampler, released, monkeypatch):
-    free = module.calibrate_remainder
+    free = plans.calibrate_remainder
     monkeypatch.setattr(
-        module, "calibrate_remainder", lambda eps, delta, spent: free(eps, delta, ())
+        plans, "calibrate_remainder", lambda eps, delta, spent: free(eps, delta, ())
     )
     assert fitted_price(loans, sampler, released)[1] > 2e-5
 
@@ -132,9 +139,7 @@ def test_a_fit_of_which_only_the_budget_is_known_is_composed_with_it(released):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(400, 2)), rng.integers(0, 2, size=400)
     group = np.repeat([0, 1], 200)
-    learner = DPSlicedWassersteinFairClassifier(
-        0.0, epsilon=0.5, delta=1e-6, classes=[0, 1], max_iter=2
-    )
+    learner = Sign(epsilon=0.5, delta=1e-6)
     model = BarycenterClassifier(learner, epsilon=1.0, delta=1e-5, groups=[0, 1])
     model.fit(X, y, sensitive_features=group)
     # The worst mechanism of (1/2, 1e-6) fails openly, or flips a fair sign by randomized response.
@@ -143,7 +148,7 @@ def test_a_fit_of_which_only_the_budget_is_known_is_composed_with_it(released):
     delta = kept * gaussian_delta(0.5, mu) + (1 - kept) * gaussian_delta(1.5, mu)
     assert 0.99e-5 < 1e-6 + (1 - 1e-6) * delta <= 1e-5
     assert model.privacy_.releases == ()
-    assert model.privacy_.neighbouring == learner.fit(X, y).privacy_.neighbouring
+    assert model.privacy_ == model.plan(400)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
@@ -321,10 +326,10 @@ def test_a_pipeline_is_paid_for_by_its_last_step(loans, released):
     )
     model.fit(loans.X, loans.y, sensitive_features=loans.group)
     assert model.privacy_.parts[0].epsilon == 0.5
-    kept = math.exp(0.5) / (1 + math.exp(0.5))
-    mu = price(released[-2:])
-    delta = kept * gaussian_delta(0.5, mu) + (1 - kept) * gaussian_delta(1.5, mu)
-    assert 0.99e-5 < 1e-6 + delta * (1 - 1e-6) <= 1e-5
+    counts = GaussianProfile(price(released[-2:]))
+    whole = [*model.privacy_.parts[0].releases, (counts, 1)]
+    assert 0.999 < compose_epsilon(whole, 1e-5) <= 1.0
+    assert model.privacy_ == model.plan(3000)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
@@ -395,23 +400,18 @@ def test_errors_of_frozen_models_and_of_unpaid_ones_show_no_value(released):
     assert "HIV" not in str(caught.value)
 
 
-def test_shares_of_a_delta_are_asked_for(loans):
-    learner = DPSlicedWassersteinFairClassifier(
-        0.0, epsilon=0.5, delta=1e-5, classes=["no", "yes"], max_iter=2
-    )
-    model = BarycenterClassifier(learner, delta=1e-5, groups=["a", "b"])
+def test_shares_of_a_delta_are_asked_for(loans, released):
+    model = BarycenterClassifier(Sign(epsilon=0.5, delta=1e-5), delta=1e-5, groups=["a", "b"])
     with pytest.raises(ValueError, match="delta must be more than what is spent"):
         model.fit(loans.X[["income"]], loans.y, sensitive_features=loans.group)
-    # What was paid for is stated all the same.
-    assert model.privacy_.epsilon == 0.5
-    assert not hasattr(model, "strength_")
+    # Nothing was paid for.
+    assert not hasattr(model, "privacy_")
+    assert not Sign.fits
 
 
-@pytest.mark.parametrize(("stopped_at", "epsilon"), [(1, 0.9), (2, 0.9), (3, 1.0), (4, 1.0)])
+@pytest.mark.parametrize("stopped_at", [1, 2, 3, 4])
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
-def test_a_fit_that_is_stopped_states_what_it_paid_for(
-    loans, sampler, stopped_at, epsilon, monkeypatch
-):
+def test_a_fit_that_is_stopped_states_what_it_paid_for(loans, sampler, stopped_at, monkeypatch):
     release, calls = GaussianSequenceRun.release, []
 
     def interrupt(self, value, noise):
@@ -425,6 +425,6 @@ def test_a_fit_that_is_stopped_states_what_it_paid_for(
     model = BarycenterClassifier(learner, groups=["a", "b"])
     with pytest.raises(KeyboardInterrupt):
         model.fit(loans.X, loans.y, sensitive_features=loans.group)
-    assert model.privacy_.epsilon == epsilon
+    assert model.privacy_ == model.plan(3000, columns=["income", "job"])
     assert not hasattr(model, "strength_")
     assert not hasattr(model, "rates_")

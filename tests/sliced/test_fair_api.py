@@ -381,14 +381,13 @@ def test_codes_feed_a_classifier(tiny, table, frame):
 def test_search_and_cross_validation(tiny, table, frame, monkeypatch):
     fair = tiny("classifier", classes=[0, 1]).set_fit_request(sensitive_features=True)
     sizes = []
-    make_strata = type(fair)._make_strata
+    planned = type(fair)._planned
 
-    def watch(self, *args, **options):
-        strata = make_strata(self, *args, **options)
+    def watch(self, strata, *args, **options):
         sizes.append((self.alpha, strata.sizes))
-        return strata
+        return planned(self, strata, *args, **options)
 
-    monkeypatch.setattr(type(fair), "_make_strata", watch)
+    monkeypatch.setattr(type(fair), "_planned", watch)
     pipeline = Pipeline([("encode", TabularEncoder(SCHEMA)), ("fair", fair)])
     grid = {"fair__alpha": [0.0, 0.5], "fair__epsilon": [1.0, np.inf]}
     search = GridSearchCV(pipeline, grid, cv=2, error_score="raise")

@@ -282,6 +282,8 @@ _BAD = {
     "learning_rate": [0, np.inf],
     "averaging": [-0.1, 1.0],
     "callback": ["watch"],
+    "ledger": [3],
+    "unit": [3],
     "random_state": ["seed"],
     "n_components": [0],
     "penalty": ["parity"],

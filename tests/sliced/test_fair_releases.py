@@ -82,7 +82,9 @@ def test_the_noise_is_what_the_report_states(tiny, table, releases, monkeypatch,
     assert n_parameters > 160
     assert standard_normal(noise)
     for broken in (Halved, Repeated, Partial):
-        monkeypatch.setattr("sklearn_dpgen.utils._base.noise_source", lambda *a, b=broken, **k: b())
+        monkeypatch.setattr(
+            "sklearn_dpgen.budget._base.noise_source", lambda *a, b=broken, **k: b()
+        )
         assert not standard_normal(noise_of(table.train(tiny(kind, **options)), releases))
 
 

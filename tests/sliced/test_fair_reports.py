@@ -2,6 +2,7 @@
 
 import pickle
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,8 +114,9 @@ def neighbouring_table(table):
 class ScalesByTheData(DPSlicedWassersteinFairClassifier):
     """A broken variant: the report shows a bound that was read from the records."""
 
-    def _fit_network(self, X, *args, public=(), **options):
-        super()._fit_network(X, *args, public=(*public, f"features up to {X.max()}"), **options)
+    def _fit_network(self, X, targets, members, plan, **options):
+        report = replace(plan.report, public=(f"features up to {X.max()}",))
+        super()._fit_network(X, targets, members, replace(plan, report=report), **options)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "odds", "broken"])
@@ -151,7 +153,7 @@ def test_the_noise_is_calibrated(tiny, table, kind):
     assert report.delta == pytest.approx(0.1 / 41)
     strata = {"generator": [(41, 12)]}.get(kind, [(17, 5), (24, 7)])
     if kind == "generator":
-        sensitivities = estimator._sensitivities([12])
+        sensitivities = estimator._sensitivities([12], estimator.domain_)
     else:
         # A record moves 4 p_a p_b times the distance of two groups.
         ball = {"regressor": 1.0, "classifier": 0.5, "encoder": 2.0}[kind]

@@ -136,7 +136,9 @@ def test_each_sample_of_a_generator_has_its_own_sensitivity(tiny, table):
         transport_gradient_sensitivity(n, radius=radius, clip=a, other_clip=b, spread=spread)
         for n, a, b in ((20, 0.0, 0.5), (30, 0.5, 0.0))
     ]
-    np.testing.assert_allclose(generator._sensitivities([20, 30]), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        generator._sensitivities([20, 30], generator.domain_), expected, rtol=1e-12
+    )
     assert expected[0] != expected[1]
 
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.sliced import _generator, _objective
+from sklearn_dpgen.sliced import _generator, _generator_gradient, _objective
 from sklearn_dpgen.sliced._base import SlicedEstimator
 
 FAIR = ["regressor", "classifier", "encoder"]
@@ -131,13 +131,13 @@ def test_references_of_codes_are_fresh_in_each_step_and_group(tiny, table, monke
 @pytest.mark.parametrize("seed", [0, None])
 def test_latents_are_fresh_in_each_step(tiny, table, monkeypatch, seed):
     seen = []
-    gradient = _generator._generator_gradient
+    gradient = _generator.generator_gradient
 
     def watch(module, Z, *args, **options):
         seen.append(Z.numpy().copy())
         return gradient(module, Z, *args, **options)
 
-    monkeypatch.setattr(_generator, "_generator_gradient", watch)
+    monkeypatch.setattr(_generator, "generator_gradient", watch)
     table.train(tiny("generator", random_state=seed, max_iter=40))
     assert all_differ(seen)
     latents = np.array(seen)
@@ -158,7 +158,7 @@ def test_directions_are_fresh_in_each_step(tiny, table, monkeypatch, kind, seed)
     if kind == "regressor":
         table.y = table.Y
     seen = []
-    module = _generator if kind == "generator" else _objective
+    module = _generator_gradient if kind == "generator" else _objective
     gradient = module.sliced_wasserstein2_gradient
 
     def watch(U, V, directions):

@@ -7,18 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklearn_dpgen.sliced._strata import Strata, make_strata
+from sklearn_dpgen.sliced._strata import Members, Strata, count_cells, make_strata
 
 
-def is_partition(strata, n_samples):
-    rows = np.concatenate(strata.members)
+def is_partition(members, n_samples):
+    rows = np.concatenate(members.strata)
     return len(rows) == n_samples and set(rows.tolist()) == set(range(n_samples))
 
 
-def test_without_groups_there_is_one_stratum():
-    strata = make_strata(5)
-    assert (strata.sizes, strata.pairs, strata.cells, strata.shares) == ([5], (), (), [1])
-    np.testing.assert_array_equal(strata.members[0], np.arange(5))
+def divided(groups, n_groups, labels=None, n_labels=1, **options):
+    """Return the strata of records, and who is in them."""
+    strata = make_strata(count_cells(groups, n_groups, labels, n_labels), **options)
+    return strata, Members.of_cells(strata.cells, groups, labels, None)
+
+
+def test_a_sample_is_one_stratum():
+    members = Members.of_samples([5], [None])
+    strata = Strata(members.sizes)
+    assert (strata.sizes, strata.pairs, strata.cells, strata.shares) == ((5,), (), (), [1])
+    np.testing.assert_array_equal(members.strata[0], np.arange(5))
 
 
 @given(
@@ -33,15 +40,14 @@ def test_groups_and_labels_partition_the_records(n_groups, n_labels, random, ext
     records = 2 * kinds + [kind for kind in extra if kind in kinds]
     random.shuffle(records)
     groups, labels = np.array(records).T
-    strata = make_strata(
-        len(records), groups=groups, n_groups=n_groups, labels=labels, n_labels=n_labels
-    )
-    assert is_partition(strata, len(records))
-    for rows in strata.members:
+    strata, members = divided(groups, n_groups, labels, n_labels)
+    assert is_partition(members, len(records))
+    assert members.sizes == strata.sizes
+    for rows in members.strata:
         assert len({records[row] for row in rows}) == 1
     # Each pair of groups within each label, once.
     compared = [
-        (records[strata.members[i][0]], records[strata.members[j][0]]) for i, j in strata.pairs
+        (records[members.strata[i][0]], records[members.strata[j][0]]) for i, j in strata.pairs
     ]
     expected = [
         {(first, label), (second, label)}
@@ -49,11 +55,11 @@ def test_groups_and_labels_partition_the_records(n_groups, n_labels, random, ext
         for first, second in itertools.combinations(range(n_groups), 2)
     ]
     assert sorted(sorted(pair) for pair in compared) == sorted(map(sorted, expected))
-    assert list(strata.cells) == [records[rows[0]] for rows in strata.members]
+    assert list(strata.cells) == [records[rows[0]] for rows in members.strata]
     np.testing.assert_allclose(strata.pair_weights("equal"), 1 / len(expected), rtol=1e-12)
     # A stratum of share p of the records, q of those of its label, weighs 2 G/(G-1) p (1 - q).
     weights = strata.pair_weights("size")
-    for position, rows in enumerate(strata.members):
+    for position, rows in enumerate(members.strata):
         label = records[rows[0]][1]
         p = len(rows) / len(records)
         q = len(rows) / sum(kind[1] == label for kind in records)
@@ -63,28 +69,18 @@ def test_groups_and_labels_partition_the_records(n_groups, n_labels, random, ext
 
 @pytest.mark.parametrize(("n_groups", "n_labels"), [(2, 1), (3, 1), (5, 1), (3, 2)])
 def test_weights_of_groups_of_one_size_are_those_of_a_mean(n_groups, n_labels):
-    rows = np.arange(4 * n_groups * n_labels)
-    strata = make_strata(
-        len(rows),
-        groups=rows % n_groups,
-        n_groups=n_groups,
-        labels=rows // n_groups % n_labels,
-        n_labels=n_labels,
-    )
+    strata = make_strata(np.full((n_groups, n_labels), 4))
     for weights in (strata.pair_weights, strata.group_weights):
         np.testing.assert_allclose(weights("size"), weights("equal"), rtol=1e-12)
         assert sum(weights("size")) == pytest.approx(1)
 
 
 def test_weights_by_hand():
-    # Groups of 2, 3 and 5 records; of label 1 the last two alone.
-    groups = np.repeat([0, 1, 2], [2, 3, 5])
-    strata = make_strata(10, groups=groups, n_groups=3)
+    strata = make_strata(np.array([2, 3, 5]))
     assert strata.pair_weights("size") == pytest.approx([3 * w for w in (0.06, 0.1, 0.15)])
     assert strata.group_weights("size") == pytest.approx([0.2, 0.3, 0.5])
-    labels = np.array([0, 0, 0, 1, 1, 0, 0, 1, 1, 1])
-    odds = {"labels": labels, "n_labels": 2, "declared": True}
-    strata = make_strata(10, groups=groups, n_groups=3, **odds)
+    # The first group has no record of label 1.
+    strata = make_strata(np.array([[2, 0], [1, 2], [2, 3]]), declared=True)
     # Of label 0 there are 2, 1, 2 of 5; of label 1 there are 2 and 3 of 5.
     assert strata.cells == ((0, 0), (1, 0), (2, 0), (1, 1), (2, 1))
     expected = [0.5 * 3 * w / 25 for w in (2, 4, 2)] + [0.5 * 4 * 6 / 25]
@@ -93,12 +89,12 @@ def test_weights_by_hand():
 
 
 def test_labels_are_ignored_for_demographic_parity():
-    groups = np.array([0, 1, 0, 1, 1])
-    strata = make_strata(5, groups=groups, n_groups=2)
-    assert strata.sizes == [2, 3]
+    strata, members = divided(np.array([0, 1, 0, 1, 1]), 2)
+    assert strata.sizes == (2, 3)
     assert strata.cells == ((0, None), (1, None))
     assert strata.pairs == ((0, 1),)
-    assert not is_partition(Strata(strata.members[:1]), 5)
+    assert is_partition(members, 5)
+    assert not is_partition(members.only([0]), 5)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +102,7 @@ def test_labels_are_ignored_for_demographic_parity():
     [(1.0, [2, 40, 101]), (0.2, [1, 8, 20]), (0.29, [1, 12, 29]), (1e-6, [1, 1, 1])],
 )
 def test_batches_take_a_share_of_every_stratum(fraction, sizes):
-    strata = Strata(tuple(np.arange(n) for n in (2, 40, 101)))
+    strata = Strata((2, 40, 101))
     assert strata.batch_sizes(fraction) == sizes
 
 
@@ -123,6 +119,6 @@ def test_batches_take_a_share_of_every_stratum(fraction, sizes):
     ],
 )
 def test_small_groups_are_refused(groups, labels, message):
-    within = {} if labels is None else {"labels": np.array(labels), "n_labels": 2}
+    labels = labels if labels is None else np.array(labels)
     with pytest.raises(ValueError, match=message):
-        make_strata(len(groups), groups=np.array(groups), n_groups=2, **within)
+        divided(np.array(groups), 2, labels, 1 if labels is None else 2)

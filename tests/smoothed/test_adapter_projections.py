@@ -8,6 +8,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.accounting import ProjectionLaw, epsilon_spent
+from sklearn_dpgen.budget import _base
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinAdapter,
@@ -15,7 +16,6 @@ from sklearn_dpgen.smoothed import (
     _features,
 )
 from sklearn_dpgen.smoothed._adapter_releases import ProjectedFeatures
-from sklearn_dpgen.utils import _base
 from sklearn_dpgen.utils._random import NoiseSource
 
 N_SOURCE, N_TARGET, N_STEPS = 40, 30, 7
@@ -333,7 +333,7 @@ def test_the_noise_is_what_the_report_states(table, releases, monkeypatch):
     assert noise.shape == (30, 24)
     assert standard(noise)
     assert abs(np.corrcoef(noise) - np.eye(30)).max() * np.sqrt(24) < 5
-    monkeypatch.setattr("sklearn_dpgen.utils._base.noise_source", lambda *a, **k: Halved())
+    monkeypatch.setattr("sklearn_dpgen.budget._base.noise_source", lambda *a, **k: Halved())
     assert not standard(noise_of(tiny(max_iter=30, random_state=1), table, releases))
 
 

@@ -309,7 +309,7 @@ def test_number_of_lines(tiny_generator, monkeypatch, n_features, wanted, expect
 
 
 def test_steps_take_blocks_of_many_lines(tiny_generator, labelled, monkeypatch):
-    monkeypatch.setattr(_laws, "_STEP_DIRECTIONS", 10)
+    monkeypatch.setattr(_laws, "STEP_DIRECTIONS", 10)
     generator = tiny_generator(n_projections=35, max_iter=9).fit(labelled.X)
     assert np.isfinite(generator.loss_curve_).all()
 

@@ -53,7 +53,9 @@ def test_the_noise_is_what_the_report_states(tiny_generator, released, monkeypat
     # Nothing but noise is released of records in the center.
     assert not any(value.any() for value, _ in of_records(released, kind))
     for broken in (Halved, Repeated):
-        monkeypatch.setattr("sklearn_dpgen.utils._base.noise_source", lambda *a, b=broken, **k: b())
+        monkeypatch.setattr(
+            "sklearn_dpgen.budget._base.noise_source", lambda *a, b=broken, **k: b()
+        )
         assert not standard(noise_of(tiny_generator(**options), constant, kind, released))
 
 
@@ -85,7 +87,7 @@ def test_label_counts_are_noisy_where_labels_are_private(
         return np.concatenate(noise)
 
     assert standard(count_noise())
-    monkeypatch.setattr("sklearn_dpgen.utils._base.noise_source", lambda *a, **k: Halved())
+    monkeypatch.setattr("sklearn_dpgen.budget._base.noise_source", lambda *a, **k: Halved())
     assert not standard(count_noise())
 
 

@@ -28,7 +28,7 @@ def test_batches_are_drawn_anew_and_all_are_paid(
     tiny_generator, labelled, drawn, released, monkeypatch, kind, declared
 ):
     # In chunks, of which the last is shorter.
-    monkeypatch.setattr(_releases, "_CHUNK_ENTRIES", 15 * 7 * (2 if kind == "private" else 1))
+    monkeypatch.setattr(_releases, "CHUNK_ENTRIES", 15 * 7 * (2 if kind == "private" else 1))
     generator = train(tiny_generator(batch_size=5, n_epochs=2.0), labelled, kind)
     strata = batches_of(drawn)
     sizes = [16, 24] if kind == "public" else [40]
@@ -60,7 +60,7 @@ def test_batches_are_drawn_anew_and_all_are_paid(
 def test_a_release_holds_the_rows_that_were_drawn(
     tiny_generator, labelled, drawn, released, monkeypatch, kind
 ):
-    monkeypatch.setattr(_releases, "_CHUNK_ENTRIES", 100)
+    monkeypatch.setattr(_releases, "CHUNK_ENTRIES", 100)
     domain = Box([-9.0, -9.0, 0.0], [9.0, 11.0, 9.0])
     train(tiny_generator(batch_size=5, domain=domain), labelled, kind)
     centered = domain.project(labelled.X) - [0.0, 1.0, 4.5]

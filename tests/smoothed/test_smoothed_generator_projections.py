@@ -14,12 +14,12 @@ import torch
 from numpy.testing import assert_allclose
 
 from sklearn_dpgen.accounting import ProjectionLaw, epsilon_spent
+from sklearn_dpgen.budget import _base
 from sklearn_dpgen.domains import Ball, Box, Domain
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.ot import random_directions, sliced_wasserstein
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _projected_batches
 from sklearn_dpgen.smoothed._plan import plan_projections
-from sklearn_dpgen.utils import _base
 from sklearn_dpgen.utils._random import NoiseSource
 
 D = 3
@@ -177,9 +177,9 @@ def test_batches_and_directions_are_new_at_each_step(fit, kind, drawn, direction
 def test_no_step_is_made_that_was_not_paid_for(fit, kind, monkeypatch):
     monkeypatch.setattr(
         SmoothedSlicedWassersteinGenerator,
-        "_plan_projections",
-        lambda self, records: plan_projections(
-            [len(rows) for rows in records.members],
+        "_price_projections",
+        lambda self, domain, n_samples, n_classes, class_sizes: plan_projections(
+            [n_samples] if class_sizes is None else list(class_sizes),
             1.0,
             ProjectionLaw(D, D),
             epsilon=1.0,
@@ -240,10 +240,12 @@ def test_what_is_released_is_of_the_secret_batch(
 
     def known(self, U):
         records, members = self.records, self.records.members
-        picks = [rows[: len(rows) // 8] for rows in members]
+        picks = [np.resize(rows[: len(rows) // 8], len(rows)) for rows in members]
         self.records = SimpleNamespace(
             records=records.records,
-            members=[np.resize(pick, len(rows)) for pick, rows in zip(picks, members, strict=True)],
+            rows=lambda drawn, noise: [
+                own[positions] for own, positions in zip(picks, drawn, strict=True)
+            ],
         )
         try:
             return release(self, U)
@@ -378,7 +380,9 @@ def test_the_noise_is_that_of_the_price(fit, kind, released, drawn, monkeypatch)
 
     # Negative twins: half the noise, and one draw for all.
     for broken in (Halved, Repeated):
-        monkeypatch.setattr("sklearn_dpgen.utils._base.noise_source", lambda *a, b=broken, **k: b())
+        monkeypatch.setattr(
+            "sklearn_dpgen.budget._base.noise_source", lambda *a, b=broken, **k: b()
+        )
         assert not standard(noise())
 
 

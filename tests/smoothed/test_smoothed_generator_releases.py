@@ -120,7 +120,7 @@ def counted_is_released(generator, table, kind, released, monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lines_count_what_was_released(tiny_generator, labelled, released, monkeypatch, kind):
-    monkeypatch.setattr(_releases, "_CHUNK_ENTRIES", 100)
+    monkeypatch.setattr(_releases, "CHUNK_ENTRIES", 100)
     assert counted_is_released(tiny_generator(), labelled, kind, released, monkeypatch)
     watched = StratifiedGaussianRun.release
 

@@ -114,7 +114,7 @@ def test_networks_of_a_mixture_are_not_one(tiny_generator, labelled):
 
 
 def test_steps_come_to_all_lines(tiny_generator, labelled, monkeypatch):
-    monkeypatch.setattr(_laws, "_STEP_DIRECTIONS", 10)
+    monkeypatch.setattr(_laws, "STEP_DIRECTIONS", 10)
     seen = []
     gradient = SmoothedLines.gradient
 

@@ -12,6 +12,7 @@ from sklearn_dpgen.tables import (
     _column_measurements,
     _privacy_plan,
     _releases,
+    _sampler_plan,
     _selection,
     _sliced_measure_sampler,
 )
@@ -35,8 +36,8 @@ def counted_twice(monkeypatch):
 def in_two_cells(monkeypatch):
     count = _selection.slice_counts
 
-    def both(codes, slices):
-        return [table + np.roll(table, 1, axis=-1) for table in count(codes, slices)]
+    def both(*args):
+        return [table + np.roll(table, 1, axis=-1) for table in count(*args)]
 
     monkeypatch.setattr(_selection, "slice_counts", both)
 
@@ -44,8 +45,8 @@ def in_two_cells(monkeypatch):
 def in_two_leaves(monkeypatch):
     count = ColumnTree.counts
 
-    def both(self, codes):
-        return count(self, codes) + count(self, codes // 2)
+    def both(self, codes, *args):
+        return count(self, codes, *args) + count(self, codes // 2, *args)
 
     monkeypatch.setattr(ColumnTree, "counts", both)
 
@@ -149,12 +150,12 @@ def tell_length(monkeypatch):
 
 
 def tell_length_by_the_plan(monkeypatch):
-    found, plan = note_codes(monkeypatch), _sliced_measure_sampler.plan_rounds
+    found, plan = note_codes(monkeypatch), _sampler_plan.plan_rounds
 
     def leak(*args, **options):
         return plan(*args, **options | {"n_records": found[-1].n_records})
 
-    monkeypatch.setattr(_sliced_measure_sampler, "plan_rounds", leak)
+    monkeypatch.setattr(_sampler_plan, "plan_rounds", leak)
 
 
 def tell_length_by_groups(monkeypatch):
@@ -176,9 +177,9 @@ def tell_length_by_rounds(monkeypatch):
 
 
 def tell_length_by_warnings(monkeypatch):
-    found, warn = note_codes(monkeypatch), _sliced_measure_sampler.warn_of_noise
+    found, warn = note_codes(monkeypatch), _sampler_plan.warn_of_noise
     monkeypatch.setattr(
-        _sliced_measure_sampler,
+        _sampler_plan,
         "warn_of_noise",
         lambda n_records, *args, **words: warn(found[-1].n_records, *args, **words),
     )
@@ -187,8 +188,8 @@ def tell_length_by_warnings(monkeypatch):
 def tell_bins(monkeypatch):
     count, find, exact = ColumnTree.counts, ColumnTree.cells, {}
 
-    def watch(self, codes):
-        exact[self] = count(self, codes)
+    def watch(self, *args):
+        exact[self] = count(self, *args)
         return exact[self]
 
     monkeypatch.setattr(ColumnTree, "counts", watch)
@@ -242,8 +243,8 @@ def tell_gaps(monkeypatch):
     """Let the ridge of a table follow from exact counts."""
     count, exact, add = _selection.slice_counts, [], Measurements.add
 
-    def watch(codes, slices):
-        exact.extend(zip(slices, count(codes, slices), strict=True))
+    def watch(codes, slices, *args):
+        exact.extend(zip(slices, count(codes, slices, *args), strict=True))
         return [found for _, found in exact[-len(slices) :]]
 
     def leak(self, part, counts, noise_scale, expected):

@@ -199,10 +199,10 @@ def listen(sampler, X, given=()):
         step.out = SELECT(self, scores, noise, count=count)
         return note(step)
 
-    def watch_counts(codes, slices):
+    def watch_counts(codes, slices, *args):
         groups = [[part.tolist() for part in one.groups] for one in slices]
         found.asked.append([(one.columns, g) for one, g in zip(slices, groups, strict=True)])
-        return tables(codes, slices)
+        return tables(codes, slices, *args)
 
     with (
         patch.object(GaussianSequenceRun, "__init__", watch_start),

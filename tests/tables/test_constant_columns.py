@@ -68,8 +68,8 @@ def spent(schema, options):
     """Return the mechanism of a fit, and the noise of what was released of single columns."""
     release, factors = _column_measurements.release_singles, []
 
-    def watch(columns, trees, weights, run):
-        counts, found = release(columns, trees, weights, run)
+    def watch(*args):
+        counts, found = release(*args)
         factors.extend(found)
         return counts, found
 
@@ -111,11 +111,15 @@ def test_the_release_of_single_columns_has_norm_one():
                 )
         return np.linalg.norm(seen[0] - seen[1])
 
-    def without_levels(columns, trees, weights, release):
+    def without_levels(columns, trees, weights, release, row_weights):
         """Scale as if each column were counted once."""
         factor = math.sqrt(sum(t.n_levels * w**2 for t, w in zip(trees, weights, strict=True)))
         factor /= np.linalg.norm(weights)
-        return honest(columns, trees, weights, lambda vector: release(factor * vector))
+
+        def scaled(vector):
+            return release(factor * vector)
+
+        return honest(columns, trees, weights, scaled, row_weights)
 
     honest = _column_measurements.release_singles
     assert moved(honest) == pytest.approx(1, abs=1e-12)

@@ -124,6 +124,18 @@ def test_triples_that_are_many_are_a_public_sample(monkeypatch):
         assert np.unique(np.ravel(first)).tolist() == list(range(40))
 
 
+@relations
+@plans
+def test_a_person_of_several_rows_has_as_many_times_the_noise(name, neighbours):
+    one = plan_of(PLANS[name], neighbours).mechanism
+    three = SlicesPlan(1.0, 1e-5, neighbours, PLANS[name], 3).mechanism
+    np.testing.assert_allclose(three.noise_scales, 3 * np.array(one.noise_scales), rtol=1e-9)
+    costs = [compose_delta(part.releases, 1.0) for part in (one, three)]
+    assert costs[0] == pytest.approx(costs[1], rel=1e-6)
+    if one.selection is not None:
+        assert three.selection.noise_scale == pytest.approx(3 * one.selection.noise_scale)
+
+
 def test_slices_that_are_asked_for_are_one_round():
     (part,) = rounds_of(5, slices="pairs", targets=(1,), n_records=10)
     assert (part.candidates, part.n_selected) == (PAIRS, None)
@@ -160,6 +172,12 @@ def test_shares_of_the_budget(name, neighbours):
     taken = sum(r.share * part for r in rounds if r.n_selected is not None)
     expected = [1 - sum(r.share for r in rounds), *shares, taken]
     np.testing.assert_allclose(parts, expected, atol=1e-6)
+    assert sum(plan.split.values()) == pytest.approx(1)
+    assert plan.split["single columns"] == pytest.approx(expected[0])
+    assert plan.split.get("selections", 0.0) == pytest.approx(taken)
+    for kind, size in (("pairs", 2), ("triples", 3)):
+        given = [s for s, r in zip(shares, rounds, strict=True) if len(r.candidates[0]) == size]
+        assert plan.split.get(kind, 0.0) == pytest.approx(sum(given))
 
 
 @relations

@@ -86,7 +86,7 @@ def on_records(monkeypatch, change):
     """Let a fit change its records by whether they break a rule."""
     encode = _sliced_measure_sampler.encode_codes
     monkeypatch.setattr(
-        _sliced_measure_sampler, "encode_codes", lambda X, encoder: encode(change(X), encoder)
+        _sliced_measure_sampler, "encode_codes", lambda X, *args: encode(change(X), *args)
     )
 
 
@@ -254,8 +254,8 @@ def test_nothing_is_spent_on_what_is_made_up(neighbours):
         """Return the noise of all releases, and of the counts of each column."""
         release, factors = _column_measurements.release_singles, []
 
-        def watch(columns, trees, weights, run):
-            counts, found = release(columns, trees, weights, run)
+        def watch(*args):
+            counts, found = release(*args)
             factors.extend(found)
             return counts, found
 

@@ -220,9 +220,9 @@ def test_what_is_selected_is_what_is_released(name, weight):
 def test_scores_are_of_tables_as_fine_as_they_would_be_measured(monkeypatch):
     found, find = [], _selection._all_scores
 
-    def watch(codes, slices, *args):
+    def watch(codes, row_weights, slices, *args):
         found.extend((part.columns, part.shape) for part in slices)
-        return find(codes, slices, *args)
+        return find(codes, row_weights, slices, *args)
 
     monkeypatch.setattr(_selection, "_all_scores", watch)
     for count in (1, 4):

@@ -47,7 +47,9 @@ def test_the_noise_is_normal_and_of_the_stated_scale(monkeypatch):
 
     assert is_standard()
     for broken in (Halved, Repeated):
-        monkeypatch.setattr("sklearn_dpgen.utils._base.noise_source", lambda *a, b=broken, **k: b())
+        monkeypatch.setattr(
+            "sklearn_dpgen.budget._base.noise_source", lambda *a, b=broken, **k: b()
+        )
         assert not is_standard()
 
 
@@ -133,8 +135,7 @@ def test_noise_has_a_source_of_its_own(monkeypatch):
         seeds.append(seed)
         return noise_source(seed, context=context)
 
-    for module in ("tables._sliced_measure_sampler", "utils._base"):
-        monkeypatch.setattr(f"sklearn_dpgen.{module}.noise_source", watch)
+    monkeypatch.setattr("sklearn_dpgen.budget._base.noise_source", watch)
     afford(monkeypatch)
     make(random_state=None, **AUTO).fit(WIDE_X).sample(4)
     assert set(seeds) == {None}

@@ -51,6 +51,7 @@ class Small:
 class AnySlices(SchemaOfX, Small, SlicedMeasureSampler):
     slices, target, n_bins, workload = "auto", None, 3, None
     population_size, max_iter, neighbours, constraints = 10, 2, "replace_one", None
+    unit_weights, max_rows = "equal", None
 
 
 class AnyFoundBins(AnySlices):

@@ -6,8 +6,8 @@ import pytest
 import sklearn.utils.validation
 from sklearn.base import BaseEstimator
 
+from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.utils import _validation
-from sklearn_dpgen.utils._base import PrivateEstimator
 from sklearn_dpgen.utils._validation import (
     check_array,
     check_delta,
@@ -104,7 +104,7 @@ def test_a_private_estimator_plans():
     class NoPlan(PrivateEstimator):
         pass
 
-    with pytest.raises(TypeError, match="_plan_privacy"):
+    with pytest.raises(TypeError, match="abstract method plan"):
         NoPlan()
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtri
 
-from sklearn_dpgen.utils._base import PrivateEstimator
+from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.utils._random import (
     NoiseSource,
     noise_source,
@@ -360,7 +360,7 @@ class Fitted(PrivateEstimator):
     def __init__(self, device="cpu"):
         self.device = device
 
-    def _plan_privacy(self, n_samples):
+    def plan(self, n_samples):
         raise NotImplementedError
 
 

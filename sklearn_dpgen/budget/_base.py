@@ -1,0 +1,196 @@
+"""The spine of every private estimator: what a fit costs is known before a record is read."""
+
+import os
+import pickle
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing
+
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.budget._ledger import PrivacyLedger, open_ledger
+from sklearn_dpgen.budget._unit import drop_unit, split_unit
+from sklearn_dpgen.utils._random import noise_source
+from sklearn_dpgen.utils._torch import resolve_device
+from sklearn_dpgen.utils._validation import (
+    BUDGET,
+    Integral,
+    Interval,
+    ParametersMixin,
+    Real,
+    StrOptions,
+    check_delta,
+)
+
+__all__ = ["PrivateEstimator", "TrainedEstimator"]
+
+_LAW_OF_PERSONS = (
+    "What is learned is the law of a random row of a random person: each person counts once."
+)
+
+
+class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
+    """Base of the estimators and mechanisms that state a privacy guarantee.
+
+    ``fit`` validates, then plans as ``plan`` does, then books the plan in the ledger, if there is
+    one, by ``_charge``; only then does it release anything of a record, exactly as planned.
+    """
+
+    _parameter_constraints: dict = {
+        "ledger": [PrivacyLedger, str, os.PathLike, None],
+        "unit": [str, None],
+    }
+    # Of estimators that protect rows alone, and that have no ledger of their own.
+    ledger = None
+    unit = None
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__.get("_parameter_constraints")
+        if own is not None:
+            cls._parameter_constraints = PrivateEstimator._parameter_constraints | own
+
+    @abstractmethod
+    def plan(self, n_samples: int, n_features: int | None = None) -> PrivacyReport:
+        """Return the complete PrivacyReport of a fit, from public quantities alone."""
+
+    def _charge(self, report):
+        """Book a plan, then state it: nothing of a record is released before."""
+        try:
+            self._reserve(report)
+        except Exception:
+            # Columns and labels that were read leave no trace of a fit that is refused.
+            self._forget()
+            raise
+        self.privacy_ = report
+
+    def _reserve(self, report):
+        # What costs nothing, as of public records alone, is not booked; ε is 0 also where δ pays
+        # for all.
+        if self.ledger is not None and max(report.epsilon, report.delta) > 0:
+            open_ledger(self.ledger).reserve(report, what=type(self).__name__)
+
+    def _protected(self, report):
+        """Return the report of records in which each is a person's, where that is the unit."""
+        if self.unit is None:
+            return report
+        return replace(
+            report,
+            unit=self.unit,
+            neighbouring=report.neighbouring.replace("record", "person"),
+            sampler=report.sampler.replace("record", "person"),
+            public=tuple(name.replace("n_samples", "number of persons") for name in report.public),
+            caveats=(*report.caveats, _LAW_OF_PERSONS),
+        )
+
+    def _check_unit(self):
+        """Refuse a unit that is a column of the schema: who a row is of is not learned."""
+        if self.unit is not None and self.unit in (getattr(self, "schema", None) or ()):
+            raise ValueError(
+                f"unit={self.unit!r} is a column of the schema: leave out of it who a row is of."
+            )
+
+    def _one_row_each(self, X, *aligned, seed):
+        """Return records of which each is one of a person's rows, drawn at random.
+
+        Parameters
+        ----------
+        X : data frame
+            With the column of the unit; where there is no unit, all is returned as it is.
+        *aligned : array-like or None
+            Of the same rows.
+        seed : int or None
+
+        Returns
+        -------
+        list
+            X without the column, and what is aligned.
+        """
+        if self.unit is None:
+            return [X, *aligned]
+        X, persons = split_unit(X, self.unit)
+        noise = noise_source(seed, context=["rows of persons", persons.codes])
+        rows = persons.draw(noise)
+        return [part if part is None else _safe_indexing(part, rows) for part in (X, *aligned)]
+
+    def _one_labelled_row_each(self, X, y, seed):
+        """Return one row of each person with its label; public ones must be of the person."""
+        is_public = y is not None and getattr(self, "labels", "private") == "public"
+        if self.unit is not None and is_public:
+            split_unit(X, self.unit)[1].shared(np.asarray(y), "class")
+        return self._one_row_each(X, y, seed=seed)
+
+    def _without_unit(self, X):
+        """Return records to predict without the column of the unit, if they have it."""
+        return X if self.unit is None else drop_unit(X, self.unit)
+
+    def _noise_description(self):
+        """Return where noise comes from, for a report; no RandomState is advanced."""
+        return noise_source(None if self.random_state is None else 0).description
+
+    def _forget(self):
+        """Drop what an earlier fit left, so that one that fails keeps no report of another."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
+    def _delta(self, n_samples):
+        """Return the failure probability to spend on a number of private records."""
+        return 0.1 / n_samples if self.delta == "auto" else check_delta(self.delta)
+
+    def _noise(self, seed, *parts):
+        """Return the source of noise and of batches; a seeded one is keyed by all that is given.
+
+        Parameters
+        ----------
+        seed : int or None
+        *parts : ndarray or Domain
+            Records, strata, and the domain that they were projected on.
+        """
+        if seed is None:
+            return noise_source()
+        parameters = self.get_params(deep=False) | {"device": str(resolve_device(self.device))}
+        for name in ("callback", "ledger", "random_state", "verbose"):
+            parameters.pop(name, None)
+        # Without any, the noise is that of an estimator that takes none.
+        for name in ("constraints", "unit"):
+            if not parameters.get(name):
+                parameters.pop(name, None)
+        context = [type(self).__qualname__]
+        for name, value in sorted(parameters.items()):
+            # What a callable returns is among the parts.
+            context += [name, b"" if callable(value) else pickle.dumps(value)]
+        for part in parts:
+            if isinstance(part, np.ndarray):
+                context += [str(part.shape), np.ascontiguousarray(part)]
+            else:
+                context.append(pickle.dumps(part))
+        return noise_source(seed, context=context)
+
+
+class TrainedEstimator(PrivateEstimator):
+    """Base of the private estimators that train a network: their parameters, tags and state."""
+
+    _parameter_constraints: dict = {
+        "epsilon": BUDGET,
+        "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
+        "hidden_layer_sizes": ["array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "averaging": [Interval(Real, 0, 1, closed="left")],
+        "random_state": ["random_state"],
+        "device": [str, torch.device],
+        "verbose": ["verbose"],
+    }
+    # The attribute that a complete fit ends with.
+    _trained = "module_"
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, self._trained)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags

@@ -1,0 +1,375 @@
+"""A budget over several fits: one file that every fit books its cost in, before it reads."""
+
+import getpass
+import json
+import math
+import os
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from sklearn_dpgen.accounting import DominatingCost, PrivacyReport
+from sklearn_dpgen.budget._filters import FILTERS
+from sklearn_dpgen.budget._ledger_file import LedgerFile
+from sklearn_dpgen.budget._ledger_report import Charge, LedgerReport
+from sklearn_dpgen.exceptions import BudgetExceededError
+from sklearn_dpgen.utils._validation import check_delta, check_epsilon
+
+__all__ = ["LedgerLike", "PrivacyLedger", "open_ledger"]
+
+# Of the cap, from where on a first fit may take all of it.
+_MOST = 0.9
+_DEFAULTS = {"neighbours": "replace_one", "unit": None, "filter": "gaussian"}
+
+
+class PrivacyLedger:
+    """What was spent on one data set, in one file, with a cap that fits cannot pass.
+
+    Give it, or its path, as ``ledger`` to estimators and mechanisms: each fit books its planned
+    cost in one transaction before anything that it computes from a record is released, and is
+    refused where less is left. It is a plain value that names its file, so that copies of it,
+    as ``clone``, pickling and other processes make them, book in the same file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. One that is there is opened, and then what is given beside must agree with it.
+    dataset : str or None, default=None
+        Name of the data set. A new file needs it, ``epsilon`` and ``delta``.
+    epsilon : float or None, default=None
+        Cap of all fits together, in nats. One single fit may have all of it.
+    delta : float or None, default=None
+        In (0, 1). A tenth of it is kept for charges that fail openly with a small probability,
+        or that no finite amount dominates.
+    neighbours : {"replace_one", "add_or_remove"} or None, default=None
+        Who are neighbours; charges of the other kind are refused. None is "replace_one" for a new
+        file.
+    unit : str or None, default=None
+        Who is protected: all rows with one value in this column; charges that protect a row alone
+        are then refused. None each row by itself: of charges that protect persons, a row that is
+        replaced by another one of the same person.
+    filter : {"gaussian", "renyi"} or None, default=None
+        How charges add up, fixed for ever. "gaussian" adds μ² of the Gaussian mechanism that
+        dominates a charge, and loses nothing on Gaussian releases: counts, votes and moments.
+        "renyi" adds Rényi divergences at one order; it is better for many pure releases, as of
+        Laplace noise and of randomized response. None is "gaussian" for a new file.
+
+    Notes
+    -----
+    Fits are chosen, with their ε, after looking at earlier results. To compose the exact privacy
+    profiles of what was run, and to stop when the total would cross the cap, is no guarantee
+    then; sums of μ², or of divergences at a fixed order, are. A charge is one fit with all of
+    its releases, which were planned together and are composed exactly.
+
+    What a charge is for is the caller's word: the file does not know which records a fit reads.
+    Sampling and fits on records that were privatized before are post-processing and charge
+    nothing. There is no discount for disjoint parts of a data set, as nothing here could prove
+    that they are disjoint: give each part a ledger of its own. A copy of the file, or an older
+    state of it that is put back, is a second budget for the same records. On a network file system
+    without locks several processes could overspend; keep the file on a local one. What was promised
+    beforehand is the cap: :meth:`spent`, before it is reached or at another δ, is a reading.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from sklearn_dpgen.budget import PrivacyLedger
+    >>> path = os.path.join(tempfile.mkdtemp(), "patients.ledger")
+    >>> ledger = PrivacyLedger(path, dataset="patients", epsilon=1.0, delta=1e-6)
+    >>> ledger.spent()
+    0.0
+    >>> round(ledger.remaining(), 2)
+    1.0
+    """
+
+    def __init__(
+        self,
+        path: "str | os.PathLike",
+        *,
+        dataset: str | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        neighbours: str | None = None,
+        unit: str | None = None,
+        filter: str | None = None,
+    ) -> None:
+        self._file = LedgerFile(path)
+        given = {
+            "dataset": dataset,
+            "epsilon": None if epsilon is None else check_epsilon(epsilon, allow_infinite=False),
+            "delta": None if delta is None else check_delta(delta),
+            "neighbours": neighbours,
+            "unit": unit,
+            "filter": filter,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        for name, choices in (
+            ("neighbours", ("replace_one", "add_or_remove")),
+            ("filter", FILTERS),
+        ):
+            if given.get(name, next(iter(choices))) not in choices:
+                raise ValueError(f"{name} must be one of {list(choices)}, got {given[name]!r}.")
+        if self._file.is_empty():
+            self._create(given)
+        self._open(given)
+
+    def _create(self, given):
+        missing = [name for name in ("dataset", "epsilon", "delta") if name not in given]
+        if missing:
+            raise FileNotFoundError(
+                f"There is no ledger at {self._file.path}; a new one needs {', '.join(missing)}."
+            )
+        settings = _DEFAULTS | given
+        kind = FILTERS[settings["filter"]](settings["epsilon"], settings["delta"])
+        # The order belongs to the cap: another version must not choose another one.
+        settings["order"] = kind.order
+        # What tells a file from another one that is put in its place.
+        settings["id"] = secrets.token_hex(8)
+        self._file.create(_now(), json.dumps(settings))
+
+    def _open(self, given):
+        with self._file.reading() as db:
+            self.created, self._settings = _header(db)
+        settings = json.loads(self._settings)
+        for name, value in given.items():
+            if settings[name] != value:
+                raise ValueError(
+                    f"{name} of the ledger {self._file.path} is {settings[name]!r} and cannot be "
+                    f"changed, got {value!r}."
+                )
+        self.dataset, self.neighbours, self.unit = (
+            settings[name] for name in ("dataset", "neighbours", "unit")
+        )
+        self._filter = FILTERS[settings["filter"]](
+            settings["epsilon"], settings["delta"], settings["order"]
+        )
+
+    @property
+    def path(self) -> str:
+        """The file, as an absolute path."""
+        return str(self._file.path)
+
+    @property
+    def epsilon(self) -> float:
+        """The cap, in nats."""
+        return self._filter.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The δ of the cap."""
+        return self._filter.delta
+
+    @property
+    def filter(self) -> str:
+        """How charges add up."""
+        return self._filter.kind
+
+    def __repr__(self):
+        return (
+            f"PrivacyLedger({self.path!r}, dataset={self.dataset!r}, epsilon={self.epsilon:g}, "
+            f"delta={self.delta:g})"
+        )
+
+    def __eq__(self, other):
+        return isinstance(other, PrivacyLedger) and self.path == other.path
+
+    def __hash__(self):
+        return hash(self.path)
+
+    def reserve(self, report: PrivacyReport, *, what: str) -> int:
+        """Book what a fit will cost, in one transaction, or refuse it.
+
+        Parameters
+        ----------
+        report : PrivacyReport
+            The plan of the fit: all that it will release.
+        what : str
+            What it is for, in a few words.
+
+        Returns
+        -------
+        int
+            Number of the charge.
+
+        Raises
+        ------
+        BudgetExceededError
+            It asks for more than is left: nothing is booked.
+        ValueError
+            A report without a guarantee, or for other neighbours than the ledger's, or for a
+            smaller unit of protection; or another ledger is in the place of this one's file.
+        OSError
+            The file is read-only, locked or not there.
+        """
+        self._check_relation(report, what)
+        cost = self._filter.cost(report.composable())
+        now, content = _now(), report.to_json(indent=None)
+        with self._file.writing() as db:
+            totals = self._totals(db)
+            if not self._fits(cost, totals):
+                # Before anything was released no choice depends on it: one fit may take it all.
+                if any(totals) or not self._is_all(report):
+                    raise BudgetExceededError(self._refusal(report, what, cost, totals))
+                cost = DominatingCost(self._filter.cap, self._filter.open_delta)
+            new = [_sum_up(*pair) for pair in zip(totals, (cost.amount, cost.delta), strict=True)]
+            cursor = db.execute(
+                "INSERT INTO charges (time, user, what, amount, delta, total_amount, total_delta,"
+                " report) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (now, _user(), what, cost.amount, cost.delta, *new, content),
+            )
+            return cursor.lastrowid
+
+    def _fits(self, cost, totals):
+        return (
+            _sum_up(totals[0], cost.amount) <= self._filter.cap
+            and _sum_up(totals[1], cost.delta) <= self._filter.open_delta
+        )
+
+    def _is_all(self, report):
+        """Return whether a fit has about the cap, exactly: what the filter keeps is for others."""
+        epsilon = report.profile().epsilon(self.delta)
+        return _MOST * self.epsilon <= epsilon <= self.epsilon
+
+    def _check_relation(self, report, what):
+        if math.isinf(report.epsilon):
+            raise ValueError(
+                f"{what} has no guarantee, epsilon=inf: a ledger is for private fits. Leave out "
+                "ledger where the records are public."
+            )
+        if report.neighbours != self.neighbours:
+            raise ValueError(
+                f"{what} is for neighbours {report.neighbours!r}, the ledger for "
+                f"{self.neighbours!r}: their costs do not add up."
+            )
+        if self.unit is not None and report.unit != self.unit:
+            protected = "a row" if report.unit is None else f"unit {report.unit!r}"
+            raise ValueError(
+                f"{what} protects {protected}, the ledger unit {self.unit!r}: fit with "
+                f"unit={self.unit!r}."
+            )
+
+    def _refusal(self, report, what, cost, totals):
+        text = f"{what} asks for epsilon {report.epsilon:g} at delta {report.delta:g}, and "
+        left = max(self._filter.cap - totals[0], 0.0)
+        if totals[0] + cost.amount > self._filter.cap:
+            largest = self._filter.largest_fit(left, self.delta)
+            text += (
+                f"the ledger of {self.dataset!r} has {left / self._filter.cap:.1%} of its cap "
+                f"left, a Gaussian fit of epsilon {largest:.3g} at delta {self.delta:g}: it takes "
+                f"{cost.amount / self._filter.cap:.1%}"
+            )
+        else:
+            text += (
+                f"fails openly with a probability up to {cost.delta:.3g}, of which the ledger of "
+                f"{self.dataset!r} has {self._filter.open_delta - totals[1]:.3g} left, from a "
+                "tenth of its delta: choose a smaller delta of the fit"
+            )
+        return text + ". Nothing was read or charged."
+
+    def spent(self, delta: float | None = None) -> float:
+        """Return the ε of all charges together, as the filter booked them.
+
+        Parameters
+        ----------
+        delta : float or None, default=None
+            At which δ; None is that of the cap.
+
+        Returns
+        -------
+        float
+            In nats; ``inf`` at a δ of open failures alone.
+        """
+        amount, open_delta = self._read_totals()
+        delta = self.delta if delta is None else check_delta(delta)
+        if amount == open_delta == 0:
+            return 0.0
+        if amount > self._filter.cap:
+            # One fit has all of it, and was booked as the cap; at other δ it is what it is.
+            return self._charges()[0].report.profile().epsilon(delta)
+        if delta <= open_delta:
+            return math.inf
+        return self._filter.spent(amount, (delta - open_delta) / (1 - open_delta))
+
+    def remaining(self, delta: float | None = None) -> float:
+        """Return the ε of the largest fit that the cap still allows, if its releases are Gaussian.
+
+        Parameters
+        ----------
+        delta : float or None, default=None
+            The δ of that fit; None is that of the cap.
+
+        Returns
+        -------
+        float
+            In nats, 0 where nothing is left.
+        """
+        amount, open_delta = self._read_totals()
+        delta = self.delta if delta is None else check_delta(delta)
+        if amount == open_delta == 0:
+            return self._filter.whole_fit(delta)
+        return self._filter.largest_fit(self._filter.cap - amount, delta)
+
+    def report(self) -> LedgerReport:
+        """Return all charges, with what they add up to.
+
+        Returns
+        -------
+        LedgerReport
+        """
+        return LedgerReport(
+            dataset=self.dataset,
+            filter=self._filter,
+            charges=tuple(self._charges()),
+            spent=self.spent(),
+            remaining=self.remaining(),
+        )
+
+    def _charges(self) -> Sequence[Charge]:
+        columns = "id, time, user, what, amount, delta, report"
+        with self._file.reading() as db:
+            rows = db.execute(f"SELECT {columns} FROM charges ORDER BY id").fetchall()
+        return [Charge(*row[:-1], PrivacyReport.from_dict(json.loads(row[-1]))) for row in rows]
+
+    def _read_totals(self):
+        with self._file.reading() as db:
+            return self._totals(db)
+
+    def _totals(self, db):
+        # Another file may have been moved to the place of the one that was opened.
+        if _header(db) != (self.created, self._settings):
+            raise ValueError(
+                f"{self.path} is no longer the ledger of {self.dataset!r} that was opened here: "
+                "its cap does not hold for another one. Open it anew."
+            )
+        row = db.execute(
+            "SELECT total_amount, total_delta FROM charges ORDER BY id DESC LIMIT 1"
+        ).fetchone()
+        return row or (0.0, 0.0)
+
+
+# What estimators take as ``ledger``.
+LedgerLike = PrivacyLedger | str | os.PathLike | None
+
+
+def open_ledger(ledger: "PrivacyLedger | str | os.PathLike") -> PrivacyLedger:
+    """Return a ledger, given itself or the path of its file, which must be there."""
+    return ledger if isinstance(ledger, PrivacyLedger) else PrivacyLedger(ledger)
+
+
+def _header(db):
+    return db.execute("SELECT created, settings FROM ledger").fetchone()
+
+
+def _sum_up(total, amount):
+    """Return a sum, rounded up."""
+    return math.nextafter(total + amount, math.inf) if amount > 0 else total
+
+
+def _now():
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _user():
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "unknown"

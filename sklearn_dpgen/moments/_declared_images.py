@@ -1,0 +1,35 @@
+"""The declared shape and range of images."""
+
+import math
+import numbers
+
+__all__ = ["check_images", "check_width"]
+
+
+def check_images(shape, pixel_range):
+    """Return the range of the pixels and the shape, if they are ones."""
+    try:
+        low, high = (float(bound) for bound in pixel_range)
+    except (TypeError, ValueError):
+        low, high = math.nan, math.nan
+    if not (math.isfinite(high - low) and low < high):
+        raise ValueError(
+            f"pixel_range must be two numbers (low, high) with low < high, got {pixel_range!r}."
+        )
+    sides = tuple(shape)
+    is_shape = len(sides) in (2, 3) and all(
+        isinstance(side, numbers.Integral) and side >= 1 for side in sides
+    )
+    if not is_shape:
+        raise ValueError(
+            f"shape must be (height, width) or (height, width, channels), got {shape!r}."
+        )
+    return low, high, tuple(int(side) for side in sides)
+
+
+def check_width(X, shape):
+    """Refuse records of another number of pixels."""
+    if X.shape[1] != math.prod(shape):
+        raise ValueError(
+            f"shape {shape} has {math.prod(shape)} pixels, X has {X.shape[1]} features."
+        )

@@ -1,0 +1,139 @@
+"""The plan of an adapter: what is private, what a step releases of it, and what it costs."""
+
+from dataclasses import dataclass
+
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
+from sklearn_dpgen.sliced._adaptation import SIDES, adaptation_words, source_report
+from sklearn_dpgen.sliced._base import count_parameters
+from sklearn_dpgen.sliced._forecast import fit_forecast, step_precision
+from sklearn_dpgen.sliced._objective import FairObjective
+from sklearn_dpgen.sliced._strata import Strata
+from sklearn_dpgen.utils._validation import fit_context
+
+__all__ = ["AdapterPlan", "AdapterPlanMixin"]
+
+
+@dataclass(frozen=True)
+class AdapterPlan:
+    """What a fit will do: its objective, which domains are private, batches, and what it costs."""
+
+    objective: FairObjective
+    private: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    mechanism: StratifiedGaussianMechanism | None
+    report: PrivacyReport
+
+
+class AdapterPlanMixin:
+    """The plan of an adapter, by its parameter ``private``."""
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        *,
+        n_source: int | None = None,
+        n_classes: int = 2,
+    ) -> PrivacyReport:
+        """Return the report of a fit on so many records, without any: it is that of the fit.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of private records, or with ``unit`` of persons: of the target, of the source,
+            or of both. Without any, of a private target, the source alone is learned from.
+        n_features : int
+            Number of features.
+        n_source : int or None, default=None
+            How many of them are of the source, where both domains are private. It is not read
+            otherwise: the size of a public domain costs nothing.
+        n_classes : int, default=2
+            Number of labels of the source.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit with both domains, with what its noise leaves of the
+            gradients, and about how long it takes.
+
+        Raises
+        ------
+        ValueError
+            What ``fit`` would refuse of the parameters, or sizes that do not fit together.
+        """
+        n_classes = check_count(n_classes, "n_classes")
+        if self.private == "both":
+            n_source = check_count(n_source, "n_source")
+            sizes = (n_source, check_count(n_samples, "n_samples") - n_source)
+            if sizes[1] < 1:
+                raise ValueError("n_source must be less than n_samples: some are of the target.")
+        elif self.private == "source":
+            sizes = (check_count(n_samples, "n_samples"), 1)
+        else:
+            sizes = (1, 0 if n_samples == 0 else check_count(n_samples, "n_samples"))
+        return self._planned(sizes, n_features, n_classes).report
+
+    def _is_private(self, position):
+        return self.private in (SIDES[position], "both")
+
+    def _stacks(self, n_features, n_classes):
+        """Return the widths of the network of the features, and of the classifier."""
+        n_features = check_count(n_features, "n_features")
+        return [n_features, *self._widths(), self.feature_dim], [self.feature_dim, n_classes]
+
+    def _planned(self, sizes, n_features, n_classes):
+        """Plan a fit from the sizes of both domains; that of a public one has no part in it."""
+        compares = self.alpha > 0 and sizes[1] > 0
+        strata = Strata(tuple(sizes), ((0, 1),)) if compares else Strata((sizes[0],))
+        private = tuple(filter(self._is_private, range(len(strata.sizes))))
+        objective = FairObjective(
+            alpha=self.alpha if compares else 0.0,
+            strata=strata,
+            task_clip=self.task_clip,
+            jacobian_clip=self.jacobian_clip,
+            ball=Ball(self.output_bound, n_features=self.feature_dim),
+            n_directions=self._n_directions(self.feature_dim),
+            group_weights="equal",
+            n_labelled=1,
+        )
+        if not private:
+            report = self._protected(source_report(type(self).__name__))
+            return AdapterPlan(objective, private, (), None, report)
+        batch_sizes = self._batch_sizes(strata, private)
+        sensitivities = objective.sensitivities(batch_sizes)
+        protected = Strata(tuple(strata.sizes[position] for position in private))
+        mechanism = self._price(
+            protected, [sensitivities[position] for position in private], sum(protected.sizes)
+        )
+        stacks = self._stacks(n_features, n_classes)
+        # The loss on a public source is not released.
+        released = stacks if 0 in private else stacks[:1]
+        task, distance = objective.largest_gradients()
+        norms = {"the task": task if 0 in private else 0.0, "the distance": distance}
+        report = self._report(
+            mechanism,
+            precision=step_precision(norms, mechanism, sum(map(count_parameters, released))),
+            forecast=fit_forecast(
+                self.max_iter,
+                2 * max(mechanism.strata, key=lambda stratum: stratum.batch_size).batch_size,
+                sum(protected.sizes),
+                stacks,
+                objective.n_lines(),
+                n_free=0 if 0 in private else self.source_iter,
+            ),
+            **adaptation_words(objective, private),
+        )
+        return AdapterPlan(objective, private, batch_sizes, mechanism, report)
+
+    def _batch_sizes(self, strata, private):
+        """Return the records a step of each domain; of a public one as many as of the other."""
+        sizes = strata.batch_sizes(self.batch_fraction)
+        largest = max(sizes[position] for position in private)
+        return tuple(
+            size if position in private else min(largest, there)
+            for position, (size, there) in enumerate(zip(sizes, strata.sizes, strict=True))
+        )

@@ -1,0 +1,113 @@
+"""The plan of a generator: what a step moves by for one record, and what all steps cost."""
+
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.domains import enclosing_ball
+from sklearn_dpgen.preprocessing._records import declared_domain
+from sklearn_dpgen.sliced._base import CAVEATS, CHUNK, count_parameters
+from sklearn_dpgen.sliced._forecast import fit_forecast, step_precision
+from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
+from sklearn_dpgen.sliced._strata import Strata
+from sklearn_dpgen.utils._validation import fit_context
+
+__all__ = ["GeneratorPlanMixin"]
+
+
+class GeneratorPlanMixin:
+    """The plan of a generator of sliced Wasserstein gradients."""
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def plan(
+        self, n_samples: int, n_features: int | None = None, *, n_latents: int | None = None
+    ) -> PrivacyReport:
+        """Return the report of a fit on so many records, without any: it is that of the fit.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records, or with ``unit`` of persons.
+        n_features : int or None, default=None
+            Number of columns; it is needed where ``domain`` is a function of it.
+        n_latents : int or None, default=None
+            Number of private latents; None is a fit with public ones.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit, with what its noise leaves of the gradients, and about
+            how long it takes.
+
+        Raises
+        ------
+        ValueError
+            What ``fit`` would refuse of the parameters.
+        """
+        self._check_unit()
+        sizes = [check_count(n_samples, "n_samples")]
+        if n_latents is not None:
+            sizes.append(check_count(n_latents, "n_latents"))
+            self._check_unit_of_latents()
+        return self._planned(Strata(tuple(sizes)), declared_domain(self, n_features))[1]
+
+    def _planned(self, strata, domain):
+        """Return the mechanism of a fit, and its report."""
+        batch_sizes = strata.batch_sizes(self.batch_fraction)
+        mechanism = self._price(strata, self._sensitivities(batch_sizes, domain), strata.sizes[0])
+        widths = [self.latent_dim, *self._widths(), domain.n_features]
+        # As far as all points can be from the records that they are matched with.
+        longest = batch_sizes[0] * self._sensitivities(batch_sizes[:1], domain)[0]
+        report = self._report(
+            mechanism,
+            precision=step_precision(
+                {"the distance": longest}, mechanism, count_parameters(widths)
+            ),
+            forecast=fit_forecast(
+                self.max_iter,
+                batch_sizes[0],
+                sum(strata.sizes),
+                [widths],
+                2 * self._n_directions(domain.n_features),
+                chunk=CHUNK,
+            ),
+            **self._words(domain, len(strata.sizes) > 1),
+        )
+        return mechanism, report
+
+    def _check_unit_of_latents(self):
+        if self.unit is not None:
+            raise ValueError("latents have no column of persons: leave out unit, or latents.")
+
+    def _sensitivities(self, batch_sizes, domain):
+        """Return the l2 sensitivity of a step to replacing a record, or a private latent."""
+        width = domain.n_features
+        spread = projection_spread(self._n_directions(width), width)
+        n_records, *n_latents = batch_sizes
+        records = transport_gradient_sensitivity(
+            n_records,
+            radius=domain.diameter(2) / 2,
+            clip=0.0,
+            other_clip=self.jacobian_clip,
+            spread=spread,
+        )
+        return [records] + [
+            transport_gradient_sensitivity(
+                n,
+                radius=enclosing_ball(domain).radius,
+                clip=self.jacobian_clip,
+                other_clip=0.0,
+                spread=spread,
+            )
+            for n in n_latents
+        ]
+
+    def _words(self, domain, private_latents):
+        both = " or one latent by another" if private_latents else ""
+        sizes = ("n_samples", "number of latents") if private_latents else ("n_samples",)
+        return {
+            "neighbouring": f"replace one record{both}; the numbers of them are public",
+            "public": (*sizes, "domain", "names of the columns"),
+            "sensitivity_source": "l2; records in a domain of diameter "
+            f"{domain.diameter(2):g}, Jacobians of generated points clipped to "
+            f"{self.jacobian_clip:g}, directions in orthonormal blocks",
+            "caveats": CAVEATS,
+        }

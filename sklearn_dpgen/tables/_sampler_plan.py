@@ -1,0 +1,216 @@
+"""What a SlicedMeasureSampler does, from its parameters and public numbers alone."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sklearn_dpgen.accounting import check_delta_size
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder
+from sklearn_dpgen.tables._forecast import table_forecast
+from sklearn_dpgen.tables._privacy_plan import SlicesPlan, plan_rounds
+from sklearn_dpgen.tables._releases import noise_factors
+from sklearn_dpgen.tables._resolution import affordable_cells, is_drowned, warn_of_noise
+from sklearn_dpgen.tables._slices import check_memory, expand_slices, slice_weight, target_columns
+from sklearn_dpgen.tables._table_rules import TableRules, check_measured
+from sklearn_dpgen.utils._validation import check_delta
+from sklearn_dpgen.utils._words import count_words, number_words
+
+__all__ = ["SamplerPlan", "declared_table"]
+
+_DECLARED = ("target", "workload", "constraints", "max_rows")
+_OF = {"pairs": "cell of a pair", "triples": "cell of a triple"}
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredTable:
+    """The columns of a table and what is to be counted of them, as declared.
+
+    Parameters
+    ----------
+    rules : TableRules or None
+    names : list of str
+        Of the columns that are read.
+    constants, targets : list of int
+        Places of columns.
+    slices : str or list of tuple of int
+    weight : callable
+        The public positive weight of a tuple of columns.
+    encoder : TabularEncoder
+        Into the finest cells, fitted to the columns in the order of the schema.
+    trees : list of ColumnTree
+    """
+
+    rules: object
+    names: list
+    constants: list
+    targets: list
+    slices: object
+    weight: object
+    encoder: object
+    trees: list
+
+
+def declared_table(sampler):
+    """Return what a sampler declares, or say what is wrong with it, before a record is read.
+
+    Parameters
+    ----------
+    sampler : SlicedMeasureSampler
+
+    Returns
+    -------
+    DeclaredTable
+    """
+    sampler._check_unit()
+    if sampler.unit is None and (sampler.max_rows, sampler.unit_weights) != (None, "equal"):
+        raise ValueError("max_rows and unit_weights are of persons: they need unit.")
+    if sampler.unit_weights == "rows" and sampler.max_rows is None:
+        raise ValueError("unit_weights='rows' needs max_rows: what a person counts for is bounded.")
+    rules = TableRules(sampler.constraints, sampler.schema) if sampler.constraints else None
+    schema = sampler.schema if rules is None else rules.schema
+    check_measured(schema, sampler)
+    names = list(schema)
+    constants = [j for j, column in enumerate(schema.values()) if column.is_constant]
+    encoder, found = fine_encoder(schema, sampler.n_bins)
+    trees = column_trees(encoder.fit(), found)
+    check_memory(names, trees, sampler.population_size)
+    return DeclaredTable(
+        rules,
+        names,
+        constants,
+        [j for j in target_columns(sampler.target, names) if j not in constants],
+        expand_slices(sampler.slices, names, constants),
+        slice_weight(names, sampler.workload),
+        encoder,
+        trees,
+    )
+
+
+class SamplerPlan:
+    """The releases of a fit: what ``fit`` does, and what its report says.
+
+    Parameters
+    ----------
+    sampler : SlicedMeasureSampler
+    table : DeclaredTable
+    n_samples : int or None
+        Number of records, or of persons; not read where it is not public.
+
+    Attributes
+    ----------
+    slices : SlicesPlan
+    n_records : int or None
+        What counts add up to, where that is public: rows of persons are not.
+    """
+
+    def __init__(self, sampler, table, n_samples):
+        self._sampler, self._table = sampler, table
+        delta, n_public = check_delta(sampler.delta), None
+        if sampler.neighbours == "replace_one":
+            n_public = check_count(n_samples, "n_samples")
+            if math.isfinite(sampler.epsilon):
+                check_delta_size(delta, n_public)
+        is_of_rows = sampler.unit_weights == "rows"
+        self.n_records = None if is_of_rows else n_public
+        budget = sampler.epsilon, delta, sampler.neighbours
+        most = sampler.max_rows if is_of_rows else 1
+        rounds = plan_rounds(
+            len(table.names),
+            slices=table.slices,
+            targets=table.targets,
+            # Of rows there are as many as persons, at least.
+            n_records=n_public,
+            noise_scale=SlicesPlan(*budget, (), most).noise_scale,
+            constants=table.constants,
+        )
+        self.slices = SlicesPlan(*budget, rounds, most)
+
+    @property
+    def _single_scales(self):
+        measured = [j for j, tree in enumerate(self._table.trees) if tree.n_cells > 1]
+        weights = np.array([self._table.weight((j,)) for j in measured])
+        factors = noise_factors(weights, [self._table.trees[j].n_levels for j in measured])
+        return self.slices.mechanism.noise_scales[0] * factors
+
+    def _table_scales(self):
+        """Yield the kind of tables of each round, and the noise of their cells."""
+        scales = self.slices.mechanism.noise_scales[1:]
+        for part, scale in zip(self.slices.rounds, scales, strict=True):
+            if part.n_selected is None:
+                weights = np.array([self._table.weight(columns) for columns in part.candidates])
+                yield part.kind, scale * noise_factors(weights)
+            else:
+                # Which ones are selected is not known: as of equal weights.
+                yield part.kind, scale * noise_factors(np.ones(part.n_tables))
+
+    def warn(self, n_records):
+        """Warn where noise leaves nothing of a number of records: a public one, or an estimate."""
+        tables = [scales for _, scales in self._table_scales()]
+        warn_of_noise(
+            n_records,
+            float(np.median(self._single_scales)),
+            float(np.median(tables[0])) if tables else None,
+            epsilon=self._sampler.epsilon,
+        )
+
+    def precision(self):
+        """Return what noise leaves of a cell of each kind of tables, in words."""
+        n, unit = self.n_records, "records"
+        if self._sampler.unit is not None:
+            unit = "rows" if self._sampler.unit_weights == "rows" else "persons"
+        found = {"cell of one column": self._single_scales}
+        for kind, scales in self._table_scales():
+            name = _OF.get(kind, "cell of a listed table")
+            found[name] = np.append(found.get(name, ()), scales)
+        words = {name: count_words(scales, n, unit) for name, scales in found.items()}
+        if n is None or self.slices.noise_scale == 0:
+            return words
+        for name, scales in found.items():
+            scale = float(np.median(scales))
+            if is_drowned(n, scale):
+                words[name] += "; drowned: hardly anything is told"
+            elif name != "cell of one column":
+                cells = number_words(affordable_cells(n, scale))
+                words[name] += f"; clear in tables of up to {cells} even cells"
+        return words
+
+    def report(self):
+        """Return the PrivacyReport of the fit."""
+        sampler = self._sampler
+        public = ["names of the columns", "schema", "n_bins", "slices"]
+        public += [name for name in _DECLARED if getattr(sampler, name) is not None]
+        if sampler.neighbours == "replace_one":
+            public.insert(0, "n_samples")
+        report = self.slices.report(
+            public=tuple(public),
+            noise_source=sampler._noise_description(),
+            precision=self.precision(),
+            forecast=table_forecast(self._table, self.slices, sampler, self.n_records),
+        )
+        if sampler.unit_weights == "equal":
+            return sampler._protected(report)
+        return _of_rows(report, sampler)
+
+
+def _of_rows(report, sampler):
+    """Return the report of persons of whom each of several rows counts."""
+    most, is_fixed = sampler.max_rows, sampler.neighbours == "replace_one"
+    change = "replace one person" if is_fixed else "add or remove one person, of at least two,"
+    known = "the number of persons is public, that of rows is not"
+    if not is_fixed:
+        known = "the numbers of persons and of rows are not public"
+    names = ("number of persons" if name == "n_samples" else name for name in report.public)
+    return replace(
+        report,
+        unit=sampler.unit,
+        neighbouring=f"{change} with all rows, of which at most {most} are counted; {known}",
+        public=tuple(names),
+        caveats=(
+            *report.caveats,
+            f"What is learned is the law of rows: a person with {most} of them or more counts "
+            f"{most} times as much as one with a single row. Of more than {most}, which are "
+            "counted is drawn at random.",
+        ),
+    )

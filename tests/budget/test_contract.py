@@ -1,0 +1,191 @@
+"""What every private estimator keeps to: plan, charge, profile and unit."""
+
+import json
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from contract_cases import CASES, FRAME, IDS, N_PERSONS, SECRET, SIDE
+from ledger_cases import rows
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from sklearn_dpgen.budget import PrivacyLedger
+from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.exceptions import BudgetExceededError
+from sklearn_dpgen.moments import MomentSampler
+from sklearn_dpgen.utils._random import NoiseSource
+
+SIZES = tuple(np.bincount(SIDE))
+PERSON_SIZES = (N_PERSONS // 2, N_PERSONS // 2)
+PERSONS = FRAME.assign(who=IDS)
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def cap_of(estimator, epsilon=1e4):
+    neighbours = getattr(estimator, "neighbours", "replace_one")
+    return {"dataset": "a", "epsilon": epsilon, "delta": 1e-2, "neighbours": neighbours}
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    def make(estimator, epsilon=1e4):
+        path = tmp_path / f"{epsilon}.ledger"
+        return PrivacyLedger(path, **cap_of(estimator, epsilon))
+
+    return make
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("seed", [None, 0])
+def test_a_plan_equals_the_report_of_the_fit(name, seed):
+    case = CASES[name]
+    estimator = clone(case.estimator)
+    if seed is not None:
+        estimator.set_params(random_state=seed)
+    plan = estimator.plan(**case.sizes(SIZES))
+    assert not hasattr(estimator, "privacy_")
+    report = case.fit(FRAME, SIDE, estimator).privacy_
+    assert report == plan
+    assert plan.to_dict() == report.to_dict()
+    assert plan.is_seeded == (seed is not None and name not in ("synthetic classifier",))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_plan_tells_precision_split_forecast_and_profile(name):
+    case = CASES[name]
+    plan = case.estimator.plan(**case.sizes(SIZES))
+    assert plan.precision
+    assert sum(plan.split.values()) == pytest.approx(1.0)
+    assert set(plan.forecast) <= {"seconds", "bytes"}
+    # Without a public number of records there is nothing to tell it from.
+    assert plan.forecast.get("seconds", 0) > 0 or not case.sizes(SIZES)
+    # What composes has the price that is stated.
+    exact = plan.profile().epsilon(plan.delta)
+    assert 0.98 * plan.epsilon <= exact <= plan.epsilon * (1 + 1e-6)
+    assert type(plan).from_dict(json.loads(plan.to_json())) == plan
+
+
+def first_draws(monkeypatch, case, estimator, path):
+    """Return how many charges the file has whenever noise is drawn in a fit."""
+    uniform, seen = NoiseSource.uniform, []
+
+    def watched(self, size):
+        seen.append(len(rows(path)))
+        return uniform(self, size)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(NoiseSource, "uniform", watched)
+        case.fit(FRAME, SIDE, estimator)
+    return seen
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_fit_is_charged_once_before_noise_is_drawn(name, ledger, monkeypatch):
+    case = CASES[name]
+    book = ledger(case.estimator)
+    estimator = clone(case.estimator).set_params(ledger=book)
+    estimator = pickle.loads(pickle.dumps(clone(estimator)))
+    seen = first_draws(monkeypatch, case, estimator, book.path)
+    assert seen
+    assert set(seen) == {1}
+    (charge,) = book.report().charges
+    assert charge.report == estimator.privacy_
+    estimator.set_params(ledger=str(book.path))
+    case.fit(FRAME, SIDE, estimator)
+    assert len(rows(book.path)) == 2
+
+
+class ChargesLate(MomentSampler):
+    """The negative twin: books what it has released."""
+
+    def _charge(self, report):
+        self.privacy_ = report
+
+    def fit(self, X, y=None):
+        super().fit(X, y)
+        PrivateEstimator._charge(self, self.privacy_)
+        return self
+
+
+def test_a_late_charge_is_caught(ledger, monkeypatch):
+    case = CASES["moments"]
+    book = ledger(case.estimator)
+    late = ChargesLate(**case.estimator.get_params()).set_params(ledger=book)
+    assert set(first_draws(monkeypatch, case, late, book.path)) == {0}
+    assert len(rows(book.path)) == 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_refused_fit_draws_nothing_and_leaves_nothing(name, ledger, monkeypatch):
+    case = CASES[name]
+    book = ledger(case.estimator, epsilon=0.5)
+    estimator = clone(case.estimator).set_params(ledger=book)
+    before = set(vars(estimator))
+    drawn = []
+    monkeypatch.setattr(NoiseSource, "uniform", lambda self, size: drawn.append(size))
+    with pytest.raises(BudgetExceededError):
+        case.fit(FRAME, SIDE, estimator)
+    assert drawn == []
+    assert rows(book.path) == []
+    assert not hasattr(estimator, "privacy_")
+    with pytest.raises(NotFittedError):
+        check_is_fitted(estimator)
+    # What was declared, and what names of columns say.
+    assert {n for n in set(vars(estimator)) - before if n.endswith("_")} <= {
+        "sampler_",
+        "y_domain_",
+        "n_features_in_",
+        "feature_names_in_",
+        "classes_",
+        "groups_",
+        "domain_",
+        "encoder_",
+        "interface_",
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.has_unit])
+def test_persons_are_counted_and_named_nowhere(name):
+    case = CASES[name]
+    estimator = clone(case.estimator).set_params(unit="who")
+    report = case.fit(PERSONS, SIDE, estimator).privacy_
+    assert report.unit == "who"
+    assert "person" in report.neighbouring
+    assert report == estimator.plan(**case.sizes(PERSON_SIZES))
+    assert not holds_persons(estimator)
+    assert SECRET not in report.to_json()
+    assert "who" not in set(getattr(estimator, "feature_names_in_", ()))
+    # The negative twin: an estimator that keeps them in any form.
+    for kept in (IDS, list(IDS), PERSONS):
+        estimator._kept = kept
+        assert holds_persons(estimator)
+
+
+def holds_persons(estimator):
+    """Return whether names of persons are anywhere in an estimator, as text or as an array."""
+    content = pickle.dumps(estimator)
+    return any(SECRET.encode(code) in content for code in ("utf-8", "utf-32-le"))
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.has_unit])
+def test_no_error_shows_a_person(name):
+    case = CASES[name]
+    estimator = clone(case.estimator).set_params(unit="who")
+    missing = PERSONS.assign(who=np.where(np.arange(len(IDS)) == 3, None, IDS))
+    for X in (missing, FRAME):
+        with pytest.raises(ValueError, match="who") as caught:
+            case.fit(X, SIDE, estimator)
+        assert SECRET not in str(caught.value)
+        assert not hasattr(estimator, "privacy_")
+
+
+def test_nothing_is_hidden_by_the_ignored_warnings():
+    """Tiny fits warn of their noise; nothing else is ignored above."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        CASES["moments"].fit(FRAME, SIDE, clone(CASES["moments"].estimator))
+    assert all(issubclass(entry.category, UserWarning) for entry in caught)

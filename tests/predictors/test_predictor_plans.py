@@ -1,0 +1,344 @@
+"""Plans of predictors without records, all of a fit in one charge, and persons."""
+
+import numpy as np
+import pytest
+from planned_learners import Sign
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+import sklearn_dpgen.predictors._barycenter as module
+from sklearn_dpgen.budget import PrivacyLedger
+from sklearn_dpgen.exceptions import BudgetExceededError, SmallGroupWarning
+from sklearn_dpgen.predictors import (
+    BarycenterClassifier,
+    BarycenterRegressor,
+    SyntheticClassifier,
+    SyntheticRegressor,
+)
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.schema import Categorical, Numeric, Schema
+from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
+from sklearn_dpgen.utils._random import NoiseSource
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::sklearn_dpgen.exceptions.SmallGroupWarning",
+    "ignore:The noise:sklearn_dpgen.exceptions.NoisyCountsWarning",
+)
+
+
+@pytest.fixture(autouse=True)
+def _quick_versions(monkeypatch):
+    """Looking up the versions of libraries takes longer than such a fit."""
+    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
+
+
+@pytest.fixture(autouse=True)
+def _no_fits():
+    Sign.fits.clear()
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    """Return a maker of ledgers."""
+
+    def make(epsilon=3.0, name="one"):
+        return PrivacyLedger(tmp_path / name, dataset="loans", epsilon=epsilon, delta=1e-3)
+
+    return make
+
+
+def frozen():
+    X = np.random.default_rng(0).normal(size=(200, 1))
+    return FrozenEstimator(LogisticRegression().fit(X, X[:, 0] > 0))
+
+
+# Plans.
+
+
+@pytest.mark.parametrize("columns", [["income", "job"], ["income"]])
+@pytest.mark.parametrize("seed", [0, None])
+def test_a_sampler_plans_for_what_learns_from_it(loans, sampler, columns, seed):
+    sampler = sampler(slices="pairs", random_state=seed)
+    model = SyntheticClassifier(sampler, LogisticRegression(), n_synthetic=500)
+    report = model.plan(3000, columns=columns)
+    assert report == model.fit(loans.X[columns], loans.y).privacy_
+    assert report != model.plan(6000, columns=columns)
+
+
+def test_a_plan_takes_all_columns_by_default(loans, sampler):
+    model = SyntheticRegressor(sampler("rate", slices="pairs"), n_synthetic=500)
+    assert model.plan(3000) == model.plan(3000, 3, columns=["income", "job", "paid"])
+    with pytest.raises(ValueError, match="n_features must be that of the schema, 3"):
+        model.plan(3000, 2)
+    with pytest.raises(ValueError, match=r"not in the schema: \['more'\]"):
+        model.plan(3000, columns=["more"])
+    with pytest.raises(ValueError, match="target among its columns: 'rate'"):
+        model.plan(3000, columns=["rate"])
+
+
+def barycenters(loans, sampler):
+    """Return classifiers with what their plans take, by name."""
+    synthetic = SyntheticClassifier(sampler(), LogisticRegression(), n_synthetic=500)
+    schema = Schema({name: loans.schema[name] for name in loans.X})
+    fair = DPSlicedWassersteinFairClassifier(
+        0.0, epsilon=0.5, delta=1e-6, classes=["no", "yes"], max_iter=2
+    )
+    with_groups = Schema({**loans.schema, "group": Categorical(["a", "b"])})
+    groups = sampler("group", epsilon=0.4, delta=1e-6).set_params(schema=with_groups)
+    both = ["income", "job"]
+    return {
+        "frozen": (BarycenterClassifier(frozen()), {}),
+        "synthetic": (BarycenterClassifier(synthetic), {"columns": both}),
+        "pipeline": (BarycenterClassifier(make_pipeline(TabularEncoder(schema), fair)), {}),
+        "groups": (
+            BarycenterClassifier(
+                SyntheticClassifier(sampler(epsilon=0.6, delta=1e-6), n_synthetic=500),
+                group_estimator=SyntheticClassifier(groups, n_synthetic=500),
+                delta=1e-5,
+            ),
+            {"columns": both},
+        ),
+        "seeded": (BarycenterClassifier(frozen(), random_state=0, groups=["a", "b"]), {}),
+        "add or remove": (
+            BarycenterClassifier(
+                SyntheticClassifier(sampler(neighbours="add_or_remove"), n_synthetic=500),
+                delta=1e-5,
+            ),
+            {"columns": both},
+        ),
+        "public": (BarycenterClassifier(LogisticRegression(), epsilon=np.inf), {}),
+    }
+
+
+NAMES = ["frozen", "synthetic", "pipeline", "groups", "seeded", "add or remove", "public"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_barycentre_plans_all_that_it_pays_for(loans, sampler, name):
+    model, sizes = barycenters(loans, sampler)[name]
+    report = model.plan(3000, **sizes)
+    X = loans.X if name not in ("frozen", "seeded", "public") else loans.X[["income"]].to_numpy()
+    assert model.fit(X, loans.y, sensitive_features=loans.group).privacy_ == report
+    assert (report.neighbours == "add_or_remove") == (name == "add or remove")
+    if name != "public":
+        assert sum(report.split.values()) == pytest.approx(1)
+        assert len(report.split) == (2 if name in ("frozen", "seeded") else 3)
+        told = set() if name == "add or remove" else {"seconds", "bytes"}
+        assert report.forecast.keys() == told
+
+
+def test_a_private_number_of_records_is_in_no_report(loans, sampler):
+    for name, is_public in (("add or remove", False), ("synthetic", True)):
+        model, sizes = barycenters(loans, sampler)[name]
+        one_less = model.plan(2999, **sizes)
+        assert (one_less != model.plan(3000, **sizes)) == is_public
+
+
+def test_without_groups_nothing_is_paid_for_those(loans, sampler):
+    model, sizes = barycenters(loans, sampler)["groups"]
+    report = model.plan(3000, n_groups=1, **sizes)
+    assert len(report.parts) == 2
+    with pytest.warns(UserWarning, match="sensitive_features is absent"):
+        assert model.fit(loans.X, loans.y).privacy_ == report
+
+
+def test_a_regressor_plans(loans, sampler):
+    learner = SyntheticRegressor(sampler("rate"), n_synthetic=500)
+    model = BarycenterRegressor(learner, y_domain=(0, 12), delta=1e-5)
+    report = model.plan(3000, columns=["income", "job"])
+    model.fit(loans.X, loans.rate, sensitive_features=loans.group)
+    assert model.privacy_ == report
+
+
+def test_a_plan_says_what_noise_leaves_of_a_group(loans):
+    model = BarycenterClassifier(frozen(), delta=1e-5)
+    report = model.plan(3000)
+    sigma = report.noise_scale["release 2"] * 0.5**0.5
+    words = report.precision["mean outcome of a group"]
+    assert words.startswith(f"± {sigma:.2g} records: ± {sigma / 1000:.2g} of its range")
+    with pytest.warns(SmallGroupWarning, match="Of 4 groups one at least has fewer"):
+        model.plan(100, n_groups=4)
+
+
+def test_a_plan_refuses_what_a_fit_refuses():
+    with pytest.raises(ValueError, match="LogisticRegression is not"):
+        BarycenterClassifier(LogisticRegression()).plan(3000)
+    with pytest.raises(ValueError, match="delta must be more than what is spent"):
+        BarycenterClassifier(Sign(delta=1e-5), delta=1e-5).plan(3000)
+    with pytest.raises(ValueError, match="more than 200"):
+        BarycenterClassifier(frozen()).plan(3000, n_groups=201)
+
+
+# Ledgers.
+
+
+def no_draw(self, size):
+    raise AssertionError("a draw was made")
+
+
+def charges_late(self, report):
+    """A broken variant: what is refused comes after the fits."""
+    self.privacy_ = report
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("name", ["frozen", "synthetic", "pipeline", "groups"])
+def test_a_refused_fit_pays_for_nothing(loans, sampler, ledger, monkeypatch, name, broken):
+    model, _ = barycenters(loans, sampler)[name]
+    small = ledger(0.5)
+    model.set_params(ledger=small)
+    monkeypatch.setattr(NoiseSource, "uniform", no_draw)
+    if broken:
+        monkeypatch.setattr(BarycenterClassifier, "_charge", charges_late)
+    X = loans.X if name != "frozen" else loans.X[["income"]].to_numpy()
+    with pytest.raises(AssertionError if broken else BudgetExceededError):
+        model.fit(X, loans.y, sensitive_features=loans.group)
+    assert hasattr(model, "privacy_") == broken
+    assert not hasattr(model, "maps_")
+    assert small.spent() == 0
+
+
+@pytest.mark.parametrize("name", ["frozen", "synthetic", "pipeline", "groups"])
+def test_all_of_a_fit_is_one_charge(loans, sampler, ledger, name):
+    model, _ = barycenters(loans, sampler)[name]
+    whole = ledger()
+    model.set_params(ledger=whole)
+    X = loans.X if name != "frozen" else loans.X[["income"]].to_numpy()
+    model.fit(X, loans.y, sensitive_features=loans.group)
+    (charge,) = whole.report().charges
+    assert charge.what == "BarycenterClassifier"
+    assert charge.report == model.privacy_
+
+
+def test_a_fit_within_is_not_paid_twice(loans, sampler, ledger):
+    own = ledger()
+    for learner in (
+        SyntheticClassifier(sampler(), n_synthetic=500, ledger=own),
+        SyntheticClassifier(sampler(ledger=own), n_synthetic=500),
+    ):
+        for outer in (ledger(), None):
+            model = BarycenterClassifier(learner, ledger=outer)
+            with pytest.raises(ValueError, match="ledger of its own.*would not see"):
+                model.fit(loans.X, loans.y, sensitive_features=loans.group)
+    assert own.spent() == 0
+
+
+@pytest.mark.parametrize("where", ["sampler", "model"])
+def test_a_sampler_books_what_learns_from_it(loans, sampler, ledger, where):
+    own = ledger()
+    if where == "sampler":
+        model = SyntheticClassifier(sampler(ledger=own), n_synthetic=500)
+    else:
+        model = SyntheticClassifier(sampler(), n_synthetic=500, ledger=own)
+    model.fit(loans.X, loans.y)
+    (charge,) = own.report().charges
+    assert charge.report == model.privacy_
+    model = SyntheticClassifier(sampler(ledger=own), n_synthetic=500, ledger=own)
+    with pytest.raises(ValueError, match="ledger is for the sampler, which has one too"):
+        model.fit(loans.X, loans.y)
+
+
+@pytest.mark.parametrize("overspends", [0.0, 0.1])
+def test_a_fit_within_that_costs_more_than_planned_is_caught(loans, overspends):
+    model = BarycenterClassifier(Sign(overspends=overspends), delta=1e-5)
+    args = (loans.X[["income"]], loans.y)
+    if overspends:
+        with pytest.raises(RuntimeError, match="at another cost than it had planned"):
+            model.fit(*args, sensitive_features=loans.group)
+        assert not hasattr(model, "maps_")
+    else:
+        model.fit(*args, sensitive_features=loans.group)
+
+
+# Persons.
+
+
+def of_persons(loans, n_persons=1000):
+    """Return three rows of each person, but for the first of 4 and the second of 2."""
+    who = np.arange(len(loans.X)) % n_persons
+    who[n_persons + 1] = 0
+    return loans.X.assign(who=[f"person {i}" for i in who]), who
+
+
+def test_a_sampler_protects_the_persons_of_what_learns(loans, sampler):
+    frame, _ = of_persons(loans)
+    model = SyntheticClassifier(sampler(), LogisticRegression(), n_synthetic=500, unit="who")
+    report = model.fit(frame, loans.y).privacy_
+    assert report == model.plan(1000, columns=["income", "job"])
+    assert report.unit == "who"
+    assert model.feature_names_in_.tolist() == ["income", "job"]
+    np.testing.assert_array_equal(model.predict(frame), model.predict(loans.X))
+    one = SyntheticClassifier(sampler(unit="who"), LogisticRegression(), n_synthetic=500)
+    assert one.fit(frame, loans.y).privacy_ == report
+    both = SyntheticClassifier(sampler(unit="who"), n_synthetic=500, unit="who")
+    with pytest.raises(ValueError, match="unit is for the sampler, which has one too"):
+        both.fit(frame, loans.y)
+
+
+def test_a_barycentre_protects_persons_throughout(loans, sampler):
+    frame, _ = of_persons(loans)
+    learner = SyntheticClassifier(sampler(), LogisticRegression(), n_synthetic=500)
+    model = BarycenterClassifier(learner, unit="who")
+    model.fit(frame, loans.y, sensitive_features=loans.group)
+    assert model.privacy_ == model.plan(1000, columns=["income", "job"])
+    assert [part.unit for part in model.privacy_.parts] == ["who", "who"]
+    assert "number of persons" in model.privacy_.public
+    assert "person 0" not in model.privacy_.to_text()
+    given = {"sensitive_features": loans.group}
+    np.testing.assert_array_equal(model.predict(frame, **given), model.predict(loans.X, **given))
+
+
+def test_units_within_and_outside_are_one(loans, sampler):
+    learner = SyntheticClassifier(sampler(unit="who"), n_synthetic=500)
+    with pytest.raises(ValueError, match="protects unit 'who', and the whole would not"):
+        BarycenterClassifier(learner).plan(1000)
+    assert BarycenterClassifier(learner, unit="who").plan(1000).unit == "who"
+    schema = Schema({"income": Numeric(0, 10)})
+    pipeline = make_pipeline(TabularEncoder(schema), Sign())
+    with pytest.raises(ValueError, match="a pipeline takes it away"):
+        BarycenterClassifier(pipeline, unit="who").plan(1000)
+
+
+def all_rows(self, X, *aligned, seed):
+    """A broken variant: all rows of a person are counted."""
+    return [X.drop(columns="who"), *aligned]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_replaced_person_moves_releases_by_the_root_of_two(loans, released, monkeypatch, broken):
+    frame, who = of_persons(loans)
+    # Each person has one group, of all others the same row is drawn on both sides.
+    groups = loans.group[who]
+    monkeypatch.setattr(NoiseSource, "uniform", lambda self, size: np.full(size, 0.7))
+    if broken:
+        monkeypatch.setattr(BarycenterClassifier, "_one_row_each", all_rows)
+    changed, other = frame.drop(columns="job"), groups.copy()
+    first = changed.copy()
+    changed.loc[who == 0, "income"] = 10 - changed.loc[who == 0, "income"]
+    changed.loc[who == 0, "who"] = "somebody else"
+    other[who == 0] = "b" if groups[0] == "a" else "a"
+    values, maps = [], []
+    for table, codes in ((first, groups), (changed, other)):
+        model = BarycenterClassifier(Sign(), unit="who", groups=["a", "b"], delta=1e-5)
+        if maps:
+            monkeypatch.setattr(module, "maps_of_halves", lambda *args: maps[0])
+            model._strength = lambda: 1.0
+        model._strength = lambda: 1.0
+        released.clear()
+        model.fit(table, loans.y, sensitive_features=codes)
+        maps.append(model.maps_)
+        values.append([release.value for release in released[-2:]])
+    for one, moved in zip(*values, strict=True):
+        change = np.linalg.norm(one - moved)
+        assert change > 0.5
+        assert (change <= 2**0.5 * (1 + 1e-9)) == (not broken)
+
+
+def test_persons_need_a_frame(loans):
+    model = BarycenterClassifier(Sign(), unit="who", delta=1e-5)
+    with pytest.raises(TypeError, match="X must be a data frame"):
+        model.fit(loans.X[["income"]].to_numpy(), loans.y, sensitive_features=loans.group)
+    with pytest.raises(ValueError, match="lacks the column 'who'"):
+        model.fit(loans.X, loans.y, sensitive_features=loans.group)
+    assert not Sign.fits
