@@ -1,0 +1,194 @@
+"""Candidates of a private search: their parameters, and the budget of each."""
+
+import warnings
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import ParameterSampler
+
+from sklearn_dpgen.accounting import GaussianProfile, dominating_gaussian
+from sklearn_dpgen.accounting._checks import smallest_passing
+from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.utils._budget_parameters import named_parameters, outermost_parameters
+
+__all__ = [
+    "calibrated",
+    "check_distributions",
+    "check_relation",
+    "draw_parameters",
+    "is_as_planned",
+    "seeded",
+    "state_price",
+]
+
+# What the search sets, wherever in a candidate it is: callbacks and progress bars would tell of
+# all candidates, and of how many there are.
+_TAKEN_AWAY = {"ledger": None, "callback": None, "verbose": 0}
+_SET_BY_THE_SEARCH = ("epsilon", "delta", "random_state", "neighbours", "unit", *_TAKEN_AWAY)
+# How much of the noise that a run allows may be lost to the calibration of a candidate.
+_RTOL = 2e-3
+
+
+def draw_parameters(distributions, noise):
+    """Return parameters from their public distributions, apart from all that was drawn before.
+
+    Each draw has a seed of its own: parameters of several runs out of one generator would tell, to
+    who finds its seed, which run has won, and so of the number of runs.
+    """
+    seed = int(noise.integers(2**32, 1)[0])
+    return next(iter(ParameterSampler(distributions, 1, random_state=seed)))
+
+
+def check_distributions(distributions):
+    """Refuse parameters that the search sets.
+
+    Raises
+    ------
+    ValueError
+    """
+    spaces = [distributions] if isinstance(distributions, dict) else list(distributions)
+    names = {name for space in spaces for name in space}
+    taken = sorted(name for name in names if name.rpartition("__")[2] in _SET_BY_THE_SEARCH)
+    if taken:
+        raise ValueError(f"param_distributions must not hold what the search sets: {taken}.")
+    ParameterSampler(distributions, 1)
+
+
+def calibrated(estimator, parameters, run, n_samples, n_features, *, random_state):
+    """Return a candidate with the largest budget whose fit a run's Gaussian mechanism dominates.
+
+    Parameters
+    ----------
+    estimator : private estimator
+    parameters : dict
+    run : FailingGaussianProfile or None
+        What dominates one run; None gives candidates without noise.
+    n_samples, n_features : int
+        Of the records of a fit; public.
+    random_state : int or None
+        Of the candidate.
+
+    Returns
+    -------
+    candidate : estimator
+        Unfitted.
+    plan : PrivacyReport
+
+    Raises
+    ------
+    ValueError
+        No budget is small enough.
+    """
+    candidate = seeded(estimator, random_state).set_params(**parameters)
+    for name, value in _TAKEN_AWAY.items():
+        candidate.set_params(**dict.fromkeys(named_parameters(candidate, name), value))
+    budgets = outermost_parameters(candidate, "epsilon")
+    if not budgets:
+        raise ValueError(f"estimator has no parameter epsilon: {type(candidate).__name__}.")
+
+    def plan(epsilon):
+        candidate.set_params(**dict.fromkeys(budgets, epsilon))
+        with warnings.catch_warnings():
+            # Of budgets that are tried, and of how many runs there are.
+            warnings.simplefilter("ignore")
+            return estimator_plan(candidate, n_samples, n_features)
+
+    if run is None:
+        return candidate, plan(np.inf)
+    delta = run.delta0 / 2
+    candidate.set_params(**dict.fromkeys(outermost_parameters(candidate, "delta"), delta))
+    # The largest one of a fit whose releases are Gaussian.
+    whole = GaussianProfile(run.mu * (1 - _RTOL / 2)).epsilon(delta)
+    report = plan(whole)
+    if not is_dominated(report, run, at_least=1 - _RTOL):
+        try:
+            factor = smallest_passing(lambda f: is_dominated(plan(whole / f), run), 1.0, rtol=_RTOL)
+        except (OverflowError, ValueError):
+            factor = None
+        if factor is None:
+            raise ValueError(
+                f"{type(candidate).__name__} has no budget so small that a run of the search pays "
+                f"for it: {parameters}."
+            )
+        report = plan(whole / factor)
+    return candidate, report
+
+
+def check_relation(plan, report, parameters):
+    """Refuse a candidate that protects others than the search says.
+
+    Raises
+    ------
+    ValueError
+    """
+    if (plan.neighbouring, plan.unit) != (report.neighbouring, report.unit):
+        raise ValueError(
+            f"param_distributions must not change who is protected: {parameters} protects against "
+            f"{plan.neighbouring!r}, the estimator against {report.neighbouring!r}."
+        )
+
+
+def seeded(candidate, random_state):
+    """Return an unfitted copy with a seed of its own, or none, in all that it holds."""
+    seeds = dict.fromkeys(named_parameters(candidate, "random_state"), random_state)
+    return clone(candidate).set_params(**seeds)
+
+
+def is_as_planned(report, plan, run):
+    """Return whether a fit protects whom its plan does, at its cost, or less than that of a run.
+
+    A fit may have been given what a plan is not asked for, as public labels.
+    """
+    if run is None:
+        return True
+    if (report.neighbouring, report.unit) != (plan.neighbouring, plan.unit):
+        return False
+    same = report.composable() == plan.composable()
+    return same or is_dominated(report, run)
+
+
+def is_dominated(report, run, *, at_least=0.0):
+    """Return whether the profile of a run lies above that of a plan, and by little if it is told.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+    run : FailingGaussianProfile
+    at_least : float, default=0.0
+        The least μ of the plan over that of the run.
+    """
+    cost = dominating_gaussian(report.composable(), run.delta0)
+    share = np.sqrt(cost.amount) / run.mu
+    return bool(cost.delta <= run.delta0 and at_least <= share <= 1)
+
+
+def state_price(estimator, report):
+    """State what was paid in place of the price of one run, in an estimator and those within."""
+    estimator.privacy_ = report
+    for part in vars(estimator).values():
+        if isinstance(part, PrivateEstimator) and hasattr(part, "privacy_"):
+            state_price(part, report)
+
+
+def estimator_plan(candidate, n_samples, n_features):
+    """Return the plan of a fit, if it is of a kind that the search can pay for.
+
+    Raises
+    ------
+    TypeError
+        The estimator is not private.
+    ValueError
+        It protects other neighbours.
+    """
+    if not isinstance(candidate, PrivateEstimator):
+        raise TypeError(
+            f"estimator must be private, with a plan: {type(candidate).__name__} is not. Wrap it "
+            "in SyntheticClassifier or SyntheticRegressor."
+        )
+    report = candidate.plan(n_samples=n_samples, n_features=n_features)
+    if report.neighbours != "replace_one":
+        raise ValueError(
+            "estimator must protect against the replacement of a record: the number of those that "
+            f"score is public. {type(candidate).__name__} has {report.neighbours!r}."
+        )
+    return report

@@ -1,0 +1,108 @@
+"""What a fitted estimator is worth on one row, between 0 and 1, whatever the other rows are.
+
+A mean of n such values changes by at most 1/n where one row is replaced.
+"""
+
+import numpy as np
+import pandas as pd
+from sklearn.base import is_classifier, is_regressor
+
+from sklearn_dpgen.mechanisms._base import on_grid
+
+__all__ = [
+    "bounded_values",
+    "closeness",
+    "closeness_of_labels",
+    "hits",
+    "released_score",
+    "row_values",
+]
+
+
+def hits(estimator, X, y):
+    """Return whether each label is predicted."""
+    return np.asarray(estimator.predict(X), dtype=object) == _labels(y)
+
+
+def closeness_of_labels(estimator, X, y):
+    """Return 1 − Σ_k (p_k − [y = k])² / 2 of predicted probabilities: one minus Brier's score.
+
+    A label that the estimator does not know has probability 0.
+    """
+    law = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+    is_class = _labels(y)[:, None] == np.asarray(estimator.classes_, dtype=object)
+    known = is_class.any(axis=1)
+    return 1 - (np.square(law - is_class).sum(axis=1) + ~known) / 2
+
+
+def closeness(estimator, X, y, target_range):
+    """Return 1 − |prediction − value| over the declared range, to which both are clipped."""
+    low, high = target_range
+    predicted = np.clip(np.asarray(estimator.predict(X), dtype=np.float64), low, high)
+    return 1 - np.abs(predicted - np.clip(np.asarray(y, dtype=np.float64), low, high)) / (
+        high - low
+    )
+
+
+def row_values(scoring, estimator, target_range):
+    """Return the function of (estimator, X, y) that a name stands for; None is by the estimator."""
+    if scoring is None:
+        if not (is_classifier(estimator) or is_regressor(estimator)):
+            raise ValueError(
+                "scoring must be given for what is neither a classifier nor a regressor: a "
+                "generator has utility_scorer(target)."
+            )
+        scoring = "accuracy" if is_classifier(estimator) else "absolute_error"
+    if scoring == "accuracy":
+        return hits
+    if scoring == "brier":
+        return closeness_of_labels
+    if target_range is None:
+        raise ValueError(
+            "target_range must be given for absolute errors, as (lowest, highest): the public "
+            "bounds of what is predicted."
+        )
+    target_range = check_target_range(target_range)
+    return lambda estimator, X, y: closeness(estimator, X, y, target_range)
+
+
+def check_target_range(target_range):
+    """Return two finite numbers, the second one larger."""
+    low, high = (float(bound) for bound in target_range)
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise ValueError(f"target_range must be two increasing finite numbers, got {low}, {high}.")
+    return low, high
+
+
+def _labels(y):
+    """Return labels one by one: one text among numbers would else make texts of all."""
+    labels = np.asarray(y, dtype=object)
+    return np.where(pd.isna(labels), None, labels)
+
+
+def bounded_values(values, n_rows):
+    """Return one value in [0, 1] for each row; what is no number counts 0.
+
+    Raises
+    ------
+    ValueError
+        There is not one for each row.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if values.shape != (n_rows,):
+        raise ValueError("scoring must give one value for each row.")
+    return np.clip(np.nan_to_num(values, nan=0.0), 0.0, 1.0)
+
+
+def released_score(score, scale, noise):
+    """Return a mean of values with its noise, on a grid; as it is, without noise or if it failed.
+
+    Parameters
+    ----------
+    score : float
+    scale : float
+        Standard deviation of the noise.
+    noise : NoiseSource
+    """
+    noisy = score + scale * noise.normal(1)
+    return float(on_grid(noisy, scale)[0]) if scale > 0 else float(noisy[0])
