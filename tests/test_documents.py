@@ -99,14 +99,18 @@ def test_seeds_are_found(source, found):
     assert [seeded(block, {"LaplaceMechanism"}) for block in snippets(page)] == [found]
 
 
-def test_the_example_of_the_readme_runs_as_pasted(capsys):
+def test_the_examples_of_the_readme_run_as_pasted(capsys):
     pytest.importorskip("statsmodels")
-    (code,) = snippets(PAGES[0].read_text(encoding="utf-8"))
+    codes = snippets(PAGES[0].read_text(encoding="utf-8"))
+    assert len(codes) == 2
     names = {}
-    exec(compile(code, "README.rst", "exec"), names)
+    for code in codes:
+        exec(compile(code, "README.rst", "exec"), names)
     assert len(names["synthetic"]) == 20_000
     assert list(names["synthetic"]) == list(names["survey"])
     assert names["ill"]["hlthp"].eq(1).all()
     printed = capsys.readouterr().out
     assert str(names["sampler"].privacy_) in printed
     assert "operating system entropy" in printed
+    assert str(names["ledger"].report()) in printed
+    assert names["plan"] == names["sampler"].privacy_
