@@ -26,7 +26,13 @@ class Persons:
     """
 
     def __init__(self, ids, name="unit"):
-        codes, found = pd.factorize(np.asarray(ids) if not hasattr(ids, "isna") else ids)
+        try:
+            codes, found = pd.factorize(np.asarray(ids) if not hasattr(ids, "isna") else ids)
+        except TypeError:
+            found = None
+        if found is None:
+            # Outside of the handler, whose error could show a value.
+            raise TypeError(f"Column {name!r} of unit must hold texts or numbers.")
         if len(codes) == 0 or codes.min() < 0:
             raise ValueError(f"Column {name!r} of unit must name a person in every row.")
         # As of a file whose chunks are read with types of their own: 5 and "5" may be one person.

@@ -87,6 +87,11 @@ def test_an_error_names_the_column_and_no_person(missing):
         split_unit(frame, "house")
     with pytest.raises(TypeError, match="unit='person' names a column"):
         split_unit(frame.to_numpy(), "person")
+    lists = frame.assign(person=[["secret"], ["secret"], ["other"]])
+    with pytest.raises(TypeError, match="'person' of unit must hold") as caught:
+        split_unit(lists, "person")
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
     twice = pd.concat([frame, frame[["person"]]], axis=1)
     with pytest.raises(ValueError, match="several columns"):
         split_unit(twice, "person")
