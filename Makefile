@@ -31,7 +31,7 @@ sdist: $(READY)
 $(READY): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[tests,examples]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[tests,engines,examples]"
 	touch $@
 
 $(VENV)/.doc-ready: $(READY)
@@ -41,7 +41,7 @@ $(VENV)/.doc-ready: $(READY)
 $(MINIMUM)/.ready: setup.cfg pyproject.toml constraints.txt constraints-minimum.txt
 	$(PYTHON) -m venv $(MINIMUM)
 	$(MINIMUM)/bin/python -m pip install --quiet --constraint constraints-minimum.txt torch==$(MINIMUM_TORCH)
-	$(MINIMUM)/bin/python -m pip install --quiet --constraint constraints-minimum.txt --editable ".[tests,examples]"
+	$(MINIMUM)/bin/python -m pip install --quiet --constraint constraints-minimum.txt --editable ".[tests,engines,examples]"
 	touch $@
 
 clean:

@@ -1,0 +1,57 @@
+"""Datasets of Ray: `map_batches`, to a row a block, and again, from eight rows to one."""
+
+from functools import partial
+
+from sklearn_dpgen.engines._parts import check_columns, count_part, finish, merge_parts, require
+
+__all__ = ["columns_of", "map_parts"]
+
+_FAN_IN = 8
+
+
+def columns_of(X):
+    """Return the names of the columns, or None if Ray tells them after reading alone."""
+    if not hasattr(X, "map_batches"):
+        raise TypeError(f"X must be a ray.data.Dataset if it is of Ray, got {type(X).__name__}.")
+    return X.columns(fetch_if_missing=False)
+
+
+def map_parts(function, merge, X, columns):
+    """Return what the function gives of all blocks together."""
+    require("pyarrow", "ray")
+    names = columns_of(X)
+    if X.context.max_errored_blocks:
+        raise ValueError("max_errored_blocks of Ray must be 0: each record is to be counted.")
+    if columns is not None:
+        if names is not None:
+            check_columns(names, columns)
+        X = X.select_columns(columns)
+    batches = partial(type(X).map_batches, batch_format="pyarrow")
+    counted = batches(X, _block_counter(function), batch_size=None)
+    # As tasks of another kind, or Ray would merge within each task that counts.
+    merged = batches(counted, partial(_merge, merge), batch_size=_FAN_IN, num_cpus=0.5)
+    return finish(function, merge, (row["packed"] for row in merged.iter_rows()))
+
+
+def _block_counter(function):
+    """Return a function of a block that numbers the blocks of a task, anew if it is run again."""
+    task, n = None, 0
+
+    def count(block):
+        import ray
+
+        nonlocal task, n
+        running = ray.get_runtime_context().get_task_id()
+        task, n = running, n + 1 if running == task else 0
+        return _row(count_part(function, (task, n), [block]))
+
+    return count
+
+
+def _merge(merge, batch):
+    return _row(merge_parts(merge, (item.as_py() for item in batch["packed"])))
+
+
+def _row(packed):
+    pyarrow = require("pyarrow", "ray")
+    return pyarrow.table({"packed": pyarrow.array([packed], pyarrow.binary())})

@@ -1,0 +1,72 @@
+"""Frames of Spark: `mapInArrow`, a row a partition, and a shuffle of these rows to merge them."""
+
+from functools import partial
+from itertools import chain
+
+from sklearn_dpgen.engines._parts import check_columns, count_part, finish, merge_parts, require
+
+__all__ = ["columns_of", "map_parts"]
+
+# That are handed over at a time.
+_ROWS = 1 << 16
+
+
+def columns_of(X):
+    """Return the names of the columns."""
+    if not hasattr(X, "mapInArrow"):
+        kind = f"{type(X).__module__}.{type(X).__name__}"
+        raise TypeError(f"X must be a pyspark.sql.DataFrame if it is of Spark, got {kind}.")
+    return list(X.columns)
+
+
+def map_parts(function, merge, X, columns):
+    """Return what the function gives of all partitions together."""
+    require("pyarrow", "spark")
+    names = columns_of(X)
+    if columns is not None:
+        check_columns(names, columns)
+    # mapInArrow cannot find a name with a dot: the columns have others until they are there.
+    X = X.toDF(*(f"c{i}" for i in range(len(names))))
+    if columns is not None:
+        X = X.select(*(f"c{names.index(name)}" for name in columns))
+    count = partial(_count, function, columns or names)
+    counted = X.mapInArrow(count, "part int, packed binary")
+    # By the number of the part, which is the same if a worker counts it again. Spark chooses how
+    # many tasks merge, from the size of the results.
+    merged = counted.repartition("part").mapInArrow(partial(_merge, merge), "packed binary")
+    return finish(function, merge, (bytes(row.packed) for row in merged.collect()))
+
+
+def _count(function, names, batches):
+    pyarrow = require("pyarrow", "spark")
+    from pyspark import TaskContext
+
+    part = TaskContext.get().partitionId()
+    pieces = (batch.rename_columns(names) for batch in _gathered(batches))
+    row = {"part": [part], "packed": [count_part(function, part, pieces)]}
+    yield pyarrow.RecordBatch.from_pydict(
+        row, pyarrow.schema({"part": "int32", "packed": "binary"})
+    )
+
+
+def _gathered(batches):
+    """Yield batches of more records: those of Spark have 10 000, and each takes its time."""
+    import pyarrow
+
+    held = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= _ROWS:
+            yield from pyarrow.Table.from_batches(held).combine_chunks().to_batches()
+            held = []
+    if held:
+        yield from pyarrow.Table.from_batches(held).combine_chunks().to_batches()
+
+
+def _merge(merge, batches):
+    import pyarrow
+
+    packed = (item.as_py() for batch in batches for item in batch.column("packed"))
+    for first in packed:
+        row = {"packed": [merge_parts(merge, chain([first], packed))]}
+        yield pyarrow.RecordBatch.from_pydict(row)
