@@ -30,7 +30,7 @@ from sklearn_dpgen.evolution._variation_interface import (
     VariationInterface,
     paper_degrees,
 )
-from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
+from sklearn_dpgen.evolution._votes import VoteCounter, nearest_neighbor_votes
 from sklearn_dpgen.evolution._voting_sampler import ClassVotes
 from sklearn_dpgen.evolution._weight_projections import (
     bounded_lipschitz_distance,
@@ -62,6 +62,7 @@ __all__ = [
     "grid_support",
     "kmeans_support",
     "lipschitz_complexity_bound",
+    "VoteCounter",
     "nearest_neighbor_votes",
     "paper_degrees",
     "project_bounded_lipschitz",

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from sklearn_dpgen.preprocessing._reader import NO_RECORDS, is_dask_array
+from sklearn_dpgen.engines import engine_columns, is_engine_table
+from sklearn_dpgen.preprocessing._reader import NO_RECORDS
 from sklearn_dpgen.preprocessing._records import encode_records, resolve_domain
 from sklearn_dpgen.utils._validation import validate_data
 
@@ -26,7 +27,7 @@ def encode_votes(estimator, X):
     """
     for name in ("domain_", "encoder_"):
         vars(estimator).pop(name, None)
-    if is_dask_array(X):
+    if is_engine_table(X):
         return _encode_dask(estimator, X)
     if estimator.schema is None and estimator.domain is None:
         return validate_data(estimator, X, dtype=np.float64)
@@ -36,6 +37,11 @@ def encode_votes(estimator, X):
 def _encode_dask(estimator, X):
     if estimator.schema is not None:
         raise TypeError("A schema takes a data frame; a dask array needs a domain.")
+    if engine_columns(X) is not None or not hasattr(X, "map_blocks"):
+        raise TypeError(
+            f"X must be an array if it is of dask, got {type(X).__name__}: see to_dask_array. Of "
+            "other engines nearest_neighbor_votes alone takes tables."
+        )
     if X.ndim != 2 or np.isnan(X.shape).any():
         raise ValueError("A dask array must have two dimensions of known sizes.")
     if len(X) == 0:

@@ -1,21 +1,23 @@
 """Votes of private records for the candidates that are nearest to them, counted exactly."""
 
+import copy
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from scipy.spatial import KDTree
 
+from sklearn_dpgen.engines import is_engine_table, map_reduce
 from sklearn_dpgen.evolution._nearest_candidates import TorchSearch, first_of_equal, unit_rows
-from sklearn_dpgen.preprocessing._reader import add_up, pieces
+from sklearn_dpgen.preprocessing._reader import as_matrix, pieces
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import check_array, check_positive
 
-__all__ = ["nearest_neighbor_votes"]
+__all__ = ["VoteCounter", "nearest_neighbor_votes"]
 
 METRICS = ("l2", "l1", "cosine")
 BACKENDS = ("auto", "torch", "tree", "faiss")
@@ -41,9 +43,9 @@ def nearest_neighbor_votes(
 
     Parameters
     ----------
-    X : array-like of shape (n, d), iterable of them, or dask array
-        Records. An iterable is read once, table by table; of a dask array every block is a task,
-        and only counts leave it.
+    X : array-like of shape (n, d), iterable of them, or a table of dask, Spark or Ray
+        Records. An iterable is read once, table by table. Those of an engine are counted where they
+        are, and only counts leave the workers; columns are in the order of the table.
     V : array-like of shape (m, d)
         Candidates, at least one.
     metric : {"l2", "l1", "cosine"} or callable, default="l2"
@@ -93,28 +95,20 @@ def nearest_neighbor_votes(
     Lin et al., "Differentially Private Synthetic Data via Foundation Model APIs 1: Images", ICLR
     2024: the nearest-neighbour histogram of its Algorithm 1, before the noise.
     """
-    if not callable(metric) and metric not in METRICS:
-        raise ValueError(f"metric must be a callable or one of {METRICS}, got {metric!r}.")
-    if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {BACKENDS}, got {backend!r}.")
-    memory = check_positive(memory, "memory") * 2**20
-    V = _checked(V, "V")
-    if len(V) == 0:
-        raise ValueError("V must hold at least one candidate.")
-    width = V.shape[1]
-    places = _embedded(V, embedding, "V")
-    if callable(metric):
-        if backend not in ("auto", "torch"):
-            raise ValueError(f"backend {backend!r} does not take a callable metric.")
-        first, search = np.arange(len(V)), MetricSearch(places, metric, memory=memory)
-    else:
-        # Minus zero and zero are one candidate.
-        places = (unit_rows(places) if metric == "cosine" else places) + 0.0
-        # Of equal candidates the first gets all votes; order is kept, so that ties stay right.
-        first = first_of_equal(places)
-        search = _search(places[first], metric, backend, memory, resolve_device(device))
-    counter = _Counter(len(V), width, places.shape[1], first, search, metric, embedding, memory)
-    return add_up(counter, X, len(V))
+    counter = VoteCounter(
+        V, metric=metric, backend=backend, embedding=embedding, memory=memory, device=device
+    )
+    if is_engine_table(X):
+        return map_reduce(partial(_count_parts, counter), np.add, X)
+    return counter.count(X).finish()
+
+
+def _count_parts(counter, parts):
+    """Return the votes of the parts of a partition: what a worker sends back."""
+    counter = counter.fresh()
+    for part in parts:
+        counter.count(as_matrix(part))
+    return counter.finish()
 
 
 def _search(V, metric, backend, memory, device):
@@ -135,32 +129,116 @@ def _search(V, metric, backend, memory, device):
     return TorchSearch(V, metric, memory=memory, device=device)
 
 
-@dataclass(frozen=True)
-class _Counter:
-    """Counts the votes of records: what a task gets."""
+class VoteCounter:
+    """Votes of records for the nearest of some candidates, counted over any parts of a table.
 
-    n_candidates: int
-    width: int
-    embedded_width: int
-    first: np.ndarray
-    search: Any
-    metric: Any
-    embedding: Any
-    memory: float
+    Votes are integers: those of parts of a table add up to those of the whole, bit for bit. So
+    parts may be counted by several processes or machines, each once, and merged in any order.
 
-    def __call__(self, X):
-        votes = np.zeros(self.n_candidates, np.int64)
-        rows = max(1, int(self.memory / 4 / (24 * max(self.width, self.embedded_width))))
+    Parameters
+    ----------
+    V, metric, backend, embedding, memory, device
+        As of :func:`nearest_neighbor_votes`.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.evolution import VoteCounter
+    >>> V = [[0.0], [1.0]]
+    >>> first, second = VoteCounter(V).count([[0.1]]), VoteCounter(V).count([[0.2], [0.9]])
+    >>> first.merge(second).finish()
+    array([2, 1])
+    """
+
+    def __init__(
+        self,
+        V: ArrayLike,
+        *,
+        metric: str | Callable[[np.ndarray, np.ndarray], np.ndarray] = "l2",
+        backend: str = "auto",
+        embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None,
+        memory: float = 256,
+        device: str | torch.device = "auto",
+    ) -> None:
+        if not callable(metric) and metric not in METRICS:
+            raise ValueError(f"metric must be a callable or one of {METRICS}, got {metric!r}.")
+        if backend not in BACKENDS:
+            raise ValueError(f"backend must be one of {BACKENDS}, got {backend!r}.")
+        memory = check_positive(memory, "memory") * 2**20
+        V = _checked(V, "V")
+        if len(V) == 0:
+            raise ValueError("V must hold at least one candidate.")
+        width = V.shape[1]
+        places = _embedded(V, embedding, "V")
+        if callable(metric):
+            if backend not in ("auto", "torch"):
+                raise ValueError(f"backend {backend!r} does not take a callable metric.")
+            first, search = np.arange(len(V)), MetricSearch(places, metric, memory=memory)
+        else:
+            # Minus zero and zero are one candidate.
+            places = (unit_rows(places) if metric == "cosine" else places) + 0.0
+            # Of equal candidates the first gets all votes; order is kept, so that ties stay right.
+            first = first_of_equal(places)
+            search = _search(places[first], metric, backend, memory, resolve_device(device))
+        self._metric, self._embedding, self._memory = metric, embedding, memory
+        self._widths, self._first, self._search = (width, places.shape[1]), first, search
+        self._votes = np.zeros(len(V), np.int64)
+
+    def count(self, X: ArrayLike | Iterable[ArrayLike]) -> Self:
+        """Count the votes of records.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or iterable of them
+            It is read once, table by table.
+
+        Returns
+        -------
+        self
+        """
+        width, embedded_width = self._widths
+        rows = max(1, int(self._memory / 4 / (24 * max(self._widths))))
         for part in pieces(X, rows):
-            records = _checked(part, "X", width=self.width)
+            records = _checked(part, "X", width=width)
             if len(records) == 0:
                 continue
-            records = _embedded(records, self.embedding, "X", self.embedded_width)
-            if self.metric == "cosine":
+            records = _embedded(records, self._embedding, "X", embedded_width)
+            if self._metric == "cosine":
                 records = unit_rows(records)
-            found = self.search.nearest(records)
-            votes[self.first] += np.bincount(found, minlength=len(self.first))
-        return votes
+            found = self._search.nearest(records)
+            self._votes[self._first] += np.bincount(found, minlength=len(self._first))
+        return self
+
+    def fresh(self) -> Self:
+        """Return a counter for the same candidates that has counted nothing."""
+        other = copy.copy(self)
+        other._votes = np.zeros_like(self._votes)
+        return other
+
+    def merge(self, other: Self) -> Self:
+        """Add the votes that another counter for the same candidates has counted.
+
+        Parameters
+        ----------
+        other : VoteCounter
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            A counter for another number of candidates, of other widths, or itself.
+        """
+        is_like = len(other._votes) == len(self._votes) and other._widths == self._widths
+        if other is self or not is_like:
+            raise ValueError("merge takes a counter for the same candidates, and not itself.")
+        self._votes += other._votes
+        return self
+
+    def finish(self) -> np.ndarray:
+        """Return the votes for each candidate, an ndarray of int64 of shape (m,)."""
+        return self._votes.copy()
 
 
 def _embedded(X, embedding, name, width=None):

@@ -23,6 +23,7 @@ from sklearn_dpgen.evolution._weight_projections import (
     threshold_weights,
 )
 from sklearn_dpgen.preprocessing._records import declared_domain, decode_records
+from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
@@ -90,7 +91,7 @@ class Voters:
         return self.n_features if self.domain is None else self.domain.n_features
 
 
-class VotingSampler(LabelSamplerMixin, PrivateEstimator):
+class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     """Base of samplers that give public candidates weights by private votes."""
 
     # Tables and embeddings are for evolution.

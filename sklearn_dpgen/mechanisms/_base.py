@@ -22,7 +22,7 @@ from sklearn_dpgen.utils._validation import (
     StrOptions,
     check_is_fitted,
     fit_context,
-    gives_pandas,
+    output_kind,
     validate_data,
 )
 
@@ -148,7 +148,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         self._reserve(self.privacy_)
         Y = self._randomize(rows, self._noise(rows)) if self._has_noise else rows
         # Of an array scikit-learn makes a frame with the index of X.
-        return pd.DataFrame(Y) if self._index == "reset" and gives_pandas(self) else Y
+        return pd.DataFrame(Y) if self._index == "reset" and output_kind(self) == "pandas" else Y
 
     def log_likelihood(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
         """Log-density of privatized records given points of the domain.

@@ -53,14 +53,19 @@ def write_release(names, asked, keys, answers, epsilon, design):
 
 def is_release(X):
     """Return whether a frame, of pandas or dask, has the columns of answers, and maybe others."""
-    columns = getattr(X, "columns", None)
-    return isinstance(columns, pd.Index) and set(RELEASE_COLUMNS) <= set(columns)
+    columns = _columns(X)
+    return columns is not None and set(RELEASE_COLUMNS) <= columns
+
+
+def _columns(X):
+    """Return the columns of a frame of pandas or dask; None of others, which would compute them."""
+    columns = X.columns if hasattr(type(X), "iloc") else None
+    return set(columns) if isinstance(columns, pd.Index) else None
 
 
 def check_is_release(Y):
     """Refuse what has not the columns of answers, such as an array: it may hold records."""
-    columns = getattr(Y, "columns", None)
-    columns = set(columns) if isinstance(columns, pd.Index) else None
+    columns = _columns(Y)
     if has_no_names(Y) or (columns is not None and not set(RELEASE_COLUMNS) & columns):
         raise ValueError(
             f"Answers have the columns {RELEASE_COLUMNS}, and X has none of them. Raw records are "

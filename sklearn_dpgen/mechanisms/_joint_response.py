@@ -239,8 +239,8 @@ class JointRandomizedResponse(Mechanism):
         Parameters
         ----------
         X : data frame, array-like of shape (n_samples, n_columns), or other source of records
-            Raw records, with the columns of the schema. Chunks, Arrow streams and the partitions
-            of a dask frame are read in parts.
+            Raw records, with the columns of the schema. Files, queries, Arrow streams, chunks and
+            the partitions of a dask frame are read in parts: see :ref:`large_tables`.
 
         Returns
         -------

@@ -7,6 +7,7 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.moments._plan import price_moments
+from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import noise_source
 from sklearn_dpgen.utils._validation import BUDGET, Interval, Real, StrOptions, fit_context
@@ -14,7 +15,7 @@ from sklearn_dpgen.utils._validation import BUDGET, Interval, Real, StrOptions, 
 __all__ = ["BaseMomentSampler"]
 
 
-class BaseMomentSampler(LabelSamplerMixin, PrivateEstimator):
+class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     """Base of the samplers that draw from laws with released means and covariances by class."""
 
     _parameter_constraints: dict = {

@@ -21,6 +21,7 @@ from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.predictors._default_learners import AveragedClassifier, AveragedRegressor
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     HasMethods,
@@ -134,6 +135,7 @@ class _SyntheticPredictor(MetaEstimatorMixin, PrivateEstimator):
             lacks; or what the sampler and the estimator raise.
         """
         self._forget()
+        X = as_pandas(X)
         if not isinstance(X, pd.DataFrame):
             raise TypeError("X must be a data frame, whose columns are those of the schema.")
         sampler, target = self._sampler_of(self._columns_of(X))
@@ -148,7 +150,7 @@ class _SyntheticPredictor(MetaEstimatorMixin, PrivateEstimator):
             if hasattr(sampler, "privacy_"):
                 self.privacy_ = sampler.privacy_
         # What follows is post-processing: the records are not read again.
-        rows = sampler.sample(self.n_synthetic, random_state=draw_seed)
+        rows = as_pandas(sampler.sample(self.n_synthetic, random_state=draw_seed))
         rows = rows[rows[target].notna()]
         if rows[target].nunique() < 2:
             raise ValueError(
@@ -216,6 +218,7 @@ class _SyntheticPredictor(MetaEstimatorMixin, PrivateEstimator):
 
     def _delegated(self, method, X):
         check_is_fitted(self)
+        X = as_pandas(X)
         if not isinstance(X, pd.DataFrame):
             raise TypeError("X must be a data frame, whose columns are those of the fit.")
         missing = [name for name in self.feature_names_in_ if name not in X.columns]

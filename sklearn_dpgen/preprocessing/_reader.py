@@ -1,42 +1,150 @@
-"""Sources of records, read in parts: the one place that knows chunks, dask and Arrow."""
+"""Records of any table, block by block: with the declared columns, in their order."""
 
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.engines import engine_columns, is_engine_table, map_reduce
+from sklearn_dpgen.preprocessing._sources import open_named, open_source
 from sklearn_dpgen.utils._validation import as_frame, call_quietly, check_array
 
 __all__ = [
     "NO_RECORDS",
-    "add_up",
+    "as_matrix",
     "column_names",
+    "column_of",
     "has_no_names",
-    "is_dask_array",
+    "map_blocks",
     "map_frames",
     "pieces",
+    "read_blocks",
+    "to_pandas",
 ]
 
 NO_RECORDS = "Found array with 0 sample(s) while a minimum of 1 is required."
-# Records that are read at a time: what is held beside the result is small.
+# Records that are worked on at a time: they stay in the cache of a processor.
 _BLOCK = 1 << 16
 
 
-def map_frames(function, X, names):
-    """Apply a function to all the records, part by part.
+def read_blocks(source, names):
+    """Yield the records of a table in blocks of at most 65536.
+
+    Parameters
+    ----------
+    source : Source
+    names : list of str
+        The declared columns.
+
+    Yields
+    ------
+    DataFrame or pyarrow.RecordBatch
+        With these columns, in this order, and at least one record.
+
+    Raises
+    ------
+    ValueError
+        Columns that are missing, unknown or there twice, or what is no value of its Arrow type.
+    """
+    if source.is_projected:
+        _check_columns(source.names, names, is_projected=True)
+    for part in source.read(names):
+        if isinstance(part, np.ndarray):
+            for start in range(0, len(part), _BLOCK):
+                yield as_frame(part[start : start + _BLOCK], names)
+            continue
+        if len(part) == 0:
+            continue
+        is_frame = isinstance(part, pd.DataFrame)
+        given = list(part.columns) if is_frame else part.schema.names
+        _check_columns(given, names)
+        if is_frame:
+            part = part if given == names else part[names]
+            for start in range(0, len(part), _BLOCK):
+                yield part.iloc[start : start + _BLOCK]
+        else:
+            part = part if given == names else part.select(names)
+            for start in range(0, part.num_rows, _BLOCK):
+                yield part.slice(start, _BLOCK)
+
+
+def _check_columns(given, names, *, is_projected=False):
+    """Raise ValueError unless the columns are the declared ones, each once, and no others."""
+    missing = [name for name in names if name not in given]
+    unknown = [] if is_projected else [name for name in given if name not in names]
+    twice = [name for name in dict.fromkeys(given) if list(given).count(name) > 1]
+    if missing and is_projected:
+        # In a file without names, they are values of the first record.
+        twice = [name for name in twice if name in names]
+    if missing or unknown or twice:
+        raise ValueError(
+            "The columns must be those of the schema, each once: "
+            f"missing {missing}, unknown {unknown}, more than once {twice}."
+        )
+
+
+def to_pandas(block):
+    """Return a block as a data frame of pandas that tells the same values."""
+    if isinstance(block, pd.DataFrame):
+        return block
+    # As floats, integers beside a null would be others; dates of Python end with year 9999.
+    options = {"integer_object_nulls": True, "date_as_object": False}
+    # What pandas wrote beside the columns would make an index of some.
+    block = block.replace_schema_metadata()
+    try:
+        return block.to_pandas(**options)
+    except MemoryError:
+        raise
+    except Exception:  # of any kind, by what a value is
+        pass
+    # One by one, to name the first at fault; outside of the handler, or its context would show it.
+    rule = "holds what is no value of its Arrow type, such as a text that is not in UTF-8."
+    for name, column in zip(block.schema.names, block.columns, strict=True):
+        call_quietly(f"Column {name!r} {rule}", partial(column.to_pandas, **options))
+    raise ValueError(f"A column of X {rule}")
+
+
+def column_of(block, name):
+    """Return a column of a block as a series of pandas."""
+    return block[name] if isinstance(block, pd.DataFrame) else to_pandas(block.select([name]))[name]
+
+
+def as_matrix(part):
+    """Return a part of a table of an engine as an array or a frame of numbers."""
+    return to_pandas(part) if hasattr(part, "to_pandas") else part
+
+
+def map_frames(function, X, columns):
+    """Apply a function to all the records, block by block, see :func:`map_blocks`.
 
     Parameters
     ----------
     function : callable
-        Of a data frame with the columns ``names``, in this order, and at least one record. The
-        workers of dask apply it, and must be able to unpickle it.
-    X : data frame, array-like of shape (n, n_columns), Arrow stream, dask DataFrame, or iterable
-        Any of pandas, of what offers ``__arrow_c_stream__`` (such as Polars and pyarrow, which is
-        needed), of rows, or an iterable of frames, read once. Frames have the columns in any order
-        and in dtypes of their own, and may be empty. A list or tuple is one of frames if it begins
-        with one, else one of rows.
-    names : list of str
+        Of a data frame of pandas.
+    X, columns : as for `map_blocks`
+    """
+    return map_blocks(partial(_of_frame, function), X, columns)
+
+
+def _of_frame(function, block):
+    return function(to_pandas(block))
+
+
+def map_blocks(function, X, columns):
+    """Apply a function to all the records, block by block.
+
+    Parameters
+    ----------
+    function : callable
+        Of a data frame of pandas or a record batch of Arrow with the columns, in their order, and
+        at least one record. The workers of dask apply it, and must be able to unpickle it.
+    X : object
+        Any table that :func:`~sklearn_dpgen.preprocessing._sources.open_source` takes, or a
+        DataFrame of dask.
+    columns : mapping of str to Column, or list of str
+        The declared columns.
 
     Yields
     ------
@@ -48,172 +156,72 @@ def map_frames(function, X, names):
     ValueError
         Columns that are missing, unknown or there twice, or an array of another width.
     TypeError
-        A chunk that is no data frame, or another collection of dask.
+        What is no table, or another collection of dask.
     """
-    if _is_dask(X):
-        yield from _map_partitions(function, X, names)
+    names = list(columns)
+    if is_engine_table(X):
+        given = _check_engine_frame(X)
+        if not hasattr(X, "to_delayed"):
+            raise TypeError(
+                f"X must be in memory, or be read in order: a {type(X).__name__} of Spark or Ray "
+                "has no order."
+            )
+        _check_columns(given, names, is_projected=True)
+        yield from map_reduce(partial(_listed, function, names), operator.add, X, names)
         return
-    for table in _tables(X, names):
-        yield from _map_blocks(function, table, names)
+    for block in read_blocks(open_source(X, columns), names):
+        yield function(block)
 
 
-def column_names(X, names):
-    """Return the names of the columns of a source, in its order, without reading a value.
+def column_names(X, columns):
+    """Return the names of the declared columns in the order of a source, without reading a value.
 
     Parameters
     ----------
-    X : as for `map_frames`
-    names : list of str
-        The declared ones. Of what cannot tell its own before it is read they are returned.
+    X, columns : as for `map_frames`
 
     Returns
     -------
     list of str
-    """
-    if _is_dask(X):
-        X = X._meta
-    elif _is_chunked(X) or _is_stream(X):
-        return names
-    elif len(X := _table(X, names)) == 0:
-        raise ValueError(NO_RECORDS)
-    if not isinstance(X, pd.DataFrame):
-        return names
-    _select(X, names)
-    return list(X.columns)
-
-
-def has_no_names(X):
-    """Return whether a source, as of `map_frames`, is an array or rows, without names of columns.
-
-    What an iterable yields is not looked at: `map_frames` takes frames alone from it.
-    """
-    is_frame = isinstance(X, pd.DataFrame) or _is_dask(X)
-    return not (is_frame or _is_stream(X) or _is_chunked(X))
-
-
-def _map_blocks(function, table, names):
-    rows = table.iloc if isinstance(table, pd.DataFrame) else table
-    for start in range(0, len(table), _BLOCK):
-        block = rows[start : start + _BLOCK]
-        is_frame = isinstance(block, pd.DataFrame)
-        yield function(_select(block, names) if is_frame else as_frame(block, names))
-
-
-def _tables(X, names):
-    """Yield frames, or arrays of the right width."""
-    if _is_stream(X):
-        yield from _arrow_frames(X)
-    elif not _is_chunked(X):
-        yield _table(X, names)
-    else:
-        for chunk in X:
-            if isinstance(chunk, pd.DataFrame):
-                yield chunk
-            elif _is_stream(chunk):
-                yield from _arrow_frames(chunk)
-            else:
-                raise TypeError(f"Chunks of X must be data frames, got {type(chunk).__name__}.")
-
-
-def _table(X, names):
-    """Return a frame as it is, and anything else as an array of the right width."""
-    if isinstance(X, pd.DataFrame):
-        return X
-    dtype = None if hasattr(X, "dtype") else object
-    X = check_array(X, dtype=dtype, ensure_all_finite=False, estimator="TabularEncoder")
-    if X.shape[1] != len(names):
-        raise ValueError(
-            f"X has {X.shape[1]} features, but TabularEncoder is expecting {len(names)} features "
-            "as input, the columns of the schema."
-        )
-    return X
-
-
-def _select(frame, names):
-    """Return the columns ``names`` of a frame that has them, each once, and no others."""
-    missing = [name for name in names if name not in frame.columns]
-    unknown = [name for name in frame.columns if name not in names]
-    twice = list(frame.columns[frame.columns.duplicated()].unique())
-    if missing or unknown or twice:
-        raise ValueError(
-            "The columns must be those of the schema, each once: "
-            f"missing {missing}, unknown {unknown}, more than once {twice}."
-        )
-    return frame[names]
-
-
-def _is_stream(X):
-    return hasattr(X, "__arrow_c_stream__") and not isinstance(X, pd.DataFrame | pd.Series)
-
-
-def _arrow_frames(X):
-    import pyarrow
-
-    for batch in pyarrow.RecordBatchReader.from_stream(X):
-        yield _frame_of_batch(batch)
-
-
-def _frame_of_batch(batch):
-    # As floats, integers beside a null would be others; dates of Python end with year 9999.
-    options = {"integer_object_nulls": True, "date_as_object": False}
-    try:
-        return batch.to_pandas(**options)
-    except MemoryError:
-        raise
-    except Exception:  # of any kind, by what a value is
-        pass
-    # One by one, to name the first at fault; outside of the handler, or its context would show it.
-    rule = "holds what is no value of its Arrow type, such as a text that is not in UTF-8."
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        call_quietly(f"Column {name!r} {rule}", partial(column.to_pandas, **options))
-    raise ValueError(f"A column of X {rule}")
-
-
-def _is_chunked(X):
-    if isinstance(X, list | tuple):
-        return len(X) == 0 or isinstance(X[0], pd.DataFrame) or _is_stream(X[0])
-    is_table = hasattr(X, "shape") or hasattr(X, "__array__")
-    return isinstance(X, Iterable) and not is_table and not isinstance(X, str | bytes | Mapping)
-
-
-def _of_dask(X):
-    # dask_expr was a package of its own before 2025.
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
-
-
-def _is_dask(X):
-    if _of_dask(X) and not isinstance(getattr(X, "_meta", None), pd.DataFrame):
-        raise TypeError(f"X must be a data frame if it is of dask, got {type(X).__name__}.")
-    return _of_dask(X)
-
-
-def is_dask_array(X):
-    """Return whether X is an array of dask, and not an array in memory.
+        In the order declared, of what cannot tell its own before it is read.
 
     Raises
     ------
-    TypeError
-        Another collection of dask.
+    ValueError
+        Columns that are missing, unknown or there twice, or no records.
     """
-    if _of_dask(X) and not type(X).__module__.startswith("dask.array"):
-        raise TypeError(
-            f"X must be an array if it is of dask, got {type(X).__name__}: see to_dask_array."
-        )
-    return _of_dask(X)
+    names = list(columns)
+    if is_engine_table(X):
+        given, is_projected, n_rows = _check_engine_frame(X), True, None
+    else:
+        source = open_source(X, columns)
+        given, is_projected, n_rows = source.names, source.is_projected, source.n_rows
+    if n_rows == 0:
+        raise ValueError(NO_RECORDS)
+    if given is None:
+        return names
+    _check_columns(given, names, is_projected=is_projected)
+    return [name for name in given if name in names]
 
 
-def _map_partitions(function, X, names):
-    import dask
-
-    apply = dask.delayed(_partition, pure=False)
-    # Delayed, the function is in the graph once.
-    shared = dask.delayed(function, pure=False, traverse=False)
-    for results in dask.compute(*(apply(part, shared, names) for part in X.to_delayed())):
-        yield from results
+def has_no_names(X):
+    """Return whether a table, as of `map_frames`, is an array or rows, without names of columns."""
+    return not is_engine_table(X) and open_named(X, []) is None
 
 
-def _partition(frame, function, names):
-    return list(_map_blocks(function, frame, names))
+def _check_engine_frame(X):
+    """Return the names of the columns of a table of an engine, None if they cannot be known yet."""
+    names = engine_columns(X)
+    if names is None and hasattr(X, "to_dask_dataframe"):
+        raise TypeError(f"X must be a data frame if it is of dask, got {type(X).__name__}.")
+    return names
+
+
+def _listed(function, names, parts):
+    """Return what a function gives of each block of the parts of a partition of dask."""
+    return [
+        function(block) for part in parts for block in read_blocks(open_source(part, names), names)
+    ]
 
 
 def pieces(X, n_rows):
@@ -239,35 +247,3 @@ def pieces(X, n_rows):
 
 def _as_array(X):
     return check_array(X, dtype=np.float64, ensure_min_samples=0, ensure_all_finite=False)
-
-
-def add_up(count, X, n_counts):
-    """Return the sum of ``count(part)`` over the parts of the records.
-
-    Parameters
-    ----------
-    count : callable
-        From records to an ndarray of int64 of shape (n_counts,). It is sent to the workers of a
-        dask array, one task a block.
-    X : array-like, iterable of array-likes or dask array
-    n_counts : int
-    """
-    if not is_dask_array(X):
-        return count(X)
-    import dask
-
-    if X.ndim != 2:
-        raise ValueError("X must have two dimensions.")
-    X = X.rechunk({1: -1})
-    votes = X.map_blocks(
-        _count_block,
-        # Delayed, the candidates are in the graph once.
-        dask.delayed(count, pure=False),
-        chunks=((1,) * X.numblocks[0], (n_counts,)),
-        meta=np.empty((0, 0), np.int64),
-    )
-    return votes.sum(axis=0).compute()
-
-
-def _count_block(block, count):
-    return count(block)[None]

@@ -39,6 +39,7 @@ def encode_records(estimator, X):
         Both or none of schema and domain, or widths that disagree.
     """
     vars(estimator).pop("encoder_", None)
+    estimator._learn_kind(X)
     _check_declaration(estimator)
     if estimator.schema is not None:
         encoder = TabularEncoder(estimator.schema).fit(X)
@@ -148,12 +149,13 @@ def decode_records(estimator, X, rng, *, domain=None):
     -------
     ndarray or data frame
         A data frame with a schema, and one of float64 where the records of the fit had names of
-        columns.
+        columns, of the kind that these came in.
     """
     domain = getattr(estimator, "domain_", None) if domain is None else domain
     if rng is not None and domain is not None:
         X = draw_categories(domain, X, rng)
     if hasattr(estimator, "encoder_"):
-        return estimator.encoder_.inverse_transform(X, rng=rng)
-    names = getattr(estimator, "feature_names_in_", None)
-    return X if names is None else pd.DataFrame(X, columns=names)
+        X = estimator.encoder_.inverse_transform(X, rng=rng)
+    elif (names := getattr(estimator, "feature_names_in_", None)) is not None:
+        X = pd.DataFrame(X, columns=names)
+    return estimator._given_back(X)

@@ -126,8 +126,8 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : DataFrame, array-like of shape (n, n_columns), or other source of records
-            An iterable of frames, a dask DataFrame and what offers an Arrow stream, such as a
-            frame of Polars, are read in parts.
+            A frame of Polars, what offers an Arrow stream, files, a query, an iterable of frames
+            and a dask DataFrame are read in parts: see :ref:`large_tables`.
 
         Returns
         -------

@@ -67,14 +67,38 @@ class Binned(CategoryColumn):
         return self.column._read(series, null)
 
     def _codes(self, values, null):
-        unit = self.column._encode(values, null)[:, 0]
-        # Where bins are equal this is it, up to rounding, without a search.
-        codes = np.minimum(((unit + 1) * (self.n_bins / 2)).astype(np.int64), self.n_bins - 1)
-        starts = self._starts
-        missed = np.flatnonzero((unit < starts[codes]) | (unit >= starts[codes + 1]))
-        codes[missed] = np.searchsorted(starts, unit[missed], side="right") - 1
-        codes[null] = self.n_bins
+        unit = self.column._clipped_unit(values)
+        codes = self._as_equal(unit)
+        if not self._is_equal:
+            # As indices of another type they would be converted twice.
+            codes, starts = codes.astype(np.intp), self._starts
+            missed = np.flatnonzero((unit < starts[codes]) | (unit >= starts[1:][codes]))
+            codes[missed] = np.searchsorted(starts, unit[missed], side="right") - 1
+        if null.any():
+            codes[null] = self.n_bins
         return codes
+
+    def _as_equal(self, unit):
+        """Return which bin values would be in, up to rounding, if all bins were equal."""
+        places = unit + 1
+        places *= self.n_bins / 2
+        # Where there is no value, it is a number too.
+        np.fmin(places, self.n_bins - 1, out=places)
+        return places.astype(np.min_scalar_type(self.n_bins))
+
+    @cached_property
+    def _is_equal(self):
+        """Whether bins are equal, and rounding moves no value from one to another.
+
+        Both ways to find a bin ascend with the value: they agree where they do on the first value
+        of each bin, and on the one before it. As 2 q - 1 with q in [0, 1], values are multiples of
+        2**-52, or of 2**-53 if negative.
+        """
+        starts, bins = self._edges[1:-1], np.arange(1, self.n_bins)
+        per_unit = np.where(starts > 0, 2.0**52, 2.0**53)
+        places = np.ceil(starts * per_unit)
+        first, last = places / per_unit, (places - 1) / per_unit
+        return bool((self._as_equal(first) == bins).all() and (self._as_equal(last) < bins).all())
 
     @cached_property
     def _edges(self):

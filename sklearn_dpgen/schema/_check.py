@@ -3,6 +3,7 @@
 import pandas as pd
 
 from sklearn_dpgen.schema._interval import IntervalColumn
+from sklearn_dpgen.utils._frames import as_pandas
 
 __all__ = ["check_records"]
 
@@ -11,6 +12,7 @@ _FAULTS = ("outside_bounds", "undeclared", "null", "not_integer", "unreadable")
 
 def check_records(schema, frame):
     """Count by column the values that do not fit a declaration; see :meth:`Schema.check`."""
+    frame = as_pandas(frame)
     if not isinstance(frame, pd.DataFrame):
         raise TypeError(f"check takes a data frame, got {type(frame).__name__}.")
     missing = [name for name in schema if name not in frame.columns]

@@ -207,6 +207,8 @@ class CategoryColumn(Column):
 
 def find_nulls(series):
     """Return the mask of the missing values of a series."""
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind == "f":
+        return np.isnan(series.to_numpy())
     try:
         null = series.isna().to_numpy(dtype=bool)
     except ArithmeticError:

@@ -35,13 +35,22 @@ class IntervalColumn(Column):
         """Return how many values that were read break which public rule, a dict."""
 
     def _encode(self, values, null):
-        low, high = self._bounds
-        unit = self._unit(np.clip(values, low, high) - low)
-        value = np.where(null, 0.0, np.clip(unit, -1, 1))
+        value = np.where(null, 0.0, self._clipped_unit(values))
         return np.column_stack([value, ~null, null] if self.nullable else [value])
 
     def feature_names(self, name: str) -> list[str]:
         return [name, f"{name}=<present>", f"{name}=<null>"] if self.nullable else [name]
+
+    def _clipped_unit(self, values):
+        """Return values on the axis, clipped to the bounds and mapped to [-1, 1]; NaN of NaN."""
+        low, high = self._bounds
+        offset = np.clip(values, low, high)
+        offset -= low
+        unit = offset / (high - low)
+        # As `_unit`, in place: this is done for every record.
+        unit *= 2
+        unit -= 1
+        return unit
 
     def _unit(self, offset):
         low, high = self._bounds

@@ -17,6 +17,7 @@ from sklearn_dpgen.sliced._base import DTYPE, SlicedEstimator
 from sklearn_dpgen.sliced._generator_gradient import clipped_once_more, generator_gradient
 from sklearn_dpgen.sliced._generator_plan import GeneratorPlanMixin
 from sklearn_dpgen.sliced._strata import Members, Strata
+from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_tensor, seeded_initialization
 from sklearn_dpgen.utils._validation import (
@@ -33,7 +34,7 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["DPSlicedWassersteinGenerator"]
 
 
-class DPSlicedWassersteinGenerator(GeneratorPlanMixin, SlicedEstimator):
+class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstimator):
     """A generator trained on private records by noisy sliced Wasserstein gradients.
 
     Latents go through a network, and the network descends the squared sliced Wasserstein distance

@@ -9,6 +9,7 @@ from sklearn_dpgen.ot._held_out import held_out_distance
 from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.preprocessing._records import decode_records, read_records
 from sklearn_dpgen.smoothed._generator_training import n_normals, one_hot
+from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor
@@ -23,7 +24,7 @@ _SEED = 0
 _FEWEST_GENERATED = 1000
 
 
-class GeneratedRecordsMixin(LabelSamplerMixin):
+class GeneratedRecordsMixin(FramesMixin, LabelSamplerMixin):
     """Records of an estimator whose ``generator_`` maps normals and a class to its domain."""
 
     def _keep(self, module):

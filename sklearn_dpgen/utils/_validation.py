@@ -42,8 +42,8 @@ __all__ = [
     "check_widths",
     "column_or_1d",
     "fit_context",
-    "gives_pandas",
     "num_samples",
+    "output_kind",
     "validate_data",
 ]
 
@@ -152,9 +152,9 @@ def call_quietly(message, function, *args):
     raise ValueError(message)
 
 
-def gives_pandas(estimator):
-    """Return whether ``transform`` gives data frames of pandas, by ``set_output``."""
-    return _get_output_config("transform", estimator)["dense"] == "pandas"
+def output_kind(estimator):
+    """Return what ``set_output`` or the global configuration asks for, "default" if nothing."""
+    return _get_output_config("transform", estimator)["dense"]
 
 
 num_samples = sklearn.utils.validation._num_samples

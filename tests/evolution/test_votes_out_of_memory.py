@@ -92,7 +92,7 @@ def test_dask_frame_is_not_an_array():
         pass
 
     Frame.__module__ = "dask.dataframe"
-    with pytest.raises(TypeError, match="to_dask_array"):
+    with pytest.raises(TypeError, match="must be a data frame of .* or an array"):
         nearest_neighbor_votes(Frame(), V)
 
 

@@ -1,7 +1,6 @@
 """Records of an estimator with a schema or a domain: into the public set and back."""
 
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,11 +18,12 @@ from sklearn_dpgen.preprocessing._records import (
     read_records,
 )
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
+from sklearn_dpgen.utils._frames import FramesMixin
 
 SCHEMA = Schema({"age": Numeric(0, 100), "job": Categorical(["baker", "nurse"])})
 
 
-class Holder(BaseEstimator):
+class Holder(FramesMixin, BaseEstimator):
     """An estimator with no more than the two parameters."""
 
     def __init__(self, schema=None, domain=None):
@@ -119,7 +119,8 @@ def test_a_fit_without_a_schema_forgets_the_encoder(people):
 
 
 def test_categories_are_drawn_or_the_likeliest():
-    holder = SimpleNamespace(domain_=Product([Box(0, 1), OneHot(2)]))
+    holder = Holder()
+    holder.domain_ = Product([Box(0, 1), OneHot(2)])
     soft = np.tile([0.5, 0.7, 0.3], (2000, 1))
     drawn = decode_records(holder, soft, np.random.default_rng(0))
     assert holder.domain_.contains(drawn).all()

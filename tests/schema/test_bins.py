@@ -39,6 +39,43 @@ def test_bins_hold_their_lower_edge(bins, seed):
     np.testing.assert_array_equal(column.codes(values), expected)
 
 
+def around(values, n):
+    """Return numbers and the n before and after each, as float64 has them."""
+    found = [values]
+    for end in (-np.inf, np.inf):
+        at = values
+        for _ in range(n):
+            at = np.nextafter(at, end)
+            found.append(at)
+    return np.concatenate(found)
+
+
+@reproducibly
+@given(
+    st.floats(-1e6, 1e6),
+    st.floats(1e-3, 1e6),
+    st.sampled_from([2, 3, 4, 6, 10, 16, 20, 32, 64, 192, 256, 257, 1024]),
+    st.booleans(),
+)
+def test_numbers_beside_an_edge_are_in_the_bin_of_their_place(low, width, bins, nullable):
+    if not low < low + width:
+        return
+    column = bin_column("x", Numeric(low, low + width, nullable=nullable), bins)
+    values = around(column.column.from_unit(np.asarray(column.edges)), 20)
+    starts = column.edges[:-1]
+    expected = np.searchsorted(starts, column.column.encode(values)[:, 0], side="right") - 1
+    np.testing.assert_array_equal(column.codes(values), expected)
+    if nullable:
+        mixed = column.codes(pd.Series([np.nan, *values, np.nan]))
+        np.testing.assert_array_equal(mixed, [bins, *expected, bins])
+
+
+def test_equal_bins_need_no_search_where_rounding_allows():
+    found = {n: bin_column("x", Numeric(0, 7), n)._is_equal for n in (2, 10, 32, 64, 131072)}
+    assert found == {2: True, 10: False, 32: True, 64: True, 131072: True}
+    assert not bin_column("x", Numeric(0, 4), [0, 1, 3, 4])._is_equal
+
+
 def every_grid_value(n_steps):
     return 2 * np.arange(n_steps + 1) / n_steps - 1
 

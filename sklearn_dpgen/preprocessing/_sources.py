@@ -1,0 +1,225 @@
+"""Tables of any kind as parts that are read one after another."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+
+from sklearn_dpgen.preprocessing._files import check_files, open_files, read_quietly, require
+from sklearn_dpgen.utils._validation import check_array
+
+__all__ = ["Source", "open_named", "open_source"]
+
+# Records that an engine hands over at a time: what is held beside the result is small.
+_BATCH = 1 << 17
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A table that is read in parts.
+
+    Parameters
+    ----------
+    read : callable
+        From the names of the columns to an iterator of parts: data frames of pandas, record batches
+        or tables of Arrow, or arrays of shape (n, n_columns), none of them larger than it came.
+    names : list of str or None, default=None
+        The columns, in their order, where they are known before a record is read.
+    has_names : bool, default=True
+        Whether columns have names; those of an array have places.
+    is_once : bool, default=False
+        Whether it is known that it cannot be read again.
+    is_projected : bool, default=False
+        Whether only the columns that are asked for are read, be there others or not.
+    n_rows : int or None, default=None
+        Where it is known before a record is read.
+    """
+
+    read: Callable[[list[str]], Iterator[Any]]
+    names: list[str] | None = None
+    has_names: bool = True
+    is_once: bool = False
+    is_projected: bool = False
+    n_rows: int | None = None
+
+
+def open_source(X, columns):
+    """Open a table of any kind, without reading a record of it.
+
+    Parameters
+    ----------
+    X : object
+        A data frame of pandas or Polars, eager or lazy; what offers ``__arrow_c_stream__``, such as
+        tables and readers of pyarrow and relations of DuckDB and ibis; a data set of pyarrow; a
+        path of files of Parquet, CSV or Arrow, with wildcards or not, or a list of such; an
+        iterable of tables; or rows, an array-like of shape (n, n_columns).
+    columns : mapping of str to Column, or list of str
+        The declared columns. What is text in a file is read as they are declared.
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    TypeError
+        What is no table of any of these kinds.
+    ValueError
+        Files of no known or of different formats, or none; an array of another width.
+    """
+    source = open_named(X, columns)
+    if source is None:
+        X = _array(X, len(columns))
+        source = Source(lambda names: iter([X]), has_names=False, n_rows=len(X))
+    return source
+
+
+def open_named(X, columns):
+    """Open a table the columns of which have names; None of rows, and of what is no table.
+
+    Parameters
+    ----------
+    X, columns : as for :func:`open_source`
+
+    Returns
+    -------
+    Source or None
+    """
+    X = nw.to_native(X, pass_through=True)
+    if isinstance(X, pd.DataFrame):
+        return Source(lambda names: iter([X]), list(X.columns), n_rows=len(X))
+    if _is_path(X) or (isinstance(X, list | tuple) and X and all(map(_is_path, X))):
+        files = open_files([X] if _is_path(X) else X, columns)
+        return _dataset(files, check=partial(check_files, files))
+    package = type(X).__module__.partition(".")[0]
+    if package == "pyarrow" and hasattr(X, "scanner") and hasattr(X, "schema"):
+        return _dataset(X)
+    if package == "polars" and hasattr(X, "collect_batches"):
+        return _lazy_frame(X)
+    if package == "polars" and hasattr(X, "iter_slices"):
+        return Source(lambda names: _stream(X), X.columns, n_rows=len(X))
+    if package in ("duckdb", "_duckdb") and hasattr(X, "to_arrow_reader"):
+        return _relation(X)
+    if hasattr(X, "__arrow_c_stream__") and not isinstance(X, pd.Series):
+        return Source(
+            lambda names: _stream(X),
+            _names(X),
+            is_once=hasattr(X, "read_next_batch") or _is_iterator(X),
+            n_rows=getattr(X, "num_rows", None),
+        )
+    if _is_chunked(X):
+        held = X if isinstance(X, list | tuple) else []
+        sources = [source for source in (_chunk(part, columns) for part in held) if source]
+        return Source(
+            lambda names: _chunks(X, columns, names),
+            is_once=_is_iterator(X) or any(source.is_once for source in sources),
+        )
+    return None
+
+
+def _dataset(X, check=lambda names: None):
+    options = {"batch_size": _BATCH, "batch_readahead": 4, "fragment_readahead": 1}
+    # The ends of such files tell it.
+    is_told = getattr(getattr(X, "format", None), "default_extname", None) == "parquet"
+
+    def read(names):
+        check(names)
+        return _quiet(lambda: X.scanner(columns=names, **options).to_batches())
+
+    return Source(
+        read,
+        X.schema.names,
+        is_projected=True,
+        n_rows=read_quietly(X.count_rows) if is_told else None,
+    )
+
+
+def _lazy_frame(X):
+    import polars
+
+    options = {"chunk_size": _BATCH, "maintain_order": True, "lazy": True}
+
+    def read(names):
+        for part in _quiet(lambda: X.select(polars.col(names)).collect_batches(**options)):
+            yield from _stream(part)
+
+    return Source(read, X.collect_schema().names(), is_projected=True)
+
+
+def _relation(X):
+    import duckdb
+
+    def read(names):
+        columns = map(duckdb.ColumnExpression, names)
+        return _quiet(lambda: X.select(*columns).to_arrow_reader(_BATCH))
+
+    return Source(read, X.columns, is_projected=True)
+
+
+def _stream(X):
+    pyarrow = require("pyarrow")
+
+    # As a stream of its own, a reader would hide what interrupts it.
+    is_reader = isinstance(X, pyarrow.RecordBatchReader)
+    return _quiet(lambda: X if is_reader else pyarrow.RecordBatchReader.from_stream(X))
+
+
+def _quiet(start):
+    """Yield the parts that an engine gives; its errors show no value."""
+    parts = read_quietly(lambda: iter(start()))
+    while (part := read_quietly(next, parts, None)) is not None:
+        yield part
+
+
+def _names(X):
+    """Return the names of the columns of a stream that tells them without being read."""
+    names = getattr(getattr(X, "schema", None), "names", None)
+    names = getattr(X, "columns", None) if names is None else names
+    is_told = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    return list(names) if is_told else None
+
+
+def _chunks(X, columns, names):
+    for chunk in X:
+        source = _chunk(chunk, columns)
+        if source is None:
+            raise TypeError(f"Chunks of X must be data frames, got {type(chunk).__name__}.")
+        yield from source.read(names)
+
+
+def _chunk(X, columns):
+    """Open a chunk of a table; None of what is none."""
+    return None if isinstance(X, list | tuple) or _is_path(X) else open_named(X, columns)
+
+
+def _is_path(X):
+    return isinstance(X, str | os.PathLike)
+
+
+def _is_chunked(X):
+    if isinstance(X, list | tuple):
+        return len(X) == 0 or isinstance(X[0], pd.DataFrame) or hasattr(X[0], "__arrow_c_stream__")
+    is_table = hasattr(X, "shape") or hasattr(X, "__array__")
+    return isinstance(X, Iterable) and not is_table and not isinstance(X, bytes | Mapping)
+
+
+def _is_iterator(X):
+    return isinstance(X, Iterator) or (hasattr(X, "__next__") and hasattr(X, "__iter__"))
+
+
+def _array(X, n_columns):
+    if not (isinstance(X, list | tuple) or hasattr(X, "shape") or hasattr(X, "__array__")):
+        raise TypeError(f"X must be a table, or what gives one, got {type(X).__name__}.")
+    dtype = None if hasattr(X, "dtype") else object
+    X = check_array(X, dtype=dtype, ensure_all_finite=False, estimator="TabularEncoder")
+    if X.shape[1] != n_columns:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but TabularEncoder is expecting {n_columns} features "
+            "as input, the columns of the schema."
+        )
+    return np.asarray(X)

@@ -1,0 +1,99 @@
+"""Data frames of other libraries: told apart, read as pandas, and given back."""
+
+from typing import Any, Self
+
+import narwhals.stable.v2 as nw
+import pandas as pd
+
+from sklearn_dpgen.utils._validation import output_kind
+
+__all__ = ["FramesMixin", "as_pandas", "frame_kind"]
+
+# They have frames that are larger than memory, and samples are not.
+_ENGINES = ("dask", "dask_expr", "pyspark", "ray")
+
+
+def frame_kind(X):
+    """Return the kind of frame that records like these are given back as.
+
+    Parameters
+    ----------
+    X : object
+        A table of any kind.
+
+    Returns
+    -------
+    {"pandas", "polars", "pyarrow"}
+        Streams of Arrow, as of DuckDB, and data sets are given back as tables of pyarrow; what is
+        none of these, such as a table of Spark, as pandas.
+    """
+    if isinstance(X, list | tuple) and X:
+        return frame_kind(X[0])
+    X = nw.to_native(X, pass_through=True)
+    package = type(X).__module__.partition(".")[0]
+    if package == "polars":
+        return "polars"
+    if isinstance(X, pd.DataFrame | pd.Series) or package in _ENGINES:
+        return "pandas"
+    is_dataset = package == "pyarrow" and hasattr(X, "scanner")
+    return "pyarrow" if is_dataset or hasattr(X, "__arrow_c_stream__") else "pandas"
+
+
+def as_pandas(X):
+    """Return a frame of another library, in memory, as one of pandas; anything else as it is."""
+    if isinstance(X, pd.DataFrame):
+        return X
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    return frame.to_pandas() if isinstance(frame, nw.DataFrame) else X
+
+
+class FramesMixin:
+    """Mixin of samplers that give back the kind of frame that they were fitted on."""
+
+    _frame_kind = "pandas"
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Set which frames ``sample`` returns.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars", "pyarrow"} or None, default=None
+            "default" are those of the fit. None changes nothing. It is the word that scikit-learn
+            has for transformers, and its ``set_config(transform_output=...)`` is obeyed as well.
+
+        Returns
+        -------
+        self
+        """
+        if transform not in (None, "default", "pandas", "polars", "pyarrow"):
+            raise ValueError(
+                f"transform must be 'default', 'pandas', 'polars' or 'pyarrow', got {transform!r}."
+            )
+        if transform is not None:
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def _learn_kind(self, X):
+        """Remember which frames a fit was given."""
+        self._frame_kind = frame_kind(X)
+
+    def _given_back(self, frame: Any) -> Any:
+        """Return a frame of pandas as the kind that is asked for; an array as it is."""
+        kind = output_kind(self)
+        kind = self._frame_kind if kind == "default" else kind
+        if not isinstance(frame, pd.DataFrame) or kind == "pandas":
+            return frame
+        mixed = [name for name, column in frame.items() if _is_mixed(column)]
+        if mixed:
+            raise ValueError(
+                f"Columns {mixed} have labels of several types, which frames of {kind} cannot "
+                "hold: set_output(transform='pandas')."
+            )
+        frame = nw.from_native(frame)
+        return frame.to_polars() if kind == "polars" else frame.to_arrow()
+
+
+def _is_mixed(column):
+    if column.dtype != object:
+        return False
+    return len({type(value) for value in column if value is not None}) > 1
