@@ -17,6 +17,8 @@ from packaging.version import Version
 import sklearn_dpgen
 
 REPOSITORY = Path(sklearn_dpgen.__file__).parents[1]
+# What users install of it, by extra.
+OPTIONAL = ["arrow", "dask", "diffusion", "duckdb", "faiss", "polars", "ray", "spark"]
 # Of the version control and its checks, nothing is handed out.
 _NOT_HANDED_OUT = (".ci/", ".git")
 
@@ -66,14 +68,14 @@ def test_constraints_satisfy_the_bounds():
 
 
 def test_minimum_constraints_are_the_bounds():
-    bounds = lower_bounds("", "dask", "diffusion", "faiss", "tests", "examples")
+    bounds = lower_bounds("", *OPTIONAL, "engines", "tests", "examples")
     del bounds["torch"]  # the Makefile says which
     assert read_constraints("constraints-minimum.txt") == bounds
 
 
 def test_tests_bring_every_optional_package():
-    optional = lower_bounds("dask", "diffusion", "faiss")
-    assert optional.items() <= lower_bounds("tests").items()
+    optional = lower_bounds(*OPTIONAL)
+    assert optional.items() <= lower_bounds("tests", "engines").items()
 
 
 def read_citation():

@@ -152,7 +152,8 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         if seed is None:
             return noise_source()
         parameters = self.get_params(deep=False) | {"device": str(resolve_device(self.device))}
-        for name in ("callback", "ledger", "random_state", "verbose"):
+        # Nor does it depend on how the same counts are made.
+        for name in ("callback", "ledger", "n_jobs", "random_state", "store", "verbose"):
             parameters.pop(name, None)
         # Without any, the noise is that of an estimator that takes none.
         for name in ("constraints", "unit"):

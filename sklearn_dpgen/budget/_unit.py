@@ -1,11 +1,16 @@
 """Who is protected: a person with all of their rows, in place of one row."""
 
+from datetime import datetime
+from numbers import Number
+
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._random import NoiseSource
+from sklearn_dpgen.utils._validation import call_quietly
 
-__all__ = ["Persons", "drop_unit", "split_unit"]
+__all__ = ["Persons", "check_alike", "drop_unit", "split_unit", "told_apart"]
 
 
 class Persons:
@@ -26,21 +31,7 @@ class Persons:
     """
 
     def __init__(self, ids, name="unit"):
-        try:
-            codes, found = pd.factorize(np.asarray(ids) if not hasattr(ids, "isna") else ids)
-        except TypeError:
-            found = None
-        if found is None:
-            # Outside of the handler, whose error could show a value.
-            raise TypeError(f"Column {name!r} of unit must hold texts or numbers.")
-        if len(codes) == 0 or codes.min() < 0:
-            raise ValueError(f"Column {name!r} of unit must name a person in every row.")
-        # As of a file whose chunks are read with types of their own: 5 and "5" may be one person.
-        if len({isinstance(value, str | bytes) for value in np.asarray(found, dtype=object)}) > 1:
-            raise ValueError(
-                f"Column {name!r} of unit mixes texts with other values, by which one person may "
-                "be two: give it one dtype."
-            )
+        codes, _ = told_apart(ids, name)
         self.codes = codes.astype(np.int64)
         self.n_persons = int(codes.max()) + 1
         self._sizes = np.bincount(self.codes)
@@ -48,9 +39,9 @@ class Persons:
         self._starts = np.cumsum(self._sizes) - self._sizes
 
     @property
-    def shares(self) -> np.ndarray:
-        """One over the number of rows of its person, for each row."""
-        return 1 / self._sizes[self.codes]
+    def n_rows(self) -> np.ndarray:
+        """The number of rows of its person, for each row."""
+        return self._sizes[self.codes]
 
     def shared(self, values: np.ndarray, name: str) -> np.ndarray:
         """Return what all rows of a person have in common, for each person.
@@ -98,24 +89,64 @@ class Persons:
         turns = (noise.uniform(persons.shape) * self._sizes[persons]).astype(np.int64)
         return self._order[self._starts[persons] + turns]
 
-    def limited(self, most: int, noise: NoiseSource) -> np.ndarray:
-        """Return at most so many rows of each person, drawn uniformly without replacement.
 
-        Parameters
-        ----------
-        most : int
-        noise : NoiseSource
+def told_apart(ids, name="unit"):
+    """Return the place of each id among the distinct ones, and these.
 
-        Returns
-        -------
-        ndarray of int
-            Positions of rows, increasing. To be drawn once: draws anew for several passes would
-            show more rows of a person.
-        """
-        keys = noise.uniform(len(self.codes))
-        ranked = np.lexsort((keys, self.codes))
-        rank = np.arange(len(ranked)) - np.repeat(self._starts, self._sizes)
-        return np.sort(ranked[rank < most])
+    Parameters
+    ----------
+    ids : array-like of shape (n_rows,)
+    name : str
+        Of their column, for errors.
+
+    Returns
+    -------
+    codes : ndarray of int of shape (n_rows,)
+    found : Index or ndarray
+
+    Raises
+    ------
+    TypeError
+        Ids that cannot be told apart.
+    ValueError
+        None at all, a row without one, or texts beside other values.
+    """
+    try:
+        codes, found = pd.factorize(np.asarray(ids) if not hasattr(ids, "isna") else ids)
+    except TypeError:
+        found = None
+    if found is None:
+        # Outside of the handler, whose error could show a value.
+        raise TypeError(f"Column {name!r} of unit must hold texts or numbers.")
+    if len(codes) == 0 or codes.min() < 0:
+        raise ValueError(f"Column {name!r} of unit must name a person in every row.")
+    check_alike(found, name)
+    return codes, found
+
+
+def check_alike(ids, name):
+    """Refuse texts beside other values, numbers beside dates, and the like.
+
+    As of a file whose chunks are read with types of their own: 5 and "5" may be one person, and
+    so may "a" and the bytes of it.
+    """
+    message = f"Column {name!r} of unit holds what is no value of its type."
+    values = call_quietly(message, np.asarray, ids, object)
+    kinds = {_family(kind) for kind in {*map(type, values)}}
+    if datetime in kinds:
+        # The same moment, with a zone and without, is not equal.
+        kinds |= {value.tzinfo is None for value in values if isinstance(value, datetime)}
+    if len(kinds) > 1 + (datetime in kinds):
+        raise ValueError(
+            f"Column {name!r} of unit mixes texts with other values, or kinds of these, by which "
+            "one person may be two: give it one dtype."
+        )
+
+
+def _family(kind):
+    """Return the type that stands for all those whose values are equal if they tell the same."""
+    other = Number if issubclass(kind, Number | np.bool_) else kind
+    return next((base for base in (str, bytes, datetime) if issubclass(kind, base)), other)
 
 
 def split_unit(X, unit: str):
@@ -139,6 +170,7 @@ def split_unit(X, unit: str):
     ValueError
         It lacks the column, or a row has no value in it.
     """
+    X = as_pandas(X)
     if not isinstance(X, pd.DataFrame):
         raise TypeError(f"unit={unit!r} names a column: X must be a data frame.")
     if unit not in X.columns:
@@ -151,4 +183,7 @@ def split_unit(X, unit: str):
 
 def drop_unit(X, unit: str):
     """Return records to predict without the column of the unit, if it is there."""
-    return X.drop(columns=unit) if isinstance(X, pd.DataFrame) and unit in X.columns else X
+    frame = as_pandas(X)
+    if isinstance(frame, pd.DataFrame) and unit in frame.columns:
+        return frame.drop(columns=unit)
+    return X

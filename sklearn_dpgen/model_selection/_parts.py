@@ -78,7 +78,7 @@ class Records:
             scored = (scored[0].drop(columns=self._unit), scored[1])
         weights = np.empty(0)
         if n_scored:
-            weights = Persons(self._persons[rows]).shares / n_scored
+            weights = 1 / (Persons(self._persons[rows]).n_rows * n_scored)
         return training, scored, weights
 
     def _rows(self, positions):

@@ -19,6 +19,7 @@ from sklearn_dpgen.model_selection._row_values import (
     closeness_of_labels,
     hits,
 )
+from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._validation import check_n_samples
 
 __all__ = ["UtilityScorer", "utility_scorer"]
@@ -212,4 +213,5 @@ def _coded(frame, columns):
 
 
 def _frame(table):
+    table = as_pandas(table)
     return table if isinstance(table, pd.DataFrame) else pd.DataFrame(np.asarray(table))

@@ -6,6 +6,7 @@ from sklearn_dpgen.tables._measurements import MeasuredSlice
 from sklearn_dpgen.tables._mixture_sampler import PrivateMixtureSampler
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 from sklearn_dpgen.tables._sliced_measure_sampler import SlicedMeasureSampler
+from sklearn_dpgen.tables._table_counter import TableCounter
 
 __all__ = [
     "LocalTableSampler",
@@ -14,4 +15,5 @@ __all__ = [
     "PrivateMixtureSampler",
     "ProductMixture",
     "SlicedMeasureSampler",
+    "TableCounter",
 ]

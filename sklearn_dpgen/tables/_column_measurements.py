@@ -70,15 +70,13 @@ def _anchor(binned):
     return round(min(max(leaves, -_FAR), _FAR))
 
 
-def measure_columns(
-    columns, encoder, trees, weights, noise_scale, release, *, n_records=None, row_weights=None
-):
+def measure_columns(leaves, encoder, trees, weights, noise_scale, release, *, n_records=None):
     """Release the counts of each column, and find the cells that they tell of.
 
     Parameters
     ----------
-    columns : list of ndarray of int of shape (n,)
-        The leaf of each private record in each column.
+    leaves : mapping of int to ndarray
+        Exact counts of the leaves of each column but constants, by its place.
     encoder : TabularEncoder
         Fitted, of :func:`fine_encoder`.
     trees : list of ColumnTree
@@ -90,8 +88,6 @@ def measure_columns(
         From a vector to which a record adds one of l2 norm 1, to one with noise.
     n_records : float or None, default=None
         The public number of records; None estimates it from the noisy counts.
-    row_weights : ndarray of shape (n,) or None, default=None
-        What each record adds to a count, in place of one.
 
     Returns
     -------
@@ -101,15 +97,15 @@ def measure_columns(
         As given, or estimated.
     encoder : TabularEncoder
         Fitted, with these cells as bins.
-    codes : list of ndarray of int of shape (n,)
-        The cell of each private record.
+    bins : list of ndarray of int
+        The cell of each leaf, then of null, of each column.
     marginals : list of MeasuredSlice
         What was released, a table a level.
     """
     # What is known of a constant need not be paid for.
-    measured = [j for j, tree in enumerate(trees) if tree.n_cells > 1]
-    released, told = [columns[j] for j in measured], [trees[j] for j in measured]
-    counts, factors = release_singles(released, told, weights[measured], release, row_weights)
+    measured, told = sorted(leaves), [trees[j] for j in sorted(leaves)]
+    exact = [leaves[j] for j in measured]
+    counts, factors = release_singles(exact, told, weights[measured], release)
     if n_records is None:
         n_records = total_records(counts, told, factors)
     cells = [ColumnCells(np.zeros(1, dtype=np.int64), np.ones(1), np.zeros(1))] * len(trees)
@@ -121,10 +117,10 @@ def measure_columns(
         for j, noisy, factor in zip(measured, counts, factors, strict=True)
         for groups, sums, sizes in trees[j].tables(noisy, cells[j].starts)
     ]
-    bins = {
+    edges = {
         name: column if tree.is_flat else column.merged(found.starts)
         for (name, column), tree, found in zip(encoder.columns_.items(), trees, cells, strict=True)
         if isinstance(column, Binned)
     }
-    codes = [t.bin_codes(c, f.starts) for t, c, f in zip(trees, columns, cells, strict=True)]
-    return cells, n_records, with_bins(encoder, bins), codes, marginals
+    bins = [tree.bins(found.starts) for tree, found in zip(trees, cells, strict=True)]
+    return cells, n_records, with_bins(encoder, edges), bins, marginals

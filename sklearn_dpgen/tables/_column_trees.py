@@ -121,42 +121,29 @@ class ColumnTree:
         """Entries of :meth:`counts`."""
         return sum(map(len, self.levels)) + self.nullable * self.n_levels
 
-    def counts(self, codes, row_weights=None):
-        """Count records in all nodes, level by level.
+    def counts(self, leaves):
+        """Return the counts of all nodes, level by level.
 
         Parameters
         ----------
-        codes : ndarray of int of shape (n,)
-            The leaf of each record; ``n_values`` for null.
-        row_weights : ndarray of shape (n,) or None, default=None
-            What each record adds in place of one.
+        leaves : ndarray of shape (n_values + nullable,)
+            Exact counts of the leaves, then of null.
 
         Returns
         -------
         ndarray of float64 of shape (n_cells,)
             A record adds one to one cell a level, be it a node or the null: a vector of l2 norm
             √n_levels.
-
-        Raises
-        ------
-        ValueError
-            Codes that are no leaf.
         """
-        n_codes = self.n_values + self.nullable
-        if codes.size and not 0 <= codes.min() <= codes.max() < n_codes:
-            raise ValueError("codes must be among the leaves.")
-        leaves = np.bincount(codes, row_weights, minlength=n_codes).astype(np.float64)
-        nulls = leaves[self.n_values :]
-        leaves = leaves[: self.n_values]
+        leaves, nulls = np.split(leaves, [self.n_values])
         sums = [np.append(np.add.reduceat(leaves, starts), nulls) for starts in self.levels]
         return np.concatenate(sums)
 
-    def bin_codes(self, codes, starts):
-        """Return the bin of each record, from its leaf and the first leaf of each bin."""
+    def bins(self, starts):
+        """Return the bin of each leaf, then of null, from the first leaf of each bin."""
         widths = np.diff(np.append(starts, self.n_values))
         bins = np.repeat(np.arange(len(starts)), widths)
-        bins = np.append(bins, np.full(int(self.nullable), len(starts)))
-        return bins.astype(np.min_scalar_type(len(starts)))[codes]
+        return np.append(bins, np.full(int(self.nullable), len(starts)))
 
     def estimate(self, noisy):
         """Return the counts of least squares that add up over the tree.

@@ -14,6 +14,7 @@ from sklearn_dpgen.schema._binned import Binned, comparable
 from sklearn_dpgen.schema._column import Column
 from sklearn_dpgen.tables._drawn_rows import DrawnRows
 from sklearn_dpgen.tables._draws import draw_weighted
+from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import check_is_fitted, check_n_samples
 
@@ -30,7 +31,7 @@ _FEW_MESSAGE = (
 )
 
 
-class ConditionalSamplerMixin:
+class ConditionalSamplerMixin(FramesMixin):
     """Draw from ``law_``, of records as ``encoder_`` has columns for them.
 
     A law has ``sample(n, rng)``, which returns the category of each record in each column,
@@ -109,7 +110,7 @@ class ConditionalSamplerMixin:
         for name, column in self.encoder_.columns_.items():
             if isinstance(column, Identifier):
                 frame[name] = column.made_up(n_samples)
-        return frame
+        return self._given_back(frame)
 
     def effective_size(self, conditions: Mapping | None = None) -> float:
         """Return how many rows of the fitted law say as much as those that fulfil conditions.

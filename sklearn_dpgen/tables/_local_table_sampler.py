@@ -213,9 +213,9 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
 
         Parameters
         ----------
-        X : data frame, iterable of data frames or dask DataFrame
+        X : data frame, files, query, stream, iterable of frames, or dask DataFrame
             Answers, as the mechanism's ``transform`` returns them, possibly written to a file and
-            joined; raw records with ``privatize=True``.
+            joined; raw records with ``privatize=True``. See :ref:`large_tables`.
         y : ignored
             A label is a column of the schema.
 
@@ -248,6 +248,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
             ledger=self.ledger,
         )
         self.mechanism_, self.encoder_ = mechanism, mechanism.encoder_
+        self._learn_kind(X)
         names = self.encoder_.feature_names_in_ if self.privatize else RELEASE_COLUMNS
         self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
         width = self.encoder_.domain_.n_features

@@ -25,6 +25,7 @@ from sklearn_dpgen.tables._mixture_evolution import (
     needed_bytes,
 )
 from sklearn_dpgen.tables._table_sampler import TableSampler
+from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
@@ -50,7 +51,7 @@ _FIRST, _VOTES, _LAST = 0.1, 0.2, 0.7
 _MOST_BINS, _MOST_STEPS = 1 << 17, 10_000
 
 
-class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
+class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
     """Tables by private evolution of a law: votes part the records, counts describe the parts.
 
     One-way counts come first, with noise. Then candidates are drawn from independent columns, each
@@ -284,6 +285,8 @@ class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
     def _encoder(self, X):
         """Return an encoder fitted to records, or to the columns of the schema."""
         encoder = TabularEncoder(self.schema, bins=self.bins).fit(X)
+        if X is not None:
+            self._learn_kind(X)
         for name, column in encoder.columns_.items():
             if not isinstance(column.domain, OneHot):
                 raise ValueError(f"Column {name!r} needs bins: its values are not categories.")
@@ -369,7 +372,7 @@ class PrivateMixtureSampler(LabelSamplerMixin, TableSampler):
         rows = np.empty((n_samples, len(self.encoder_.columns_)), dtype=np.int64)
         for code, law in enumerate(self.laws_):
             rows[codes == code] = law.sample(int((codes == code).sum()), rng)
-        return self.encoder_.decode_codes(rows, rng=rng)
+        return self._given_back(self.encoder_.decode_codes(rows, rng=rng))
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "laws_")

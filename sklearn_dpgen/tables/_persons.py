@@ -1,47 +1,10 @@
-"""Rows of persons in a table: which of them are counted, and how much each."""
+"""The columns of a table of persons."""
 
-import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.budget._unit import Persons
 from sklearn_dpgen.preprocessing._reader import column_names, has_no_names
 
-__all__ = ["counted_rows", "fit_columns"]
-
-# Weights are multiples of 1 over it, rounded down: their sums are exact in doubles up to 2^27
-# persons, and no person weighs more than 1.
-_STEPS = 1 << 26
-
-
-def counted_rows(columns, persons, unit_weights, max_rows, noise):
-    """Return the rows that are counted, and what each weighs.
-
-    Parameters
-    ----------
-    columns : list of ndarray of shape (n_rows,)
-    persons : Persons or None
-        None counts every row once.
-    unit_weights : {"equal", "rows"}
-        Whether the rows of a person weigh 1 together, or each.
-    max_rows : int or None
-        So many rows of a person are drawn at most.
-    noise : NoiseSource
-        The draw is secret, and made once: draws anew for several passes would show more rows.
-
-    Returns
-    -------
-    columns : list of ndarray
-    weights : ndarray of float64 or None
-        None for 1 each. A person weighs 1 at most, or ``max_rows``.
-    """
-    if persons is None:
-        return columns, None
-    if max_rows is not None:
-        rows = persons.limited(max_rows, noise)
-        columns, persons = [part[rows] for part in columns], Persons(persons.codes[rows])
-    if unit_weights == "rows":
-        return columns, None
-    return columns, np.floor(persons.shares * _STEPS) / _STEPS
+__all__ = ["fit_columns"]
 
 
 def fit_columns(encoder, X, unit):

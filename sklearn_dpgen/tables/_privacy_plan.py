@@ -249,7 +249,7 @@ class SlicesPlan:
         """
         source = "l2; weighted tables, in each of which a record counts once, of norm 1 together"
         if self.most > 1:
-            source += f"; {self.most} rows a person at most"
+            source += f"; {self.most} for all rows of a person, at most"
         if self.n_selections:
             source += "; scores are l1 distances of tables"
         return PrivacyReport(

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.budget._unit import Persons
-from sklearn_dpgen.preprocessing._reader import NO_RECORDS, map_frames
+from sklearn_dpgen.preprocessing._coder import RecordCoder
+from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_of, map_blocks
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
 from sklearn_dpgen.utils._validation import check_is_fitted
 
@@ -78,12 +79,12 @@ def encode_codes(X, encoder, unit=None):
     """
     check_is_fitted(encoder)
     check_categories(encoder)
-    columns = encoder.columns_
-    dtypes = [np.min_scalar_type(column.n_categories - 1) for column in columns.values()]
+    coder = RecordCoder(encoder.columns_)
+    dtypes = coder.dtypes
     # They grow in place, where a list of parts would be copied in the end.
     buffers = [bytearray() for _ in dtypes]
-    ids, names = [], [*columns] if unit is None else [*columns, unit]
-    for part, own in map_frames(partial(_codes, columns, dtypes, unit), X, names):
+    ids, columns = [], encoder.columns_ if unit is None else encoder.columns_ | {unit: None}
+    for part, own in map_blocks(partial(_codes, coder, unit), X, columns):
         for buffer, codes in zip(buffers, part, strict=True):
             buffer += codes.data
         ids.append(own)
@@ -91,15 +92,12 @@ def encode_codes(X, encoder, unit=None):
         raise ValueError(NO_RECORDS)
     persons = None if unit is None else Persons(pd.concat(ids, ignore_index=True), unit)
     codes = [np.frombuffer(b, dtype=dtype) for b, dtype in zip(buffers, dtypes, strict=True)]
-    return RecordCodes(codes, [column.n_categories for column in columns.values()], persons)
+    return RecordCodes(codes, coder.sizes, persons)
 
 
-def _codes(columns, dtypes, unit, frame):
-    codes = [
-        column.codes(frame[name]).astype(dtype)
-        for (name, column), dtype in zip(columns.items(), dtypes, strict=True)
-    ]
-    return codes, None if unit is None else frame[unit]
+def _codes(coder, unit, block):
+    own = None if unit is None else column_of(block, unit)
+    return coder.codes(block), own
 
 
 def with_bins(encoder, bins):

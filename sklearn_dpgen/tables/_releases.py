@@ -23,20 +23,18 @@ def noise_factors(weights, n_levels=1):
     return np.sqrt((np.asarray(n_levels) * weights**2).sum()) / weights
 
 
-def release_singles(codes, trees, weights, release, row_weights=None):
+def release_singles(leaves, trees, weights, release):
     """Release the counts of single columns, on all levels of their trees, as one vector.
 
     Parameters
     ----------
-    codes : sequence of ndarray of int of shape (n,)
-        The leaf of each record in each column.
+    leaves : sequence of ndarray
+        Exact counts of the leaves of each tree, in which a record adds one to one.
     trees : sequence of ColumnTree
     weights : ndarray of shape (p,)
         Positive; the noise of a column is in proportion to the inverse.
     release : callable
         From a vector to which a record adds one of l2 norm 1, to one with noise.
-    row_weights : ndarray of shape (n,) or None, default=None
-        What each record adds in place of one.
 
     Returns
     -------
@@ -46,9 +44,7 @@ def release_singles(codes, trees, weights, release, row_weights=None):
         The noise of a count over that of the vector.
     """
     factors = noise_factors(weights, [tree.n_levels for tree in trees])
-    exact = [
-        tree.counts(c, row_weights) / f for f, tree, c in zip(factors, trees, codes, strict=True)
-    ]
+    exact = [tree.counts(c) / f for f, tree, c in zip(factors, trees, leaves, strict=True)]
     noisy = release(np.concatenate(exact))
     stops = np.cumsum([len(part) for part in exact])
     counts = [part * f for part, f in zip(np.split(noisy, stops[:-1]), factors, strict=True)]

@@ -66,8 +66,11 @@ def declared_table(sampler):
     sampler._check_unit()
     if sampler.unit is None and (sampler.max_rows, sampler.unit_weights) != (None, "equal"):
         raise ValueError("max_rows and unit_weights are of persons: they need unit.")
-    if sampler.unit_weights == "rows" and sampler.max_rows is None:
-        raise ValueError("unit_weights='rows' needs max_rows: what a person counts for is bounded.")
+    if (sampler.unit_weights == "rows") != (sampler.max_rows is not None):
+        raise ValueError(
+            "unit_weights='rows' needs max_rows: what a person counts for is bounded. With 'equal' "
+            "a person counts once, with all rows, and max_rows must be None."
+        )
     rules = TableRules(sampler.constraints, sampler.schema) if sampler.constraints else None
     schema = sampler.schema if rules is None else rules.schema
     check_measured(schema, sampler)
@@ -205,12 +208,12 @@ def _of_rows(report, sampler):
     return replace(
         report,
         unit=sampler.unit,
-        neighbouring=f"{change} with all rows, of which at most {most} are counted; {known}",
+        neighbouring=f"{change} with all rows, which count for at most {most}; {known}",
         public=tuple(names),
         caveats=(
             *report.caveats,
             f"What is learned is the law of rows: a person with {most} of them or more counts "
-            f"{most} times as much as one with a single row. Of more than {most}, which are "
-            "counted is drawn at random.",
+            f"{most} times as much as one with a single row. Of m rows, if m is more, each counts "
+            f"{most}/m.",
         ),
     )

@@ -1,26 +1,26 @@
 """Which tables are measured, and how finely: selected privately, round by round."""
 
+import itertools
 import math
 
 import numpy as np
 
 from sklearn_dpgen.tables._releases import noise_factors, release_slices
 from sklearn_dpgen.tables._resolution import CELLS, affordable_cells, affordable_slices
-from sklearn_dpgen.tables._slices import slice_counts
 
 __all__ = ["measure_rounds", "scores"]
 
-# Candidates whose tables are held at a time.
-_BLOCK = 64
+# Candidates whose expected counts are computed at a time, and cells of those that are counted.
+_BLOCK, _CELLS = 64, 1 << 24
 
 
-def measure_rounds(codes, plan, weight, measured, *, predict, run, noise, row_weights=None):
+def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
     """Select and release tables, round by round, and add them to what was measured.
 
     Parameters
     ----------
-    codes : list of ndarray of int of shape (n,)
-        The block of each private record in each column.
+    count : callable
+        From slices to their exact counts.
     plan : SlicesPlan
     weight : callable
         The public positive weight of a tuple of columns.
@@ -31,30 +31,28 @@ def measure_rounds(codes, plan, weight, measured, *, predict, run, noise, row_we
         Of the plan, after its first release.
     noise : callable
         From arrays that tell what it is for to a NoiseSource.
-    row_weights : ndarray of shape (n,) or None, default=None
-        What each record adds to a count, in place of one.
     """
     n, done, first = measured.n_records, set(), ()
     _, *noise_scales = plan.mechanism.noise_scales
     for number, (part, scale) in enumerate(zip(plan.rounds, noise_scales, strict=True)):
         candidates = [columns for columns in part.candidates if columns not in done]
         n_affordable = affordable_slices(n, scale, CELLS[len(candidates[0])])
-        count = len(candidates)
+        n_chosen = len(candidates)
         if part.n_selected is not None:
-            count = min(count, part.n_selected, max(n_affordable, int(number == 0)))
-        if number and 2 * n_affordable < count or not count:
+            n_chosen = min(n_chosen, part.n_selected, max(n_affordable, int(number == 0)))
+        if number and 2 * n_affordable < n_chosen or not n_chosen:
             # Far too few records, which may not have been known when this was paid for: once more
             # the first. Where half of the tables are clear, all of them are with fewer cells.
             candidates = first
-            count = len(candidates)
+            n_chosen = len(candidates)
         weights = np.array([weight(columns) for columns in candidates])
-        is_choice = count < len(candidates)
+        is_choice = n_chosen < len(candidates)
         if is_choice:
-            even = affordable_cells(n, scale * math.sqrt(count))
+            even = affordable_cells(n, scale * math.sqrt(n_chosen))
             slices = [measured.blocks.slice(columns, even) for columns in candidates]
-            relative, spread = weights / weights.max(), scale * math.sqrt(count)
-            found = _all_scores(codes, row_weights, slices, relative, spread, predict)
-            chosen = run.select(found, noise(np.array([number]), found), count=count)
+            relative, spread = weights / weights.max(), scale * math.sqrt(n_chosen)
+            found = _all_scores(count, slices, relative, spread, predict)
+            chosen = run.select(found, noise(np.array([number]), found), count=n_chosen)
             candidates, weights = [candidates[i] for i in chosen], weights[chosen]
         spreads = scale * noise_factors(weights)
         slices = [
@@ -67,20 +65,31 @@ def measure_rounds(codes, plan, weight, measured, *, predict, run, noise, row_we
             context = [np.array(part) for part in columns]
             return run.release(vector, noise(np.array([number]), vector, *context))
 
-        tables, _ = release_slices(slice_counts(codes, slices, row_weights), weights, release)
+        tables, _ = release_slices(count(slices), weights, release)
         for one in zip(slices, tables, spreads, expected, strict=True):
             measured.add(*one)
         done.update(candidates)
         first = first or candidates
 
 
-def _all_scores(codes, row_weights, slices, weights, noise_scale, predict):
+def _all_scores(count, slices, weights, noise_scale, predict):
+    """Return the scores of slices, of so many at a time as fit in memory."""
+    # Each is a pass over the records.
+    passes = np.cumsum([part.n_cells for part in slices]) // _CELLS
     found = []
-    for start in range(0, len(slices), _BLOCK):
-        part = slices[start : start + _BLOCK]
-        tables = slice_counts(codes, part, row_weights), predict(part)
-        found.append(scores(*tables, weights[start : start + _BLOCK], noise_scale))
+    for first, last in _runs(passes):
+        tables = count(slices[first:last])
+        for start in range(first, last, _BLOCK):
+            part = slice(start, min(start + _BLOCK, last))
+            exact = tables[part.start - first : part.stop - first]
+            found.append(scores(exact, predict(slices[part]), weights[part], noise_scale))
     return np.concatenate(found)
+
+
+def _runs(labels):
+    """Return the first and the last place, and one, of each run of equal labels."""
+    edges = np.flatnonzero(np.diff(labels, prepend=-1, append=-1))
+    return list(itertools.pairwise(edges.tolist()))
 
 
 def scores(tables, expected, weights, noise_scale):

@@ -12,14 +12,13 @@ from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._chain_fit import ChainFit
-from sklearn_dpgen.tables._column_groups import MAX_BLOCKS
 from sklearn_dpgen.tables._column_measurements import measure_columns
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
 from sklearn_dpgen.tables._measurements import Measurements
-from sklearn_dpgen.tables._persons import counted_rows, fit_columns
+from sklearn_dpgen.tables._persons import fit_columns
 from sklearn_dpgen.tables._privacy_plan import RELATIONS
-from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._records import open_records
 from sklearn_dpgen.tables._rule_cells import barred_pairs
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan, declared_table
 from sklearn_dpgen.tables._selection import measure_rounds
@@ -99,19 +98,29 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
         in the schema, and nothing of it is fitted or shown. None protects rows.
     unit_weights : {"equal", "rows"}, default="equal"
         With ``unit``. "equal": each of the m rows of a person counts 1/m, so that every person
-        counts once, all rows are used, and noise is as for one row a person. What is learned is the
-        law of a random row of a random person. "rows": each row counts 1, and ``max_rows`` times
-        the noise is added. What is learned is the law of rows, and their number is not public.
+        counts once, and noise is as for one row a person. What is learned is the law of a random
+        row of a random person. "rows": each row counts 1, and ``max_rows`` times the noise is
+        added. What is learned is the law of rows, and their number is not public.
     max_rows : int or None, default=None
-        With ``unit``: so many rows of a person are used at most, drawn at random and secretly, once
-        for the whole fit. unit_weights="rows" needs it; with "equal" None uses all.
+        With unit_weights="rows", which needs it: so many rows a person counts for at most. Of m
+        rows, if that is more, each counts max_rows / m.
+    store : {"auto", "codes", "none"}, default="auto"
+        "codes" reads a table once and holds the category of each value, in one to four bytes.
+        "none" holds nothing of it but counts, and reads it again for each round, up to eight times.
+        What is released is the same, bit for bit, if ``X`` has the same records whenever it is
+        read, each once: the sensitivity rests on it. "auto" leaves tables of dask, Spark and Ray
+        where they are, and what can be read again and is known to take more than 1 GiB of codes;
+        it holds codes of others.
+    n_jobs : int or None, default=None
+        Threads that count; None is 1, and -1 one a core. Workers of engines are their own.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
         guarantee for whoever knows or guesses it.
     device : str or torch.device, default="auto"
         "auto" takes a GPU where there is one.
     verbose : int, default=0
-        1 shows the progress of each fit of the law.
+        1 shows the rows counted, to which no noise was added, and the progress of each fit of the
+        law: it is for whoever may see the records.
 
     Attributes
     ----------
@@ -159,9 +168,8 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
     negative entry, times its weight. The rows of a person weigh k together at most, k = 1 or
     ``max_rows``: they add a vector of norm k at most, by the triangle inequality. If the person is
     replaced, a such vector goes and b comes, ‖a − b‖² = ‖a‖² + ‖b‖² − 2 a·b ≤ 2 k², as a·b ≥ 0. So
-    the sensitivity is k, or √2 k, which k equal rows attain; scores move by k, or 2 k. It is that
-    of a whole fit because the rows of a person, and their weights, are the same in all releases.
-    Weights 1/m are rounded down to multiples of 2⁻²⁶, so that sums of them are exact.
+    the sensitivity is k, or √2 k, which k equal rows attain; scores move by k, or 2 k.
+    Weights are rounded down to multiples of 2⁻²³: sums of them are exact up to 2³⁰ persons.
 
     A table of K cells of n records with noise of standard deviation σ is as fine as
     n / K = 6 √(σ² + n / K) says. A selection takes the table with the largest l1 distance from what
@@ -208,6 +216,8 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
         "neighbours": [StrOptions(set(RELATIONS))],
         "unit_weights": [StrOptions({"equal", "rows"})],
         "max_rows": [Interval(Integral, 1, None, closed="left"), None],
+        "store": [StrOptions({"auto", "codes", "none"})],
+        "n_jobs": [Integral, None],
         "verbose": ["verbose"],
     }
 
@@ -229,6 +239,8 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
         unit: str | None = None,
         unit_weights: str = "equal",
         max_rows: int | None = None,
+        store: str = "auto",
+        n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
         verbose: int = 0,
@@ -248,6 +260,8 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
         self.unit = unit
         self.unit_weights = unit_weights
         self.max_rows = max_rows
+        self.store = store
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -258,9 +272,12 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
 
         Parameters
         ----------
-        X : data frame, array-like, iterable of data frames or dask DataFrame
-            Private records, of shape (n_samples, n_features). Chunks of a table, which are read
-            once, and the partitions of a dask frame, which is not gathered, give the same counts.
+        X : data frame, array-like, files, query, stream, iterable of frames, or table of an engine
+            Private records, of shape (n_samples, n_features): a frame of pandas or Polars, eager or
+            lazy; what offers ``__arrow_c_stream__``, such as a table of pyarrow; a data set of
+            pyarrow; a relation of DuckDB; paths of files of Parquet, CSV or Arrow, with wildcards
+            or not; an iterable of frames; a table of dask, Spark or Ray, which is counted on the
+            workers; or rows. All give the same counts. See :ref:`large_tables`.
         y : ignored
             A label is a column of the schema: see ``target``.
 
@@ -280,8 +297,21 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
         table = declared_table(self)
         names, encoder, rules = table.names, table.encoder, table.rules
         fit_columns(encoder, X, self.unit)
+        self._learn_kind(X)
         noise_seed, start_seed = split_random_state(self.random_state, 2)
-        records = encode_codes(X, encoder, self.unit)
+        records = open_records(
+            X,
+            encoder,
+            store=self.store,
+            unit=self.unit,
+            most=self.max_rows,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
+        # What is known of a constant need not be paid for.
+        told = [j for j, tree in enumerate(table.trees) if tree.n_cells > 1]
+        leaves = dict(zip(told, records.counts([(j,) for j in told]), strict=True))
+        records.check_again()
         plan = SamplerPlan(self, table, records.n_records)
         # Before the first release: what is interrupted has been paid for.
         self._charge(plan.report())
@@ -300,30 +330,20 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
             keys.extend(parts)
             return self._noise(noise_seed, *keys)
 
-        codes, row_weights = records.columns, None
-        if self.unit is not None:
-            rows = self._noise(noise_seed, records.persons.codes)
-            codes, row_weights = counted_rows(
-                codes, records.persons, self.unit_weights, self.max_rows, rows
-            )
-        del records
-        cells, self.n_records_, self.encoder_, codes, self.marginals_ = measure_columns(
-            codes,
+        cells, self.n_records_, self.encoder_, bins, self.marginals_ = measure_columns(
+            leaves,
             encoder,
             table.trees,
             np.array([table.weight((column,)) for column in range(len(names))]),
             mechanism.noise_scales[0],
             lambda vector: run.release(vector, noise(vector)),
             n_records=plan.n_records,
-            row_weights=row_weights,
         )
         if plan.n_records is None:
             plan.warn(self.n_records_)
         blocks = ColumnBlocks.of(self.encoder_, [part.shares for part in cells])
         measured = Measurements(names, cells, self.n_records_, blocks)
-        # Of one byte a value.
-        small = [part.astype(np.min_scalar_type(MAX_BLOCKS)) for part in blocks.blocks]
-        codes = [part[c] for part, c in zip(small, codes, strict=True)]
+        records.in_blocks([part[c] for part, c in zip(blocks.blocks, bins, strict=True)])
         fit = ChainFit(
             measured,
             [j for j in range(len(names)) if j not in table.targets] + table.targets,
@@ -336,14 +356,13 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
             barred=rules and barred_pairs(rules, self.encoder_, blocks.blocks),
         )
         measure_rounds(
-            codes,
+            records.slice_counts,
             plan.slices,
             table.weight,
             measured,
             predict=fit.predict,
             run=run,
             noise=noise,
-            row_weights=row_weights,
         )
         if rules is not None:
             self._rules_ = rules

@@ -268,7 +268,7 @@ def all_pairs(n_columns):
     return list(combinations(range(n_columns), 2))
 
 
-def slice_counts(codes, slices, row_weights=None):
+def slice_counts(codes, slices):
     """Count the records in the cells of slices.
 
     Parameters
@@ -277,8 +277,6 @@ def slice_counts(codes, slices, row_weights=None):
         Of each of the p columns: the block of each record, from 0.
     slices : sequence of Slice
         One to three distinct columns each.
-    row_weights : ndarray of shape (n,) or None, default=None
-        What each record adds in place of one.
 
     Returns
     -------
@@ -311,7 +309,6 @@ def slice_counts(codes, slices, row_weights=None):
     shapes = [part.shape for part in slices]
     for start in range(0, len(codes[0]), _BLOCK):
         block, grouped = [column[start : start + _BLOCK] for column in codes], {}
-        added = None if row_weights is None else row_weights[start : start + _BLOCK]
         for table, part, shape in zip(tables, slices, shapes, strict=True):
             cells = None
             for column, groups, size in zip(part.columns, part.groups, shape, strict=True):
@@ -319,5 +316,5 @@ def slice_counts(codes, slices, row_weights=None):
                 if key not in grouped:
                     grouped[key] = groups[block[column]]
                 cells = grouped[key] if cells is None else cells * size + grouped[key]
-            table += np.bincount(cells, added, minlength=len(table))
+            table += np.bincount(cells, minlength=len(table))
     return [table.reshape(shape) for table, shape in zip(tables, shapes, strict=True)]

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._pair_distances import pair_distances
 from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._validation import check_is_fitted
 
 __all__ = ["TableLawMixin"]
@@ -77,7 +78,7 @@ class TableLawMixin:
             )
         column = self.encoder_.columns_[last]
         values = column.decode_codes(np.arange(column.n_categories), name=last)
-        X = self._without_unit(X)
+        X = as_pandas(self._without_unit(X))
         records = encode_codes(X.assign(**{last: [values[0]] * len(X)}), self.encoder_)
         law = self.law_.last_given_others(records.columns)
         return pd.DataFrame(law, index=X.index, columns=pd.Index(values, name=last))

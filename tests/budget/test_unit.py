@@ -1,4 +1,7 @@
-"""Persons: which rows are theirs, and which of them are drawn."""
+"""Persons: which rows are theirs, and which of them is drawn."""
+
+import datetime
+import decimal
 
 import numpy as np
 import pandas as pd
@@ -22,7 +25,7 @@ def test_rows_belong_to_persons_in_the_order_in_which_they_appear():
     persons = Persons(IDS)
     assert persons.n_persons == 3
     assert persons.codes.tolist() == [0, 1, 0, 2, 0, 1]
-    assert persons.shares == pytest.approx([1 / 3, 1 / 2, 1 / 3, 1, 1 / 3, 1 / 2])
+    assert persons.n_rows.tolist() == [3, 2, 3, 1, 3, 2]
     for ids in (pd.Series(IDS), pd.Series(IDS, dtype="category"), np.array([7, 1, 7, 3, 7, 1])):
         assert Persons(ids).codes.tolist() == persons.codes.tolist()
 
@@ -54,19 +57,6 @@ def test_another_person_changes_no_other_draw():
     drawn, drawn_of_more = (Persons(ids).draw(noise_source(1)) for ids in (codes, more))
     differs = np.flatnonzero(drawn != drawn_of_more)
     assert set(differs) <= {0}
-
-
-def test_at_most_so_many_rows_are_kept_and_each_as_often():
-    persons, noise = Persons(IDS), noise_source(2)
-    kept = np.zeros(6)
-    for _ in range(2000):
-        rows = persons.limited(2, noise)
-        assert (np.diff(rows) > 0).all()
-        assert np.bincount(persons.codes[rows]).tolist() == [2, 2, 1]
-        kept[rows] += 1
-    assert kept[[1, 5, 3]].tolist() == [2000] * 3
-    assert chisquare(kept[ROWS[0]]).pvalue > 1e-4
-    assert persons.limited(3, noise).tolist() == list(range(6))
 
 
 def test_a_frame_without_the_ids():
@@ -109,6 +99,28 @@ def test_a_person_who_is_read_as_a_number_and_as_a_text_is_refused():
     texts = pd.concat([part.astype(str) for part in chunks])
     assert Persons(texts).codes.tolist() == [0, 1, 0, 2]
     assert Persons(pd.Series([5, 5.0, 6.5], dtype=object)).codes.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["a", b"a"],
+        [pd.Timestamp("2020-01-01"), datetime.date(2020, 1, 1)],
+        [pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01", tz="UTC")],
+        [pd.Timedelta(5, "s"), 5],
+    ],
+    ids=["bytes", "dates", "zones", "durations"],
+)
+def test_a_person_whose_id_has_two_kinds_is_refused(ids):
+    with pytest.raises(ValueError, match="'who' of unit mixes"):
+        Persons(pd.Series(ids, dtype=object), "who")
+    for one in ids:
+        assert Persons(pd.Series([one, one], dtype=object)).n_persons == 1
+
+
+@pytest.mark.parametrize("other", [5.0, True + 4, np.float32(5), decimal.Decimal(5)])
+def test_equal_numbers_of_any_type_are_one_person(other):
+    assert Persons(pd.Series([5, other], dtype=object)).n_persons == 1
 
 
 def test_what_is_public_of_a_person_is_one_for_all_of_their_rows():

@@ -46,6 +46,7 @@ def test_no_record_is_stored(tiny, table, kind):
 
 # What a fit may leave. Each is the released network, the report, or public.
 FITTED = {
+    "_frame_kind",
     "_single_output",
     "classes_",
     "domain_",

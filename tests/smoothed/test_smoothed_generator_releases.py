@@ -142,6 +142,7 @@ def bytes_of(values):
 
 # Each is the network, the report, or public.
 FITTED = {
+    "_frame_kind",
     "_n_normals",
     "_output_domain",
     "_output_transform",

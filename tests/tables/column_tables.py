@@ -56,10 +56,18 @@ def nodes(n_values, nullable, anchor=0, is_flat=False):
     return [cell for level in levels for cell in level + null], len(levels)
 
 
+def node_counts(tree, codes):
+    """Return the counts of all nodes, from the leaf of each record."""
+    n_leaves = tree.n_values + tree.nullable
+    leaves = np.bincount(codes, minlength=n_leaves).astype(np.float64)
+    assert len(leaves) == n_leaves
+    return tree.counts(leaves)
+
+
 def incidence(tree):
     """Return the counts of a record at each leaf, in rows."""
     leaves = range(tree.n_values + tree.nullable)
-    return np.array([tree.counts(np.array([leaf])) for leaf in leaves])
+    return np.array([node_counts(tree, np.array([leaf])) for leaf in leaves])
 
 
 def even(n_records, n_values=MAX_LEAVES):

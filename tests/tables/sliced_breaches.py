@@ -16,37 +16,52 @@ from sklearn_dpgen.tables import (
     _selection,
     _sliced_measure_sampler,
 )
+from sklearn_dpgen.tables._code_counter import CodeCounter
 from sklearn_dpgen.tables._column_trees import ColumnTree
 from sklearn_dpgen.tables._measurements import Measurements
 from sklearn_dpgen.tables._privacy_plan import Round, SlicesPlan
+from sklearn_dpgen.tables._records import _Records
 
 # Broken variants: each lets a record count for more.
 
 
 def counted_twice(monkeypatch):
-    count = _selection.slice_counts
+    count = _Records.slice_counts
 
     def twice(*args):
         *tables, last = count(*args)
         return [*tables, 2 * last]
 
-    monkeypatch.setattr(_selection, "slice_counts", twice)
+    monkeypatch.setattr(_Records, "slice_counts", twice)
+
+
+def read_twice(monkeypatch):
+    """Count a block again, as after a failure of which nothing was taken back."""
+    count = CodeCounter.count_codes
+
+    def twice(self, *args):
+        count(self, *args)
+        return count(self, *args)
+
+    monkeypatch.setattr(CodeCounter, "count_codes", twice)
 
 
 def in_two_cells(monkeypatch):
-    count = _selection.slice_counts
+    count = _Records.slice_counts
 
     def both(*args):
         return [table + np.roll(table, 1, axis=-1) for table in count(*args)]
 
-    monkeypatch.setattr(_selection, "slice_counts", both)
+    monkeypatch.setattr(_Records, "slice_counts", both)
 
 
 def in_two_leaves(monkeypatch):
     count = ColumnTree.counts
 
-    def both(self, codes, *args):
-        return count(self, codes, *args) + count(self, codes // 2, *args)
+    def both(self, leaves):
+        halves = np.zeros(len(leaves))
+        np.add.at(halves, np.arange(len(leaves)) // 2, leaves)
+        return count(self, leaves) + count(self, halves)
 
     monkeypatch.setattr(ColumnTree, "counts", both)
 
@@ -54,8 +69,8 @@ def in_two_leaves(monkeypatch):
 def levels_forgotten(monkeypatch):
     release = _releases.release_singles
 
-    def forgetful(codes, trees, *args):
-        return release(codes, [SimpleNamespace(counts=t.counts, n_levels=1) for t in trees], *args)
+    def forgetful(leaves, trees, *args):
+        return release(leaves, [SimpleNamespace(counts=t.counts, n_levels=1) for t in trees], *args)
 
     monkeypatch.setattr(_column_measurements, "release_singles", forgetful)
 
@@ -130,27 +145,27 @@ def selections_of_one_round(monkeypatch):
 # Broken variants: each lets something out beside what is released and selected.
 
 
-def note_codes(monkeypatch):
-    """Return a list that collects the codes of the records of each fit."""
-    encode, found = _sliced_measure_sampler.encode_codes, []
+def note_records(monkeypatch):
+    """Return a list that collects the records of each fit."""
+    read, found = _sliced_measure_sampler.open_records, []
 
-    def watch(*args):
-        found.append(encode(*args))
+    def watch(*args, **options):
+        found.append(read(*args, **options))
         return found[-1]
 
-    monkeypatch.setattr(_sliced_measure_sampler, "encode_codes", watch)
+    monkeypatch.setattr(_sliced_measure_sampler, "open_records", watch)
     return found
 
 
 def tell_length(monkeypatch):
-    found = note_codes(monkeypatch)
+    found = note_records(monkeypatch)
     monkeypatch.setattr(
         _column_measurements, "total_records", lambda *args: float(found[-1].n_records)
     )
 
 
 def tell_length_by_the_plan(monkeypatch):
-    found, plan = note_codes(monkeypatch), _sampler_plan.plan_rounds
+    found, plan = note_records(monkeypatch), _sampler_plan.plan_rounds
 
     def leak(*args, **options):
         return plan(*args, **options | {"n_records": found[-1].n_records})
@@ -159,7 +174,7 @@ def tell_length_by_the_plan(monkeypatch):
 
 
 def tell_length_by_groups(monkeypatch):
-    found, affordable = note_codes(monkeypatch), _selection.affordable_cells
+    found, affordable = note_records(monkeypatch), _selection.affordable_cells
     monkeypatch.setattr(
         _selection,
         "affordable_cells",
@@ -168,7 +183,7 @@ def tell_length_by_groups(monkeypatch):
 
 
 def tell_length_by_rounds(monkeypatch):
-    found, affordable = note_codes(monkeypatch), _selection.affordable_slices
+    found, affordable = note_records(monkeypatch), _selection.affordable_slices
     monkeypatch.setattr(
         _selection,
         "affordable_slices",
@@ -177,7 +192,7 @@ def tell_length_by_rounds(monkeypatch):
 
 
 def tell_length_by_warnings(monkeypatch):
-    found, warn = note_codes(monkeypatch), _sampler_plan.warn_of_noise
+    found, warn = note_records(monkeypatch), _sampler_plan.warn_of_noise
     monkeypatch.setattr(
         _sampler_plan,
         "warn_of_noise",
@@ -203,10 +218,11 @@ def tell_groups(monkeypatch):
     blocks = _sliced_measure_sampler.ColumnBlocks.of
 
     def watch(*args, **options):
-        cells, *rest, codes, marginals = measure(*args, **options)
-        sizes = [len(part.shares) for part in cells]
-        exact[:] = [np.bincount(c, minlength=k) / len(c) for c, k in zip(codes, sizes, strict=True)]
-        return cells, *rest, codes, marginals
+        cells, *rest, bins, marginals = measure(*args, **options)
+        exact[:] = [part.shares for part in cells]
+        for j, leaves in args[0].items():
+            exact[j] = np.bincount(bins[j], leaves, len(exact[j])) / leaves.sum()
+        return cells, *rest, bins, marginals
 
     monkeypatch.setattr(_sliced_measure_sampler, "measure_columns", watch)
     monkeypatch.setattr(
@@ -219,13 +235,12 @@ def tell_marginals(monkeypatch):
     measure = _sliced_measure_sampler.measure_columns
 
     def leak(*args, **options):
-        *rest, codes, marginals = measure(*args, **options)
-        names = list(rest[2].columns_)
-        exact = [
-            replace(part, counts=np.bincount(part.groups[0][codes[names.index(part.columns[0])]]))
-            for part in marginals
-        ]
-        return *rest, codes, exact
+        *rest, bins, marginals = measure(*args, **options)
+        places, exact = [list(rest[2].columns_).index(part.columns[0]) for part in marginals], []
+        for j, part in zip(places, marginals, strict=True):
+            counts = np.bincount(part.groups[0][bins[j]], args[0][j], len(part.counts))
+            exact.append(replace(part, counts=counts))
+        return *rest, bins, exact
 
     monkeypatch.setattr(_sliced_measure_sampler, "measure_columns", leak)
 
@@ -241,26 +256,26 @@ def tell_counts(monkeypatch):
 
 def tell_gaps(monkeypatch):
     """Let the ridge of a table follow from exact counts."""
-    count, exact, add = _selection.slice_counts, [], Measurements.add
+    count, exact, add = _Records.slice_counts, [], Measurements.add
 
-    def watch(codes, slices, *args):
-        exact.extend(zip(slices, count(codes, slices, *args), strict=True))
+    def watch(self, slices):
+        exact.extend(zip(slices, count(self, slices), strict=True))
         return [found for _, found in exact[-len(slices) :]]
 
     def leak(self, part, counts, noise_scale, expected):
         (own,) = [found for one, found in exact if one is part]
         add(self, part, counts, noise_scale, own)
 
-    monkeypatch.setattr(_selection, "slice_counts", watch)
+    monkeypatch.setattr(_Records, "slice_counts", watch)
     monkeypatch.setattr(Measurements, "add", leak)
 
 
 def tell_order(monkeypatch):
     """Turn the list of candidates by what the records hold."""
-    measure = _sliced_measure_sampler.measure_rounds
+    found, measure = note_records(monkeypatch), _sliced_measure_sampler.measure_rounds
 
-    def leak(codes, plan, *args, **options):
-        turn = int(codes[0].sum())
+    def leak(count, plan, *args, **options):
+        turn = int(found[-1]._codes[0].sum())
         rounds = tuple(
             Round(
                 one.candidates[turn % len(one.candidates) :]
@@ -271,17 +286,17 @@ def tell_order(monkeypatch):
             for one in plan.rounds
         )
         measure(
-            codes, SlicesPlan(plan.epsilon, plan.delta, plan.neighbours, rounds), *args, **options
+            count, SlicesPlan(plan.epsilon, plan.delta, plan.neighbours, rounds), *args, **options
         )
 
     monkeypatch.setattr(_sliced_measure_sampler, "measure_rounds", leak)
 
 
 def tell_seed(monkeypatch):
-    found, fit = note_codes(monkeypatch), _sliced_measure_sampler.ChainFit
+    found, fit = note_records(monkeypatch), _sliced_measure_sampler.ChainFit
 
     def leak(measured, order, n_rows, seed, **options):
-        seed = [int(part.sum()) for part in found[-1].columns]
+        seed = [int(part.sum()) for part in found[-1]._codes]
         return fit(measured, order, n_rows, seed, **options)
 
     monkeypatch.setattr(_sliced_measure_sampler, "ChainFit", leak)

@@ -19,6 +19,7 @@ from sklearn_dpgen.tables import (
     _privacy_plan,
     _selection,
 )
+from sklearn_dpgen.tables._records import _Records
 
 JOBS = ["baker", "nurse", "pilot"]
 SCHEMA = Schema(
@@ -172,7 +173,7 @@ def listen(sampler, X, given=()):
         went in, the ``scale`` and the standard ``draws`` of the noise, and ``out``.
     """
     steps, found = [], SimpleNamespace(sampler=sampler, asked=[])
-    start, tables = GaussianSequenceRun.__init__, _selection.slice_counts
+    start, tables = GaussianSequenceRun.__init__, _Records.slice_counts
 
     def watch_start(self, mechanism):
         found.run = self
@@ -199,16 +200,16 @@ def listen(sampler, X, given=()):
         step.out = SELECT(self, scores, noise, count=count)
         return note(step)
 
-    def watch_counts(codes, slices, *args):
+    def watch_counts(self, slices):
         groups = [[part.tolist() for part in one.groups] for one in slices]
         found.asked.append([(one.columns, g) for one, g in zip(slices, groups, strict=True)])
-        return tables(codes, slices, *args)
+        return tables(self, slices)
 
     with (
         patch.object(GaussianSequenceRun, "__init__", watch_start),
         patch.object(GaussianSequenceRun, "release", watch_release),
         patch.object(GaussianSequenceRun, "select", watch_select),
-        patch.object(_selection, "slice_counts", watch_counts),
+        patch.object(_Records, "slice_counts", watch_counts),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")

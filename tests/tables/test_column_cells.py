@@ -8,6 +8,7 @@ from column_tables import (
     even,
     groups,
     leaf_shares,
+    node_counts,
     noisy,
     place,
     reproducibly,
@@ -41,12 +42,12 @@ def test_cells_of_any_column(n_values, nullable, kind, noise_scale, is_known, se
         "none": np.zeros(0, dtype=int),
         "null": np.full(70, n_values - 1 + nullable),
     }[kind]
-    counts = noisy(tree.counts(codes), noise_scale, seed)
+    counts = noisy(node_counts(tree, codes), noise_scale, seed)
     n_records = float(max(len(codes), 1)) if is_known else None
     starts, shares, _ = checked_cells(tree, counts, noise_scale, n_records)
     if noise_scale == 0 and len(codes):
         # A cell has the records in it, but for parts of even intervals.
-        binned = np.bincount(tree.bin_codes(codes, starts), minlength=len(shares)) / len(codes)
+        binned = np.bincount(tree.bins(starts)[codes], minlength=len(shares)) / len(codes)
         assert np.abs(np.cumsum(shares - binned)).max() < 0.05
         if n_values <= 128:
             assert_allclose(shares, binned, atol=1e-9)
@@ -55,7 +56,7 @@ def test_cells_of_any_column(n_values, nullable, kind, noise_scale, is_known, se
 def test_cells_are_post_processing():
     """Nothing but the noisy counts is looked at: the same give the same."""
     tree = ColumnTree(3000, nullable=True)
-    counts = noisy(tree.counts(even(500, 3000)), 10.0, 0)
+    counts = noisy(node_counts(tree, even(500, 3000)), 10.0, 0)
     for first, second in zip(tree.cells(counts, 10.0), tree.cells(counts, 10.0), strict=True):
         assert_array_equal(first, second)
 
@@ -65,7 +66,7 @@ def test_cells_are_post_processing():
 def test_small_columns_have_a_cell_a_value(n_values, noise_scale):
     tree = ColumnTree(n_values)
     codes = np.random.default_rng(0).integers(n_values, size=20_000)
-    counts = noisy(tree.counts(codes), noise_scale, 1)
+    counts = noisy(node_counts(tree, codes), noise_scale, 1)
     starts, shares, _ = checked_cells(tree, counts, noise_scale, 20_000.0)
     assert_array_equal(starts, np.arange(n_values))
     if noise_scale == 0:
@@ -82,7 +83,7 @@ def test_groups_of_about_the_same_mass_can_be_made(kind, noise_scale):
         "decreasing": np.minimum(rng.exponential(3000, size=200_000), MAX_LEAVES - 1).astype(int),
         "few": rng.integers(MAX_LEAVES, size=700),
     }[kind]
-    counts = noisy(FULL.counts(codes), noise_scale, 2)
+    counts = noisy(node_counts(FULL, codes), noise_scale, 2)
     starts, shares, _ = checked_cells(FULL, counts, noise_scale, float(len(codes)))
     heavy = (shares > 1.01 / 64) & (widths(starts) > 1)
     assert not heavy.any()
@@ -98,7 +99,7 @@ def test_groups_of_about_the_same_mass_can_be_made(kind, noise_scale):
 
 @pytest.mark.parametrize("leaf", [0, 1, 5, 4095, 4096, 70_001, MAX_LEAVES - 1])
 def test_a_constant_column_has_a_cell_of_its_value(leaf):
-    starts, shares, _ = checked_cells(FULL, FULL.counts(np.full(1000, leaf)), 0.0)
+    starts, shares, _ = checked_cells(FULL, node_counts(FULL, np.full(1000, leaf)), 0.0)
     assert_array_equal(starts, sorted({0, leaf, min(leaf + 1, MAX_LEAVES - 1)} & {*starts}))
     assert_allclose(shares, starts == leaf, atol=1e-6)
     assert widths(starts)[place(starts, leaf)] == 1
@@ -107,12 +108,12 @@ def test_a_constant_column_has_a_cell_of_its_value(leaf):
 def test_a_heap_in_an_even_law_is_found_without_noise():
     rng = np.random.default_rng(0)
     for leaf in rng.integers(5000, MAX_LEAVES, size=10):
-        counts = FULL.counts(np.append(np.arange(MAX_LEAVES), np.full(15, leaf)))
+        counts = node_counts(FULL, np.append(np.arange(MAX_LEAVES), np.full(15, leaf)))
         starts, shares, _ = checked_cells(FULL, counts, 0.0)
         assert widths(starts)[place(starts, leaf)] == 1
         assert shares[place(starts, leaf)] * (MAX_LEAVES + 15) == pytest.approx(16)
         # Two records are no heap: of as many leaves, many have more by chance.
-        counts = FULL.counts(np.append(np.arange(MAX_LEAVES), leaf))
+        counts = node_counts(FULL, np.append(np.arange(MAX_LEAVES), leaf))
         starts, _, _ = checked_cells(FULL, counts, 0.0)
         assert widths(starts)[place(starts, leaf)] > 1
 
@@ -121,7 +122,7 @@ def test_a_heap_in_an_even_law_is_found_without_noise():
 def test_heaps_come_back_within_noise(noise_scale):
     rng = np.random.default_rng(1)
     leaves = rng.choice(np.arange(5000, MAX_LEAVES), size=12, replace=False)
-    counts = FULL.counts(np.append(np.repeat(leaves, 500), even(6000)))
+    counts = node_counts(FULL, np.append(np.repeat(leaves, 500), even(6000)))
     counts = noisy(counts, noise_scale, 0)
     starts, shares, variances = checked_cells(FULL, counts, noise_scale, 12_000.0)
     places = place(starts, leaves)
@@ -132,7 +133,7 @@ def test_heaps_come_back_within_noise(noise_scale):
 
 def false_heaps(noise_scale, n_draws):
     """Return how many single leaves noise of scale 10 makes far out in an even law, on average."""
-    counts, found = FULL.counts(even(20_000)), []
+    counts, found = node_counts(FULL, even(20_000)), []
     for seed in range(n_draws):
         starts, _, _ = FULL.cells(noisy(counts, 10.0, seed), noise_scale, 20_000.0)
         found.append((widths(starts)[starts > 2000] == 1).sum())
@@ -150,7 +151,7 @@ def test_the_largest_heaps_are_found_among_many():
     """Of what would give too many cells, what matters most is kept."""
     rng = np.random.default_rng(2)
     leaves = rng.choice(np.arange(5000, MAX_LEAVES), size=810, replace=False)
-    counts = FULL.counts(np.repeat(leaves, [20_000] * 10 + [200] * 800))
+    counts = node_counts(FULL, np.repeat(leaves, [20_000] * 10 + [200] * 800))
     for noise_scale in (0.0, 5.0):
         starts, shares, _ = checked_cells(FULL, noisy(counts, noise_scale, 0), noise_scale)
         places = place(starts, leaves[:10])
@@ -186,7 +187,7 @@ def test_the_mean_of_money_at_small_counts(mean):
     gaps, others = [], []
     for seed in range(5):
         codes = money(3000, mean, seed)
-        counts = noisy(FULL.counts(codes), 40.0, seed)
+        counts = noisy(node_counts(FULL, codes), 40.0, seed)
         starts, shares, _ = checked_cells(FULL, counts, 40.0, 3000.0)
         gaps.append((law_mean(starts, shares) - codes.mean()) / codes.std())
         others.append((even_mean(FULL, counts) - codes.mean()) / codes.std())
@@ -197,7 +198,7 @@ def test_the_mean_of_money_at_small_counts(mean):
 def test_what_lies_beyond_all_records_stays_empty():
     """Noise of a far interval is not taken for records."""
     for seed in range(10):
-        counts = noisy(FULL.counts(money(3000, 500, seed)), 40.0, seed)
+        counts = noisy(node_counts(FULL, money(3000, 500, seed)), 40.0, seed)
         starts, shares, _ = checked_cells(FULL, counts, 40.0, 3000.0)
         assert leaf_shares(FULL, starts, shares)[20_000:].sum() < 1e-3
 
@@ -206,7 +207,7 @@ def test_what_lies_beyond_all_records_stays_empty():
 def test_a_decreasing_density_is_followed(noise_scale):
     shares = (np.arange(20_000) + 0.5) / 20_000
     codes = np.minimum(-12_000 * np.log(shares), MAX_LEAVES - 1).astype(int)
-    counts = noisy(FULL.counts(codes), noise_scale, 0)
+    counts = noisy(node_counts(FULL, codes), noise_scale, 0)
     starts, shares, _ = checked_cells(FULL, counts, noise_scale, 20_000.0)
     ours = np.cumsum(leaf_shares(FULL, starts, shares))
     exact = np.searchsorted(np.sort(codes), np.arange(MAX_LEAVES), side="right") / 20_000
@@ -216,11 +217,11 @@ def test_a_decreasing_density_is_followed(noise_scale):
 @pytest.mark.parametrize("noise_scale", [0.0, 1.0, 30.0])
 def test_nulls_stay_apart(noise_scale):
     tree = ColumnTree(5000, nullable=True)
-    exact = tree.counts(np.append(np.full(900, 5000), even(100, 5000)))
+    exact = node_counts(tree, np.append(np.full(900, 5000), even(100, 5000)))
     _, shares, _ = checked_cells(tree, noisy(exact, noise_scale, 3), noise_scale, 1000.0)
     assert shares[-1] * 1000 == pytest.approx(900, abs=5 * noise_scale / 2)
     # All are null.
-    alone = tree.counts(np.full(900, 5000))
+    alone = node_counts(tree, np.full(900, 5000))
     starts, shares, _ = checked_cells(tree, alone, 0.0)
     assert_array_equal(shares[:-1], 0)
     assert shares[-1] == 1
@@ -229,7 +230,7 @@ def test_nulls_stay_apart(noise_scale):
 @pytest.mark.parametrize("leaf", [0, 17, 4999])
 def test_one_record(leaf):
     tree = ColumnTree(5000)
-    counts = tree.counts(np.array([leaf]))
+    counts = node_counts(tree, np.array([leaf]))
     starts, shares, _ = checked_cells(tree, counts, 0.0)
     assert shares[place(starts, leaf)] == pytest.approx(1)
     for noise_scale in (1e-3, 1.0, 100.0):

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from measured_tables import leaves_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Schema
@@ -40,8 +41,9 @@ def measured(X, noise_scale, n_bins="auto", n_records=None, weights=(1, 1, 1, 1,
     encoder.fit(X)
     trees, rng = column_trees(encoder, found), np.random.default_rng(1)
     codes = encode_codes(X, encoder).columns
-    return measure_columns(
-        codes,
+    leaves = dict(enumerate(leaves_of(codes, trees)))
+    *rest, bins, marginals = measure_columns(
+        leaves,
         encoder,
         trees,
         np.array(weights, dtype=np.float64),
@@ -49,6 +51,8 @@ def measured(X, noise_scale, n_bins="auto", n_records=None, weights=(1, 1, 1, 1,
         lambda vector: vector + noise_scale * rng.normal(size=vector.shape),
         n_records=n_records,
     )
+    # The cell of each record.
+    return *rest, [part[c] for part, c in zip(bins, codes, strict=True)], marginals
 
 
 def test_without_noise_the_cells_hold_the_records():

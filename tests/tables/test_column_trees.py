@@ -8,6 +8,7 @@ from column_tables import (
     FULL,
     SMALL,
     incidence,
+    node_counts,
     nodes,
     reproducibly,
     total,
@@ -30,13 +31,10 @@ def test_a_cell_counts_the_records_at_its_leaves(n_values, nullable, anchor, is_
     assert (tree.n_levels, tree.n_cells) == (n_levels, len(cells))
     codes = np.random.default_rng(0).integers(n_values + nullable, size=500)
     expected = [((codes >= first) & (codes <= last)).sum() for first, last in cells]
-    counts = tree.counts(codes)
+    counts = node_counts(tree, codes)
     assert counts.dtype == np.float64
     assert_array_equal(counts, expected)
-    for dtype in (np.uint8, np.uint16, np.uint32, np.int32):
-        if n_values + nullable <= 256 or dtype != np.uint8:
-            assert_array_equal(tree.counts(codes.astype(dtype)), expected)
-    assert_array_equal(tree.counts(codes[:0]), np.zeros(len(cells)))
+    assert_array_equal(node_counts(tree, codes[:0]), np.zeros(len(cells)))
 
 
 def adds_one_a_level(tree, n_levels, codes):
@@ -45,7 +43,7 @@ def adds_one_a_level(tree, n_levels, codes):
     sizes = [len(level) for level in tree.levels] + null_cells
     stops = np.cumsum(sizes)
     for code in codes:
-        added = tree.counts(np.array([code]))
+        added = node_counts(tree, np.array([code]))
         if set(added) - {0.0, 1.0} or not np.isclose(np.linalg.norm(added), np.sqrt(n_levels)):
             return False
         if [part.sum() for part in np.split(added, stops[:-1])] != [1.0] * n_levels:
@@ -63,28 +61,27 @@ def test_a_record_adds_one_to_one_cell_of_each_level(n_values, nullable, is_flat
     codes = rng.integers(n_codes, size=30)
     assert adds_one_a_level(tree, tree.n_levels, np.append(codes, [0, n_values - 1, n_codes - 1]))
     # Counts of disjoint sets of records add up.
-    both = tree.counts(codes[:11]) + tree.counts(codes[11:])
-    assert_array_equal(tree.counts(codes), both)
+    both = node_counts(tree, codes[:11]) + node_counts(tree, codes[11:])
+    assert_array_equal(node_counts(tree, codes), both)
     # Replacing a record moves it by at most √(2 levels).
     moved = np.append(codes[1:], rng.integers(n_codes))
-    assert np.linalg.norm(tree.counts(moved) - both) <= np.sqrt(2 * tree.n_levels) + 1e-12
-    with pytest.raises(ValueError, match="codes must be among the leaves"):
-        tree.counts(np.append(codes, n_codes))
-    with pytest.raises(ValueError, match="codes must be among the leaves"):
-        tree.counts(np.append(codes, -1))
+    assert np.linalg.norm(node_counts(tree, moved) - both) <= np.sqrt(2 * tree.n_levels) + 1e-12
+    # Weighted records too, as of persons.
+    weights = rng.integers(8, size=n_codes) / 8
+    assert_allclose(tree.counts(weights).sum(), tree.n_levels * weights.sum())
 
 
 class ForgetsNulls(ColumnTree):
-    def counts(self, codes):
-        counts = super().counts(codes)
+    def counts(self, leaves):
+        counts = super().counts(leaves)
         counts[-1] = 0
         return counts
 
 
 class CountsTwice(ColumnTree):
-    def counts(self, codes):
-        counts = super().counts(codes)
-        counts[self.n_values] += (codes == 0).sum()
+    def counts(self, leaves):
+        counts = super().counts(leaves)
+        counts[self.n_values] += leaves[0]
         return counts
 
 
@@ -172,7 +169,7 @@ def test_exact_counts_are_their_own_estimate(n_values, nullable, seed):
     tree = ColumnTree(n_values, nullable=nullable)
     rng = np.random.default_rng(seed)
     codes = rng.integers(n_values + nullable, size=1000)
-    counts = tree.counts(codes)
+    counts = node_counts(tree, codes)
     levels, nulls, variance = tree.estimate(counts)
     stacked = [np.append(level, nulls) for level in levels]
     assert_allclose(np.concatenate(stacked), counts, atol=1e-9)
@@ -204,23 +201,19 @@ def test_the_cells_of_records(n_values, nullable, seed):
     tree, rng = ColumnTree(n_values, nullable=nullable), np.random.default_rng(seed)
     inner = rng.choice(np.arange(1, n_values), size=min(n_values - 1, 31), replace=False)
     starts = np.append(0, np.sort(inner))
+    bins = tree.bins(starts)
+    assert bins.shape == (n_values + nullable,)
     codes = rng.integers(n_values + nullable, size=200).astype(np.uint16)
-    binned = tree.bin_codes(codes, starts)
     expected = [len(starts) if c == n_values else (starts <= c).sum() - 1 for c in codes.tolist()]
-    assert binned.dtype == np.uint8
-    assert_array_equal(binned, expected)
+    assert_array_equal(bins[codes], expected)
     # The starts are those of their bins, and what is just before is in another.
-    assert_array_equal(tree.bin_codes(starts, starts), np.arange(len(starts)))
-    assert_array_equal(tree.bin_codes(starts[1:] - 1, starts), np.arange(len(starts) - 1))
+    assert_array_equal(bins[starts], np.arange(len(starts)))
+    assert_array_equal(bins[starts[1:] - 1], np.arange(len(starts) - 1))
     if nullable:
-        assert tree.bin_codes(np.array([n_values]), starts) == [len(starts)]
+        assert bins[n_values] == len(starts)
 
 
-def test_the_dtype_of_cells():
-    for n_values, nullable, dtype in ((256, False, np.uint16), (255, True, np.uint8)):
+def test_a_leaf_a_cell():
+    for n_values, nullable in ((256, False), (255, True), (70_000, False)):
         tree = ColumnTree(n_values, nullable=nullable, is_flat=True)
-        starts, codes = tree.levels[0], np.arange(n_values + nullable, dtype=np.uint32)
-        assert_array_equal(tree.bin_codes(codes, starts), codes)
-        assert tree.bin_codes(codes, starts).dtype == dtype
-    tree = ColumnTree(70_000, is_flat=True)
-    assert tree.bin_codes(np.array([69_999]), tree.levels[0]) == [69_999]
+        assert_array_equal(tree.bins(tree.levels[0]), np.arange(n_values + nullable))

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from measured_tables import leaves_of
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
@@ -96,12 +97,12 @@ def test_the_release_of_single_columns_has_norm_one():
         encoder, found = fine_encoder(MIXED, "auto")
         trees, seen = column_trees(encoder.fit(), found), []
         for frame in (records(50), records(50).iloc[1:]):
-            codes = encode_codes(frame, encoder).columns
+            leaves = leaves_of(encode_codes(frame, encoder).columns, trees)
             weights = np.array([3.0, 1.0, 2.0, 9.0, 1.0, 1.0])
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(_column_measurements, "release_singles", release_singles)
                 measure_columns(
-                    codes,
+                    {j: leaves[j] for j, tree in enumerate(trees) if tree.n_cells > 1},
                     encoder,
                     trees,
                     weights,
@@ -111,7 +112,7 @@ def test_the_release_of_single_columns_has_norm_one():
                 )
         return np.linalg.norm(seen[0] - seen[1])
 
-    def without_levels(columns, trees, weights, release, row_weights):
+    def without_levels(leaves, trees, weights, release):
         """Scale as if each column were counted once."""
         factor = math.sqrt(sum(t.n_levels * w**2 for t, w in zip(trees, weights, strict=True)))
         factor /= np.linalg.norm(weights)
@@ -119,7 +120,7 @@ def test_the_release_of_single_columns_has_norm_one():
         def scaled(vector):
             return release(factor * vector)
 
-        return honest(columns, trees, weights, scaled, row_weights)
+        return honest(leaves, trees, weights, scaled)
 
     honest = _column_measurements.release_singles
     assert moved(honest) == pytest.approx(1, abs=1e-12)

@@ -120,6 +120,20 @@ def test_arrow(privatize, kind):
         assert same(sampler, make().fit(Y))
 
 
+@pytest.mark.parametrize("privatize", [False, True])
+def test_lazy_frames_are_not_asked_for_their_columns_first(privatize):
+    """It warns, as to know them Polars may have to read files."""
+    polars = pytest.importorskip("polars")
+    pytest.importorskip("pyarrow")
+    given = X if privatize else Y
+    sampler = make(privatize=privatize).fit(polars.from_pandas(given).lazy())
+    assert isinstance(sampler.sample(3), polars.DataFrame)
+    if not privatize:
+        assert same(sampler, make().fit(Y))
+    with pytest.raises(ValueError, match=r"must be those of the schema, each once: missing \["):
+        make(privatize=not privatize).fit(polars.from_pandas(given).lazy())
+
+
 def test_the_columns_of_records_come_in_any_order():
     frame = X[["day", "job", "age", "level", "pay"]].set_index(np.arange(200) + 7)
     sampler = make(privatize=True).fit(frame)

@@ -84,9 +84,11 @@ def repaired(frame):
 
 def on_records(monkeypatch, change):
     """Let a fit change its records by whether they break a rule."""
-    encode = _sliced_measure_sampler.encode_codes
+    read = _sliced_measure_sampler.open_records
     monkeypatch.setattr(
-        _sliced_measure_sampler, "encode_codes", lambda X, *args: encode(change(X), *args)
+        _sliced_measure_sampler,
+        "open_records",
+        lambda X, *args, **options: read(change(X), *args, **options),
     )
 
 

@@ -43,7 +43,7 @@ CASES = {
     "without noise": (make, {"epsilon": np.inf}, (X,), 600),
     "from entropy": (make, {"random_state": None}, (X,), 600),
     "persons": (make, {"unit": "who"}, (PERSONS,), 150),
-    "few rows of persons": (make, {"unit": "who", "max_rows": 2}, (PERSONS,), 150),
+    "persons in a stream": (make, {"unit": "who", "store": "none"}, (PERSONS,), 150),
     "rows of persons": (
         make,
         {"unit": "who", "max_rows": 2, "unit_weights": "rows"},

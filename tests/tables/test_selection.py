@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -137,7 +138,9 @@ def rounds_of(rounds, *, n=50_000, epsilon=8.0, weight=lambda columns: 1.0, run=
         return sources[-1]
 
     noise = keyed if noise is None else noise
-    measure_rounds(codes, plan, weight, measured, predict=predict, run=run, noise=noise)
+    measure_rounds(
+        partial(slice_counts, codes), plan, weight, measured, predict=predict, run=run, noise=noise
+    )
     return codes, plan, measured, run, asked, sources
 
 
@@ -149,7 +152,7 @@ def run_planned(rounds, *, n, sizes):
     measured = Measurements(names, cells, float(n), blocks_of(cells))
     plan = SlicesPlan(1.0, 1e-5, "replace_one", rounds)
     options = {"predict": measured.independent, "run": StubRun(), "noise": lambda *context: None}
-    measure_rounds(codes, plan, lambda columns: 1.0, measured, **options)
+    measure_rounds(partial(slice_counts, codes), plan, lambda columns: 1.0, measured, **options)
     return measured
 
 
@@ -220,9 +223,9 @@ def test_what_is_selected_is_what_is_released(name, weight):
 def test_scores_are_of_tables_as_fine_as_they_would_be_measured(monkeypatch):
     found, find = [], _selection._all_scores
 
-    def watch(codes, row_weights, slices, *args):
+    def watch(count, slices, *args):
         found.extend((part.columns, part.shape) for part in slices)
-        return find(codes, row_weights, slices, *args)
+        return find(count, slices, *args)
 
     monkeypatch.setattr(_selection, "_all_scores", watch)
     for count in (1, 4):
@@ -333,10 +336,36 @@ def test_a_real_run_is_used_up(name):
     assert left == 0
 
 
-def test_candidates_are_counted_in_parts(monkeypatch):
+@pytest.mark.parametrize("limits", [{"_BLOCK": 3}, {"_CELLS": 40}, {"_BLOCK": 2, "_CELLS": 99}])
+def test_candidates_are_counted_in_parts(monkeypatch, limits):
     *_, whole_run, _, _ = rounds_of(ROUNDS["three"])
-    monkeypatch.setattr(_selection, "_BLOCK", 3)
+    for name, limit in limits.items():
+        monkeypatch.setattr(_selection, name, limit)
     *_, run, _, _ = rounds_of(ROUNDS["three"])
     for one, two in zip(run.log, whole_run.log, strict=True):
         assert one[0] == two[0]
         assert_array_equal(one[1], two[1])
+
+
+def test_as_many_candidates_as_fit_in_memory_are_counted_in_one_pass(monkeypatch):
+    passes, slices = [], whole(*PAIRS)
+    cells = [part.n_cells for part in slices]
+
+    def zeros(parts):
+        return [np.zeros(part.shape) for part in parts]
+
+    def count(parts):
+        passes.append([part.columns for part in parts])
+        return zeros(parts)
+
+    def found(limit):
+        passes.clear()
+        monkeypatch.setattr(_selection, "_CELLS", limit)
+        scored = _selection._all_scores(count, slices, np.ones(10), 1.0, zeros)
+        assert scored.shape == (10,)
+        assert sum(passes, []) == list(PAIRS)
+        return len(passes)
+
+    assert found(1 << 24) == 1
+    assert found(1) == 10
+    assert 2 <= found(sum(cells) // 3) <= 4

@@ -25,10 +25,10 @@ hasten = pytest.fixture(autouse=True)(hasten)
 
 @pytest.fixture
 def unread(monkeypatch):
-    def read(*args):
+    def read(*args, **options):
         raise AssertionError("A record was read.")
 
-    monkeypatch.setattr(_sliced_measure_sampler, "encode_codes", read)
+    monkeypatch.setattr(_sliced_measure_sampler, "open_records", read)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from sliced_breaches import (
     last_noise_forgotten,
     levels_forgotten,
     noise_halved,
+    read_twice,
     selections_of_one_round,
     selections_without_noise,
     tell_bins,
@@ -120,6 +121,7 @@ KINDS = [
     # Three rounds of pairs, and one of triples.
     (AUTO, "rsrsrsrsr"),
     (AUTO | {"workload": WORKLOAD}, "rsrsrsrsr"),
+    (AUTO | {"store": "none"}, "rsrsrsrsr"),
     # First all pairs of the targets.
     (TARGET, "rrsrsrsrsr"),
 ]
@@ -147,10 +149,10 @@ def test_the_sensitivity_is_that_of_a_record(monkeypatch, neighbours, bins, opti
 @pytest.mark.parametrize(
     ("breach", "place"),
     [(counted_twice, -1), (in_two_cells, -1), (in_two_leaves, 0), (levels_forgotten, 0)]
-    + [(weights_as_given, -1)],
+    + [(weights_as_given, -1), (read_twice, 0), (read_twice, -1)],
 )
 def test_more_than_is_stated_would_be_seen(monkeypatch, neighbours, breach, place):
-    for options in ({"slices": "pairs"}, AUTO):
+    for options in ({"slices": "pairs"}, AUTO, AUTO | {"store": "none"}):
         with monkeypatch.context() as patch:
             afford(patch)
             breach(patch)
@@ -351,7 +353,10 @@ AUTO_BINS = AUTO | {"n_bins": "auto", "workload": WORKLOAD}
 @relations
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 @pytest.mark.parametrize(
-    "options", [{}, AUTO, AUTO_BINS, TARGET | {"n_bins": "auto"}, {"slices": LISTED}], ids=words
+    "options",
+    [{}, AUTO, AUTO_BINS, TARGET | {"n_bins": "auto"}, {"slices": LISTED}]
+    + [AUTO_BINS | {"store": "none"}],
+    ids=words,
 )
 def test_tables_with_equal_outputs_give_equal_fits(neighbours, epsilon, options):
     assert told_by_the_outputs_alone(neighbours, epsilon, **options)

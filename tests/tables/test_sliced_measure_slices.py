@@ -32,9 +32,9 @@ def test_records_are_held_in_one_byte_a_value(monkeypatch):
     """Of blocks; in more where a column has more leaves, which are counted first."""
     held, measure = [], _sliced_measure_sampler.measure_rounds
 
-    def watch(codes, *args, **options):
-        held.extend(codes)
-        measure(codes, *args, **options)
+    def watch(count, *args, **options):
+        held.extend(count.__self__._codes)
+        measure(count, *args, **options)
 
     monkeypatch.setattr(_sliced_measure_sampler, "measure_rounds", watch)
     make(n_bins="auto").fit(X)

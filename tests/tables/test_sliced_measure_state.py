@@ -11,6 +11,7 @@ from sklearn_dpgen.tables._sliced_measure_sampler import SlicedMeasureSampler
 
 # What the docstring lists, all of it released, or public.
 STATE = {
+    "_frame_kind",
     "encoder_",
     "feature_names_in_",
     "law_",
@@ -56,9 +57,9 @@ def test_a_fitted_object_holds_what_was_released_alone(monkeypatch):
         self._exact = parts
         return noise(self, seed, *parts)
 
-    def keep_codes(codes, plan, weight, measured, **options):
-        measure(codes, plan, weight, measured, **options)
-        measured.blocks.codes = codes
+    def keep_codes(count, plan, weight, measured, **options):
+        measure(count, plan, weight, measured, **options)
+        measured.blocks.codes = count.__self__._codes
         object.__setattr__(measured.slices[0], "source", measured)
 
     for place, name, leak in (

@@ -51,11 +51,11 @@ class Small:
 class AnySlices(SchemaOfX, Small, SlicedMeasureSampler):
     slices, target, n_bins, workload = "auto", None, 3, None
     population_size, max_iter, neighbours, constraints = 10, 2, "replace_one", None
-    unit_weights, max_rows = "equal", None
+    unit_weights, max_rows, store, n_jobs = "equal", None, "auto", None
 
 
 class AnyFoundBins(AnySlices):
-    n_bins, neighbours = "auto", "add_or_remove"
+    n_bins, neighbours, store = "auto", "add_or_remove", "none"
 
 
 class AnyMixture(ClassesOfY, SchemaOfX, Small, PrivateMixtureSampler):
