@@ -19,8 +19,11 @@ from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables._code_counter import CodeCounter
+from sklearn_dpgen.tables._count_layout import CountLayout
 from sklearn_dpgen.tables._record_codes import encode_codes
-from sklearn_dpgen.tables._slices import Slice, all_pairs, slice_counts
+from sklearn_dpgen.tables._row_weights import weights_of
+from sklearn_dpgen.tables._slices import all_pairs
 
 MOST_ROWS, EXPONENT = 36, 1.4
 N_DRAWN, N_BINS = 200_000, 10
@@ -98,10 +101,9 @@ def health(seed=0):
 def tables_of(frame, encoder, weights=None):
     """Return the shares of the cells of all columns and pairs, in fixed bins."""
     records = encode_codes(frame, encoder)
-    every = [np.arange(size) for size in records.sizes]
-    columns = [(j,) for j in range(len(every))] + all_pairs(len(every))
-    slices = [Slice(part, tuple(every[j] for j in part)) for part in columns]
-    tables = slice_counts(records.columns, slices, weights)
+    n = len(records.sizes)
+    layout = CountLayout(records.sizes, [(j,) for j in range(n)] + all_pairs(n), None)
+    tables = CodeCounter(layout).count_codes(records.columns, weights).tables()
     return [table / table.sum() for table in tables]
 
 
@@ -122,7 +124,7 @@ def learned(frame, schema, n_seeds):
     encoder = TabularEncoder(schema, bins=N_BINS).fit()
     persons = Persons(frame["who"])
     records = frame.drop(columns="who")
-    laws = [tables_of(records, encoder, weights) for weights in (persons.shares, None)]
+    laws = [tables_of(records, encoder, weights) for weights in (weights_of(persons.n_rows), None)]
     for way, (options, is_drawn) in WAYS.items():
         found = []
         for seed in range(n_seeds):
