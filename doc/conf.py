@@ -34,6 +34,8 @@ numpydoc_show_class_members = False
 # The pages are tests too: ``python -m sphinx -b doctest -D plot_gallery=0 doc <output>``.
 doctest_test_doctest_blocks = ""
 doctest_default_flags = doctest.NORMALIZE_WHITESPACE
+# For blocks that need what is optional: ``:skipif: find_spec("ray") is None``.
+doctest_global_setup = "from importlib.util import find_spec\nfrom shutil import which"
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
