@@ -10,7 +10,10 @@ from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import call_quietly
 
-__all__ = ["Persons", "check_alike", "drop_unit", "split_unit", "told_apart"]
+__all__ = ["Persons", "check_alike", "check_precision", "drop_unit", "split_unit", "told_apart"]
+
+# Names of dtypes of numpy, pandas and Arrow, in lower case.
+_SHORT_FLOATS = {"float16", "float32", "halffloat[pyarrow]", "float[pyarrow]"}
 
 
 class Persons:
@@ -107,10 +110,11 @@ def told_apart(ids, name="unit"):
     Raises
     ------
     TypeError
-        Ids that cannot be told apart.
+        Ids that cannot be told apart, such as numbers of half or single precision.
     ValueError
         None at all, a row without one, or texts beside other values.
     """
+    check_precision(ids, name)
     try:
         codes, found = pd.factorize(np.asarray(ids) if not hasattr(ids, "isna") else ids)
     except TypeError:
@@ -122,6 +126,15 @@ def told_apart(ids, name="unit"):
         raise ValueError(f"Column {name!r} of unit must name a person in every row.")
     check_alike(found, name)
     return codes, found
+
+
+def check_precision(ids, name):
+    """Refuse floats in which persons with long ids are one, and two in chunks of other types."""
+    if str(getattr(ids, "dtype", "")).lower() in _SHORT_FLOATS:
+        raise TypeError(
+            f"Column {name!r} of unit holds floats of less than double precision, in which "
+            "different ids can be one number: give integers or texts."
+        )
 
 
 def check_alike(ids, name):

@@ -79,9 +79,10 @@ def _check_columns(given, names, *, is_projected=False):
         # In a file without names, they are values of the first record.
         twice = [name for name in twice if name in names]
     if missing or unknown or twice:
+        others = "" if is_projected else f"unknown {unknown}, "
         raise ValueError(
             "The columns must be those of the schema, each once: "
-            f"missing {missing}, unknown {unknown}, more than once {twice}."
+            f"missing {missing}, {others}more than once {twice}."
         )
 
 

@@ -126,6 +126,13 @@ def _dataset(X, check=lambda names: None):
     options = {"batch_size": _BATCH, "batch_readahead": 4, "fragment_readahead": 1}
     # The ends of such files tell it.
     is_told = getattr(getattr(X, "format", None), "default_extname", None) == "parquet"
+    if is_told:
+        import pyarrow.dataset
+
+        # Else the columns of a whole row group are held at once.
+        options["fragment_scan_options"] = pyarrow.dataset.ParquetFragmentScanOptions(
+            pre_buffer=False
+        )
 
     def read(names):
         check(names)

@@ -131,3 +131,14 @@ def test_what_is_public_of_a_person_is_one_for_all_of_their_rows():
         labels[row] = 2
         with pytest.raises(ValueError, match="one class"):
             persons.shared(labels, "class")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "Float32", "float[pyarrow]"])
+def test_ids_of_less_than_double_precision_are_refused(dtype):
+    """In them 16777217 is 16777216: one person of two, and in double precision two again."""
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    ids = pd.Series([5, 6, 6], dtype=dtype)
+    with pytest.raises(TypeError, match="'id' of unit holds floats of less than double"):
+        split_unit(pd.DataFrame({"id": ids, "a": 0}), "id")
+    assert split_unit(pd.DataFrame({"id": ids.astype("float64"), "a": 0}), "id")[1].n_persons == 2
