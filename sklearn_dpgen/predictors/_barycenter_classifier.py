@@ -33,7 +33,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     ----------
     estimator : classifier
         Of two classes, with ``predict_proba``, that predicts each record by itself. A private one,
-        such as :class:`SyntheticClassifier`, or a pipeline of a TabularEncoder and one: it is
+        such as :class:`SyntheticDataClassifier`, or a pipeline of a TabularEncoder and one: it is
         cloned and fitted on the same records. Or a fitted one in a
         :class:`~sklearn.frozen.FrozenEstimator`, which is taken as it is. With ``epsilon=np.inf``
         any classifier.
@@ -101,7 +101,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
 
     See Also
     --------
-    SyntheticClassifier : Any classifier, privately.
+    SyntheticDataClassifier : Any classifier, privately.
     DPSlicedWassersteinFairClassifier : A penalty in training, which needs no group to predict.
 
     Notes
@@ -124,12 +124,13 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     Examples
     --------
     >>> from sklearn_dpgen.datasets import load_rand_health
-    >>> from sklearn_dpgen.predictors import BarycenterClassifier, SyntheticClassifier
+    >>> from sklearn_dpgen.predictors import BarycenterClassifier
+    >>> from sklearn_dpgen.tables import SyntheticDataClassifier
     >>> from sklearn_dpgen.tables import SlicedMeasureSampler
     >>> data = load_rand_health()
     >>> X, plan = data.frame[["mdvis", "disea", "hlthp"]], data.frame["idp"]
     >>> sampler = SlicedMeasureSampler(0.95, 1e-6, schema=data.schema, target="hlthp")
-    >>> learner = SyntheticClassifier(sampler, n_synthetic=2000)
+    >>> learner = SyntheticDataClassifier(sampler, n_samples=2000, n_draws=1)
     >>> model = BarycenterClassifier(learner, min_ratio=0.8, epsilon=1.0, groups=[0, 1])
     >>> model = model.fit(X[["mdvis", "disea"]], X["hlthp"], sensitive_features=plan)
     >>> model.rates_.columns.tolist()

@@ -59,7 +59,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
 
     See Also
     --------
-    SyntheticRegressor : Any regressor, privately.
+    SyntheticDataRegressor : Any regressor, privately.
     DPSlicedWassersteinFairRegressor : A penalty in training, for several outputs at once.
 
     Notes

@@ -46,8 +46,9 @@ def within(estimator, epsilon, *, unit=None):
     if not isinstance(last, PrivateEstimator):
         raise ValueError(
             f"estimator must be private, with a report privacy_: {type(last).__name__} is not. "
-            "Wrap it in SyntheticClassifier or SyntheticRegressor; or fit it on public rows and "
-            "wrap it in sklearn.frozen.FrozenEstimator; or take epsilon=np.inf for public rows."
+            "Wrap it in SyntheticDataClassifier or SyntheticDataRegressor; or fit it on public "
+            "rows and wrap it in sklearn.frozen.FrozenEstimator; or take epsilon=np.inf for "
+            "public rows."
         )
     params = last.get_params()
     own = params.get("epsilon", params.get("sampler__epsilon", 0.0))

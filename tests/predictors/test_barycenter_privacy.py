@@ -18,15 +18,11 @@ import sklearn_dpgen.predictors._barycenter_plan as plans
 from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport, compose_epsilon
 from sklearn_dpgen.exceptions import LargeDeltaWarning
 from sklearn_dpgen.mechanisms import GaussianSequenceRun
-from sklearn_dpgen.predictors import (
-    BarycenterClassifier,
-    BarycenterRegressor,
-    SyntheticClassifier,
-)
+from sklearn_dpgen.predictors import BarycenterClassifier, BarycenterRegressor
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +103,9 @@ def test_a_replaced_record_changes_each_release_by_the_root_of_two(kind, place, 
 
 
 def fitted_price(loans, sampler, released):
-    learner = SyntheticClassifier(sampler(delta=1e-6), LogisticRegression(), n_synthetic=500)
+    learner = SyntheticDataClassifier(
+        sampler(delta=1e-6), LogisticRegression(), n_samples=500, n_draws=1
+    )
     model = BarycenterClassifier(learner, epsilon=1.0, delta=1e-5, groups=["a", "b"])
     model.fit(loans.X, loans.y, sensitive_features=loans.group)
     assert len(released) > 3
@@ -187,17 +185,17 @@ def test_what_has_no_price_is_refused(loans, sampler):
     scaled = make_pipeline(StandardScaler(), DPSlicedWassersteinFairClassifier(0.0, max_iter=1))
     with pytest.raises(ValueError, match="unpaid: \\['StandardScaler'\\]"):
         BarycenterClassifier(scaled).fit(columns, loans.y, **group)
-    learner = SyntheticClassifier(sampler(epsilon=1.0), n_synthetic=100)
-    with pytest.raises(ValueError, match="more than the 1 that SyntheticClassifier takes"):
+    learner = SyntheticDataClassifier(sampler(epsilon=1.0), n_samples=100, n_draws=1)
+    with pytest.raises(ValueError, match="more than the 1 that SyntheticDataClassifier takes"):
         BarycenterClassifier(learner, delta=1e-5).fit(loans.X, loans.y, **group)
-    learner = SyntheticClassifier(sampler(epsilon=np.inf), n_synthetic=100)
+    learner = SyntheticDataClassifier(sampler(epsilon=np.inf), n_samples=100, n_draws=1)
     with pytest.raises(ValueError, match="more than the inf that"):
         BarycenterClassifier(learner, epsilon=1.0).fit(loans.X, loans.y, **group)
     assert X.get_params()["bins"] is None
 
 
 def test_delta_is_asked_for_where_the_number_of_records_is_not_public(loans, sampler):
-    learner = SyntheticClassifier(sampler(neighbours="add_or_remove"), n_synthetic=500)
+    learner = SyntheticDataClassifier(sampler(neighbours="add_or_remove"), n_samples=500, n_draws=1)
     with pytest.raises(ValueError, match="delta must be a number"):
         BarycenterClassifier(learner).fit(loans.X, loans.y, sensitive_features=loans.group)
     model = BarycenterClassifier(learner, delta=1e-5, min_ratio=0.5)
@@ -208,7 +206,7 @@ def test_delta_is_asked_for_where_the_number_of_records_is_not_public(loans, sam
 
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
 def test_reports_are_kept_whole(loans, sampler):
-    learner = SyntheticClassifier(sampler(), n_synthetic=500)
+    learner = SyntheticDataClassifier(sampler(), n_samples=500, n_draws=1)
     model = BarycenterClassifier(learner, epsilon=1.0)
     model.fit(loans.X, loans.y, sensitive_features=loans.group)
     report = model.privacy_
@@ -225,8 +223,8 @@ def test_the_fit_of_an_estimator_of_groups_is_paid_for(loans, sampler, released)
     schema = Schema({**loans.schema, "group": Categorical(["a", "b"])})
     groups = sampler("group", epsilon=0.4, delta=1e-6).set_params(schema=schema)
     model = BarycenterClassifier(
-        SyntheticClassifier(sampler(epsilon=0.6, delta=1e-6), n_synthetic=500),
-        group_estimator=SyntheticClassifier(groups, n_synthetic=500),
+        SyntheticDataClassifier(sampler(epsilon=0.6, delta=1e-6), n_samples=500, n_draws=1),
+        group_estimator=SyntheticDataClassifier(groups, n_samples=500, n_draws=1),
         epsilon=1.0,
         delta=1e-5,
     )
@@ -279,12 +277,13 @@ def test_nothing_but_releases_tells_of_the_records(kind, epsilon, forced):
 
 
 def test_releases_of_the_whole_compose_to_its_price(loans, sampler, released):
-    learner = SyntheticClassifier(
+    learner = SyntheticDataClassifier(
         SlicedMeasureSampler(
             epsilon=0.7, delta=1e-6, schema=loans.schema, slices="auto", target="paid"
         ),
         LogisticRegression(),
-        n_synthetic=500,
+        n_samples=500,
+        n_draws=1,
     )
     table = loans.X.assign(rate=loans.rate)
     model = BarycenterClassifier(learner, epsilon=1.0, delta=1e-5, groups=["a", "b"])
@@ -305,8 +304,10 @@ def test_selections_of_a_fit_are_paid_for():
     X = pd.DataFrame(rng.integers(0, 2, size=(20_000, 15)), columns=names)
     y = X["c0"] ^ (rng.uniform(size=20_000) < 0.2)
     schema = Schema({name: Categorical([0, 1]) for name in [*names, "y"]})
-    learner = SyntheticClassifier(
-        SlicedMeasureSampler(epsilon=0.6, delta=1e-6, schema=schema, target="y"), n_synthetic=500
+    learner = SyntheticDataClassifier(
+        SlicedMeasureSampler(epsilon=0.6, delta=1e-6, schema=schema, target="y"),
+        n_samples=500,
+        n_draws=1,
     )
     model = BarycenterClassifier(learner, epsilon=1.0, delta=1e-5, groups=[0, 1])
     model.fit(X, y.astype(int), sensitive_features=rng.integers(0, 2, size=20_000))
@@ -338,7 +339,7 @@ def test_reports_say_what_is_public_seeded_and_not_paid_for(loans, sampler):
     report = KINDS["classifier"](groups=[0, 1, 2]).fit(X, None, sensitive_features=group).privacy_
     assert "the fitted estimator" in report.public
     assert any("frozen" in caveat for caveat in report.caveats)
-    learner = SyntheticClassifier(sampler(random_state=0), n_synthetic=500)
+    learner = SyntheticDataClassifier(sampler(random_state=0), n_samples=500, n_draws=1)
     model = BarycenterClassifier(learner).fit(loans.X, loans.y, sensitive_features=loans.group)
     assert model.privacy_.noise_source == "seeded generator: the guarantee is void for whoever " + (
         "knows or guesses the seed"
@@ -350,7 +351,7 @@ def test_reports_say_what_is_public_seeded_and_not_paid_for(loans, sampler):
 
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
 def test_a_fit_keeps_what_it_says_and_nothing_else(loans, sampler):
-    learner = SyntheticClassifier(sampler(), LogisticRegression(), n_synthetic=500)
+    learner = SyntheticDataClassifier(sampler(), LogisticRegression(), n_samples=500, n_draws=1)
     model = BarycenterClassifier(learner, groups=["a", "b"])
     model.fit(loans.X, loans.y, sensitive_features=loans.group)
     kept = {name for name in vars(model) if name not in model.get_params(deep=False)}
@@ -364,7 +365,8 @@ def test_a_fit_keeps_what_it_says_and_nothing_else(loans, sampler):
         if name not in model.estimator_.get_params(deep=False)
     }
     assert kept == {
-        *("sampler_", "estimator_", "privacy_", "n_features_in_", "feature_names_in_"),
+        *("sampler_", "estimators_", "encoder_", "classes_", "privacy_"),
+        *("n_features_in_", "feature_names_in_"),
     }
 
 
@@ -421,7 +423,7 @@ def test_a_fit_that_is_stopped_states_what_it_paid_for(loans, sampler, stopped_a
         return release(self, value, noise)
 
     monkeypatch.setattr(GaussianSequenceRun, "release", interrupt)
-    learner = SyntheticClassifier(sampler(), LogisticRegression(), n_synthetic=500)
+    learner = SyntheticDataClassifier(sampler(), LogisticRegression(), n_samples=500, n_draws=1)
     model = BarycenterClassifier(learner, groups=["a", "b"])
     with pytest.raises(KeyboardInterrupt):
         model.fit(loans.X, loans.y, sensitive_features=loans.group)

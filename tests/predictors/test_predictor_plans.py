@@ -10,15 +10,11 @@ from sklearn.pipeline import make_pipeline
 import sklearn_dpgen.predictors._barycenter as module
 from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.exceptions import BudgetExceededError, SmallGroupWarning
-from sklearn_dpgen.predictors import (
-    BarycenterClassifier,
-    BarycenterRegressor,
-    SyntheticClassifier,
-    SyntheticRegressor,
-)
+from sklearn_dpgen.predictors import BarycenterClassifier, BarycenterRegressor
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
+from sklearn_dpgen.tables import SyntheticDataClassifier, SyntheticDataRegressor
 from sklearn_dpgen.utils._random import NoiseSource
 
 pytestmark = pytest.mark.filterwarnings(
@@ -60,26 +56,26 @@ def frozen():
 @pytest.mark.parametrize("seed", [0, None])
 def test_a_sampler_plans_for_what_learns_from_it(loans, sampler, columns, seed):
     sampler = sampler(slices="pairs", random_state=seed)
-    model = SyntheticClassifier(sampler, LogisticRegression(), n_synthetic=500)
+    model = SyntheticDataClassifier(sampler, LogisticRegression(), n_samples=500, n_draws=1)
     report = model.plan(3000, columns=columns)
     assert report == model.fit(loans.X[columns], loans.y).privacy_
     assert report != model.plan(6000, columns=columns)
 
 
 def test_a_plan_takes_all_columns_by_default(loans, sampler):
-    model = SyntheticRegressor(sampler("rate", slices="pairs"), n_synthetic=500)
+    model = SyntheticDataRegressor(sampler("rate", slices="pairs"), n_samples=500, n_draws=1)
     assert model.plan(3000) == model.plan(3000, 3, columns=["income", "job", "paid"])
     with pytest.raises(ValueError, match="n_features must be that of the schema, 3"):
         model.plan(3000, 2)
     with pytest.raises(ValueError, match=r"not in the schema: \['more'\]"):
         model.plan(3000, columns=["more"])
-    with pytest.raises(ValueError, match="target among its columns: 'rate'"):
+    with pytest.raises(ValueError, match="where y is given: 'rate'"):
         model.plan(3000, columns=["rate"])
 
 
 def barycenters(loans, sampler):
     """Return classifiers with what their plans take, by name."""
-    synthetic = SyntheticClassifier(sampler(), LogisticRegression(), n_synthetic=500)
+    synthetic = SyntheticDataClassifier(sampler(), LogisticRegression(), n_samples=500, n_draws=1)
     schema = Schema({name: loans.schema[name] for name in loans.X})
     fair = DPSlicedWassersteinFairClassifier(
         0.0, epsilon=0.5, delta=1e-6, classes=["no", "yes"], max_iter=2
@@ -93,8 +89,8 @@ def barycenters(loans, sampler):
         "pipeline": (BarycenterClassifier(make_pipeline(TabularEncoder(schema), fair)), {}),
         "groups": (
             BarycenterClassifier(
-                SyntheticClassifier(sampler(epsilon=0.6, delta=1e-6), n_synthetic=500),
-                group_estimator=SyntheticClassifier(groups, n_synthetic=500),
+                SyntheticDataClassifier(sampler(epsilon=0.6, delta=1e-6), n_samples=500, n_draws=1),
+                group_estimator=SyntheticDataClassifier(groups, n_samples=500, n_draws=1),
                 delta=1e-5,
             ),
             {"columns": both},
@@ -102,7 +98,9 @@ def barycenters(loans, sampler):
         "seeded": (BarycenterClassifier(frozen(), random_state=0, groups=["a", "b"]), {}),
         "add or remove": (
             BarycenterClassifier(
-                SyntheticClassifier(sampler(neighbours="add_or_remove"), n_synthetic=500),
+                SyntheticDataClassifier(
+                    sampler(neighbours="add_or_remove"), n_samples=500, n_draws=1
+                ),
                 delta=1e-5,
             ),
             {"columns": both},
@@ -144,7 +142,7 @@ def test_without_groups_nothing_is_paid_for_those(loans, sampler):
 
 
 def test_a_regressor_plans(loans, sampler):
-    learner = SyntheticRegressor(sampler("rate"), n_synthetic=500)
+    learner = SyntheticDataRegressor(sampler("rate"), n_samples=500, n_draws=1)
     model = BarycenterRegressor(learner, y_domain=(0, 12), delta=1e-5)
     report = model.plan(3000, columns=["income", "job"])
     model.fit(loans.X, loans.rate, sensitive_features=loans.group)
@@ -188,7 +186,7 @@ def test_a_refused_fit_pays_for_nothing(loans, sampler, ledger, monkeypatch, nam
     model, _ = barycenters(loans, sampler)[name]
     small = ledger(0.5)
     model.set_params(ledger=small)
-    monkeypatch.setattr(NoiseSource, "uniform", no_draw)
+    monkeypatch.setattr(NoiseSource, "_uniform", no_draw)
     if broken:
         monkeypatch.setattr(BarycenterClassifier, "_charge", charges_late)
     X = loans.X if name != "frozen" else loans.X[["income"]].to_numpy()
@@ -214,8 +212,8 @@ def test_all_of_a_fit_is_one_charge(loans, sampler, ledger, name):
 def test_a_fit_within_is_not_paid_twice(loans, sampler, ledger):
     own = ledger()
     for learner in (
-        SyntheticClassifier(sampler(), n_synthetic=500, ledger=own),
-        SyntheticClassifier(sampler(ledger=own), n_synthetic=500),
+        SyntheticDataClassifier(sampler(), n_samples=500, n_draws=1, ledger=own),
+        SyntheticDataClassifier(sampler(ledger=own), n_samples=500, n_draws=1),
     ):
         for outer in (ledger(), None):
             model = BarycenterClassifier(learner, ledger=outer)
@@ -228,13 +226,13 @@ def test_a_fit_within_is_not_paid_twice(loans, sampler, ledger):
 def test_a_sampler_books_what_learns_from_it(loans, sampler, ledger, where):
     own = ledger()
     if where == "sampler":
-        model = SyntheticClassifier(sampler(ledger=own), n_synthetic=500)
+        model = SyntheticDataClassifier(sampler(ledger=own), n_samples=500, n_draws=1)
     else:
-        model = SyntheticClassifier(sampler(), n_synthetic=500, ledger=own)
+        model = SyntheticDataClassifier(sampler(), n_samples=500, n_draws=1, ledger=own)
     model.fit(loans.X, loans.y)
     (charge,) = own.report().charges
     assert charge.report == model.privacy_
-    model = SyntheticClassifier(sampler(ledger=own), n_synthetic=500, ledger=own)
+    model = SyntheticDataClassifier(sampler(ledger=own), n_samples=500, n_draws=1, ledger=own)
     with pytest.raises(ValueError, match="ledger is for the sampler, which has one too"):
         model.fit(loans.X, loans.y)
 
@@ -263,22 +261,26 @@ def of_persons(loans, n_persons=1000):
 
 def test_a_sampler_protects_the_persons_of_what_learns(loans, sampler):
     frame, _ = of_persons(loans)
-    model = SyntheticClassifier(sampler(), LogisticRegression(), n_synthetic=500, unit="who")
+    model = SyntheticDataClassifier(
+        sampler(), LogisticRegression(), n_samples=500, n_draws=1, unit="who"
+    )
     report = model.fit(frame, loans.y).privacy_
     assert report == model.plan(1000, columns=["income", "job"])
     assert report.unit == "who"
     assert model.feature_names_in_.tolist() == ["income", "job"]
     np.testing.assert_array_equal(model.predict(frame), model.predict(loans.X))
-    one = SyntheticClassifier(sampler(unit="who"), LogisticRegression(), n_synthetic=500)
+    one = SyntheticDataClassifier(
+        sampler(unit="who"), LogisticRegression(), n_samples=500, n_draws=1
+    )
     assert one.fit(frame, loans.y).privacy_ == report
-    both = SyntheticClassifier(sampler(unit="who"), n_synthetic=500, unit="who")
+    both = SyntheticDataClassifier(sampler(unit="who"), n_samples=500, n_draws=1, unit="who")
     with pytest.raises(ValueError, match="unit is for the sampler, which has one too"):
         both.fit(frame, loans.y)
 
 
 def test_a_barycentre_protects_persons_throughout(loans, sampler):
     frame, _ = of_persons(loans)
-    learner = SyntheticClassifier(sampler(), LogisticRegression(), n_synthetic=500)
+    learner = SyntheticDataClassifier(sampler(), LogisticRegression(), n_samples=500, n_draws=1)
     model = BarycenterClassifier(learner, unit="who")
     model.fit(frame, loans.y, sensitive_features=loans.group)
     assert model.privacy_ == model.plan(1000, columns=["income", "job"])
@@ -290,7 +292,7 @@ def test_a_barycentre_protects_persons_throughout(loans, sampler):
 
 
 def test_units_within_and_outside_are_one(loans, sampler):
-    learner = SyntheticClassifier(sampler(unit="who"), n_synthetic=500)
+    learner = SyntheticDataClassifier(sampler(unit="who"), n_samples=500, n_draws=1)
     with pytest.raises(ValueError, match="protects unit 'who', and the whole would not"):
         BarycenterClassifier(learner).plan(1000)
     assert BarycenterClassifier(learner, unit="who").plan(1000).unit == "who"

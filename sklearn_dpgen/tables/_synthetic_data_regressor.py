@@ -1,0 +1,86 @@
+"""SyntheticDataRegressor: any regressor of scikit-learn, trained on synthetic rows."""
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+from sklearn.ensemble import HistGradientBoostingRegressor, VotingRegressor
+from sklearn.linear_model import Ridge
+
+from sklearn_dpgen.schema import Categorical, Numeric, Ordinal
+from sklearn_dpgen.tables._synthetic_data import SyntheticDataPredictor
+
+__all__ = ["SyntheticDataRegressor"]
+
+
+class SyntheticDataRegressor(RegressorMixin, SyntheticDataPredictor):
+    """Any regressor, privately: a sampler sees the records, the regressor what it draws.
+
+    Parameters
+    ----------
+    sampler, n_samples, n_draws, encode, ledger, unit, random_state
+        As of :class:`SyntheticDataClassifier`; the target is a number.
+    estimator : regressor or None, default=None
+        None is the mean of ridge regression and of boosted trees of four leaves.
+
+    Attributes
+    ----------
+    sampler_ : estimator
+        Fitted on private records.
+    estimators_ : list of regressors
+        Fitted on synthetic rows, one for each draw.
+    encoder_ : TabularEncoder
+        Of the features, in their order.
+    privacy_ : PrivacyReport
+        That of the sampler: all that follows is post-processing.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Their names, in the order of the fit.
+
+    See Also
+    --------
+    SyntheticDataClassifier : The same for labels.
+    sklearn_dpgen.predictors.BarycenterRegressor : Makes predictions alike between groups after
+        this.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.datasets import load_rand_health
+    >>> from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataRegressor
+    >>> data = load_rand_health()
+    >>> sampler = SlicedMeasureSampler(epsilon=1.0, schema=data.schema, target="mdvis")
+    >>> model = SyntheticDataRegressor(sampler, n_draws=2)
+    >>> X = data.frame[["disea", "idp", "hlthp"]]
+    >>> model.fit(X, data.frame["mdvis"]).predict(X[:3]).shape
+    (3,)
+    """
+
+    def _default(self):
+        trees = HistGradientBoostingRegressor(max_leaf_nodes=4)
+        return VotingRegressor([("linear", Ridge()), ("trees", trees)])
+
+    def _check_target(self, name, column):
+        labels = column.labels if isinstance(column, Categorical | Ordinal) else None
+        is_number = isinstance(column, Numeric) or (
+            labels is not None and all(type(label) in (int, float) for label in labels)
+        )
+        if not is_number:
+            raise ValueError(
+                f"target {name!r} must have numbers for a regressor, its column is "
+                f"{type(column).__name__}."
+            )
+
+    def predict(self, X: ArrayLike | pd.DataFrame) -> np.ndarray:
+        """Predict the target of records: the mean over draws.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In the units of the target.
+        """
+        return self._mean("predict", X)
