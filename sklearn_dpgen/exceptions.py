@@ -2,6 +2,7 @@
 
 __all__ = [
     "BudgetExceededError",
+    "InvalidFileError",
     "LargeDeltaWarning",
     "NoisyCountsWarning",
     "NoisyGradientsWarning",
@@ -13,6 +14,10 @@ __all__ = [
 
 class BudgetExceededError(RuntimeError):
     """A fit asks for more than a ledger has left; nothing was read, and nothing is charged."""
+
+
+class InvalidFileError(ValueError):
+    """A file is no saved estimator, is damaged, or is made to deceive; nothing of it was run."""
 
 
 class LargeDeltaWarning(UserWarning):
