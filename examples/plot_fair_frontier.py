@@ -30,10 +30,10 @@ from sklearn.pipeline import make_pipeline
 
 from sklearn_dpgen.datasets import load_rand_health
 from sklearn_dpgen.inspection import FairnessCurveDisplay, FairnessDisplay
-from sklearn_dpgen.predictors import BarycenterClassifier, SyntheticClassifier
+from sklearn_dpgen.predictors import BarycenterClassifier
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
 
 rand = load_rand_health()
 words = {"hlthp": "poor", "hlthf": "fair", "hlthg": "good"}
@@ -75,7 +75,7 @@ print(y.groupby(plan).mean().round(2).to_dict())
 # ask for a little more.
 
 sampler = SlicedMeasureSampler(epsilon=0.95, schema=schema, target="often")
-learner = SyntheticClassifier(sampler, LogisticRegression(max_iter=300), n_synthetic=50_000)
+learner = SyntheticDataClassifier(sampler, LogisticRegression(max_iter=300))
 model = BarycenterClassifier(
     learner, min_ratio=0.9, epsilon=1.0, groups=["free care", "pays a share"]
 )

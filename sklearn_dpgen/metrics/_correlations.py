@@ -10,7 +10,7 @@ from sklearn_dpgen.metrics._marginals import check_tables, find_cells
 from sklearn_dpgen.schema import Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.utils._validation import Integral
 
-__all__ = ["correlation_difference"]
+__all__ = ["column_correlations", "correlation_difference"]
 
 
 def correlation_difference(
@@ -69,15 +69,18 @@ def correlation_difference(
     if len(schema) < 2:
         raise ValueError("Correlations need a schema of at least two columns.")
     check_tables(real, synthetic, schema)
-    first, second = (_correlations(frame, schema, n_bins) for frame in (real, synthetic))
+    first, second = (column_correlations(frame, schema, n_bins) for frame in (real, synthetic))
     pairs = list(combinations(schema, 2))
     index = pd.MultiIndex.from_tuples(pairs, names=["column", "other"])
     return pd.Series(np.abs(first - second), index=index, name="correlation_difference")
 
 
-def _correlations(frame, schema, n_bins):
-    """Return the correlation of each pair of columns."""
-    cells = {name: find_cells(frame[name], column, n_bins) for name, column in schema.items()}
+def column_correlations(frame, schema, n_bins):
+    """Return the correlation of each pair of columns, in the order of their combinations."""
+    cells = {
+        name: np.unique(find_cells(frame[name], column, n_bins), return_inverse=True)[1]
+        for name, column in schema.items()
+    }
     places = {
         name: _places(frame[name], column)
         for name, column in schema.items()
@@ -102,14 +105,20 @@ def _places(values, column):
 
 
 def _cramers_v(cells, others):
-    """Return the root of the mean square contingency by its largest value, 0 for a constant."""
-    (rows, cells), (columns, others) = (
-        np.unique(codes, return_inverse=True) for codes in (cells, others)
-    )
-    shape = (len(rows), len(columns))
+    """Return the root of the mean square contingency by its largest value, 0 for a constant.
+
+    Both number the cells that occur, without a gap.
+    """
+    shape = (int(cells.max()) + 1, int(others.max()) + 1)
     if min(shape) == 1:
         return 0.0
-    pairs, counts = np.unique(np.ravel_multi_index((cells, others), shape), return_counts=True)
+    places = np.ravel_multi_index((cells, others), shape)
+    if shape[0] * shape[1] > len(cells):
+        pairs, counts = np.unique(places, return_counts=True)
+    else:
+        counts = np.bincount(places)
+        (pairs,) = np.nonzero(counts)
+        counts = counts[pairs]
     row, column = np.unravel_index(pairs, shape)
     expected = np.bincount(cells)[row] * (np.bincount(others)[column] / len(cells))
     # Rounding may leave it below 0 for independent cells.

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-import ot
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_array, check_random_state, check_scalar
@@ -73,6 +72,9 @@ def wasserstein_distance(
     if largest == 0:
         return 0.0
     distances /= largest
+    # Here, for it imports JAX and others where they are installed.
+    import ot
+
     cost = ot.emd2([], [], distances**p, numItermax=_MAX_PIVOTS)
     return float(largest * max(cost, 0.0) ** (1 / p))
 
@@ -107,6 +109,8 @@ def sliced_wasserstein_distance(
     """
     p = _check_order(p)
     check_scalar(n_projections, "n_projections", Integral, min_val=1)
+    import ot
+
     X, Y = check_point_clouds(X, Y)
     seed = check_random_state(random_state)
     return float(ot.sliced_wasserstein_distance(X, Y, n_projections=n_projections, p=p, seed=seed))
