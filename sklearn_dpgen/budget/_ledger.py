@@ -205,11 +205,7 @@ class PrivacyLedger:
         now, content = _now(), report.to_json(indent=None)
         with self._file.writing() as db:
             totals = self._totals(db)
-            if not self._fits(cost, totals):
-                # Before anything was released no choice depends on it: one fit may take it all.
-                if any(totals) or not self._is_all(report):
-                    raise BudgetExceededError(self._refusal(report, what, cost, totals))
-                cost = DominatingCost(self._filter.cap, self._filter.open_delta)
+            cost = self._booked(report, what, cost, totals)
             new = [_sum_up(*pair) for pair in zip(totals, (cost.amount, cost.delta), strict=True)]
             cursor = db.execute(
                 "INSERT INTO charges (time, user, what, amount, delta, total_amount, total_delta,"
@@ -217,6 +213,15 @@ class PrivacyLedger:
                 (now, _user(), what, cost.amount, cost.delta, *new, content),
             )
             return cursor.lastrowid
+
+    def _booked(self, report, what, cost, totals):
+        """Return what is booked for a fit that costs so much, or refuse it."""
+        if self._fits(cost, totals):
+            return cost
+        # Before anything was released no choice depends on it: one fit may take it all.
+        if any(totals) or not self._is_all(report):
+            raise BudgetExceededError(self._refusal(report, what, cost, totals))
+        return DominatingCost(self._filter.cap, self._filter.open_delta)
 
     def _fits(self, cost, totals):
         return (

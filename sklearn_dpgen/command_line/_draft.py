@@ -1,0 +1,167 @@
+"""draft-schema: a schema to be completed, from names and types or from a codebook."""
+
+import re
+from collections.abc import Sequence
+
+from sklearn_dpgen.command_line._console import Console
+from sklearn_dpgen.command_line._errors import CommandError
+from sklearn_dpgen.command_line._files import check_new_file, parse, read_text, write_text
+from sklearn_dpgen.command_line._options import add_command, add_overwrite
+from sklearn_dpgen.command_line._tables import files_of
+
+__all__ = ["add_to"]
+
+_TEXT = """\
+Draft a schema, to be completed and reviewed by hand.
+
+Of a table only the names and the types of its columns are taken, never a bound or a category: what
+occurs in the records is private, and a schema is public. A file of CSV has no types: they are
+guessed from its first values, and may be wrong. The draft has '...' wherever something is to be
+declared, and no command accepts it before that is done.
+
+Of a codebook (--codebook, or a file of JSON or YAML) bounds and categories are taken as well. A
+codebook is a data dictionary with a row for each column, with at least the fields name and type,
+or a Table Schema. What it says is taken as public. Many codebooks print the smallest and the
+largest value that occurred: these are private, and no bounds.
+"""
+_EXAMPLES = """\
+  sklearn-dpgen draft-schema patients.csv --out schema.yaml
+  sklearn-dpgen draft-schema patients.parquet --out schema.yaml
+  sklearn-dpgen draft-schema dictionary.csv --codebook --out schema.yaml
+  sklearn-dpgen draft-schema tableschema.json --out schema.yaml
+"""
+_HEAD = """\
+# A draft. Review every line: what is written here is public, and is published with each release.
+#
+# Replace each '...' by what is known before anyone looks at the records: from the questionnaire,
+# the range of an instrument, the law, the codes of a form. Never by what occurs in the table.
+#
+#   type: numeric      low, high; integer: true; step; nullable: true where values may be missing
+#   type: datetime     low, high, such as '2020-01-31'; resolution: D for days
+#   type: categorical  categories: ['no', 'yes']  (quote labels that are texts)
+#   type: ordinal      values: [1, 2, 3]
+#
+# A number that is a code is a category. Take columns out that need no synthetic twin, such as
+# names and other identifiers.
+"""
+_TABLE_NOTE = (
+    "The draft holds the names and the types of the columns, and no value. Names are those of the "
+    "first line in a file of CSV, and types are guessed from its first values: review both."
+)
+_CODEBOOK_NOTE = (
+    "What the codebook says is taken as public. If its bounds are the smallest and the largest "
+    "value that occurred, or its categories those that occurred, they are private: replace them."
+)
+
+
+def add_to(commands) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "draft-schema",
+        run,
+        summary="draft a schema, to be completed by hand",
+        text=_TEXT,
+        examples=_EXAMPLES,
+    )
+    parser.add_argument(
+        "source",
+        nargs="+",
+        metavar="FILE",
+        help="a table (Parquet, CSV, Feather, Arrow; several files of one), or a codebook",
+    )
+    parser.add_argument(
+        "--codebook", action="store_true", help="the file is a codebook, not a table"
+    )
+    parser.add_argument("--out", required=True, metavar="FILE", help="YAML to be written")
+    add_overwrite(parser)
+
+
+def run(arguments, console: Console) -> int:
+    """Run the command."""
+    if not arguments.out.lower().endswith((".yaml", ".yml")):
+        raise CommandError(f"--out {arguments.out} must have an ending of .yaml or .yml.")
+    out = check_new_file(arguments.out, overwrite=arguments.overwrite)
+    source = arguments.source
+    of_codebook = arguments.codebook or source[0].lower().endswith((".json", ".yaml", ".yml"))
+    if of_codebook and len(source) > 1:
+        raise CommandError("A codebook is one file.")
+    draft = _from_codebook(source[0]) if of_codebook else _from_table(source)
+    write_text(out, f"{_HEAD}\n{draft.to_yaml()}")
+    console.warn(_CODEBOOK_NOTE if of_codebook else _TABLE_NOTE)
+    missing = {name: list(fields) for name, fields in draft.missing.items()}
+    lines = [f"Wrote a draft of {len(draft.declaration)} columns to {out}."]
+    if missing:
+        lines.append("To be declared, from public knowledge alone:")
+        lines += [f"  {name!r}: {', '.join(fields)}" for name, fields in missing.items()]
+    lines.append("Review all of it, then: sklearn-dpgen check " + str(out))
+    document = {"out": str(out), "n_columns": len(draft.declaration), "missing": missing}
+    return console.result("\n".join(lines), document)
+
+
+def _from_table(paths: Sequence[str]):
+    """Draft from names and types of columns."""
+    from sklearn_dpgen.preprocessing._files import open_files
+    from sklearn_dpgen.schema import Schema
+
+    files = files_of(paths)
+    schema = open_files(files, []).schema
+    is_text = ".csv" in paths[0].lower()
+    if is_text and not _are_names(schema.names):
+        raise CommandError(
+            "The first line of the file does not look like names of columns: some are empty, there "
+            "twice, or numbers. A file of CSV needs a header; without one, the first record would "
+            "be published as names."
+        )
+    if is_text and len(schema.names) == 1 and re.search("[;\t|]", schema.names[0]):
+        raise CommandError("Fields of a file of CSV must be separated by commas.")
+    if is_text and _is_dictionary(schema.names):
+        raise CommandError(
+            "The file has the fields name and type, as a codebook: --codebook reads it as one. If "
+            "it is a table of records, rename these columns."
+        )
+    # Of columns without a value in the first ones, and of times of day, labels are to be declared.
+    types = {
+        field.name: "string"
+        if re.match("null|time(32|64)|duration", str(field.type))
+        else str(field.type)
+        for field in schema
+    }
+    return Schema.draft(types)
+
+
+def _are_names(names):
+    return len({*names}) == len(names) and not any(
+        not name.strip() or re.fullmatch(r"[\s\d.,:/eE+-]+", name) for name in names
+    )
+
+
+def _is_dictionary(names):
+    from sklearn_dpgen.schema._codebook import _SYNONYMS
+
+    fields = {_SYNONYMS.get(name.strip().lower()) for name in names}
+    return {"name", "type"} <= fields and None not in fields
+
+
+def _from_codebook(path):
+    """Draft from a data dictionary or a Table Schema."""
+    import pandas as pd
+
+    from sklearn_dpgen.schema import Schema
+
+    if path.lower().endswith((".json", ".yaml", ".yml")):
+        return Schema.draft(parse(read_text(path, "codebook"), path))
+    if not path.lower().endswith(".csv"):
+        raise CommandError("A codebook is a file of CSV, JSON or YAML.")
+    text = read_text(path, "codebook")
+    try:
+        import io
+
+        codebook = pd.read_csv(io.StringIO(text))
+    except ValueError:
+        codebook = None
+    if codebook is None:
+        raise CommandError(
+            f"{path} is no table of CSV: its rows differ in how many fields they have."
+        )
+    return Schema.draft(codebook)

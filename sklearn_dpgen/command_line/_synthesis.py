@@ -1,0 +1,165 @@
+"""A fit, and the files that tell of it."""
+
+import sys
+
+from sklearn_dpgen.command_line._console import Console
+from sklearn_dpgen.command_line._errors import CommandError, describe
+from sklearn_dpgen.command_line._files import OutputFolder, read_schema
+from sklearn_dpgen.command_line._fit import make_sampler, risk_of
+from sklearn_dpgen.command_line._keys import read_key
+from sklearn_dpgen.command_line._ledger import open_existing
+from sklearn_dpgen.command_line._tables import files_of, output_ending, read_frame, write_table
+from sklearn_dpgen.inspection import QualityReport, model_card
+
+__all__ = ["synthesize"]
+
+_MODEL, _NOT_PRIVATE = "model.safetensors", "quality-report-NOT-PRIVATE.html"
+_REPORTS = [
+    _MODEL,
+    "report.json",
+    "report.txt",
+    "model-card.json",
+    "model-card.md",
+    "model-card.html",
+    "quality-report.html",
+    _NOT_PRIVATE,
+]
+_TABLES = [
+    f"synthetic{ending}"
+    for ending in (".csv", ".csv.gz", ".csv.bz2", ".parquet", ".feather", ".arrow")
+]
+
+
+def synthesize(arguments, console: Console) -> int:
+    """Fit, sample and write."""
+    schema = read_schema(arguments.schema)
+    files = files_of(arguments.table)
+    ending = output_ending(files[0])
+    ledger = None if arguments.ledger is None else open_existing(arguments.ledger)
+    sampler = make_sampler(arguments, schema, ledger=ledger)
+    if arguments.rows is None and arguments.unit is not None and arguments.sampler == "mixture":
+        raise CommandError("--rows is needed with --unit and --sampler mixture.")
+    key = arguments.signing_key
+    key = None if key is None else read_key(key, private=True)
+    inputs = (*files, arguments.schema, *([arguments.ledger] if ledger else []))
+    out = OutputFolder(arguments.out, overwrite=arguments.overwrite, inputs=inputs)
+    try:
+        out.check_names([*_TABLES, *_REPORTS])
+        console.say("Fitting the sampler to the table.")
+        n_read = _fit(sampler, files, arguments, console)
+    except BaseException:
+        out.drop_if_new()
+        raise
+    try:
+        rows = arguments.rows
+        if rows is None:
+            # As many as are public to be there, or as a noisy count says.
+            rows = max(round(getattr(sampler, "n_records_", n_read)), 1)
+        out.drop_old([*_TABLES, *_REPORTS])
+        synthetic = _write(sampler, rows, out, ending, console)
+        _publish(sampler, out, arguments, key, console)
+        if arguments.not_private_report:
+            _compare(sampler, files, synthetic, out, arguments, console)
+    except BaseException:
+        console.spent += f" Written to {out.path}: {', '.join(out.written) or 'nothing'}."
+        raise
+    return _result(sampler, rows, out, ledger, console)
+
+
+def _fit(sampler, files, arguments, console):
+    # Rows that were read are counted on a terminal alone: a log may have other readers.
+    if "verbose" in sampler.get_params(deep=False):
+        sampler.set_params(verbose=int(sys.stderr.isatty() and not console.quiet))
+    X = list(files)
+    if arguments.sampler == "mixture":
+        beside = {} if arguments.unit is None else {arguments.unit: None}
+        X = read_frame(files, dict(sampler.schema) | beside)
+    try:
+        sampler.fit(X)
+    except ValueError as error:
+        fault = describe(error)
+        if hasattr(sampler, "privacy_") or not fault.startswith(("Column ", "The ")):
+            raise
+        raise CommandError(f"{fault} All that does not fit is told by: check.") from error
+    finally:
+        if hasattr(sampler, "privacy_"):
+            console.spent = _spent(sampler.privacy_, arguments.ledger)
+    console.say("Fitted: the budget is spent.")
+    return len(X)
+
+
+def _spent(report, ledger):
+    booked = (
+        "No ledger was given: count it yourself."
+        if ledger is None
+        else f"It is booked in the ledger {ledger}, and stays booked."
+    )
+    return (
+        f"The budget was spent before: epsilon {report.epsilon:g} at delta {report.delta:g}. "
+        f"{booked}"
+    )
+
+
+def _write(sampler, rows, out, ending, console):
+    # First of all, for the rest can be made of it again, at no cost.
+    with out.file(_MODEL) as path:
+        sampler.save(path)
+    report = sampler.privacy_
+    out.text("report.json", report.to_json())
+    out.text("report.txt", f"{report.to_text()}\n\n{report.attack_risk().to_text()}")
+    console.say(f"Drawing {rows} rows.")
+    frame = sampler.sample(rows)
+    with out.file(f"synthetic{ending}") as path:
+        write_table(frame, path, ending)
+    return frame
+
+
+def _publish(sampler, out, arguments, key, console):
+    """Write pages from what was released alone."""
+    console.say("Writing the model card and the quality report.")
+    card = model_card(
+        sampler,
+        title=arguments.title,
+        description=arguments.description,
+        author=arguments.author,
+        file=out.path / _MODEL,
+        signing_key=key,
+    )
+    out.text("model-card.json", card.to_json())
+    out.text("model-card.md", card.to_markdown())
+    out.text("model-card.html", card.to_html())
+    out.text("quality-report.html", QualityReport.from_estimator(sampler).to_html())
+
+
+def _compare(sampler, files, synthetic, out, arguments, console):
+    """Write a page that is not private."""
+    console.say("Comparing with the private table.")
+    real = read_frame(files, sampler.schema)
+    target = arguments.target[0] if arguments.target else None
+    page = QualityReport(
+        real, synthetic, privacy=sampler.privacy_, schema=sampler.schema, target=target
+    )
+    out.text(_NOT_PRIVATE, page.to_html())
+    console.warn(f"{_NOT_PRIVATE} shows the private records without noise. Do not publish it.")
+
+
+def _result(sampler, rows, out, ledger, console):
+    report = sampler.privacy_
+    lines = [
+        f"epsilon {report.epsilon:g} at delta {report.delta:g}: {report.neighbouring}.",
+        f"{rows} synthetic rows.",
+        *(f"  {out.path / name}" for name in out.written),
+    ]
+    document = {
+        "out": str(out.path),
+        "files": out.written,
+        "rows": rows,
+        "report": report.to_dict(),
+        "attack_risk": risk_of(report),
+        "ledger": None,
+    }
+    if ledger is not None:
+        left = ledger.remaining()
+        lines.append(f"Left in the ledger: epsilon {left:.4g} at delta {ledger.delta:g}.")
+        document["ledger"] = {"file": ledger.path, "spent": ledger.spent(), "remaining": left}
+    return console.result("\n".join(lines), document)

@@ -1,0 +1,147 @@
+"""check: what of a table does not fit is counted, and told apart by whether a fit would stop."""
+
+import pandas as pd
+import pytest
+
+
+def test_a_schema_alone(run):
+    done = run("check", "schema.yaml", "--json")
+    assert done.code == 0
+    assert done.json == {
+        "command": "check",
+        "ok": True,
+        "schema": "schema.yaml",
+        "n_columns": 3,
+        "warnings": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("age: {type: numeric, low: 1}", "missing ['high']"),
+        ("age: {type: numeric, low: 3, high: 2}", "low must be smaller"),
+        ("age: {type: number, low: 1, high: 2}", "type must be one of"),
+        ("age: {type: numeric, low: '...', high: 2}", "is a draft: declare 'age' (low)"),
+        ("age: {type: categorical, categories: [yes, 1]}", "must be distinct"),
+        ("- age", "must map column names"),
+        ("age: 3", "Column 'age'"),
+        ("", "must map column names"),
+        ("age: [", "is no YAML: see line"),
+        ("a: {type: categorical, categories: [x]}", "All columns are constant"),
+    ],
+)
+def test_a_schema_that_is_none(run, folder, text, said):
+    (folder / "schema.yaml").write_text(text, encoding="utf-8")
+    done = run("check", "schema.yaml", "--json")
+    assert done.code == 1
+    assert not done.json["ok"]
+    assert said in done.json["fault"]
+    done = run("check", "schema.yaml", "table.csv")
+    assert done.code == 1
+    assert said in done.out
+
+
+def test_a_schema_of_json(run, folder):
+    text = '{"age": {"type": "numeric", "low": 0, "high": 99}}'
+    (folder / "schema.json").write_text(text, encoding="utf-8")
+    assert run("check", "schema.json", "table.csv").code == 0
+    (folder / "schema.json").write_text(text[:-3], encoding="utf-8")
+    assert "is no JSON: see line 1" in run("check", "schema.json").out
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_table_that_fits(run, form):
+    done = run("check", "schema.yaml", f"table.{form}", "--json")
+    assert done.code == 0
+    assert done.json["faults"] == {}
+    assert done.json["n_rows"] == 200
+    assert done.json["private"] is True
+    assert "FOR WHOEVER MAY SEE THE TABLE ALONE" in done.json["note"]
+    assert "FOR WHOEVER MAY SEE THE TABLE ALONE" in run("check", "schema.yaml", "table.csv").out
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_what_is_clipped_is_shown_and_no_failure(run, form):
+    table = pd.DataFrame({"age": [17.0, 31.5, 200.0], "smoker": [None, "no", "yes"], "grade": 1})
+    write = table.to_csv if form == "csv" else table.to_parquet
+    write(f"table.{form}", index=False)
+    done = run("check", "schema.yaml", f"table.{form}", "--json")
+    assert done.code == 0
+    assert done.json["faults"] == {"age": {"outside_bounds": 2, "not_integer": 1}}
+
+
+def test_what_stops_a_fit(run):
+    table = pd.DataFrame({"age": [31, 32, 33], "smoker": ["no", "?", "?"], "grade": [1, 2, None]})
+    table.to_parquet("table.parquet")
+    done = run("check", "schema.yaml", "table.parquet", "--json")
+    assert done.code == 1
+    assert done.json["faults"] == {"smoker": {"undeclared": 2}, "grade": {"null": 1}}
+    text = run("check", "schema.yaml", "table.parquet").out
+    assert "'smoker': 2 values that are no declared label  STOPS A FIT" in text
+    assert "?" not in text
+
+
+def test_texts_among_numbers_are_counted_by_column(run, folder):
+    rows = ["31,no,1", "thirty,no,2", "n/a,no,two", ",no,", "33,,3", "17,yes,9"]
+    (folder / "table.csv").write_text("age,smoker,grade\n" + "\n".join(rows), encoding="utf-8")
+    done = run("check", "schema.yaml", "table.csv", "--json")
+    assert done.code == 1
+    assert done.json["fault"] is None
+    assert done.json["faults"] == {
+        "age": {"outside_bounds": 1, "null": 1, "unreadable": 2},
+        "grade": {"undeclared": 2, "null": 1},
+    }
+
+
+def test_truth_values_of_text(run, folder):
+    (folder / "schema.yaml").write_text(
+        "ok: {type: categorical, categories: [false, true]}\na: {type: numeric, low: 0, high: 9}"
+    )
+    (folder / "table.csv").write_text("ok,a\ntrue,1\nFalse,2\nmaybe,3\n1,x\n")
+    done = run("check", "schema.yaml", "table.csv", "--json")
+    assert done.json["faults"] == {"ok": {"undeclared": 1}, "a": {"unreadable": 1}}
+
+
+def test_missing_columns_are_named_and_unknown_ones_are_not(run):
+    table = pd.read_csv("table.csv").rename(columns={"grade": "Grade"})
+    table.to_csv("table.csv", index=False)
+    done = run("check", "schema.yaml", "table.csv")
+    assert done.code == 1
+    assert "missing ['grade']" in done.out
+    assert "Grade" not in done.all
+
+
+def test_rows_of_other_lengths(run, folder):
+    with open("table.csv", "a", encoding="utf-8") as file:
+        file.write("1,2,3,4\n")
+    done = run("check", "schema.yaml", "table.csv")
+    assert done.code == 1
+    assert "cannot be read as one table" in done.out
+
+
+def test_a_unit(run):
+    table = pd.read_csv("table.csv")
+    table.assign(who="x").to_csv("persons.csv", index=False)
+    assert run("check", "schema.yaml", "persons.csv", "--unit", "who").code == 0
+    done = run("check", "schema.yaml", "table.csv", "--unit", "who")
+    assert done.code == 1
+    assert "missing ['who']" in done.out
+    done = run("check", "schema.yaml", "table.csv", "--unit", "age")
+    assert done.code == 2
+    assert "is a column of the schema" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("schema.yaml", "none.csv"), "There is no table none.csv"),
+        (("schema.yaml", "table.xlsx"), "must have an ending"),
+        (("none.yaml",), "none.yaml"),
+        (("table.csv",), "ending of .yaml"),
+    ],
+)
+def test_wrong_use(run, arguments, said):
+    done = run("check", *arguments)
+    assert done.code == 2 if "schema.yaml" in arguments else done.code in (1, 2)
+    assert said in done.all

@@ -1,0 +1,122 @@
+"""draft-schema: names and types, never a value, and nothing that is taken for a schema unseen."""
+
+import json
+
+import pandas as pd
+import pytest
+import yaml
+
+TABLE = pd.DataFrame(
+    {
+        "n": [41, 42],
+        "x": [41.5, 43.5],
+        "t": ["secret-a", "secret-b"],
+        "d": pd.to_datetime(["1999-04-01", "1999-04-02"]),
+        "b": [True, False],
+        "c": pd.Categorical(["secret-c", "secret-d"]),
+        "empty": pd.Series([None, None], dtype=object),
+    }
+)
+DICTIONARY = """\
+variable,type,min,max,values,label
+age,integer,18,100,,age at entry
+smoker,string,,,"no, yes",
+income,number,0,,,
+"""
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "feather"])
+def test_of_a_table_names_and_types_alone(run, form):
+    if form == "csv":
+        TABLE.to_csv("t.csv", index=False)
+    else:
+        getattr(TABLE, f"to_{form}")(f"t.{form}")
+    done = run("draft-schema", f"t.{form}", "--out", "draft.yaml", "--json")
+    assert done.code == 0, done.err
+    with open("draft.yaml", encoding="utf-8") as file:
+        text = file.read()
+    draft = yaml.safe_load(text)
+    assert {name: entry["type"] for name, entry in draft.items()} == {
+        "n": "numeric",
+        "x": "numeric",
+        "t": "categorical",
+        "d": "datetime",
+        "b": "categorical",
+        "c": "categorical",
+        "empty": "categorical",
+    }
+    assert draft["n"] == {"type": "numeric", "low": "...", "high": "...", "integer": True}
+    assert done.json["missing"]["d"] == ["low", "high"]
+    for value in ("41", "42", "43.5", "secret", "1999"):
+        assert value not in text + done.all
+    assert "Review every line" in text
+    assert "review both" in done.json["warnings"][0]
+    # No command takes a draft for a schema.
+    assert run("check", "draft.yaml").code == 1
+    assert "is a draft" in run("plan", "--schema", "draft.yaml", "--rows", 9, "--epsilon", 1).err
+
+
+@pytest.mark.parametrize("names", ["31,no,1", "a,,b", "1.5,a,b", "2020-01-01,a,b"])
+def test_a_table_without_a_header_is_refused(run, folder, names):
+    (folder / "t.csv").write_text(f"{names}\n32,yes,2\n")
+    done = run("draft-schema", "t.csv", "--out", "draft.yaml")
+    assert done.code == 2
+    assert "needs a header" in done.err
+    assert names not in done.all
+    assert not (folder / "draft.yaml").exists()
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_other_separators(run, folder, mark):
+    (folder / "t.csv").write_text(f"a{mark}b\n1{mark}2\n")
+    done = run("draft-schema", "t.csv", "--out", "draft.yaml")
+    assert done.code == 2
+    assert "separated by commas" in done.err
+
+
+def test_two_columns_of_one_name(run, folder):
+    (folder / "t.csv").write_text("a,a\n1,2\n")
+    done = run("draft-schema", "t.csv", "--out", "draft.yaml")
+    assert done.code == 2
+    assert "The table could not be read" in done.err
+
+
+def test_a_codebook(run, folder):
+    (folder / "codes.csv").write_text(DICTIONARY, encoding="utf-8")
+    done = run("draft-schema", "codes.csv", "--out", "draft.yaml")
+    assert done.code == 2
+    assert "--codebook" in done.err
+    done = run("draft-schema", "codes.csv", "--codebook", "--out", "draft.yaml")
+    assert done.code == 0
+    assert "'income': high" in done.out
+    assert "value that occurred" in done.err
+    text = (folder / "draft.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(text)["age"]["high"] == 100
+    assert "# age at entry" in text
+    (folder / "draft.yaml").write_text(text.replace("high: '...'", "high: 1000000"))
+    assert run("check", "draft.yaml").code == 0
+
+
+def test_a_table_schema(run, folder):
+    fields = [{"name": "age", "type": "integer", "constraints": {"minimum": 0, "maximum": 9}}]
+    (folder / "codes.json").write_text(json.dumps({"fields": fields}))
+    done = run("draft-schema", "codes.json", "--out", "draft.yaml", "--json")
+    assert done.code == 0
+    assert done.json["missing"] == {}
+    assert run("check", "draft.yaml").code == 0
+
+
+def test_records_are_no_codebook(run):
+    done = run("draft-schema", "table.csv", "--codebook", "--out", "draft.yaml")
+    assert done.code == 2
+    assert "A table of records is refused" in done.err
+
+
+def test_a_file_is_not_replaced_unasked(run, folder):
+    (folder / "draft.yaml").write_text("mine")
+    draft = ("draft-schema", "table.csv", "--out")
+    assert run(*draft, "draft.yaml").code == 2
+    assert (folder / "draft.yaml").read_text() == "mine"
+    assert run(*draft, "draft.yaml", "--overwrite").code == 0
+    assert "an ending of .yaml" in run(*draft, "table.csv", "--overwrite").err
+    assert "no folder" in run(*draft, "none/draft.yaml").err

@@ -1,0 +1,269 @@
+"""What synthesize publishes, and what is done with it: sample, inspect, verify, audit."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command_cases import SCHEMA, made_up
+
+import sklearn_dpgen
+from sklearn_dpgen import inspection
+from sklearn_dpgen.command_line import _synthesis, main
+from sklearn_dpgen.inspection import QualityReport
+
+FIT = ("--schema", "schema.yaml", "--epsilon", "1", "--delta", "1e-6")
+PUBLIC = [
+    "model-card.html",
+    "model-card.json",
+    "model-card.md",
+    "model.safetensors",
+    "quality-report.html",
+    "report.json",
+    "report.txt",
+    "synthetic.csv",
+]
+
+
+def write_keys(name):
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    Path(f"{name}.pem").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    )
+    public = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    Path(f"{name}.public.pem").write_bytes(public)
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory):
+    """What one signed run writes."""
+    folder = tmp_path_factory.mktemp("signed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        made_up().to_csv("table.csv", index=False)
+        Path("schema.yaml").write_text(SCHEMA, encoding="utf-8")
+        write_keys("mine")
+        write_keys("other")
+        options = ("--signing-key", "mine.pem", "--title", "A <title>", "--author", "Ada")
+        assert main(["synthesize", "table.csv", *FIT, *options, "--out", "out", "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture
+def out(signed, folder):
+    """A copy of it, in the folder to work in."""
+    for path in signed.iterdir():
+        if path.is_dir():
+            shutil.copytree(path, folder / path.name)
+        else:
+            shutil.copyfile(path, folder / path.name)
+    return folder / "out"
+
+
+def test_all_of_it_is_made_of_what_was_paid_for(run, monkeypatch):
+    def never(*args, **options):
+        raise AssertionError("the private table is compared with")
+
+    # Only the page that is not private is given the table.
+    monkeypatch.setattr(QualityReport, "__init__", never)
+    monkeypatch.setattr(_synthesis, "read_frame", never)
+    done = run("synthesize", "table.csv", *FIT, "--out", "out", "--json")
+    assert done.code == 0, done.err
+    assert sorted(os.listdir("out")) == sorted(done.json["files"]) == PUBLIC
+    # The twin: where it is asked for, it would be read.
+    asked = run("synthesize", "table.csv", *FIT, "--out", "new", "--not-private-report")
+    assert asked.code == 2
+    assert "budget was spent" in asked.err
+    assert "quality-report-NOT-PRIVATE.html" not in os.listdir("new")
+    assert "model.safetensors" in os.listdir("new")
+
+
+def test_a_page_that_is_not_private_is_named_so(run):
+    fit = ("synthesize", "table.csv", *FIT, "--out", "out")
+    done = run(*fit, "--not-private-report")
+    assert done.code == 0, done.err
+    assert "Do not publish it" in done.err
+    page = Path("out/quality-report-NOT-PRIVATE.html").read_text(encoding="utf-8")
+    assert "not private" in page
+    # The next run does not leave it beside files that may be published.
+    assert run(*fit, "--overwrite").code == 0
+    assert sorted(os.listdir("out")) == PUBLIC
+
+
+@pytest.mark.parametrize("sampler", ["sliced", "mixture"])
+def test_a_model_has_the_report_and_neither_path_nor_seed(run, sampler):
+    made = run("ledger", "init", "secret.db", "--dataset", "d", "--epsilon", "2", "--delta", "1e-5")
+    assert made.code == 0
+    fit = ("--sampler", sampler, "--ledger", "secret.db", "--out", "out")
+    assert run("synthesize", "table.csv", *FIT, *fit).code == 0
+    model = sklearn_dpgen.load("out/model.safetensors")
+    report = json.loads(Path("out/report.json").read_text(encoding="utf-8"))
+    assert json.loads(model.privacy_.to_json()) == report
+    for name in os.listdir("out"):
+        assert b"secret.db" not in Path("out", name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["more.csv", "more.parquet", "more.feather", "more.csv.gz"])
+def test_more_rows_of_a_model(run, out, name):
+    done = run("sample", "out/model.safetensors", "--rows", "30", "--out", name, "--json")
+    assert done.code == 0, done.err
+    read = {"parquet": pd.read_parquet, "feather": pd.read_feather}.get(
+        name.rpartition(".")[2], pd.read_csv
+    )
+    frame = read(name)
+    assert list(frame.columns) == ["age", "smoker", "grade"]
+    assert len(frame) == done.json["rows"] == 30
+    again = ("sample", "out/model.safetensors", "--rows", "30", "--out", name)
+    assert run(*again).code == 2
+    assert run(*again, "--overwrite").code == 0
+    assert not read(name).equals(frame)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("sample", "none.safetensors", "--rows", "3", "--out", "a.csv"), "There is no model"),
+        (("sample", "table.csv", "--rows", "3", "--out", "a.csv"), "table.csv"),
+        (("sample", "out/model.safetensors", "--rows", "3", "--out", "a.txt"), "an ending"),
+        (("inspect", "schema.yaml"), "schema.yaml"),
+        (("verify", "out/model-card.md", "--public-key", "mine.public.pem"), "in JSON"),
+        (("verify", "out/model-card.json", "--public-key", "mine.pem"), "no public key"),
+        (("verify", "out/model-card.json", "--public-key", "table.csv"), "no public key"),
+        (("verify", "out/model-card.json", "--public-key", "none.pem"), "No such file"),
+        (("verify", "none.json", "--public-key", "mine.public.pem"), "No such file"),
+    ],
+)
+def test_wrong_use(run, out, arguments, said):
+    done = run(*arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert "not shown" not in done.err
+    assert not os.path.exists("a.csv")
+
+
+@pytest.mark.parametrize("key", ["mine.public.pem", "table.csv", "none.pem"])
+def test_a_key_that_cannot_sign_is_told_before_a_budget_is_spent(run, out, key):
+    done = run("synthesize", "table.csv", *FIT, "--out", "new", "--signing-key", key)
+    assert done.code == 2
+    assert key in done.err
+    assert "spent" not in done.err
+    assert not os.path.exists("new")
+
+
+def test_a_model_is_shown(run, out):
+    done = run("inspect", "out/model.safetensors", "--json")
+    assert done.code == 0
+    assert done.json["class"] == "SlicedMeasureSampler"
+    assert done.json["columns"] == ["age", "smoker", "grade"]
+    assert done.json["report"]["epsilon"] == 1
+    assert "sklearn_dpgen" in done.json["report"]["versions"]
+    text = run("inspect", "out/model.safetensors").out
+    assert "The best attacker" in text
+
+
+VERIFY = ("verify", "out/model-card.json", "--public-key", "mine.public.pem")
+FILE = ("--file", "out/model.safetensors")
+
+
+def test_a_signed_card_is_verified(run, out):
+    done = run(*VERIFY, *FILE, "--json")
+    assert done.code == 0, done.err
+    assert done.json["title"] == "A <title>"
+    assert done.json["privacy"]["epsilon"] == 1
+    assert "no model was checked" in run(*VERIFY).out
+
+
+def changed(text):
+    content = json.loads(text)
+    content["privacy"]["epsilon"] = 0.1
+    return json.dumps(content)
+
+
+def unsigned(text):
+    content = json.loads(text)
+    del content["signature"]
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize("change", [changed, unsigned, lambda text: "{}", lambda text: "[1]"])
+def test_another_card_is_not(run, out, change):
+    path = out / "model-card.json"
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+    done = run(*VERIFY, *FILE, "--json")
+    assert done.code == 1
+    assert done.json["ok"] is False
+    assert run(*VERIFY).out.startswith("NOT VERIFIED. ")
+
+
+def test_another_key_or_model_is_not(run, out):
+    assert run(*VERIFY[:-1], "other.public.pem", *FILE).code == 1
+    with open("out/model.safetensors", "ab") as file:
+        file.write(b"x")
+    done = run(*VERIFY, *FILE)
+    assert done.code == 1
+    assert "another" in done.out or "not the one" in done.out
+
+
+def test_a_damaged_model_is_an_error(run, out):
+    content = bytearray((out / "model.safetensors").read_bytes())
+    content[len(content) // 2] ^= 1
+    (out / "model.safetensors").write_bytes(content)
+    done = run("inspect", "out/model.safetensors")
+    assert done.code == 2
+    assert "not shown" not in done.err
+
+
+def test_a_model_without_a_guarantee_is_none(run, out, monkeypatch):
+    model = sklearn_dpgen.load("out/model.safetensors")
+    del model.privacy_
+    monkeypatch.setattr(sklearn_dpgen, "load", lambda path: model)
+    assert "no model with a guarantee" in run("inspect", "out/model.safetensors").err
+
+
+needs_audit = pytest.mark.skipif(not hasattr(inspection, "audit"), reason="needs audits")
+
+
+@needs_audit
+@pytest.mark.parametrize("violated", [False, True])
+def test_an_audit_is_of_a_made_up_table(run, folder, monkeypatch, violated):
+    seen = []
+
+    class Result:
+        is_violation = violated
+
+        def to_dict(self):
+            return {"ratio": 0.97}
+
+        def to_text(self):
+            return "ratio 0.97"
+
+    def audit(estimator, X):
+        seen.append((estimator, X))
+        return Result()
+
+    monkeypatch.setattr(inspection, "audit", audit)
+    os.remove("table.csv")
+    done = run("audit", *FIT, "--rows", "50", "--target", "grade", "--json")
+    assert done.code == int(violated)
+    assert done.json["audit"] == {"ratio": 0.97}
+    ((estimator, X),) = seen
+    assert estimator.target == "grade"
+    assert len(X) == 50
+    assert X["age"].between(18, 100).all()
+    assert set(X["smoker"].dropna()) == {"no", "yes"}
+    # Each column of the made-up table is as declared.
+    assert (estimator.schema.check(X) == 0).all(axis=None)
+
+
+@needs_audit
+@pytest.mark.slow
+def test_an_audit(run):
+    done = run("audit", *FIT, "--rows", "100", "--json")
+    assert done.code == 0, done.all
+    assert 0 < done.json["audit"]["ratio"] <= 1

@@ -1,0 +1,107 @@
+"""The command as a process: imports, pipes, signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sklearn_dpgen.command_line import main
+
+COMMAND = [sys.executable, "-m", "sklearn_dpgen"]
+COMMANDS = ["draft-schema", "check", "plan", "ledger", "ledger init", "synthesize"]
+
+
+def test_help_imports_no_library(folder):
+    code = (
+        "import sys\n"
+        "from sklearn_dpgen.command_line import main\n"
+        "assert main(['synthesize', '--help']) == 0\n"
+        "print(sorted({'torch', 'numpy', 'pandas', 'sklearn'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_module_runs(folder):
+    done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout.startswith("sklearn-dpgen ")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_help_with_examples(run, name):
+    done = run(*name.split(), "--help")
+    assert done.code == 0
+    assert f"sklearn-dpgen {name}" in done.out.partition("examples:")[2]
+    assert max(map(len, done.out.splitlines())) <= 100
+
+
+def test_without_a_command(run):
+    assert run().code == 2
+    assert run("no-such").code == 2
+
+
+def test_json_is_one_document_and_remarks_are_elsewhere(folder):
+    done = subprocess.run(
+        [*COMMAND, "check", "schema.yaml", "table.csv", "--json"], capture_output=True, text=True
+    )
+    assert "Reading the table" in done.stderr
+    assert json.loads(done.stdout)["ok"] is True
+    assert done.returncode == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+def test_a_reader_that_went_away(folder):
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*COMMAND, "check", "schema.yaml"], stdout=write, stderr=subprocess.PIPE, text=True
+    )
+    os.close(write)
+    assert done.returncode == 141
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_an_interrupt(folder):
+    os.mkfifo("endless.csv")
+    process = subprocess.Popen(
+        [*COMMAND, "draft-schema", "endless.csv", "--codebook", "--out", "draft.yaml"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # Once the pipe has a reader, the command is at work.
+    with open("endless.csv", "w") as pipe:
+        pipe.write("name,type\n")
+        pipe.flush()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines() == ["error: Interrupted."]
+
+
+def test_quiet(folder, capfd):
+    fit = ["synthesize", "table.csv", "--schema", "schema.yaml", "--epsilon", "3"]
+    assert main([*fit, "--out", "a"]) == 0
+    assert "Fitting the sampler" in capfd.readouterr().err
+    assert main([*fit, "--out", "b", "--quiet"]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="encodings of POSIX")
+def test_a_console_that_cannot_show_a_letter(folder):
+    (folder / "schema.yaml").write_text("größe: {type: numeric, low: 3, high: 2}", encoding="utf-8")
+    done = subprocess.run(
+        [*COMMAND, "check", "schema.yaml"],
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )
+    assert done.returncode == 1
+    assert rb"'gr\xf6\xdfe': low must be smaller" in done.stdout

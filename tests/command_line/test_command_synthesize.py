@@ -1,0 +1,235 @@
+"""synthesize: what it writes, what it refuses, and what it says of a budget that is spent."""
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command_cases import made_up
+
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.budget import PrivacyLedger
+from sklearn_dpgen.command_line import _synthesis
+from sklearn_dpgen.tables import SlicedMeasureSampler
+
+FIT = ("--schema", "schema.yaml", "--epsilon", "1", "--delta", "1e-6", "--out", "out")
+
+
+@pytest.fixture(autouse=True)
+def no_pages(monkeypatch):
+    """Pages take half of the time, and have tests of their own."""
+    monkeypatch.setattr(_synthesis, "_publish", lambda *args: None)
+
+
+@pytest.fixture
+def ledger(run):
+    made = run("ledger", "init", "l.db", "--dataset", "d", "--epsilon", "2", "--delta", "1e-5")
+    assert made.code == 0
+    return PrivacyLedger("l.db")
+
+
+@pytest.mark.parametrize("sampler", ["sliced", "mixture"])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_table_of_the_same_format_with_its_report(run, form, sampler):
+    done = run("synthesize", f"table.{form}", *FIT, "--sampler", sampler, "--json")
+    assert done.code == 0, done.err
+    read = pd.read_csv if form == "csv" else pd.read_parquet
+    synthetic = read(f"out/synthetic.{form}")
+    assert list(synthetic.columns) == ["age", "smoker", "grade"]
+    assert len(synthetic) == done.json["rows"] == 200
+    assert synthetic["age"].between(18, 100).all()
+    assert set(synthetic["grade"]) <= {1, 2, 3}
+    assert set(os.listdir("out")) == set(done.json["files"])
+    report = PrivacyReport.from_dict(json.loads(Path("out/report.json").read_bytes()))
+    assert (report.epsilon, report.delta) == (1, 1e-6)
+    assert not report.is_seeded
+    assert report.noise_source == "operating system entropy"
+    assert report.to_text() in Path("out/report.txt").read_text(encoding="utf-8")
+
+
+def test_two_runs_differ(run):
+    for out in "ab":
+        assert run("synthesize", "table.csv", *FIT[:-1], out).code == 0
+    assert Path("a/synthetic.csv").read_bytes() != Path("b/synthetic.csv").read_bytes()
+
+
+def test_the_number_of_rows(run):
+    assert run("synthesize", "table.csv", *FIT, "--rows", "7").code == 0
+    assert len(pd.read_csv("out/synthetic.csv")) == 7
+
+
+def test_a_private_number_of_rows_is_a_noisy_one(run):
+    said = [
+        run("synthesize", "table.csv", *FIT[:-1], out, "--neighbouring", "add_or_remove", "--json")
+        for out in "ab"
+    ]
+    assert all(done.code == 0 for done in said)
+    assert {done.json["rows"] for done in said} != {200}
+    assert "200" not in "".join(done.err for done in said)
+
+
+def test_several_files_are_one_table(run, folder):
+    table = pd.read_csv("table.csv")
+    table[:50].to_csv("part-1.csv", index=False)
+    table[50:].to_csv("part-2.csv", index=False)
+    assert run("synthesize", "part-*.csv", *FIT, "--json").json["rows"] == 200
+
+
+def test_persons_are_protected(run):
+    table = pd.read_csv("table.csv").assign(who=[f"p{i // 4}" for i in range(200)])
+    table.to_csv("table.csv", index=False)
+    done = run("synthesize", "table.csv", *FIT, "--unit", "who", "--json")
+    assert done.json["report"]["unit"] == "who"
+    assert done.json["rows"] == 50
+    assert "who" not in pd.read_csv("out/synthetic.csv").columns
+
+
+def test_the_ledger_is_charged(run, ledger):
+    before = ledger.remaining()
+    done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db", "--json")
+    (charge,) = ledger.report().charges
+    assert charge.report.epsilon == 1
+    assert done.json["ledger"]["remaining"] == ledger.remaining() < before
+
+
+def test_a_fit_beyond_the_budget_is_refused(run, ledger):
+    done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db", "--epsilon", "2.5", "--json")
+    assert done.code == 1
+    assert done.json["exit_code"] == 1
+    assert done.json["spent"] is None
+    assert "of its cap left" in done.err
+    assert ledger.report().charges == ()
+    assert not os.path.exists("out")
+
+
+@pytest.mark.parametrize("error", [OSError(28, "full"), KeyboardInterrupt(), ZeroDivisionError()])
+def test_what_fails_after_the_budget_was_spent_says_so(run, ledger, monkeypatch, error):
+    def fail(*args):
+        raise error
+
+    monkeypatch.setattr(_synthesis, "write_table", fail)
+    done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db")
+    assert done.code == (130 if isinstance(error, KeyboardInterrupt) else 2)
+    assert "epsilon 1 at delta 1e-06. It is booked in the ledger l.db" in done.err
+    assert len(ledger.report().charges) == 1
+    assert "synthetic.csv" not in os.listdir("out")
+    assert not [name for name in os.listdir("out") if name.startswith(".")]
+
+
+def test_a_fit_that_stops_half_way_says_so(run, ledger, monkeypatch):
+    def fit(self, X):
+        self._charge(self.plan(200))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SlicedMeasureSampler, "fit", fit)
+    done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db")
+    assert done.code == 130
+    assert "It is booked in the ledger" in done.err
+    assert not os.path.exists("out")
+    done = run("synthesize", "table.csv", *FIT)
+    assert "No ledger was given" in done.err
+
+
+def test_what_fails_before_says_nothing_of_a_budget(run, ledger, monkeypatch):
+    def fit(self, X):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SlicedMeasureSampler, "fit", fit)
+    done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db")
+    assert done.code == 130
+    assert "spent" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--out", "full"), "is not empty"),
+        (("--out", "table.csv"), "is a file"),
+        (("--schema", "none.yaml"), "No such file"),
+        (("--schema", "table.csv"), "ending of .yaml"),
+        (("--ledger", "none.db"), "There is no ledger none.db"),
+        (("--target", "nobody"), "nobody"),
+        (("--max-rows", "2"), "needs --unit"),
+        (("--sampler", "mixture", "--target", "age"), "--target age"),
+        (("--sampler", "mixture", "--neighbouring", "add_or_remove"), "--neighbouring"),
+    ],
+)
+def test_wrong_use_is_told_before_a_budget_is_spent(run, folder, arguments, said):
+    (folder / "full").mkdir()
+    (folder / "full" / "mine.txt").write_text("mine")
+    done = run("synthesize", "table.csv", *FIT, *arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert "spent" not in done.err
+    assert not os.path.exists("out")
+    assert os.listdir("full") == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--epsilon", "0"),
+        ("--epsilon", "inf"),
+        ("--epsilon", "x"),
+        ("--delta", "1"),
+        ("--seed", "1"),
+        ("--random-state", "1"),
+        ("--rows", "0"),
+        ("--noise", "none"),
+    ],
+)
+def test_wrong_options_are_refused_by_the_parser(run, arguments):
+    done = run("synthesize", "table.csv", *FIT, *arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert not os.path.exists("out")
+
+
+def test_files_of_an_earlier_run_go_and_others_stay(run, folder):
+    assert run("synthesize", "table.parquet", *FIT).code == 0
+    (folder / "out" / "mine.txt").write_text("mine")
+    assert run("synthesize", "table.csv", *FIT).code == 2
+    assert run("synthesize", "table.csv", *FIT, "--overwrite").code == 0
+    names = os.listdir("out")
+    assert "synthetic.csv" in names
+    assert "mine.txt" in names
+    assert "synthetic.parquet" not in names
+
+
+def test_an_input_is_never_replaced(run, folder):
+    (folder / "out").mkdir()
+    os.replace("table.csv", "out/synthetic.csv")
+    before = Path("out/synthetic.csv").read_bytes()
+    done = run("synthesize", "out/synthetic.csv", *FIT, "--overwrite")
+    assert done.code == 2
+    assert "would replace the input" in done.err
+    assert Path("out/synthetic.csv").read_bytes() == before
+
+
+def test_names_and_labels_in_any_script(run, folder):
+    (folder / "schéma 表.yaml").write_text(
+        "größe: {type: numeric, low: 0, high: 9}\n"
+        "城市: {type: categorical, categories: [北京, Köln]}\n",
+        encoding="utf-8",
+    )
+    (folder / "täble.csv").write_text("größe,城市\n" + "1,北京\n2,Köln\n" * 50, encoding="utf-8")
+    done = run(
+        "synthesize", "täble.csv", "--schema", "schéma 表.yaml", "--epsilon", "1", "--out", "öut"
+    )
+    assert done.code == 0, done.err
+    synthetic = pd.read_csv("öut/synthetic.csv")
+    assert list(synthetic.columns) == ["größe", "城市"]
+    assert set(synthetic["城市"]) <= {"北京", "Köln"}
+
+
+def test_the_folder_of_the_table_is_not_written_to(run, folder):
+    (folder / "parts").mkdir()
+    part = folder / "parts" / "synthetic.parquet"
+    made_up().to_parquet(part)
+    content = part.read_bytes()
+    fit = ("--schema", "schema.yaml", "--epsilon", "1", "--out", "parts", "--overwrite")
+    done = run("synthesize", "parts", *fit)
+    assert done.code == 2
+    assert "folder of the table" in done.err
+    assert part.read_bytes() == content
