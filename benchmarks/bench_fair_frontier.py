@@ -31,11 +31,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from sklearn_dpgen.predictors import BarycenterClassifier, SyntheticClassifier
+from sklearn_dpgen.predictors import BarycenterClassifier
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
 
 IMAGES = Path(__file__).parents[1] / "doc" / "images"
 EPSILONS = (0.5, 1.0, 3.0, np.inf)
@@ -76,7 +76,7 @@ def barycentres(data, epsilon, seed, share=SHARE):
         share * epsilon, delta, schema=schema, target="label", random_state=seed
     )
     model = BarycenterClassifier(
-        SyntheticClassifier(sampler, random_state=seed),
+        SyntheticDataClassifier(sampler, random_state=seed),
         epsilon=epsilon,
         delta=delta,
         groups=data.groups,
@@ -132,7 +132,7 @@ def synthetic(data, epsilon, seed):
         sampler = SlicedMeasureSampler(
             epsilon, data.task.delta, schema=schema, target="label", random_state=seed
         )
-        model = SyntheticClassifier(sampler, estimator, random_state=seed)
+        model = SyntheticDataClassifier(sampler, estimator, random_state=seed)
         scores = model.fit(data.frame, frame["label"]).predict_proba(data.test_frame)[:, 1]
         yield name, scores, scores > 0.5
 

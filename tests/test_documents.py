@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import re
 import textwrap
 from importlib import import_module
@@ -102,7 +103,7 @@ def test_seeds_are_found(source, found):
 def test_the_examples_of_the_readme_run_as_pasted(capsys):
     pytest.importorskip("statsmodels")
     codes = snippets(PAGES[0].read_text(encoding="utf-8"))
-    assert len(codes) == 2
+    assert len(codes) == 3
     names = {}
     for code in codes:
         exec(compile(code, "README.rst", "exec"), names)
@@ -114,3 +115,5 @@ def test_the_examples_of_the_readme_run_as_pasted(capsys):
     assert "operating system entropy" in printed
     assert str(names["ledger"].report()) in printed
     assert names["plan"] == names["sampler"].privacy_
+    assert list(names["same"]) == list(names["survey"])
+    assert all(os.path.getsize(names[kind]) for kind in ("model", "page", "card"))

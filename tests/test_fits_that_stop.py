@@ -14,7 +14,6 @@ from sklearn_dpgen.mechanisms import (
     ThresholdedLaplaceRun,
 )
 from sklearn_dpgen.moments import MomentSampler
-from sklearn_dpgen.predictors import SyntheticClassifier
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinAdapter,
@@ -27,7 +26,11 @@ from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinAdapter,
     SmoothedSlicedWassersteinGenerator,
 )
-from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import (
+    PrivateMixtureSampler,
+    SlicedMeasureSampler,
+    SyntheticDataClassifier,
+)
 
 N = 60
 BOX = Box(0, 1, n_features=2)
@@ -40,8 +43,8 @@ FAIR = NETWORK | {"alpha": 0.0}
 ADAPTER = NETWORK | {"source_iter": 2, "feature_dim": 2}
 SOURCE = np.where(HALVES, -1, np.arange(N) % 2)
 
-LEARNER = SyntheticClassifier(
-    SlicedMeasureSampler(3.0, schema=SCHEMA, n_bins=2, target="b"), n_synthetic=200
+LEARNER = SyntheticDataClassifier(
+    SlicedMeasureSampler(3.0, schema=SCHEMA, n_bins=2, target="b"), n_samples=200, n_draws=1
 )
 
 # Estimators with what they are fitted on.

@@ -18,7 +18,18 @@ import sklearn_dpgen
 
 REPOSITORY = Path(sklearn_dpgen.__file__).parents[1]
 # What users install of it, by extra.
-OPTIONAL = ["arrow", "dask", "diffusion", "duckdb", "faiss", "polars", "ray", "spark"]
+OPTIONAL = [
+    "arrow",
+    "dask",
+    "diffusion",
+    "duckdb",
+    "faiss",
+    "opendp",
+    "polars",
+    "ray",
+    "sign",
+    "spark",
+]
 # Of the version control and its checks, nothing is handed out.
 _NOT_HANDED_OUT = (".ci/", ".git")
 

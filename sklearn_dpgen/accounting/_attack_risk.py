@@ -9,6 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import GaussianProfile, PrivacyProfile
+from sklearn_dpgen.utils._html import element, meter, notebook, rows_table
 
 __all__ = ["AttackRisk"]
 
@@ -157,6 +158,32 @@ class AttackRisk:
 
     def __str__(self):
         return self.to_text()
+
+    def to_rows(self) -> list[tuple[str, str]]:
+        """Return what the best attacker can do, as pairs of what and how much.
+
+        Returns
+        -------
+        list of tuple of str
+        """
+        rows = [
+            (f"finds, with {_percent(fpr)} false alarms", f"at most {_percent(tpr)} of the cases")
+            for fpr, tpr in self.true_positive_rates.items()
+        ]
+        rows.append(("is right about an even guess", f"at most {_percent(self.posterior())}"))
+        rows.append(("advantage over guessing", f"at most {_percent(self.advantage)}"))
+        if self.mu is not None:
+            rows.append(("Gaussian differential privacy", f"μ = {self.mu:.4g}"))
+        return rows
+
+    def _repr_html_(self) -> str:
+        guess = self.posterior()
+        return notebook(
+            element("div", "The best attacker, who knows all other records", class_="headline"),
+            rows_table(self.to_rows()),
+            element("div", "An even guess is right: 50 percent ", meter(0.5)),
+            element("div", f"With the release: at most {_percent(guess)} ", meter(guess)),
+        )
 
     def _lines(self):
         yield "The best attacker, who knows all other records and wants to know of this one:"

@@ -12,14 +12,22 @@ from sklearn_dpgen.accounting._attack_risk import AttackRisk
 from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import ApproximateProfile, PrivacyProfile
+from sklearn_dpgen.utils._html import element, notebook, rows_table
 from sklearn_dpgen.utils._random import SEEDED
 
-__all__ = ["FLOATING_POINT", "PrivacyReport"]
+__all__ = ["CERTIFIED_NOISE", "FLOATING_POINT", "PrivacyReport"]
 
 # A caveat of all that draws its noise from a NoiseSource.
 FLOATING_POINT = (
     "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
     "draws."
+)
+
+# And of all that draws certified noise, in its place.
+CERTIFIED_NOISE = (
+    "What noise is added to is computed in floating point. It is taken to be within a quarter of a "
+    "step of the grid of the noise, 2**-28 of its scale, of what exact arithmetic gives. How long "
+    "a draw takes is not protected."
 )
 
 # Who are neighbours: data sets of one public size, or with one more.
@@ -233,6 +241,30 @@ class PrivacyReport:
 
     def __str__(self):
         return self.to_text()
+
+    def to_rows(self) -> list[tuple[str, str]]:
+        """Return what :meth:`to_text` says of the whole, as pairs of a label and its text.
+
+        Returns
+        -------
+        list of tuple of str
+        """
+        return list(self._rows())
+
+    def _repr_html_(self) -> str:
+        headline = f"(ε, δ) = ({self.epsilon:.6g}, {self.delta:.3g})"
+        warning = "SEEDED: void for whoever knows the seed. " if self.is_seeded else None
+        parts = [
+            element("details", element("summary", part.mechanism), rows_table(part.to_rows()))
+            for part in self.parts
+        ]
+        return notebook(
+            element("div", warning and element("span", warning, class_="warn"), headline,
+                    class_="headline"),
+            element("div", self.mechanism),
+            rows_table(self.to_rows()),
+            parts,
+        )  # fmt: skip
 
     def _lines(self, beside=()):
         seeded = "SEEDED " if self.is_seeded else ""

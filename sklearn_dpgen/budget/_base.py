@@ -13,7 +13,9 @@ from sklearn.utils import _safe_indexing
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.budget._ledger import PrivacyLedger, open_ledger
 from sklearn_dpgen.budget._unit import drop_unit, split_unit
-from sklearn_dpgen.utils._random import noise_source
+from sklearn_dpgen.utils._certified_noise import CertifiedNoise, require_opendp
+from sklearn_dpgen.utils._html import element, notebook
+from sklearn_dpgen.utils._random import NoiseSource, noise_source
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -42,10 +44,12 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
     _parameter_constraints: dict = {
         "ledger": [PrivacyLedger, str, os.PathLike, None],
         "unit": [str, None],
+        "noise": [StrOptions({"float", "certified"})],
     }
-    # Of estimators that protect rows alone, and that have no ledger of their own.
+    # Of estimators that protect rows alone, that have no ledger of their own, and no other noise.
     ledger = None
     unit = None
+    noise = "float"
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -56,6 +60,56 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
     @abstractmethod
     def plan(self, n_samples: int, n_features: int | None = None) -> PrivacyReport:
         """Return the complete PrivacyReport of a fit, from public quantities alone."""
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted estimator to a file, for :func:`sklearn_dpgen.load` to read.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Of a file of safetensors: its usual suffix is ``.safetensors``. One that is there is
+            replaced once the new one is complete.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        TypeError
+            A parameter that is a function, a network or another object that is not of this package,
+            or an estimator that holds a learner of another package.
+        ValueError
+            Declarations that are too many to be read back in little memory.
+
+        Notes
+        -----
+        The file holds parameters, declarations, the report and what was released: as much as who
+        holds the estimator knows. It holds no record, no seed, no ledger and no code. Who has the
+        file samples and predicts as the estimator does, at no cost in privacy. See :ref:`saving`.
+        """
+        from sklearn_dpgen import persistence  # which knows all estimators
+
+        persistence.save(self, path)
+
+    def _repr_html_inner(self):
+        return super()._repr_html_inner() + self._guarantee_html()
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._guarantee_html()
+        return bundle
+
+    def _guarantee_html(self):
+        """Return a line about the guarantee of a fit, which a notebook shows below scikit-learn's.
+
+        Nothing where there is none.
+        """
+        report = getattr(self, "privacy_", None)
+        if not isinstance(report, PrivacyReport):
+            return ""
+        seeded = element("span", "SEEDED ", class_="warn") if report.is_seeded else None
+        line = f"(ε, δ) = ({report.epsilon:.4g}, {report.delta:.3g}), {report.neighbouring}"
+        return notebook(element("div", seeded, line))
 
     def _charge(self, report):
         """Book a plan, then state it: nothing of a record is released before."""
@@ -127,9 +181,26 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         """Return records to predict without the column of the unit, if they have it."""
         return X if self.unit is None else drop_unit(X, self.unit)
 
+    @property
+    def _is_certified(self):
+        """Whether noise is certified; a seed, or a lack of OpenDP, is refused then."""
+        if self.noise != "certified":
+            return False
+        if self.random_state is not None:
+            raise ValueError(
+                "random_state must be None with noise='certified', whose bits are the operating "
+                "system's."
+            )
+        require_opendp()
+        return True
+
+    def _noise_source(self, seed, *, context=()) -> NoiseSource:
+        """Return the source of the noise of a release: as `noise_source`, or a certified one."""
+        return CertifiedNoise() if self._is_certified else noise_source(seed, context=context)
+
     def _noise_description(self):
         """Return where noise comes from, for a report; no RandomState is advanced."""
-        return noise_source(None if self.random_state is None else 0).description
+        return self._noise_source(None if self.random_state is None else 0).description
 
     def _forget(self):
         """Drop what an earlier fit left, so that one that fails keeps no report of another."""
@@ -150,10 +221,10 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
             Records, strata, and the domain that they were projected on.
         """
         if seed is None:
-            return noise_source()
+            return self._noise_source(None)
         parameters = self.get_params(deep=False) | {"device": str(resolve_device(self.device))}
         # Nor does it depend on how the same counts are made.
-        for name in ("callback", "ledger", "n_jobs", "random_state", "store", "verbose"):
+        for name in ("callback", "ledger", "n_jobs", "noise", "random_state", "store", "verbose"):
             parameters.pop(name, None)
         # Without any, the noise is that of an estimator that takes none.
         for name in ("constraints", "unit"):

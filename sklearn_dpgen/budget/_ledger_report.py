@@ -1,6 +1,5 @@
 """What a ledger shows: its charges, and three ways to add them up."""
 
-import html
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +8,7 @@ import pandas as pd
 
 from sklearn_dpgen.accounting import ComposedProfile, PrivacyReport
 from sklearn_dpgen.budget._filters import PrivacyFilter
+from sklearn_dpgen.utils._html import element, meter, notebook, rows_table
 
 __all__ = ["Charge", "LedgerReport"]
 
@@ -114,14 +114,19 @@ class LedgerReport:
     def __str__(self):
         return self.to_text()
 
-    def _repr_html_(self):
-        totals = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td>{html.escape(value)}</td></tr>"
-            for name, value in self._totals()
-        )
-        frame = self.to_frame().to_html(float_format="{:.4g}".format, border=0)
-        return f"<table>{totals}</table>{frame}"
+    def _repr_html_(self) -> str:
+        shown = self.to_frame().drop(columns=["open_delta", "neighbours"]).reset_index()
+        head = element("tr", [element("th", name) for name in shown])
+        rows = [
+            element("tr", [element("td", _words(value)) for value in row])
+            for row in shown.itertuples(index=False)
+        ]
+        return notebook(
+            element("div", f"{self.spent:.4g} of ε = {self.filter.epsilon:g} is spent ",
+                    meter(self.spent / self.filter.epsilon), class_="headline"),
+            rows_table(self._totals()),
+            rows and element("table", element("thead", head), element("tbody", rows)),
+        )  # fmt: skip
 
     def _totals(self):
         cap, (epsilons, deltas) = self.filter, self.summed
@@ -134,6 +139,12 @@ class LedgerReport:
         yield "largest fit that is left", f"epsilon {self.remaining:.4g}"
         for relation in dict.fromkeys(charge.report.neighbouring for charge in self.charges):
             yield "neighbours", relation
+
+
+def _words(value):
+    if isinstance(value, pd.Timestamp):
+        return f"{value:%Y-%m-%d %H:%M}"
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def _merged(releases):

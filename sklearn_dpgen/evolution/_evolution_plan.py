@@ -76,7 +76,8 @@ def plan_evolution(sampler, voters, interface, rng):
     sampler._check_sizes("n_samples", sum(most), width, voters.width)
     queries = start_queries(sampler, voters)
     shares = settings[0].shares
-    plan = sampler._votes_plan(voters, shares, None if queries is None else sampler.start_share)
+    start_share = None if queries is None else sampler.start_share
+    plan = sampler._votes_plan(voters, shares, sum(most), start_share)
     noise = plan.last_noise_scale
     copies = sampler.variant == "theory" and sampler.postprocess == "threshold"
     if copies and sampler.histogram == "gaussian":

@@ -132,6 +132,8 @@ class PrivateEvolutionSampler(VotingSampler):
         "auto" counts votes on a GPU where there is one.
     verbose : int, default=0
         1 shows a progress bar.
+    noise : {"float", "certified"}, default="float"
+        As in :class:`PrivateSignedMeasureSampler`; with start="public".
 
     Attributes
     ----------
@@ -238,6 +240,7 @@ class PrivateEvolutionSampler(VotingSampler):
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
         verbose: int = 0,
+        noise: str = "float",
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -265,6 +268,7 @@ class PrivateEvolutionSampler(VotingSampler):
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+        self.noise = noise
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:

@@ -76,6 +76,9 @@ class PrivateSignedMeasureSampler(VotingSampler):
         guarantee for whoever knows or guesses it.
     device : str or torch.device, default="auto"
         "auto" counts votes on a GPU where there is one.
+    noise : {"float", "certified"}, default="float"
+        "certified" rounds votes to a fine grid before noise, and draws discrete noise without an
+        error: see :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
 
     Attributes
     ----------
@@ -153,6 +156,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
         unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
+        noise: str = "float",
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -170,6 +174,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
         self.unit = unit
         self.random_state = random_state
         self.device = device
+        self.noise = noise
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -216,9 +221,10 @@ class PrivateSignedMeasureSampler(VotingSampler):
 
     def _planned(self, voters):
         """Return the plan of the votes, the points of each class, and the report."""
-        plan = self._votes_plan(voters, [1.0])
-        supports = [self._support(voters, size, plan.delta) for size in voters.sizes]
+        delta = self._delta(voters.n_samples)
+        supports = [self._support(voters, size, delta) for size in voters.sizes]
         n_points = [len(points) for points in supports]
+        plan = self._votes_plan(voters, [1.0], sum(n_points))
         report = self._report(
             plan,
             voters,

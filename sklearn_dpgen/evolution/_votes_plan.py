@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.accounting._report import FLOATING_POINT
+from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
 from sklearn_dpgen.moments import MOMENT_SHARES
 from sklearn_dpgen.utils._words import count_words, number_words
@@ -16,11 +16,10 @@ HISTOGRAMS = ("gaussian", "laplace_threshold")
 
 # Steps that are told apart, at most.
 _MOST_NAMED = 10
-_CAVEATS = (
+_NOT_PAID = (
     "Whatever was fitted on the same records before, such as a scaler or an embedding, is not paid "
     "for here, nor what the candidates were made from. An embedding or a metric that looks at more "
-    "than one record at a time voids the guarantee.",
-    FLOATING_POINT,
+    "than one record at a time voids the guarantee."
 )
 
 
@@ -41,7 +40,9 @@ class VotesPlan:
     histogram : {"gaussian", "laplace_threshold"}
     start_share : float or None, default=None
         Share of the two releases of moments before them, in (0, 1), of vectors that are scaled to
-        the same sensitivity. Gaussian alone.
+        the same sensitivity. Gaussian alone, and not with certified noise.
+    n_candidates : int or None, default=None
+        Of all classes together, at most, of certified noise. None is for noise in floating point.
     """
 
     epsilon: float
@@ -49,18 +50,26 @@ class VotesPlan:
     shares: tuple[float, ...]
     histogram: str
     start_share: float | None = None
+    n_candidates: int | None = None
 
     @cached_property
     def mechanism(self):
         """The mechanism of the histograms, which prices what it runs."""
         if self.histogram == "laplace_threshold":
-            return ThresholdedLaplaceMechanism(self.epsilon, self.delta, len(self.shares))
-        shares = self.shares
+            return ThresholdedLaplaceMechanism(
+                self.epsilon, self.delta, len(self.shares), certified=self.n_candidates is not None
+            )
+        shares, sizes = self.shares, {}
+        if self.n_candidates is not None:
+            if self.start_share is not None:
+                raise ValueError("noise='certified' is for votes: it needs start='public'.")
+            # A vote is lost and one is gained.
+            sizes = {"n_values": [self.n_candidates] * len(shares), "n_changed": [2] * len(shares)}
         if self.start_share is not None:
             rest = (1 - self.start_share) / math.fsum(shares)
             start = (self.start_share * share for share in MOMENT_SHARES)
             shares = (*start, *(rest * share for share in shares))
-        return GaussianSequenceMechanism(math.sqrt(2), shares, self.epsilon, self.delta)
+        return GaussianSequenceMechanism(math.sqrt(2), shares, self.epsilon, self.delta, **sizes)
 
     @property
     def split(self):
@@ -110,7 +119,7 @@ class VotesPlan:
         return PrivacyReport(
             epsilon=self.epsilon,
             delta=self.delta if math.isfinite(self.epsilon) else 0.0,
-            caveats=_CAVEATS,
+            caveats=(_NOT_PAID, FLOATING_POINT if self.n_candidates is None else CERTIFIED_NOISE),
             split=self.split,
             **self.mechanism.report_fields(),
             **({"sensitivity_source": source} | words),

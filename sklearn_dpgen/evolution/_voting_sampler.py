@@ -25,7 +25,7 @@ from sklearn_dpgen.evolution._weight_projections import (
 from sklearn_dpgen.preprocessing._records import declared_domain, decode_records
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
-from sklearn_dpgen.utils._random import noise_source, split_random_state
+from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     Interval,
@@ -202,7 +202,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             sizes = [max(1, round(n_samples * s)) for s in shares / shares.sum()]
         return Voters(n_samples, n_classes, sizes, domain, n_features)
 
-    def _votes_plan(self, voters, shares, start_share=None):
+    def _votes_plan(self, voters, shares, n_candidates, start_share=None):
         if self.histogram == "laplace_threshold":
             shares = [1 / len(shares)] * len(shares)
         delta = self._delta(voters.n_samples)
@@ -214,6 +214,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             shares=tuple(shares),
             histogram=self.histogram,
             start_share=start_share,
+            n_candidates=n_candidates if self._is_certified else None,
         )
 
     def _report(self, plan, voters, **words):
@@ -257,7 +258,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         sizes = [len(points) for points in candidates]
         # A seeded noise is for these counts of these candidates: any others get another one.
         context = [type(self).__qualname__, pickle.dumps((run, sizes)), counts]
-        noise = noise_source(noise_seed, context=[*context, np.concatenate(candidates)])
+        noise = self._noise_source(noise_seed, context=[*context, np.concatenate(candidates)])
         return np.split(run.release(counts, noise), np.cumsum(sizes)[:-1])
 
     def _embedding(self):

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-import ot
 from numpy.typing import ArrayLike
 from sklearn.metrics import pairwise_distances
 
@@ -234,6 +233,9 @@ def _cheapest_plan(distances, supply, demand, amount):
     sources = np.append(supply, max(demand.sum() - amount, 0.0))
     targets = np.append(demand, max(supply.sum() - amount, 0.0))
     total = sources.sum()
+    # Here, for it imports JAX and others where they are installed.
+    import ot
+
     plan, log = ot.emd(
         sources / total, targets / targets.sum(), costs, numItermax=_MAX_PIVOTS, log=True
     )

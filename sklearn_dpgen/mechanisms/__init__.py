@@ -8,7 +8,7 @@ scores are the largest.
 """
 
 from sklearn_dpgen.mechanisms._additive import GaussianMechanism, LaplaceMechanism
-from sklearn_dpgen.mechanisms._base import Mechanism, on_grid
+from sklearn_dpgen.mechanisms._base import Mechanism
 from sklearn_dpgen.mechanisms._bounded_features import (
     BallMeans,
     BallMoments,
@@ -54,6 +54,5 @@ __all__ = [
     "ThresholdedLaplaceMechanism",
     "ThresholdedLaplaceRun",
     "clip_positive",
-    "on_grid",
     "release_of",
 ]

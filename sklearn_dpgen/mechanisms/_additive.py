@@ -5,23 +5,36 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sklearn_dpgen.accounting import (
-    GaussianProfile,
-    LaplaceProfile,
-    PrivacyReport,
-    gaussian_sigma,
-    laplace_scale,
-)
+from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, on_grid
+from sklearn_dpgen.mechanisms._base import Mechanism, as_scale
 from sklearn_dpgen.mechanisms._densities import gaussian_log_likelihood, laplace_log_likelihood
+from sklearn_dpgen.mechanisms._priced_noise import priced_gaussian, priced_laplace
+from sklearn_dpgen.utils._certified_noise import FARTHEST_SCALES
 from sklearn_dpgen.utils._validation import Interval, Real, StrOptions, check_delta
 
 __all__ = ["GaussianMechanism", "LaplaceMechanism"]
 
 
-class LaplaceMechanism(Mechanism):
+class _AdditiveMechanism(Mechanism):
+    """Base of those that add noise of one scale, ``scale_``, to every feature."""
+
+    def _check_reach(self):
+        """Refuse a domain of which certified noise would move records to the edge of its grid."""
+        if not self._certified or self.scale_ == 0:
+            return
+        nearest = self.domain_.project(np.zeros((1, self.domain_.n_features)))
+        reach = abs(nearest).max() + self.domain_.diameter(np.inf)
+        if reach > FARTHEST_SCALES * self.scale_:
+            raise ValueError(
+                f"domain reaches to {reach:.3g}, and noise='certified' of scale {self.scale_:.3g} "
+                f"is for values up to {FARTHEST_SCALES * self.scale_:.3g}: move the domain nearer "
+                "to 0, or take a smaller epsilon."
+            )
+
+
+class LaplaceMechanism(_AdditiveMechanism):
     """Release records with Laplace noise: pure ε-local differential privacy.
 
     Parameters
@@ -40,6 +53,9 @@ class LaplaceMechanism(Mechanism):
     index : {"reset", "keep"}, default="reset"
         Whether the rows of a released data frame are numbered afresh, or keep the index of the
         records, which may name persons and is then public.
+    noise : {"float", "certified"}, default="float"
+        "certified" rounds records to a fine grid before noise, and draws discrete noise without an
+        error: see :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
 
     Attributes
     ----------
@@ -80,16 +96,21 @@ class LaplaceMechanism(Mechanism):
         ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
         index: str = "reset",
+        noise: str = "float",
     ) -> None:
         self.epsilon = epsilon
         self.domain = domain
         self.ledger = ledger
         self.random_state = random_state
         self.index = index
+        self.noise = noise
 
     def _calibrate(self):
         sensitivity = self.domain_.diameter(1)
-        self.scale_ = laplace_scale(self.epsilon, sensitivity)
+        self.scale_, releases = priced_laplace(
+            self.epsilon, sensitivity, self.domain_.n_features, certified=self._certified
+        )
+        self._check_reach()
         return PrivacyReport(
             mechanism="Laplace noise on each record",
             epsilon=self.epsilon,
@@ -98,18 +119,18 @@ class LaplaceMechanism(Mechanism):
             sensitivity_source=f"l1 diameter of the declared domain {self.domain_!r}",
             noise_scale=self.scale_,
             noise_multiplier=self.scale_ / sensitivity,
-            releases=_one(LaplaceProfile, sensitivity / self.scale_ if self.scale_ else 0.0),
+            releases=releases,
             precision=_precision(math.sqrt(2) * self.scale_, sensitivity, "l1"),
         )
 
     def _randomize(self, X, noise):
-        return on_grid(X + self.scale_ * noise.laplace(X.shape), self.scale_)
+        return noise.add(X, self.scale_, "laplace")
 
     def _log_likelihood(self, X, Y):
         return laplace_log_likelihood(X, Y, as_scale(self.scale_, X))
 
 
-class GaussianMechanism(Mechanism):
+class GaussianMechanism(_AdditiveMechanism):
     """Release records with Gaussian noise: (ε, δ)-local differential privacy.
 
     Parameters
@@ -129,6 +150,8 @@ class GaussianMechanism(Mechanism):
     random_state : int, RandomState or None, default=None
         As in LaplaceMechanism.
     index : {"reset", "keep"}, default="reset"
+        As in LaplaceMechanism.
+    noise : {"float", "certified"}, default="float"
         As in LaplaceMechanism.
 
     Attributes
@@ -166,6 +189,7 @@ class GaussianMechanism(Mechanism):
         ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
         index: str = "reset",
+        noise: str = "float",
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -174,11 +198,20 @@ class GaussianMechanism(Mechanism):
         self.ledger = ledger
         self.random_state = random_state
         self.index = index
+        self.noise = noise
 
     def _calibrate(self):
         delta = check_delta(self.delta)
         sensitivity = self.domain_.diameter(2)
-        self.scale_ = gaussian_sigma(self.epsilon, delta, sensitivity, calibration=self.calibration)
+        self.scale_, releases = priced_gaussian(
+            self.epsilon,
+            delta,
+            sensitivity,
+            self.domain_.n_features,
+            calibration=self.calibration,
+            certified=self._certified,
+        )
+        self._check_reach()
         return PrivacyReport(
             mechanism="Gaussian noise on each record",
             epsilon=self.epsilon,
@@ -188,20 +221,15 @@ class GaussianMechanism(Mechanism):
             noise_scale=self.scale_,
             noise_multiplier=self.scale_ / sensitivity,
             accountant=f"{self.calibration.replace('_', ' ')} Gaussian calibration",
-            releases=_one(GaussianProfile, sensitivity / self.scale_ if self.scale_ else 0.0),
+            releases=releases,
             precision=_precision(self.scale_, sensitivity, "l2"),
         )
 
     def _randomize(self, X, noise):
-        return on_grid(X + self.scale_ * noise.normal(X.shape), self.scale_)
+        return noise.add(X, self.scale_, "gaussian")
 
     def _log_likelihood(self, X, Y):
         return gaussian_log_likelihood(X, Y, as_scale(self.scale_, X))
-
-
-def _one(kind, parameter):
-    """Return the one release of a mechanism, or none without noise."""
-    return ((kind(parameter), 1),) if parameter > 0 else ()
 
 
 def _precision(spread, diameter, norm):

@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
 
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._report import CERTIFIED_NOISE
 from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release, settings_text
 from sklearn_dpgen.preprocessing._records import resolve_domain
+from sklearn_dpgen.utils._certified_noise import CertifiedNoise
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -26,17 +28,17 @@ from sklearn_dpgen.utils._validation import (
     validate_data,
 )
 
-__all__ = ["Mechanism", "as_scale", "as_table", "on_grid"]
+__all__ = ["Mechanism", "as_scale", "as_table"]
 
 _LOCAL_FIELDS = {
     "neighbouring": "local model: any two values of one person's record",
     "sampler": "each record is released once",
 }
 _WITH_INDEX = "order and index of the records"
-_LOCAL_CAVEATS = (
-    "Each call of transform is one more release of the records it is given.",
+_EACH_CALL = "Each call of transform is one more release of the records it is given."
+_FLOATING_POINT = (
     "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
-    "draws, and means little above about 36 nats a draw.",
+    "draws, and means little above about 36 nats a draw."
 )
 
 
@@ -55,8 +57,8 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         shares, such as the neighbouring relation and the noise source, is filled in.
     ``_randomize(X, noise)``
         One draw of the output for each row of an array inside the domain; ``noise`` is the only
-        source of randomness (``uniform``, ``normal``, ``laplace`` and ``integers``). A sum of a
-        record and noise goes through ``on_grid``.
+        source of randomness: ``noise.add(X, scale, kind)`` for Gaussian and Laplace noise,
+        ``uniform`` and ``integers`` for choices.
     ``_log_likelihood(X, Y)``
         The (n_x, n_y) matrix of log p(y|x), differentiable in ``X``.
 
@@ -255,9 +257,11 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         """Plan, and fix all that ``privacy_`` states: parameters set later change nothing."""
         (self._seed,) = split_random_state(self.random_state, 1)
         self._index = self.index
-        source = noise_source(self._seed).description
+        self._certified = self._is_certified
+        source = self._own_noise(()).description
         records = "order of the records" if self.index == "reset" else _WITH_INDEX
         public = ("domain", "n_samples", "names of the columns", records)
+        caveat = CERTIFIED_NOISE if self._certified else _FLOATING_POINT
 
         def complete(report):
             return replace(
@@ -265,7 +269,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
                 **_LOCAL_FIELDS,
                 public=public,
                 noise_source=source,
-                caveats=(*_LOCAL_CAVEATS, *report.caveats),
+                caveats=(_EACH_CALL, caveat, *report.caveats),
                 parts=tuple(complete(part) for part in report.parts),
             )
 
@@ -278,9 +282,12 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     def _noise(self, X):
         """Return the noise source of one release; see ``noise_source`` for its key."""
         if self._seed is None:
-            return noise_source()
+            return self._own_noise(())
         content = str(X.shape), np.ascontiguousarray(X)
-        return noise_source(self._seed, context=(*self._identity(), *content))
+        return self._own_noise((*self._identity(), *content))
+
+    def _own_noise(self, context):
+        return CertifiedNoise() if self._certified else noise_source(self._seed, context=context)
 
     def _identity(self):
         """Return what tells this release from one of another mechanism on the same records."""
@@ -299,36 +306,6 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         tags.non_deterministic = self.random_state is None
         tags.requires_fit = True
         return tags
-
-
-def on_grid(values: np.ndarray, scale: float) -> np.ndarray:
-    """Round released values to a multiple of a power of two, at most a 1024th of the noise scale.
-
-    The low bits of a sum of floats tell which record the noise was added to [1]_. Rounding is
-    post-processing of the real-valued release, and on so coarse a grid the floating-point one is
-    within about 1e-11 of it in total variation, a value.
-
-    Parameters
-    ----------
-    values : ndarray
-        Sums of records and noise.
-    scale : float
-        Scale of the noise.
-
-    Returns
-    -------
-    ndarray
-
-    References
-    ----------
-    .. [1] I. Mironov, "On significance of the least significant bits for differential privacy",
-       CCS 2012.
-    """
-    step = math.ldexp(1.0, math.frexp(scale)[1] - 11)
-    # A grid finer than the floats themselves changes nothing, and the division may overflow.
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        multiples = np.rint(values / step)
-    return np.where(np.isfinite(multiples), multiples * step, values)
 
 
 def as_scale(scale, X):

@@ -39,11 +39,9 @@ def response_table(epsilon, n_categories, what="domain"):
     return table
 
 
-def draw_response(X, table, noise):
-    """Draw a released category for each one-hot row, with the probabilities of ``table``."""
-    edges = np.cumsum(table, axis=1)[X.argmax(axis=1)]
-    # The last edge is 1 up to rounding; a draw above it belongs to the last category.
-    released = (noise.uniform((len(X), 1)) > edges[:, :-1]).sum(axis=1)
+def draw_response(X, table, epsilon, noise):
+    """Draw a released category for each one-hot row: ``table`` is that of ``epsilon``."""
+    released = noise.respond(X.argmax(axis=1), table, epsilon)
     drawn = np.zeros(X.shape)
     drawn[np.arange(len(X)), released] = 1
     return drawn
@@ -66,6 +64,8 @@ class RandomizedResponse(Mechanism):
     random_state : int, RandomState or None, default=None
         As in LaplaceMechanism.
     index : {"reset", "keep"}, default="reset"
+        As in LaplaceMechanism.
+    noise : {"float", "certified"}, default="float"
         As in LaplaceMechanism.
 
     Attributes
@@ -91,12 +91,14 @@ class RandomizedResponse(Mechanism):
         ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
         index: str = "reset",
+        noise: str = "float",
     ) -> None:
         self.epsilon = epsilon
         self.domain = domain
         self.ledger = ledger
         self.random_state = random_state
         self.index = index
+        self.noise = noise
 
     def _calibrate(self):
         if not isinstance(self.domain_, OneHot):
@@ -120,7 +122,7 @@ class RandomizedResponse(Mechanism):
         )
 
     def _randomize(self, X, noise):
-        return draw_response(X, self.table_, noise)
+        return draw_response(X, self.table_, self.privacy_.epsilon, noise)
 
     def _log_likelihood(self, X, Y):
         return discrete_log_likelihood(X, Y, as_table(self.table_, X))

@@ -281,7 +281,7 @@ def respond(cells, questions, epsilon, noise):
     n, m, K = len(cells), questions.coverage, questions.n_cells
     offsets = questions.offsets()
     others = K - m
-    covers = noise.uniform(n) * (m + others * math.exp(-epsilon)) < m
+    covers = noise.covers(m, others, epsilon)
     inside = offsets[np.arange(n), noise.integers(m, n)]
     outside = noise.integers(np.maximum(others, 1), n)
     for offset in offsets.T:

@@ -7,34 +7,25 @@ from typing import Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.accounting import ApproximateProfile, PrivacyReport
 from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism
+from sklearn_dpgen.mechanisms._joint_answers import JointAnswersMixin
 from sklearn_dpgen.mechanisms._joint_design import (
     check_n_asked,
     draw_columns,
     expected_variances,
-    most_asked,
     read_wishes,
 )
-from sklearn_dpgen.mechanisms._joint_likelihood import joint_log_likelihood
-from sklearn_dpgen.mechanisms._joint_questions import Questions, most_cells, respond
+from sklearn_dpgen.mechanisms._joint_questions import most_cells, respond
 from sklearn_dpgen.mechanisms._joint_release import (
     KEY_BITS,
     RELEASE_COLUMNS,
-    check_is_release,
-    check_origin,
-    count_repeated,
     is_release,
-    join_keys,
-    read_asked,
-    read_integers,
-    split_keys,
     write_release,
 )
-from sklearn_dpgen.mechanisms._release import check_release, release_digest, release_of
+from sklearn_dpgen.mechanisms._release import release_digest
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, map_frames
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, with_index
 from sklearn_dpgen.schema import Datetime, Numeric, Ordinal, Schema
@@ -47,7 +38,6 @@ from sklearn_dpgen.utils._validation import (
     check_is_fitted,
     check_positive,
     fit_context,
-    validate_data,
 )
 
 __all__ = ["JointRandomizedResponse"]
@@ -58,7 +48,7 @@ _BINS = 16
 _BLOCK, _GROUPS = 1 << 16, 1 << 20
 
 
-class JointRandomizedResponse(Mechanism):
+class JointRandomizedResponse(JointAnswersMixin, Mechanism):
     """Ask each person about a few columns at once, and randomize the one joint answer.
 
     Who is asked about which columns is drawn without a look at the record, and the whole budget
@@ -90,6 +80,8 @@ class JointRandomizedResponse(Mechanism):
     random_state : int, RandomState or None, default=None
         As in LaplaceMechanism.
     index : {"reset", "keep"}, default="reset"
+        As in LaplaceMechanism.
+    noise : {"float", "certified"}, default="float"
         As in LaplaceMechanism.
 
     Attributes
@@ -177,6 +169,7 @@ class JointRandomizedResponse(Mechanism):
         ledger: LedgerLike = None,
         random_state: int | np.random.RandomState | None = None,
         index: str = "reset",
+        noise: str = "float",
     ) -> None:
         self.epsilon = epsilon
         self.schema = schema
@@ -187,6 +180,7 @@ class JointRandomizedResponse(Mechanism):
         self.ledger = ledger
         self.random_state = random_state
         self.index = index
+        self.noise = noise
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -261,61 +255,6 @@ class JointRandomizedResponse(Mechanism):
         self._reserve(self.privacy_)
         return with_index(self._ask(np.concatenate(parts)), X, self._index)
 
-    def encode_release(
-        self,
-        Y: pd.DataFrame | Iterable[pd.DataFrame],
-        *,
-        reset: bool = False,
-        estimator: BaseEstimator | None = None,
-    ) -> np.ndarray:
-        """Return answers as an array that ``log_likelihood`` takes.
-
-        Parameters
-        ----------
-        Y : data frame or other source of answers
-            As ``transform`` returns them, possibly written to a file and read, or joined.
-        reset : bool, default=False
-            Whether the estimator records the names of the columns, or compares them.
-        estimator : estimator or None, default=None
-            Where.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 4 + most asked columns)
-            The answer, the key in three parts, and the numbers of the columns, or -1.
-
-        Raises
-        ------
-        ValueError
-            Answers without names of columns, under another budget or design, that name columns
-            that are not declared, that are impossible or missing, or of which one is there twice.
-        """
-        check_is_fitted(self)
-        release = release_of(Y)
-        if release is not None and release["mechanism"] != type(self).__qualname__:
-            check_release(Y, self)
-        check_is_release(Y)
-        if estimator is not None and isinstance(Y, pd.DataFrame):
-            validate_data(estimator, Y, reset=reset, skip_check_array=True)
-        parts = list(map_frames(self._read, Y, RELEASE_COLUMNS))
-        if not parts:
-            raise ValueError(NO_RECORDS)
-        width = max(part.shape[1] for part in parts)
-        encoded = np.concatenate(
-            [
-                np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1)
-                for part in parts
-            ]
-        )
-        n_twice = count_repeated(encoded)
-        if n_twice:
-            raise ValueError(
-                f"{n_twice} answers are there twice, with their grouping: they were collected "
-                "twice, and drop_duplicates() keeps one of each; or people were asked with one "
-                "random_state, which must be None where they are."
-            )
-        return encoded
-
     def expected_variation(self, n_samples: float) -> pd.DataFrame:
         """Return how far from the truth the answers of some people leave each table.
 
@@ -351,14 +290,6 @@ class JointRandomizedResponse(Mechanism):
     ) -> pd.DataFrame:
         """Return points of the domain as a table of raw records."""
         return self.encoder_.inverse_transform(X, rng=rng)
-
-    def questions(self, Y: np.ndarray) -> Questions:
-        """Return the questions of encoded answers."""
-        columns = Y[:, 4:].astype(np.int64)
-        return self._questions(columns, join_keys(Y))
-
-    def _questions(self, columns, keys):
-        return Questions(self._sizes, self._ordered, self.epsilon_, self._limit, columns, keys)
 
     def _bins(self):
         """Return bins for all numbers and dates."""
@@ -401,15 +332,6 @@ class JointRandomizedResponse(Mechanism):
             return noise_source()
         return noise_source(self._seed, context=(*self._identity(), "questions", str(n)))
 
-    def _read(self, frame):
-        """Return some answers encoded."""
-        check_origin(frame, self.epsilon_, self.design_)
-        names = list(self.encoder_.columns_)
-        asked = read_asked(frame["asked"], names, most_asked(self._limit))
-        keys = read_integers(frame, "grouping", 2**KEY_BITS)
-        answers = read_integers(frame, "answer", self._questions(asked, keys).n_cells)
-        return np.column_stack([answers, *split_keys(keys), asked]).astype(np.float64)
-
     def _calibrate(self):
         return PrivacyReport(
             mechanism=(
@@ -434,17 +356,6 @@ class JointRandomizedResponse(Mechanism):
 
     def _randomize(self, X, noise):
         raise NotImplementedError("A joint answer has another form than its record.")
-
-    def _check_encoded(self, Y):
-        if Y.ndim != 2 or Y.shape[1] < 5:
-            raise ValueError(
-                f"Y must be encoded answers, as encode_release returns, got {Y.shape}."
-            )
-
-    def _log_likelihood(self, X, Y):
-        Y = Y.cpu().numpy()
-        covered = self.questions(Y).covered(Y[:, 0].astype(np.int64))
-        return joint_log_likelihood(X, covered, [*self.encoder_.blocks_.values()], self.epsilon_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -20,7 +20,6 @@ from sklearn_dpgen.accounting import (
     sampled_without_replacement,
 )
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.mechanisms._base import on_grid
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
@@ -348,10 +347,7 @@ class StratifiedGaussianRun:
         if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != 1:
             raise TypeError("value must be a NumPy array of float64 with one dimension.")
         self._is_drawn = False
-        scale = self._mechanism.noise_scale
-        if scale == 0:
-            return value.copy()
-        return on_grid(value + scale * self._noise.normal(value.shape), scale)
+        return self._noise.add(value, self._mechanism.noise_scale, "gaussian")
 
 
 def _undominated(strata):

@@ -1,15 +1,18 @@
 """Which scores are the largest, by the exponential mechanism."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from sklearn_dpgen.accounting import BoundedRangeProfile
+from sklearn_dpgen.accounting._certified import certified_score_scale
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.utils._certified_noise import CertifiedNoise
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_epsilon, check_positive
 
-__all__ = ["SelectionMechanism", "SelectionRun"]
+__all__ = ["SelectionMechanism", "SelectionRun", "check_paid"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,9 @@ class SelectionMechanism:
         Range of the privacy loss of one selection, in nats; ``inf`` adds no noise.
     n_selections : int
         How many indices in all.
+    certified : bool, default=False
+        Whether scores are rounded and selections drawn without an error, as ``noise="certified"``
+        asks for; the price is the same, for a slightly larger scale.
 
     Notes
     -----
@@ -42,6 +48,7 @@ class SelectionMechanism:
     score_range: float
     epsilon0: float
     n_selections: int
+    certified: bool = False
 
     def __post_init__(self):
         score_range = check_positive(self.score_range, "score_range")
@@ -54,6 +61,8 @@ class SelectionMechanism:
     @property
     def noise_scale(self) -> float:
         """Scale of the Gumbel noise, in the unit of the scores; 0 for none."""
+        if self.certified and self.epsilon0 < math.inf:
+            return certified_score_scale(self.epsilon0, self.score_range)
         return self.score_range / self.epsilon0
 
     @property
@@ -85,7 +94,12 @@ class SelectionRun:
     mechanism : SelectionMechanism
     """
 
+    # Not set on the instance without need: a seeded source is keyed by what runs hold.
+    _certified = False
+
     def __init__(self, mechanism: SelectionMechanism) -> None:
+        if mechanism.certified:
+            self._certified = True
         self._scale = mechanism.noise_scale
         self._n_left = mechanism.n_selections
 
@@ -109,8 +123,9 @@ class SelectionRun:
         Raises
         ------
         RuntimeError
-            More selections than were paid for.
+            More selections than were paid for, or another kind of noise.
         """
+        check_paid(noise, self._certified)
         if not isinstance(scores, np.ndarray) or scores.dtype != np.float64 or scores.ndim != 1:
             raise TypeError("scores must be a NumPy array of float64 with one dimension.")
         if not np.isfinite(scores).all():
@@ -123,7 +138,11 @@ class SelectionRun:
                 f"The privacy budget has {self._n_left} selection(s) left, not {count}."
             )
         self._n_left -= count
-        noisy = scores
-        if self._scale > 0:
-            noisy = scores - self._scale * np.log(-np.log(noise.uniform(scores.shape)))
-        return np.argsort(-noisy, kind="stable")[:count].astype(np.int64)
+        return noise.largest(scores, self._scale, count)
+
+
+def check_paid(noise, certified):
+    """Refuse certified noise that was not paid for, and any other where it was promised."""
+    if isinstance(noise, CertifiedNoise) != certified:
+        paid = "certified noise" if certified else "noise in floating point"
+        raise RuntimeError(f"The privacy budget paid for {paid}, and for no other.")

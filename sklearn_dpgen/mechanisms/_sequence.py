@@ -7,15 +7,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sklearn_dpgen.accounting import (
+    FailingGaussianProfile,
     GaussianProfile,
     PrivacyProfile,
     calibrate_releases,
     compose_epsilon,
     default_discretization,
 )
+from sklearn_dpgen.accounting._certified import (
+    certified_failure,
+    certified_gaussian_scale,
+    certified_mu,
+    check_certified,
+    remaining_delta,
+)
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.mechanisms._base import on_grid
-from sklearn_dpgen.mechanisms._selection import SelectionMechanism
+from sklearn_dpgen.mechanisms._selection import SelectionMechanism, check_paid
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
@@ -47,6 +54,11 @@ class GaussianSequenceMechanism:
         variance of its privacy loss, ε₀²/4. None without selections.
     score_range : float or None, default=None
         As of :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`; None without selections.
+    n_values : sequence of int or None, default=None
+        Of certified noise: how many values each release has, at most. None pays for noise in
+        floating point. See :ref:`certified_noise`.
+    n_changed : sequence of int or None, default=None
+        How many of them differ between neighbours, at most. None is all of them.
 
     Attributes
     ----------
@@ -70,6 +82,8 @@ class GaussianSequenceMechanism:
     n_selections: int = 0
     selection_share: float | None = None
     score_range: float | None = None
+    n_values: Sequence[int] | None = None
+    n_changed: Sequence[int] | None = None
     noise_scales: tuple[float, ...] = field(init=False)
     selection: SelectionMechanism | None = field(init=False)
 
@@ -87,28 +101,64 @@ class GaussianSequenceMechanism:
             priced = {"n_selections": n_selections, "selection_share": share / n_selections}
         elif self.selection_share is not None or self.score_range is not None:
             raise ValueError("selection_share and score_range must be None without selections.")
-        mus, epsilon0 = calibrate_releases(epsilon, delta, gaussian_shares=shares, **priced)
+        n_values, n_changed = _checked_sizes(self.n_values, self.n_changed, len(shares))
+        rest = delta if n_values is None else remaining_delta(delta, sum(n_values))
+        mus, epsilon0 = calibrate_releases(epsilon, rest, gaussian_shares=shares, **priced)
         if priced:
-            selection = SelectionMechanism(self.score_range, epsilon0, n_selections)
-        scales = (0.0,) * len(shares)
-        if math.isfinite(epsilon):
-            factor, step = 1.0, 1e-15
-            while True:
-                scales = tuple(factor * sensitivity / mu for mu in mus)
-                releases = _priced(sensitivity, scales, selection)
-                if compose_epsilon(releases, delta) <= epsilon:
-                    break
-                factor *= 1 + step
-                step *= 10
+            selection = SelectionMechanism(
+                self.score_range, epsilon0, n_selections, certified=n_values is not None
+            )
         for name, value in (
             ("sensitivity", sensitivity),
             ("shares", tuple(share / math.fsum(shares) for share in shares)),
             ("epsilon", epsilon),
             ("delta", delta),
-            ("noise_scales", scales),
             ("selection", selection),
+            ("n_values", n_values),
+            ("n_changed", n_changed),
         ):
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "noise_scales", self._scales(mus))
+
+    def _scales(self, mus):
+        """Return scales that cost the budget, and hardly more than they need be."""
+        if math.isinf(self.epsilon):
+            return (0.0,) * len(mus)
+        rescaled = [self.sensitivity] * len(mus)
+        if self.n_values is not None:
+            rescaled = [
+                mu * certified_gaussian_scale(mu, self.sensitivity, n)
+                for mu, n in zip(mus, self.n_changed, strict=True)
+            ]
+        factor, step = 1.0, 1e-15
+        while True:
+            scales = tuple(factor * top / mu for top, mu in zip(rescaled, mus, strict=True))
+            if compose_epsilon(self._priced(scales), self.delta) <= self.epsilon:
+                return scales
+            factor *= 1 + step
+            step *= 10
+
+    def _mus(self, scales):
+        """Return μ of each release; of certified noise OpenDP is asked too."""
+        if self.n_values is None:
+            return [self.sensitivity / scale for scale in scales]
+        mus = []
+        for scale, n in zip(scales, self.n_changed, strict=True):
+            mus.append(certified_mu(self.sensitivity, scale, n))
+            check_certified("gaussian", self.sensitivity, scale, n, mus[-1])
+        return mus
+
+    def _priced(self, scales):
+        """Return the profiles of all releases, for :func:`compose_epsilon`."""
+        mus = self._mus(scales)
+        releases = [(GaussianProfile(mu), 1) for mu in mus]
+        if self.n_values is not None:
+            releases = [(self._certified_profile(mus), 1)]
+        return releases if self.selection is None else [*releases, self.selection.cost]
+
+    def _certified_profile(self, mus):
+        mu = math.sqrt(math.fsum(mu**2 for mu in mus))
+        return FailingGaussianProfile(mu, certified_failure(sum(self.n_values)))
 
     @property
     def n_releases(self) -> int:
@@ -123,9 +173,12 @@ class GaussianSequenceMechanism:
         """
         if self.noise_scales[0] == 0:
             return ()
-        mu = math.sqrt(math.fsum((self.sensitivity / scale) ** 2 for scale in self.noise_scales))
+        mus = self._mus(self.noise_scales)
+        profile = GaussianProfile(math.sqrt(math.fsum(mu**2 for mu in mus)))
+        if self.n_values is not None:
+            profile = self._certified_profile(mus)
         selections = () if self.selection is None else (self.selection.cost,)
-        return ((GaussianProfile(mu), 1), *selections)
+        return ((profile, 1), *selections)
 
     def report_fields(self) -> dict:
         """Return the fields of a PrivacyReport that this mechanism answers for.
@@ -152,7 +205,7 @@ class GaussianSequenceMechanism:
             noise = noise if isinstance(noise, dict) else {"every release": noise}
             noise |= {f"each of {self.n_selections} selections": self.selection.noise_scale}
             if together > 0:
-                grid = default_discretization(_priced(self.sensitivity, scales, self.selection))
+                grid = default_discretization(self._priced(scales))
         return {
             "sensitivity": self.sensitivity,
             "noise_scale": noise,
@@ -183,7 +236,12 @@ class GaussianSequenceRun:
     mechanism : GaussianSequenceMechanism
     """
 
+    # Not set on the instance without need: a seeded source is keyed by what runs hold.
+    _n_values = None
+
     def __init__(self, mechanism: GaussianSequenceMechanism) -> None:
+        if mechanism.n_values is not None:
+            self._n_values = list(mechanism.n_values)
         self._scales = list(mechanism.noise_scales)
         self._selection = mechanism.selection and mechanism.selection.run()
 
@@ -206,16 +264,16 @@ class GaussianSequenceRun:
         Raises
         ------
         RuntimeError
-            More releases than were paid for.
+            More releases than were paid for, more values, or another kind of noise.
         """
+        check_paid(noise, self._n_values is not None)
         if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != 1:
             raise TypeError("value must be a NumPy array of float64 with one dimension.")
         if not self._scales:
             raise RuntimeError("The privacy budget paid for every release that was made: no more.")
-        scale = self._scales.pop(0)
-        if scale == 0:
-            return value.copy()
-        return on_grid(value + scale * noise.normal(value.shape), scale)
+        if self._n_values is not None and len(value) > (most := self._n_values.pop(0)):
+            raise RuntimeError(f"The privacy budget paid for {most} values, not {len(value)}.")
+        return noise.add(value, self._scales.pop(0), "gaussian")
 
     def select(self, scores: np.ndarray, noise: NoiseSource, *, count: int = 1) -> np.ndarray:
         """Return indices of large scores: :meth:`SelectionRun.release`, paid for likewise."""
@@ -224,7 +282,17 @@ class GaussianSequenceRun:
         return self._selection.release(scores, noise, count=count)
 
 
-def _priced(sensitivity, scales, selection):
-    """Return the profiles of all releases, for :func:`compose_epsilon`."""
-    releases = [(GaussianProfile(sensitivity / scale), 1) for scale in scales]
-    return releases if selection is None else [*releases, selection.cost]
+def _checked_sizes(n_values, n_changed, n_releases):
+    """Return the sizes of releases with certified noise, or None twice."""
+    if n_values is None:
+        if n_changed is not None:
+            raise ValueError("n_changed must be None without n_values.")
+        return None, None
+    n_values = tuple(check_count(n, "n_values") for n in n_values)
+    n_changed = n_values if n_changed is None else n_changed
+    n_changed = tuple(
+        min(check_count(n, "n_changed"), most) for n, most in zip(n_changed, n_values, strict=True)
+    )
+    if len(n_values) != n_releases:
+        raise ValueError(f"n_values must hold {n_releases} numbers, one a release.")
+    return n_values, n_changed

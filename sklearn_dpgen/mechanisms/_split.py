@@ -9,6 +9,7 @@ import numpy as np
 
 from sklearn_dpgen.accounting import gaussian_sigma, laplace_scale
 from sklearn_dpgen.mechanisms._discrete import response_table
+from sklearn_dpgen.mechanisms._priced_noise import priced_laplace
 from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.utils._validation import check_positive
 
@@ -34,6 +35,8 @@ class ColumnPlan:
         Categories or bins; the [present, null] flags where there is a value.
     table : ndarray or None
         p(released | true) of the block.
+    budget : float
+        Of randomized response on the block.
     """
 
     name: str
@@ -43,6 +46,7 @@ class ColumnPlan:
     value: int | None = None
     block: slice | None = None
     table: np.ndarray | None = None
+    budget: float = 0.0
 
 
 def split_budget(epsilon, schema, split):
@@ -92,8 +96,8 @@ def plan_columns(columns, blocks, shares, noise, delta):
         Where they are encoded.
     shares : mapping of str to float
         Their budgets.
-    noise : {"laplace", "gaussian"}
-        For the numbers and dates that are not binned.
+    noise : {"laplace", "gaussian", "certified"}
+        For the numbers and dates that are not binned; certified noise is discrete Laplace noise.
     delta : float
         Spent by Gaussian noise, once for all its columns.
 
@@ -109,21 +113,23 @@ def plan_columns(columns, blocks, shares, noise, delta):
     gaussian = noise == "gaussian"
     value_shares = {n: shares[n] / (1 + (c.nullable and gaussian)) for n, c in intervals.items()}
     scales = _value_scales(value_shares, noise, delta)
+    kind, what = ("laplace", "certified Laplace") if noise == "certified" else (noise, noise)
     plans = []
     for name, column in columns.items():
         block = blocks[name]
         if name not in intervals:
             table = response_table(shares[name], block.stop - block.start, f"Column {name!r}")
-            what = f"randomized response on {len(table)} categories"
-            plans.append(ColumnPlan(name, what, table[0, 1:].sum(), None, None, block, table))
+            words = f"randomized response on {len(table)} categories"
+            error = table[0, 1:].sum()
+            plans.append(ColumnPlan(name, words, error, None, None, block, table, shares[name]))
             continue
         flags = table = None
-        what = f"{noise.capitalize()} noise"
+        words, budget = f"{what[0].upper()}{what[1:]} noise", 0.0
         if column.nullable:
-            flags = slice(block.start + 1, block.stop)
-            table = response_table(shares[name] / 2, 2)
-            what += ", randomized response on the null flag"
-        plans.append(ColumnPlan(name, what, scales[name], noise, block.start, flags, table))
+            flags, budget = slice(block.start + 1, block.stop), shares[name] / 2
+            table = response_table(budget, 2)
+            words += ", randomized response on the null flag"
+        plans.append(ColumnPlan(name, words, scales[name], kind, block.start, flags, table, budget))
     return tuple(plans)
 
 
@@ -131,6 +137,11 @@ def _value_scales(shares, noise, delta):
     """Return the scale of the noise of each value on [-1, 1], whose sensitivity is 2."""
     if noise == "laplace":
         return {name: laplace_scale(share, 2.0) for name, share in shares.items()}
+    if noise == "certified":
+        # As of two values: the noise of a null costs half, and the rounding of it all the same.
+        return {
+            name: priced_laplace(share, 2.0, 2, certified=True)[0] for name, share in shares.items()
+        }
     total = math.fsum(shares.values())
     if not shares or math.isinf(total):
         return dict.fromkeys(shares, 0.0)

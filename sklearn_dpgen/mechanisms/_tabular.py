@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.accounting import ApproximateProfile, GaussianProfile, PrivacyReport
 from sklearn_dpgen.budget._ledger import LedgerLike
-from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, as_table, on_grid
+from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, as_table
 from sklearn_dpgen.mechanisms._densities import (
     gaussian_log_likelihood,
     laplace_log_likelihood,
@@ -63,8 +63,9 @@ class TabularMechanism(Mechanism):
         How the budget is divided: equally, or by positive weights ``{column: weight}`` for every
         column, or by a function of the schema that returns them. The null flag of a number with
         noise gets half of the column's share.
-    noise : {"laplace", "gaussian"}, default="laplace"
-        For the numbers and dates that are not binned.
+    noise : {"laplace", "gaussian", "certified"}, default="laplace"
+        For the numbers and dates that are not binned. "certified" is Laplace noise and randomized
+        response that are drawn without an error, as in LaplaceMechanism.
     delta : float, default=1e-5
         Failure probability in (0, 1), used by Gaussian noise only.
     ledger : PrivacyLedger, str or None, default=None
@@ -121,7 +122,7 @@ class TabularMechanism(Mechanism):
         "schema": [Schema],
         "bins": [None, Integral, Mapping],
         "split": [StrOptions({"uniform"}), Mapping, callable],
-        "noise": [StrOptions(set(_DENSITIES))],
+        "noise": [StrOptions({*_DENSITIES, "certified"})],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "random_state": ["random_state"],
         "index": Mechanism._parameter_constraints["index"],
@@ -193,7 +194,7 @@ class TabularMechanism(Mechanism):
         noise = self._noise(encoded)
         if self._has_noise:
             encoded = self._randomize(encoded, noise)
-        Y = self._release(encoded, noise)
+        Y = self._release(encoded, noise.public)
         return with_index(Y, X, self._index)
 
     def encode_release(
@@ -322,11 +323,9 @@ class TabularMechanism(Mechanism):
         Y = X.copy()
         for part in self._parts:
             if part.block is not None:
-                Y[:, part.block] = draw_response(X[:, part.block], part.table, noise)
+                Y[:, part.block] = draw_response(X[:, part.block], part.table, part.budget, noise)
             if part.value is not None:
-                draw = noise.laplace if part.noise == "laplace" else noise.normal
-                values = X[:, part.value] + part.scale * draw(len(X))
-                Y[:, part.value] = on_grid(values, part.scale)
+                Y[:, part.value] = noise.add(X[:, part.value], part.scale, part.noise)
                 if part.block is not None:
                     # A value is released only where the released flag says that there is one.
                     Y[:, part.value] *= Y[:, part.block.start]

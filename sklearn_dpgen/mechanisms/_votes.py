@@ -2,7 +2,7 @@
 
 import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 import numpy as np
 
@@ -13,8 +13,13 @@ from sklearn_dpgen.accounting import (
     compose_delta,
     default_discretization,
 )
+from sklearn_dpgen.accounting._certified import (
+    certified_laplace_epsilon,
+    certified_laplace_scale,
+    check_certified,
+)
 from sklearn_dpgen.accounting._checks import check_count, smallest_passing
-from sklearn_dpgen.mechanisms._base import on_grid
+from sklearn_dpgen.mechanisms._selection import check_paid
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon
 
@@ -37,6 +42,8 @@ class ThresholdedLaplaceMechanism:
         In (0, 1). One half pays for the thresholds, one for the noise.
     n_releases : int
         How often, T.
+    certified : bool, default=False
+        Whether the noise is certified: see :ref:`certified_noise`.
 
     Attributes
     ----------
@@ -66,14 +73,19 @@ class ThresholdedLaplaceMechanism:
     epsilon: float
     delta: float
     n_releases: int
+    # Not a field without need: a seeded source is keyed by what a mechanism holds.
+    certified: InitVar[bool] = False
     noise_scale: float = field(init=False)
     threshold: float = field(init=False)
 
-    def __post_init__(self):
+    def __post_init__(self, certified):
         epsilon = check_epsilon(self.epsilon)
         delta = check_delta(self.delta)
         n_releases = check_count(self.n_releases, "n_releases")
         scale = _laplace_scale(epsilon, delta / 2, 2 * n_releases)
+        if certified:
+            object.__setattr__(self, "certified", True)
+            scale = certified_laplace_scale(1 / scale, 1.0, 1) if scale > 0 else 0.0
         threshold = 1 + scale * math.log(2 * n_releases / delta) if scale > 0 else 0.0
         for name, value in (
             ("epsilon", epsilon),
@@ -90,6 +102,10 @@ class ThresholdedLaplaceMechanism:
         if self.noise_scale == 0:
             return ()
         noise = LaplaceProfile(1 / self.noise_scale)
+        if self.certified:
+            spent = certified_laplace_epsilon(1.0, self.noise_scale, 1)
+            check_certified("laplace", 1.0, self.noise_scale, 1, spent)
+            noise = LaplaceProfile(spent)
         return ((noise, 2 * self.n_releases), (OpenFailureProfile(self.delta / 2), 1))
 
     def report_fields(self) -> dict:
@@ -158,8 +174,9 @@ class ThresholdedLaplaceRun:
         Raises
         ------
         RuntimeError
-            More releases than were paid for.
+            More releases than were paid for, or another kind of noise.
         """
+        check_paid(noise, self._mechanism.certified)
         if not isinstance(counts, np.ndarray) or counts.dtype != np.float64 or counts.ndim != 1:
             raise TypeError("counts must be a NumPy array of float64 with one dimension.")
         if self._n_released == self._mechanism.n_releases:
@@ -171,9 +188,10 @@ class ThresholdedLaplaceRun:
         if scale == 0:
             return counts.copy()
         # A draw for every cell, so that the noise of one does not tell which others are empty.
-        noisy = counts + scale * noise.laplace(counts.shape)
-        is_kept = (counts > 0) & (noisy > self._mechanism.threshold)
-        return np.where(is_kept, on_grid(noisy, scale), 0.0)
+        noisy = noise.add(counts, scale, "laplace")
+        # Half a step of the grid, or less, may have lifted a count: a whole one is on top.
+        is_kept = (counts > 0) & (noisy >= self._mechanism.threshold + scale / 1024)
+        return np.where(is_kept, noisy, 0.0)
 
 
 @functools.lru_cache(maxsize=64)

@@ -183,7 +183,7 @@ def estimator_plan(candidate, n_samples, n_features):
     if not isinstance(candidate, PrivateEstimator):
         raise TypeError(
             f"estimator must be private, with a plan: {type(candidate).__name__} is not. Wrap it "
-            "in SyntheticClassifier or SyntheticRegressor."
+            "in SyntheticDataClassifier or SyntheticDataRegressor."
         )
     report = candidate.plan(n_samples=n_samples, n_features=n_features)
     if report.neighbours != "replace_one":

@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 from sklearn.base import is_classifier, is_regressor
 
-from sklearn_dpgen.mechanisms._base import on_grid
-
 __all__ = [
     "bounded_values",
     "closeness",
@@ -104,5 +102,4 @@ def released_score(score, scale, noise):
         Standard deviation of the noise.
     noise : NoiseSource
     """
-    noisy = score + scale * noise.normal(1)
-    return float(on_grid(noisy, scale)[0]) if scale > 0 else float(noisy[0])
+    return float(noise.add(np.array([score]), scale, "gaussian")[0])

@@ -13,9 +13,9 @@ from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.budget._ledger import LedgerLike, open_ledger
 from sklearn_dpgen.domains import Domain, enclosing_ball
-from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum, on_grid
+from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.ot import random_directions, wasserstein_lines
-from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
+from sklearn_dpgen.utils._random import noise_source, on_grid, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import check_array, check_delta, check_positive
 from sklearn_dpgen.utils._words import number_words

@@ -1,4 +1,4 @@
-"""Tables: laws of mixed columns, learned from noisy counts or answers, and draws from them."""
+"""Tables: laws of mixed columns, from noisy counts or answers, and what learns from their draws."""
 
 from sklearn_dpgen.tables._local_table_sampler import LocalTableSampler
 from sklearn_dpgen.tables._log_linear_chain import LogLinearChain
@@ -6,6 +6,8 @@ from sklearn_dpgen.tables._measurements import MeasuredSlice
 from sklearn_dpgen.tables._mixture_sampler import PrivateMixtureSampler
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 from sklearn_dpgen.tables._sliced_measure_sampler import SlicedMeasureSampler
+from sklearn_dpgen.tables._synthetic_data_classifier import SyntheticDataClassifier
+from sklearn_dpgen.tables._synthetic_data_regressor import SyntheticDataRegressor
 from sklearn_dpgen.tables._table_counter import TableCounter
 
 __all__ = [
@@ -15,5 +17,7 @@ __all__ = [
     "PrivateMixtureSampler",
     "ProductMixture",
     "SlicedMeasureSampler",
+    "SyntheticDataClassifier",
+    "SyntheticDataRegressor",
     "TableCounter",
 ]

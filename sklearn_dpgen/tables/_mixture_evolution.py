@@ -12,15 +12,19 @@ from sklearn_dpgen.tables._cell_counts import (
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 
 __all__ = [
+    "MOST_CELLS",
     "automatic_cells",
     "evolve_mixtures",
     "fit_mixture",
     "needed_bytes",
     "one_hot",
     "rake",
+    "release_sizes",
 ]
 
 _POOL = 20_000
+# Of a class, unless more are asked for.
+MOST_CELLS = 32
 
 
 def automatic_cells(n_samples, noise, n_classes):
@@ -38,7 +42,8 @@ def automatic_cells(n_samples, noise, n_classes):
     int
         (n_samples / noise)^(1/3) over the classes, from 1 to 32: a rule of thumb.
     """
-    return int(np.clip(round((n_samples / max(1.0, noise)) ** (1 / 3) / n_classes), 1, 32))
+    n_cells = round((n_samples / max(1.0, noise)) ** (1 / 3) / n_classes)
+    return int(np.clip(n_cells, 1, MOST_CELLS))
 
 
 def needed_bytes(n_samples, width, n_candidates, n_cells):
@@ -57,6 +62,29 @@ def needed_bytes(n_samples, width, n_candidates, n_cells):
     # Records and the public draws, with a copy and their embedding; components of all draws.
     n_rows = n_samples + _POOL + n_candidates
     return 8 * (3 * n_rows * width + 2 * n_cells * (n_rows + 3 * width))
+
+
+def release_sizes(domain, n_classes, n_candidates, n_iter, n_cells):
+    """Return how many values the releases of :func:`evolve_mixtures` have, and how many change.
+
+    Parameters
+    ----------
+    domain : Product of OneHot
+    n_classes, n_candidates, n_iter, n_cells : int
+        Candidates of all classes, and cells of each.
+
+    Returns
+    -------
+    dict
+        ``n_values`` and ``n_changed``, as of :class:`GaussianSequenceMechanism`.
+    """
+    width, n_changed = n_classes * domain.n_features, 2 * len(domain.slices)
+    # Of candidates each class has its rounded share, and at least one.
+    votes = [n_candidates + 2 * n_classes] * n_iter
+    return {
+        "n_values": [width, *votes, n_cells * width],
+        "n_changed": [n_changed, *[2] * n_iter, n_changed],
+    }
 
 
 def one_hot(codes, domain):

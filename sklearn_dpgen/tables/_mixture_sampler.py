@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.accounting._report import FLOATING_POINT
+from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
 from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
@@ -20,14 +20,16 @@ from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.tables._cell_counts import marginal_noise
 from sklearn_dpgen.tables._forecast import mixture_forecast
 from sklearn_dpgen.tables._mixture_evolution import (
+    MOST_CELLS,
     automatic_cells,
     evolve_mixtures,
     needed_bytes,
+    release_sizes,
 )
 from sklearn_dpgen.tables._table_sampler import TableSampler
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
-from sklearn_dpgen.utils._random import noise_source, split_random_state
+from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -97,6 +99,9 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
         guarantee for whoever knows or guesses it.
     device : str or torch.device, default="auto"
         "auto" counts votes on a GPU where there is one.
+    noise : {"float", "certified"}, default="float"
+        "certified" rounds counts to a fine grid before noise, and draws discrete noise without an
+        error: see :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
 
     Attributes
     ----------
@@ -167,6 +172,7 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
         unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
+        noise: str = "float",
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -181,6 +187,7 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
         self.unit = unit
         self.random_state = random_state
         self.device = device
+        self.noise = noise
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
@@ -231,7 +238,7 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
         def release(value):
             # A seeded noise is for this vector, of these columns, after these releases.
             context = [type(self).__qualname__, pickle.dumps((run, n_classes, encoder.columns_))]
-            noise = noise_source(noise_seed, context=[*context, *released, value])
+            noise = self._noise_source(noise_seed, context=[*context, *released, value])
             released.append(run.release(value, noise))
             return released[-1]
 
@@ -293,20 +300,26 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
         return encoder
 
     def _planned(self, encoder, n_samples, n_classes):
-        """Return the mechanism of a fit, and its report."""
+        """Return the mechanism and the report."""
         domain, n_cells = encoder.domain_, 1 if self.n_cells == "auto" else self.n_cells
-        needed = needed_bytes(n_samples, domain.n_features, self.n_candidates, n_cells)
+        width = domain.n_features
+        needed = needed_bytes(n_samples, width, self.n_candidates, n_cells)
         check_fits(
             needed,
             f"n_candidates={self.n_candidates} candidates and n_cells={self.n_cells} cells of "
-            f"{domain.n_features} categories and bins",
+            f"{width} categories and bins",
         )
         votes = (_VOTES / self.n_iter,) * self.n_iter
         delta = self._delta(n_samples)
         if math.isfinite(self.epsilon):
             check_delta_size(delta, n_samples)
+        sizes = {}
+        if self._is_certified:
+            n_cells = MOST_CELLS if self.n_cells == "auto" else self.n_cells
+            most = (self.n_candidates, self.n_iter, n_cells)
+            sizes = release_sizes(domain, max(n_classes, 1), *most)
         mechanism = GaussianSequenceMechanism(
-            math.sqrt(2), (_FIRST, *votes, _LAST), self.epsilon, delta
+            math.sqrt(2), (_FIRST, *votes, _LAST), self.epsilon, delta, **sizes
         )
         first, vote, *_, last = mechanism.noise_scales
         unit = "records" if self.unit is None else "persons"
@@ -320,7 +333,7 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
             sensitivity_source=(
                 "l2; a record has one vote, or one count in each of p columns of one cell, over √p"
             ),
-            caveats=(FLOATING_POINT,),
+            caveats=(CERTIFIED_NOISE if self._is_certified else FLOATING_POINT,),
             noise_source=self._noise_description(),
             split={"single columns": _FIRST, "votes": _VOTES, "single columns in cells": _LAST},
             precision={

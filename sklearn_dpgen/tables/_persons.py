@@ -7,7 +7,13 @@ from sklearn_dpgen.preprocessing._reader import column_names, has_no_names
 __all__ = ["fit_columns"]
 
 
-def fit_columns(encoder, X, unit):
+_LABELS_APART = (
+    "y was given and is not read: a label is a column of X, by its name in the schema. "
+    "SyntheticDataClassifier and SyntheticDataRegressor take it as y."
+)
+
+
+def fit_columns(encoder, X, unit, y=None):
     """Fit an encoder to the columns of a source, without that of the unit.
 
     Parameters
@@ -15,14 +21,26 @@ def fit_columns(encoder, X, unit):
     encoder : TabularEncoder
     X : as for :func:`~sklearn_dpgen.preprocessing._reader.map_frames`
     unit : str or None
+    y : object
+        Labels that somebody took for a part of the records; they are not read.
 
     Raises
     ------
     TypeError
         Rows without names of columns.
     ValueError
-        No such column.
+        No such column, or columns that are not those of the schema.
     """
+    try:
+        return _fit_columns(encoder, X, unit)
+    except ValueError as error:
+        if y is None:
+            raise
+        message = f"{error} {_LABELS_APART}"
+    raise ValueError(message)
+
+
+def _fit_columns(encoder, X, unit):
     if unit is None:
         return encoder.fit(X)
     if has_no_names(X):

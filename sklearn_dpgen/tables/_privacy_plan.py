@@ -1,6 +1,7 @@
 """What measured slices cost, from public quantities alone."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -8,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.accounting._report import FLOATING_POINT
+from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.tables._resolution import CELLS, affordable_slices
 
@@ -33,6 +34,9 @@ _SELECTIONS = 0.15
 _MOST_PAIRS, _MOST_TRIPLES = 200, 40
 # Rounds of selected pairs, and triples that are looked at.
 _ROUNDS, _CANDIDATES = 3, 4000
+# Records over the scale of the noise: a score is the sum of two numbers a record, at most, and is
+# computed with a relative error of at most 45 ulp, which is then 3/8 of a step of the grid.
+_EXACT_SCORES = 2**19
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,8 @@ class SlicesPlan:
         Without any the single columns have the whole budget.
     most : int, default=1
         What a record weighs in a count, or a person with all of their rows, at most.
+    sizes : pair of lists of int or None, default=None
+        Of certified noise, as of :func:`release_sizes`; None is noise in floating point.
     """
 
     epsilon: float
@@ -177,6 +183,7 @@ class SlicesPlan:
     neighbours: str
     rounds: tuple[Round, ...]
     most: int = 1
+    sizes: tuple[Sequence[int], Sequence[int]] | None = None
 
     @property
     def sensitivity(self):
@@ -204,9 +211,19 @@ class SlicesPlan:
                 "selection_share": selected,
                 "score_range": 2 * self.most * RELATIONS[self.neighbours][1],
             }
+        if self.sizes is not None:
+            selections["n_values"], selections["n_changed"] = self.sizes
         return GaussianSequenceMechanism(
             self.sensitivity, (singles, *tables), self.epsilon, self.delta, **selections
         )
+
+    @property
+    def most_records(self):
+        """The records of which scores are as precise as certified noise takes them to be."""
+        selection = self.mechanism.selection
+        if self.sizes is None or selection is None or selection.noise_scale == 0:
+            return math.inf
+        return math.floor(_EXACT_SCORES * selection.noise_scale / self.most)
 
     @property
     def _shares(self):
@@ -239,6 +256,15 @@ class SlicesPlan:
                 parts.append(f"of {part.n_selected} of {n} slices, which are selected")
         return f"counts of single columns, then {', then '.join(parts)}"
 
+    @property
+    def _caveats(self):
+        if self.sizes is None:
+            return (FLOATING_POINT,)
+        if math.isinf(self.most_records):
+            return (CERTIFIED_NOISE,)
+        most = f"Scores are so precise for at most {self.most_records} records."
+        return CERTIFIED_NOISE, most
+
     def report(self, **words):
         """Return the PrivacyReport.
 
@@ -259,7 +285,7 @@ class SlicesPlan:
             neighbouring=RELATIONS[self.neighbours][0],
             neighbours=self.neighbours,
             sensitivity_source=source,
-            caveats=(FLOATING_POINT,),
+            caveats=self._caveats,
             split=self.split,
             **self.mechanism.report_fields(),
             **words,

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.budget._unit import Persons
+from sklearn_dpgen.budget._unit import Persons, check_precision
 from sklearn_dpgen.preprocessing._coder import RecordCoder
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_of, map_blocks
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
@@ -96,7 +96,11 @@ def encode_codes(X, encoder, unit=None):
 
 
 def _codes(coder, unit, block):
-    own = None if unit is None else column_of(block, unit)
+    own = None
+    if unit is not None:
+        own = column_of(block, unit)
+        # Of each part: together they have the longest type among them.
+        check_precision(own, unit)
     return coder.codes(block), own
 
 

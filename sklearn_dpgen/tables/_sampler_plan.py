@@ -5,19 +5,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sklearn_dpgen.accounting import check_delta_size
+from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder
 from sklearn_dpgen.tables._forecast import table_forecast
 from sklearn_dpgen.tables._privacy_plan import SlicesPlan, plan_rounds
+from sklearn_dpgen.tables._release_sizes import release_sizes
 from sklearn_dpgen.tables._releases import noise_factors
 from sklearn_dpgen.tables._resolution import affordable_cells, is_drowned, warn_of_noise
 from sklearn_dpgen.tables._slices import check_memory, expand_slices, slice_weight, target_columns
 from sklearn_dpgen.tables._table_rules import TableRules, check_measured
-from sklearn_dpgen.utils._validation import check_delta
+from sklearn_dpgen.utils._validation import check_delta, fit_context
 from sklearn_dpgen.utils._words import count_words, number_words
 
-__all__ = ["SamplerPlan", "declared_table"]
+__all__ = ["SamplerPlan", "SamplerPlanMixin", "declared_table"]
 
 _DECLARED = ("target", "workload", "constraints", "max_rows")
 _OF = {"pairs": "cell of a pair", "triples": "cell of a triple"}
@@ -119,16 +120,33 @@ class SamplerPlan:
         self.n_records = None if is_of_rows else n_public
         budget = sampler.epsilon, delta, sampler.neighbours
         most = sampler.max_rows if is_of_rows else 1
+        noise_scale = SlicesPlan(*budget, (), most).noise_scale
         rounds = plan_rounds(
             len(table.names),
             slices=table.slices,
             targets=table.targets,
             # Of rows there are as many as persons, at least.
             n_records=n_public,
-            noise_scale=SlicesPlan(*budget, (), most).noise_scale,
+            noise_scale=noise_scale,
             constants=table.constants,
         )
-        self.slices = SlicesPlan(*budget, rounds, most)
+        sizes = None
+        if sampler._is_certified:
+            sizes = release_sizes(
+                table.trees,
+                rounds,
+                sampler.neighbours,
+                unit=sampler.unit,
+                n_records=self.n_records,
+                noise_scale=noise_scale,
+            )
+        self.slices = SlicesPlan(*budget, rounds, most, sizes)
+        if n_public is not None and n_public > self.slices.most_records:
+            raise ValueError(
+                f"noise='certified' selects tables of at most {self.slices.most_records} records "
+                f"at this budget, got {n_public}: take a smaller epsilon, or slices that are "
+                "listed."
+            )
 
     @property
     def _single_scales(self):
@@ -217,3 +235,46 @@ def _of_rows(report, sampler):
             f"{most}/m.",
         ),
     )
+
+
+class SamplerPlanMixin:
+    """The plan of a sampler without a record."""
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def plan(self, n_samples: int | None = None, n_features: int | None = None) -> PrivacyReport:
+        """Return what ``fit`` will release and what it costs, without a record.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            Number of private records, or of persons where there is a ``unit``. With
+            neighbours="add_or_remove" it is not public, and nothing depends on it.
+        n_features : int or None, default=None
+            The number of columns of the schema, if given.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit of so many records. Its ``precision`` is in records,
+            persons, or rows of them; its ``split`` is in the scale in which Gaussian releases add
+            up.
+
+        Raises
+        ------
+        ValueError
+            As ``fit`` for parameters, or no number of records where it is public.
+
+        Warns
+        -----
+        NoisyCountsWarning
+            Where the noise of counts leaves next to nothing of so many records.
+        """
+        if n_features not in (None, len(self.schema)):
+            raise ValueError(
+                f"n_features must be the {len(self.schema)} columns of the schema, got "
+                f"{n_features}."
+            )
+        plan = SamplerPlan(self, declared_table(self), n_samples)
+        if plan.n_records is not None:
+            plan.warn(plan.n_records)
+        return plan.report()

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._rules import Rule
@@ -20,7 +19,7 @@ from sklearn_dpgen.tables._persons import fit_columns
 from sklearn_dpgen.tables._privacy_plan import RELATIONS
 from sklearn_dpgen.tables._records import open_records
 from sklearn_dpgen.tables._rule_cells import barred_pairs
-from sklearn_dpgen.tables._sampler_plan import SamplerPlan, declared_table
+from sklearn_dpgen.tables._sampler_plan import SamplerPlan, SamplerPlanMixin, declared_table
 from sklearn_dpgen.tables._selection import measure_rounds
 from sklearn_dpgen.tables._slices import ColumnBlocks
 from sklearn_dpgen.tables._table_law import TableLawMixin
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["SlicedMeasureSampler"]
 
 
-class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler):
+class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, TableSampler):
     """Synthetic tables from noisy counts over few columns at a time, by maximum entropy.
 
     The counts of single columns are released with Gaussian noise, and tell which bins numbers and
@@ -121,6 +120,9 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
     verbose : int, default=0
         1 shows the rows counted, to which no noise was added, and the progress of each fit of the
         law: it is for whoever may see the records.
+    noise : {"float", "certified"}, default="float"
+        "certified" rounds counts and scores to a fine grid before noise, and draws discrete noise
+        without an error: see :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
 
     Attributes
     ----------
@@ -244,6 +246,7 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
         random_state: int | np.random.RandomState | None = None,
         device: "str | torch.device" = "auto",
         verbose: int = 0,
+        noise: str = "float",
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -265,6 +268,7 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+        self.noise = noise
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None) -> Self:
@@ -296,7 +300,7 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
         self._forget()
         table = declared_table(self)
         names, encoder, rules = table.names, table.encoder, table.rules
-        fit_columns(encoder, X, self.unit)
+        fit_columns(encoder, X, self.unit, y)
         self._learn_kind(X)
         noise_seed, start_seed = split_random_state(self.random_state, 2)
         records = open_records(
@@ -368,45 +372,6 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, TableSampler)
             self._rules_ = rules
         self.law_, self.slices_ = fit.law(self.encoder_.domain_), measured.slices
         return self
-
-    @fit_context(prefer_skip_nested_validation=False)
-    def plan(self, n_samples: int | None = None, n_features: int | None = None) -> PrivacyReport:
-        """Return what ``fit`` will release and what it costs, without a record.
-
-        Parameters
-        ----------
-        n_samples : int or None, default=None
-            Number of private records, or of persons where there is a ``unit``. With
-            neighbours="add_or_remove" it is not public, and nothing depends on it.
-        n_features : int or None, default=None
-            The number of columns of the schema, if given.
-
-        Returns
-        -------
-        PrivacyReport
-            Equal to ``privacy_`` of a fit of so many records. Its ``precision`` is in records,
-            persons, or rows of them; its ``split`` is in the scale in which Gaussian releases add
-            up.
-
-        Raises
-        ------
-        ValueError
-            As ``fit`` for parameters, or no number of records where it is public.
-
-        Warns
-        -----
-        NoisyCountsWarning
-            Where the noise of counts leaves next to nothing of so many records.
-        """
-        if n_features not in (None, len(self.schema)):
-            raise ValueError(
-                f"n_features must be the {len(self.schema)} columns of the schema, got "
-                f"{n_features}."
-            )
-        plan = SamplerPlan(self, declared_table(self), n_samples)
-        if plan.n_records is not None:
-            plan.warn(plan.n_records)
-        return plan.report()
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "law_")

@@ -36,6 +36,9 @@ class TableRules:
 
     Attributes
     ----------
+    rules : list of Rule
+    declared : Schema
+        As given.
     derived : dict of str to (rule, label)
         The columns that are computed, each after those that it is computed of.
     schema : Schema
@@ -49,7 +52,7 @@ class TableRules:
 
     def __init__(self, rules, schema):
         self.encoder = TabularEncoder(schema, bins=2).fit()
-        self._declared, self.derived = schema, {}
+        self.rules, self.declared, self.derived = list(rules), schema, {}
         self.inequalities, self.implications = [], []
         for place, rule in enumerate(rules):
             if not isinstance(rule, Rule):
@@ -65,7 +68,7 @@ class TableRules:
         self.schema = Schema({n: Derived(c) if n in self.derived else c for n, c in schema.items()})
 
     def _add(self, rule, label):
-        schema = self._declared
+        schema = self.declared
         if isinstance(rule, Inequality):
             _check_comparable(rule, schema)
             self.inequalities.append((rule, label))

@@ -6,20 +6,34 @@ all of its 2**32 values.
 """
 
 import hashlib
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
-__all__ = ["SEEDED", "NoiseSource", "noise_source", "split_random_state", "torch_generator"]
+__all__ = [
+    "SEEDED",
+    "NoiseObserver",
+    "NoiseSource",
+    "noise_source",
+    "observed_noise",
+    "on_grid",
+    "split_random_state",
+    "torch_generator",
+]
 
 # How a seeded source is described in a privacy report.
 SEEDED = "seeded generator: the guarantee is void for whoever knows or guesses the seed"
 
 # What scikit-learn takes as an int random_state.
 _SEED_BOUND = 2**32
+
+_OBSERVER = ContextVar("observer of noisy releases", default=None)
 
 
 def split_random_state(random_state, n_streams: int) -> list[int | None]:
@@ -57,8 +71,50 @@ def torch_generator(seed, device="cpu"):
     return torch.Generator(device=device).manual_seed(seed)
 
 
+class NoiseObserver:
+    """What is told of each noisy release while it observes, and may put another in its place.
+
+    It sees what noise was added to, and is for audits of records that are not private.
+
+    Attributes
+    ----------
+    source : NoiseSource or None
+        Of the noise of the last release, set before the observer is told of it.
+    """
+
+    source = None
+
+    def added(self, values: np.ndarray, scale: float, kind: str, noisy: np.ndarray) -> np.ndarray:
+        """Return what is released in the place of ``noisy``, which `NoiseSource.add` made."""
+        return noisy
+
+    def selected(self, scores: np.ndarray, scale: float, indices: np.ndarray) -> np.ndarray:
+        """Return what is released in the place of ``indices``, as by `NoiseSource.largest`."""
+        return indices
+
+    def drawn(self, n: int, indices: np.ndarray) -> np.ndarray:
+        """Return what is drawn in the place of ``indices``, subsets of ``range(n)`` by rows."""
+        return indices
+
+    def uniform(self, draws: np.ndarray) -> np.ndarray:
+        """Return what is drawn in the place of uniforms that are not for a noisy release."""
+        return draws
+
+
+@contextmanager
+def observed_noise(observer: NoiseObserver) -> Iterator[NoiseObserver]:
+    """Let an observer see every noisy release of this thread, for as long as the context lasts."""
+    token = _OBSERVER.set(observer)
+    try:
+        yield observer
+    finally:
+        _OBSERVER.reset(token)
+
+
 class NoiseSource:
-    """Uniform, normal, Laplace and integer draws, and random subsets, from one stream.
+    """Noise on values and on scores, and uniform draws and random subsets, from one stream.
+
+    What is released of records goes through ``add`` or ``largest``, or is a choice by ``uniform``.
 
     Parameters
     ----------
@@ -74,8 +130,97 @@ class NoiseSource:
         """One phrase for a privacy report."""
         return "operating system entropy" if self._generator is None else SEEDED
 
+    def add(self, values: np.ndarray, scale: float, kind: str) -> np.ndarray:
+        """Return values with independent noise on each, on a grid finer than ``scale`` / 1000.
+
+        Parameters
+        ----------
+        values : ndarray of float64
+        scale : float
+            Standard deviation of Gaussian noise, or b of Laplace noise; 0 for none.
+        kind : {"gaussian", "laplace"}
+
+        Returns
+        -------
+        ndarray of the same shape
+            A copy of ``values`` if there is no noise.
+        """
+        if scale == 0:
+            return values.copy()
+        noisy = self._noisy(values, scale, kind)
+        observer = _observer_of(self)
+        return noisy if observer is None else observer.added(values, scale, kind, noisy)
+
+    def largest(self, scores: np.ndarray, scale: float, count: int) -> np.ndarray:
+        """Return the indices of the largest scores after Gumbel noise, by decreasing noisy score.
+
+        Parameters
+        ----------
+        scores : ndarray of float64 of shape (n,)
+            Finite.
+        scale : float
+            Of the noise; 0 for none, and then of equal scores the first ones are taken.
+        count : int
+
+        Returns
+        -------
+        ndarray of int64 of shape (count,)
+        """
+        if scale == 0:
+            return _first(-scores, count)
+        indices = self._selected(scores, scale, count)
+        observer = _observer_of(self)
+        return indices if observer is None else observer.selected(scores, scale, indices)
+
+    def respond(self, codes: np.ndarray, table: np.ndarray, epsilon: float) -> np.ndarray:
+        """Return randomized categories.
+
+        Parameters
+        ----------
+        codes : ndarray of int of shape (n,)
+            The true ones.
+        table : ndarray of shape (k, k)
+            p(released | true) of randomized response.
+        epsilon : float
+            Its budget, in nats.
+
+        Returns
+        -------
+        ndarray of int64 of shape (n,)
+        """
+        edges = np.cumsum(table, axis=1)[codes]
+        # The last edge is 1 up to rounding; a draw above it belongs to the last category.
+        return (self.uniform((len(codes), 1)) > edges[:, :-1]).sum(axis=1)
+
+    def covers(self, inside: np.ndarray, outside: np.ndarray, epsilon: float) -> np.ndarray:
+        """Draw whether an answer is one of those that are true.
+
+        Parameters
+        ----------
+        inside, outside : ndarray of int of shape (n,)
+            Numbers m and o of answers that are true, and that are not.
+        epsilon : float
+            Each of the former is e^ε times as likely as each of the latter.
+
+        Returns
+        -------
+        ndarray of bool of shape (n,)
+            True with probability m e^ε / (m e^ε + o).
+        """
+        weights = inside + outside * math.exp(-epsilon)
+        return self.uniform(np.shape(inside)) * weights < inside
+
+    @property
+    def public(self) -> "NoiseSource":
+        """A source for draws that no guarantee rests on: after the release, or before it."""
+        return self
+
     def uniform(self, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw uniforms in the open interval (0, 1), on a symmetric grid of 52 bits."""
+        observer, draws = _OBSERVER.get(), self._uniform(size)
+        return draws if observer is None else observer.uniform(draws)
+
+    def _uniform(self, size):
         count = int(np.prod(size, dtype=np.int64))
         if self._generator is None:
             words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
@@ -87,15 +232,22 @@ class NoiseSource:
 
     def normal(self, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw standard normals by inversion."""
-        return ndtri(self.uniform(size))
+        return ndtri(self._uniform(size))
 
     def laplace(self, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw standard Laplace variables (scale 1): a difference of two exponentials."""
-        return np.log(self.uniform(size)) - np.log(self.uniform(size))
+        return np.log(self._uniform(size)) - np.log(self._uniform(size))
 
     def integers(self, high: int, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw integers uniform on ``range(high)``, up to a bias of ``high`` / 2**52."""
         return np.floor(self.uniform(size) * high).astype(np.int64)
+
+    def _noisy(self, values, scale, kind):
+        draw = {"gaussian": self.normal, "laplace": self.laplace}[kind]
+        return on_grid(values + scale * draw(values.shape), scale)
+
+    def _selected(self, scores, scale, count):
+        return _first(scale * np.log(-np.log(self._uniform(scores.shape))) - scores, count)
 
     def choice(self, n: int, size: int) -> np.ndarray:
         """Draw ``size`` distinct indices out of ``range(n)``, in random order.
@@ -108,13 +260,19 @@ class NoiseSource:
         """
         if not 0 <= size <= n:
             raise ValueError(f"size must be between 0 and n = {n}, got {size}.")
+        return _observed_draw(n, self._choice(n, size))
+
+    def _choice(self, n, size):
         if size == n:
             return np.arange(n)
         if size > n // 8:
             keys = self.uniform(n)
             chosen = np.argpartition(keys, size)[:size]
             return chosen[np.argsort(keys[chosen])]
-        # For small shares of n: the first distinct values of a sequence of independent draws.
+        return self._first_distinct(n, size)
+
+    def _first_distinct(self, n, size):
+        """Return the first distinct values of a sequence of independent draws."""
         drawn = self.integers(n, size)
         while True:
             _, first = np.unique(drawn, return_index=True)
@@ -132,8 +290,11 @@ class NoiseSource:
         """
         if not 0 <= size <= n:
             raise ValueError(f"size must be between 0 and n = {n}, got {size}.")
+        return _observed_draw(n, self._choices(n, size, count))
+
+    def _choices(self, n, size, count):
         if size * size > n:
-            rows = [self.choice(n, size) for _ in range(count)]
+            rows = [self._choice(n, size) for _ in range(count)]
             return np.array(rows, dtype=np.int64).reshape(count, size)
         # Whole rows are redrawn until they hold no index twice: at most every other row.
         drawn = np.empty((count, size), dtype=np.int64)
@@ -143,6 +304,23 @@ class NoiseSource:
             ordered = np.sort(drawn[rows], axis=1)
             rows = rows[(np.diff(ordered, axis=1) == 0).any(axis=1)]
         return drawn
+
+
+def _first(keys, count):
+    """Return the indices of the smallest keys, in their order."""
+    return np.argsort(keys, kind="stable")[:count].astype(np.int64)
+
+
+def _observer_of(source):
+    observer = _OBSERVER.get()
+    if observer is not None:
+        observer.source = source
+    return observer
+
+
+def _observed_draw(n, indices):
+    observer = _OBSERVER.get()
+    return indices if observer is None else observer.drawn(n, indices)
 
 
 def noise_source(seed: int | None = None, *, context: Sequence = ()) -> NoiseSource:
@@ -167,3 +345,33 @@ def noise_source(seed: int | None = None, *, context: Sequence = ()) -> NoiseSou
         digest.update(part)
     entropy = int.from_bytes(digest.digest(), "little")
     return NoiseSource(np.random.Generator(np.random.PCG64DXSM(entropy)))
+
+
+def on_grid(values: np.ndarray, scale: float) -> np.ndarray:
+    """Round released values to a multiple of a power of two, at most a 1024th of the noise scale.
+
+    The low bits of a sum of floats tell which record the noise was added to [1]_. Rounding is
+    post-processing of the real-valued release, and on so coarse a grid the floating-point one is
+    within about 1e-11 of it in total variation, a value.
+
+    Parameters
+    ----------
+    values : ndarray
+        Sums of records and noise.
+    scale : float
+        Scale of the noise.
+
+    Returns
+    -------
+    ndarray
+
+    References
+    ----------
+    .. [1] I. Mironov, "On significance of the least significant bits for differential privacy",
+       CCS 2012.
+    """
+    step = math.ldexp(1.0, math.frexp(scale)[1] - 11)
+    # A grid finer than the floats themselves changes nothing, and the division may overflow.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        multiples = np.rint(values / step)
+    return np.where(np.isfinite(multiples), multiples * step, values)

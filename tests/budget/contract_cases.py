@@ -8,10 +8,7 @@ import pandas as pd
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
-from sklearn_dpgen.predictors import (
-    BarycenterClassifier,
-    SyntheticClassifier,
-)
+from sklearn_dpgen.predictors import BarycenterClassifier
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinAdapter,
@@ -24,7 +21,11 @@ from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinAdapter,
     SmoothedSlicedWassersteinGenerator,
 )
-from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import (
+    PrivateMixtureSampler,
+    SlicedMeasureSampler,
+    SyntheticDataClassifier,
+)
 
 # Persons have one to three rows; their ids would show in any text.
 N_PERSONS, SECRET = 60, "secret-person"
@@ -127,7 +128,7 @@ SLICED = SlicedMeasureSampler(schema=SCHEMA, max_iter=5, device="cpu", **BUDGET)
 TARGET = SlicedMeasureSampler(
     schema=SCHEMA, target="b", max_iter=5, device="cpu", epsilon=1.5, delta=1e-4
 )
-LEARNER = SyntheticClassifier(TARGET, n_synthetic=200)
+LEARNER = SyntheticDataClassifier(TARGET, n_samples=200, n_draws=1)
 
 CASES = {
     "sliced measures": Case(SLICED, _alone, _number),

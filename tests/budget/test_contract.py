@@ -71,14 +71,14 @@ def test_a_plan_tells_precision_split_forecast_and_profile(name):
 
 def first_draws(monkeypatch, case, estimator, path):
     """Return how many charges the file has whenever noise is drawn in a fit."""
-    uniform, seen = NoiseSource.uniform, []
+    uniform, seen = NoiseSource._uniform, []
 
     def watched(self, size):
         seen.append(len(rows(path)))
         return uniform(self, size)
 
     with monkeypatch.context() as patched:
-        patched.setattr(NoiseSource, "uniform", watched)
+        patched.setattr(NoiseSource, "_uniform", watched)
         case.fit(FRAME, SIDE, estimator)
     return seen
 
@@ -126,7 +126,7 @@ def test_a_refused_fit_draws_nothing_and_leaves_nothing(name, ledger, monkeypatc
     estimator = clone(case.estimator).set_params(ledger=book)
     before = set(vars(estimator))
     drawn = []
-    monkeypatch.setattr(NoiseSource, "uniform", lambda self, size: drawn.append(size))
+    monkeypatch.setattr(NoiseSource, "_uniform", lambda self, size: drawn.append(size))
     with pytest.raises(BudgetExceededError):
         case.fit(FRAME, SIDE, estimator)
     assert drawn == []

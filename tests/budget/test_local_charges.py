@@ -48,13 +48,13 @@ def test_each_release_of_raw_records_is_charged_before_noise_is_drawn(name, ledg
     mechanism = type(mechanism)(**mechanism.get_params()).set_params(ledger=ledger)
     mechanism.fit(records)
     assert rows(ledger.path) == []
-    uniform, seen = NoiseSource.uniform, []
+    uniform, seen = NoiseSource._uniform, []
 
     def watched(self, size):
         seen.append(len(rows(ledger.path)))
         return uniform(self, size)
 
-    monkeypatch.setattr(NoiseSource, "uniform", watched)
+    monkeypatch.setattr(NoiseSource, "_uniform", watched)
     mechanism.transform(records)
     assert set(seen) == {1}
     mechanism.transform(records)

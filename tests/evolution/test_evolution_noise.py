@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from evolution_fits import (
-    BASE,
     kinds,
     samplers,
     train,
@@ -21,7 +20,8 @@ from sklearn_dpgen.evolution import (
 )
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
-# Noise.
+# Noise, and where it is made.
+NOISE = "sklearn_dpgen.budget._base.noise_source"
 
 
 def standard(noise):
@@ -69,7 +69,7 @@ def test_the_noise_is_what_the_report_states(
     assert noise.size > 2000
     assert standard(noise)
     for broken in (Halved, Repeated):
-        monkeypatch.setattr(f"{BASE}.noise_source", lambda *a, b=broken, **k: b())
+        monkeypatch.setattr(NOISE, lambda *a, b=broken, **k: b())
         assert not standard(noise_of(sampler_of(name, **options), labelled, kind, released))
 
 
@@ -208,7 +208,7 @@ def test_noise_and_candidates_have_streams_of_their_own(sampler_of, labelled, mo
         seen.append((seed, len(context)))
         return noise_source(seed, context=context)
 
-    monkeypatch.setattr(f"{BASE}.noise_source", watch)
+    monkeypatch.setattr(NOISE, watch)
     sampler_of(name, random_state=None).fit(labelled.X).sample(4)
     assert {seed for seed, _ in seen} == {None}
     seen.clear()

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism, on_grid
+from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism
+from sklearn_dpgen.utils._random import NoiseSource, on_grid
 
 BOX = Box(-1, 1, n_features=3)
 
 
-class KnownDraws:
+class KnownDraws(NoiseSource):
     """A noise source whose draws the test knows."""
 
     def __init__(self, draws):

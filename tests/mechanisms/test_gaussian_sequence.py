@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from sequence_cases import ROOT, SHARES, KnownDraws, exact_delta, together
 
 from sklearn_dpgen.accounting import PrivacyReport, gaussian_sigma
-from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, on_grid
+from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
-from sklearn_dpgen.utils._random import NoiseSource, noise_source
+from sklearn_dpgen.utils._random import NoiseSource, noise_source, on_grid
 
 
 def dp_accounting_epsilon(scales, sensitivity, delta):

@@ -24,6 +24,7 @@ from joint_cases import (
 from local_privacy import log_likelihood, vertices
 from scipy.stats import beta
 
+import sklearn_dpgen.mechanisms._joint_answers as answers
 import sklearn_dpgen.mechanisms._joint_likelihood as likelihood
 import sklearn_dpgen.mechanisms._joint_questions as core
 import sklearn_dpgen.mechanisms._joint_response as module
@@ -182,7 +183,7 @@ def test_offsets_that_do_not_cover_each_cell_equally_often_are_caught(monkeypatc
     epsilon, question = 0.3, questions(2)[0]
     table = responses(mechanism(epsilon, n_asked=2), *question)
     assert is_private(table, epsilon)
-    monkeypatch.setattr(module, "Questions", Windows)
+    monkeypatch.setattr(answers, "Questions", Windows)
     cut = responses(mechanism(epsilon, n_asked=2), *question)
     assert not is_private(cut, epsilon)
     # Nor are the answers private that such windows would be given as.

@@ -1,6 +1,7 @@
 """The randomizers satisfy their claims, and the same checks catch broken ones."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -32,8 +33,8 @@ from scipy.special import ndtr, ndtri
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism, RandomizedResponse
-from sklearn_dpgen.mechanisms._base import on_grid
 from sklearn_dpgen.mechanisms._discrete import draw_response, response_table
+from sklearn_dpgen.utils._random import NoiseSource, on_grid
 
 reproducibly = settings(deadline=None, max_examples=30, derandomize=True)
 
@@ -197,7 +198,7 @@ def test_densities_integrate_to_one(kind):
         assert cdf_on_grid(mechanism, np.array([x]), 0, grid)[1] == pytest.approx(1, abs=1e-6)
 
 
-class GridNoise:
+class GridNoise(NoiseSource):
     """Uniforms on a fine grid instead of at random: shares are then probabilities."""
 
     def uniform(self, size):
@@ -206,7 +207,7 @@ class GridNoise:
 
 
 def table_error(draw, epsilon, k, n=20_000):
-    shares = [draw(np.tile(row, (n, 1)), GridNoise()).mean(axis=0) for row in np.eye(k)]
+    shares = [draw(np.tile(row, (n, 1)), noise=GridNoise()).mean(axis=0) for row in np.eye(k)]
     return abs(np.array(shares) - response_table(epsilon, k)).max()
 
 
@@ -214,8 +215,10 @@ def test_released_categories_have_the_probabilities_of_the_table():
     for epsilon, k in ((0.3, 2), (2.0, 5), (4.0, 3)):
         table = response_table(epsilon, k)
         wrong = response_table(1.1 * epsilon, k)
-        assert table_error(lambda X, noise: draw_response(X, table, noise), epsilon, k) < 1e-4  # noqa: B023
-        assert table_error(lambda X, noise: draw_response(X, wrong, noise), epsilon, k) > 1e-3  # noqa: B023
+        draw = partial(draw_response, table=table, epsilon=epsilon)
+        assert table_error(draw, epsilon, k) < 1e-4
+        draw = partial(draw_response, table=wrong, epsilon=epsilon)
+        assert table_error(draw, epsilon, k) > 1e-3
 
 
 @pytest.mark.parametrize("kind", [*ADDITIVE, TruncatedLaplace])

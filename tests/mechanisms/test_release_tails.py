@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
+from sklearn_dpgen.utils._random import NoiseSource
 
 FAR = np.array([-7.0, 0.0, 7.0])
 RARE = np.array([1e-12, 0.5, 1 - 1e-12])
 
 
-class Given:
+class Given(NoiseSource):
     """A source of the given draws."""
 
     def __init__(self, draws):
@@ -18,7 +19,7 @@ class Given:
     def normal(self, size):
         return np.broadcast_to(self.draws, size)
 
-    uniform = normal
+    uniform = _uniform = normal
 
 
 def run():

@@ -21,9 +21,9 @@ from sklearn_dpgen.accounting import (
     gaussian_sigma,
     sampled_without_replacement,
 )
-from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum, on_grid
+from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.utils._random import NoiseSource, noise_source
+from sklearn_dpgen.utils._random import NoiseSource, noise_source, on_grid
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5, "n_releases": 40}
 

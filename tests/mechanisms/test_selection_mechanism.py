@@ -77,7 +77,7 @@ def is_paid_for(run, score_range, cost):
     uniforms = np.array([math.exp(-1.0), 0.5])
 
     class Known(NoiseSource):
-        def uniform(self, size):
+        def _uniform(self, size):
             return uniforms
 
     # Gumbel noise of 0 and 0.3665: the first wins from a lead of 0.3665 scales on.

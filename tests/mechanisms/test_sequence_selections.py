@@ -201,7 +201,7 @@ class UniformsOnly(NoiseSource):
         super().__init__()
         self.uniforms = uniforms
 
-    def uniform(self, size):
+    def _uniform(self, size):
         assert size == self.uniforms.shape
         return self.uniforms
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy.stats import laplace
 
 from sklearn_dpgen.accounting import ComposedProfile, PrivacyReport
-from sklearn_dpgen.mechanisms import ThresholdedLaplaceMechanism, on_grid
+from sklearn_dpgen.mechanisms import ThresholdedLaplaceMechanism
 from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
-from sklearn_dpgen.utils._random import NoiseSource, noise_source
+from sklearn_dpgen.utils._random import NoiseSource, noise_source, on_grid
 
 BUDGETS = [(1.0, 1e-5, 1), (1.0, 1e-5, 3), (0.5, 0.1, 1), (0.5, 0.1, 3), (4.0, 0.01, 3)]
 
@@ -249,8 +249,8 @@ def releases_what_it_states(kind):
     for _ in range(2):
         counts = rng.integers(0, 3, size=300) * rng.integers(0, 60, size=300).astype(float)
         draws = 4 * rng.laplace(size=300)
-        noisy = counts + scale * draws
-        expected = np.where(noisy > mechanism.threshold, on_grid(noisy, scale), 0.0)
+        noisy = on_grid(counts + scale * draws, scale)
+        expected = np.where(noisy >= mechanism.threshold + scale / 1024, noisy, 0.0)
         expected[counts == 0] = 0.0
         if not np.array_equal(run.release(counts, KnownDraws(draws)), expected):
             return False

@@ -31,9 +31,8 @@ from sklearn_dpgen.accounting import (
 )
 from sklearn_dpgen.exceptions import LargeDeltaWarning, NoisyCountsWarning
 from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
-from sklearn_dpgen.predictors import SyntheticClassifier
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
 
 X, y = labelled()
 CUTS = {"cut": [0.1, 0.3, 0.6, 0.9]}
@@ -224,7 +223,7 @@ def test_predictors_on_synthetic_rows_are_searched():
     schema = Schema({"x": Numeric(0, 1), "label": Categorical(["low", "high"])})
     sampler = SlicedMeasureSampler(schema=schema, target="label", population_size=500)
     search = PrivateSearchCV(
-        SyntheticClassifier(sampler, LogisticRegression(), n_synthetic=500),
+        SyntheticDataClassifier(sampler, LogisticRegression(), n_samples=500, n_draws=1),
         {"sampler__n_bins": [4, 8]},
         scoring="brier",
         epsilon=5.0,

@@ -22,9 +22,8 @@ from sklearn_dpgen.exceptions import BudgetExceededError, NoisyCountsWarning
 from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
 from sklearn_dpgen.model_selection._candidates import draw_parameters
 from sklearn_dpgen.model_selection._parts import Records
-from sklearn_dpgen.predictors import SyntheticClassifier
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
 from sklearn_dpgen.utils._random import NoiseSource
 
 X, y = labelled()
@@ -171,9 +170,9 @@ def test_persons_are_protected_wherever_the_unit_is_given(place):
     frame = visits()
     schema = Schema({"x": Numeric(0, 1), "label": Categorical(["low", "high"])})
     sampler = SlicedMeasureSampler(schema=schema, target="label", n_bins=4, population_size=200)
-    predictor = SyntheticClassifier(sampler, LogisticRegression(), n_synthetic=200)
+    predictor = SyntheticDataClassifier(sampler, LogisticRegression(), n_samples=200, n_draws=1)
     predictor.set_params(**{"unit" if place == "predictor" else "sampler__unit": "who"})
-    search = PrivateSearchCV(predictor, {"n_synthetic": [200]}, epsilon=3.0, n_runs=2)
+    search = PrivateSearchCV(predictor, {"n_draws": [1]}, epsilon=3.0, n_runs=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoisyCountsWarning)
         search.fit(frame[["x", "who"]], frame["label"])
@@ -181,7 +180,7 @@ def test_persons_are_protected_wherever_the_unit_is_given(place):
     assert "12 persons" in search.privacy_.precision["score"]
     both = clone(predictor).set_params(unit="who", sampler__unit="house")
     with pytest.raises(ValueError, match="must have one unit"):
-        PrivateSearchCV(both, {"n_synthetic": [200]}).fit(frame[["x", "who"]], frame["label"])
+        PrivateSearchCV(both, {"n_draws": [1]}).fit(frame[["x", "who"]], frame["label"])
 
 
 @pytest.mark.parametrize("given", [None, 0])

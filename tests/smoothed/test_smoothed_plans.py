@@ -200,7 +200,7 @@ def released_values(fit):
 
             patch.setattr(run, "release", watch)
         # Batches and rows of the others are the same on both sides; no noise, but for its size.
-        patch.setattr(NoiseSource, "uniform", lambda self, size: _fixed(size))
+        patch.setattr(NoiseSource, "_uniform", lambda self, size: _fixed(size))
         fit()
     return seen
 
@@ -323,7 +323,7 @@ def test_a_refused_fit_draws_nothing(
 ):
     ledger = ledger_in(tmp_path, 0.5)
     generator = tiny_generator(release=release, ledger=ledger)
-    monkeypatch.setattr(NoiseSource, "uniform", no_draw)
+    monkeypatch.setattr(NoiseSource, "_uniform", no_draw)
     if broken:
         monkeypatch.setattr(PrivateEstimator, "_charge", charges_late)
     with pytest.raises(AssertionError if broken else BudgetExceededError):
@@ -338,7 +338,7 @@ def test_a_refused_fit_draws_nothing(
 def test_a_refused_adapter_draws_nothing(labelled, tmp_path, monkeypatch, release):
     ledger = ledger_in(tmp_path, 0.5)
     adapter = adapter_of(release, ledger=str(ledger.path))
-    monkeypatch.setattr(NoiseSource, "uniform", no_draw)
+    monkeypatch.setattr(NoiseSource, "_uniform", no_draw)
     with pytest.raises(BudgetExceededError):
         fit_adapter(adapter, labelled)
     assert not hasattr(adapter, "privacy_")
@@ -369,7 +369,7 @@ def test_a_distance_is_booked_before_it_is_released(tmp_path, monkeypatch):
     # Further public samples are free.
     result.distance_to(Y)
     spent = ledger.spent()
-    monkeypatch.setattr(NoiseSource, "uniform", no_draw)
+    monkeypatch.setattr(NoiseSource, "_uniform", no_draw)
     with pytest.raises(BudgetExceededError):
         smoothed_sliced_wasserstein(X, Y, **options)
     assert ledger.spent() == spent

@@ -20,6 +20,7 @@ from sklearn_dpgen.tables import (
     _selection,
 )
 from sklearn_dpgen.tables._records import _Records
+from sklearn_dpgen.utils._random import NoiseSource
 
 JOBS = ["baker", "nurse", "pilot"]
 SCHEMA = Schema(
@@ -122,16 +123,17 @@ class Unlike(Exception):  # noqa: N818
     """What was let out has no place in the outputs that are given."""
 
 
-class Constant:
+class Constant(NoiseSource):
     """A noise source of which every normal draw is the same, and uniform ones are as given."""
 
     def __init__(self, value=0.0, uniform=0.5):
+        super().__init__()
         self.value, self.uniform_draws = value, uniform
 
     def normal(self, size):
         return np.full(size, self.value)
 
-    def uniform(self, size):
+    def _uniform(self, size):
         return np.broadcast_to(self.uniform_draws, size)
 
 

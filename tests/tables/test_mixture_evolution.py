@@ -25,6 +25,7 @@ from sklearn_dpgen.tables._mixture_evolution import (
     rake,
 )
 from sklearn_dpgen.tables._product_mixture import ProductMixture
+from sklearn_dpgen.utils._random import NoiseSource
 
 SIZES = (3, 2, 4)
 DOMAIN = Product([OneHot(size) for size in SIZES])
@@ -57,16 +58,12 @@ def pair_shares(X, weights=None):
 
 def evolved(members, *, epsilon=np.inf, seed=0, seen=None, **options):
     mechanism = GaussianSequenceMechanism(math.sqrt(2), (1.0,) * N_RELEASES, epsilon, 1e-5)
-    run, noise = mechanism.run(), np.random.default_rng(seed)
-
-    class Noise:
-        def normal(self, shape):
-            return noise.normal(size=shape)
+    run, noise = mechanism.run(), NoiseSource(np.random.default_rng(seed))
 
     def release(value):
         if seen is not None:
             seen.append(value)
-        return run.release(value, Noise())
+        return run.release(value, noise)
 
     return evolve_mixtures(
         members,

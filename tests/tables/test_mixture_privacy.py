@@ -23,6 +23,7 @@ from mixture_tables import (
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
+from sklearn_dpgen.budget import _base
 from sklearn_dpgen.tables import _mixture_evolution, _mixture_sampler
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
@@ -178,7 +179,7 @@ def test_the_noise_is_normal_and_of_the_stated_scale(released, monkeypatch):
 
     assert is_standard()
     for broken in (Halved, Repeated):
-        monkeypatch.setattr(_mixture_sampler, "noise_source", lambda *a, b=broken, **k: b())
+        monkeypatch.setattr(_base, "noise_source", lambda *a, b=broken, **k: b())
         assert not is_standard()
 
 
@@ -216,12 +217,12 @@ def test_noise_is_for_one_set_of_bins(released):
 def test_noise_is_for_what_was_released_before(monkeypatch, is_broken):
     """Votes for other candidates may be equal, and equal noise on them would tell it."""
     if is_broken:
-        keyed = _mixture_sampler.noise_source
+        keyed = _base.noise_source
 
         def by_vector(seed, *, context=()):
             return keyed(seed, context=[*context[:2], context[-1]] if context else context)
 
-        monkeypatch.setattr(_mixture_sampler, "noise_source", by_vector)
+        monkeypatch.setattr(_base, "noise_source", by_vector)
     votes = []
 
     def two_releases(members, columns, domain, release, *args, first, **options):
@@ -243,7 +244,7 @@ def test_noise_has_a_source_of_its_own(monkeypatch):
         seeds.append(seed)
         return noise_source(seed, context=context)
 
-    monkeypatch.setattr(_mixture_sampler, "noise_source", watch)
+    monkeypatch.setattr(_base, "noise_source", watch)
     make(random_state=None).fit(X).sample(4)
     assert set(seeds) == {None}
     seeds.clear()

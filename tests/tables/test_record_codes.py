@@ -422,3 +422,12 @@ def test_memory_is_that_of_the_codes(monkeypatch):
         assert n_bytes == 2 * 5 * n
         # A one-hot matrix would take 524 GB, and the places of all values in int64 8 MB.
         assert peak < 1.125 * n_bytes + 2.5e6
+
+
+def test_ids_of_less_than_double_precision_are_refused_in_any_chunk():
+    encoder = TabularEncoder(Schema({"a": Categorical([0, 1])})).fit()
+    chunks = [pd.DataFrame({"id": [1.0, 2.0], "a": [0, 1]}) for _ in range(2)]
+    assert encode_codes(chunks, encoder, "id").persons.n_persons == 2
+    chunks[1] = chunks[1].astype({"id": "float32"})
+    with pytest.raises(TypeError, match="'id' of unit holds floats of less than double"):
+        encode_codes(chunks, encoder, "id")

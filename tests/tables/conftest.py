@@ -1,0 +1,5 @@
+"""Fixtures of the tests of tables."""
+
+from loan_tables import loans, sampler
+
+__all__ = ["loans", "sampler"]

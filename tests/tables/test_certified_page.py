@@ -1,0 +1,23 @@
+"""What the page of certified noise shows."""
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import sklearn_dpgen
+
+PAGE = Path(sklearn_dpgen.__file__).parents[1] / "doc" / "certified_noise.rst"
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="needs a checkout, not a wheel")
+def test_the_page_prints_what_it_says(capsys):
+    pytest.importorskip("opendp")
+    pytest.importorskip("statsmodels")
+    block = r"^\.\. {}::\n\n((?:\n|[ ]+.*\n)+)"
+    text = PAGE.read_text(encoding="utf-8")
+    code, said = (re.findall(block.format(k), text, flags=re.M) for k in ("testcode", "testoutput"))
+    assert len(code) == len(said) == 1
+    exec(compile(textwrap.dedent(code[0]), PAGE.name, "exec"), {})
+    assert capsys.readouterr().out.strip() == textwrap.dedent(said[0]).strip()
