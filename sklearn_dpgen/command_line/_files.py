@@ -138,8 +138,9 @@ class OutputFolder:
             raise CommandError(f"--out {path} is a file: name a folder.")
         self._is_new = not self.path.exists()
         # Of a table in a folder all files are parts of it, whatever their names.
-        if os.path.realpath(path) in self._inputs:
-            raise CommandError(f"--out {path} is the folder of the table: name another one.")
+        real = Path(os.path.realpath(path))
+        if any(str(folder) in self._inputs for folder in (real, *real.parents)):
+            raise CommandError(f"--out {path} is in the folder of the table: name another one.")
         if not overwrite and not self._is_new and any(self.path.iterdir()):
             raise CommandError(
                 f"--out {path} is not empty: name a new folder, or replace the files of an earlier "

@@ -228,8 +228,10 @@ def test_the_folder_of_the_table_is_not_written_to(run, folder):
     part = folder / "parts" / "synthetic.parquet"
     made_up().to_parquet(part)
     content = part.read_bytes()
-    fit = ("--schema", "schema.yaml", "--epsilon", "1", "--out", "parts", "--overwrite")
-    done = run("synthesize", "parts", *fit)
-    assert done.code == 2
-    assert "folder of the table" in done.err
+    for out in ("parts", "parts/new/deep"):
+        fit = ("--schema", "schema.yaml", "--epsilon", "1", "--out", out, "--overwrite")
+        done = run("synthesize", "parts", *fit)
+        assert done.code == 2
+        assert "folder of the table" in done.err
+    assert list((folder / "parts").iterdir()) == [part]
     assert part.read_bytes() == content

@@ -317,3 +317,17 @@ def test_errors(fitted, tmp_path):
         model_card(fitted).save(tmp_path / "card.pdf")
     with pytest.raises(ValueError, match="32 bytes"):
         model_card(fitted, signing_key=b"short")
+
+
+def test_a_signature_of_other_bytes_is_refused(card):
+    # Of the same content, signed without saying that it is a card.
+    content = card.to_dict()
+    signed = {name: value for name, value in content.items() if name != "signature"}
+    text = json.dumps(signed, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    content["signature"]["value"] = KEY.sign(text.encode()).hex()
+    with pytest.raises(ValueError, match="changed since"):
+        verify_model_card(content, KEY.public_key())
+    # As this package signs it, the same text is accepted.
+    named = KEY.sign(b"sklearn_dpgen model card 1\n" + text.encode()).hex()
+    content["signature"]["value"] = named
+    verify_model_card(content, KEY.public_key())

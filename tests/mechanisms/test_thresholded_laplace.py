@@ -363,3 +363,12 @@ def test_the_profile_of_all_releases_has_noise_and_thresholds(n_releases):
     assert profile.delta(0.5 / scale) > of_cell
     # The negative twin: the noise alone.
     assert ComposedProfile(mechanism.releases[:1]).delta(math.inf) < 1e-3 * lone
+
+
+def test_counts_less_than_a_step_above_the_threshold_are_left_out():
+    mechanism = mechanism_of(1.0, 1e-5, 1)
+    scale = mechanism.noise_scale
+    above = np.array([0.6, 0.8, 1.6, 2.0]) * scale / 1024
+    draws = (mechanism.threshold + above - 1) / scale
+    released = mechanism.run().release(np.ones(4), KnownDraws(draws))
+    assert (released > 0).tolist() == [False, False, True, True]
