@@ -80,7 +80,10 @@ def _fit(sampler, files, arguments, console):
         fault = describe(error)
         if hasattr(sampler, "privacy_") or not fault.startswith(("Column ", "The ")):
             raise
-        raise CommandError(f"{fault} All that does not fit is told by: check.") from error
+        raise CommandError(
+            f"{fault} 'sklearn-dpgen check' with the schema and the table lists all that does not "
+            "fit."
+        ) from error
     finally:
         if hasattr(sampler, "privacy_"):
             console.spent = _spent(sampler.privacy_, arguments.ledger)
