@@ -20,13 +20,23 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
     "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
     "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "sphinx-mathjax-offline",
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "_templates"]
 
+# Prompts and output are not copied.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_exclude = ".linenos, .gp, .go"
+
 autosummary_generate = True
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"
 # Members are listed by the templates of autosummary.
 numpydoc_show_class_members = False
@@ -40,6 +50,9 @@ doctest_global_setup = "from importlib.util import find_spec\nfrom shutil import
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
+    "ignore_pattern": r"demo\.py$",
+    "backreferences_dir": "generated/backreferences",
+    "doc_module": ("sklearn_dpgen",),
     "abort_on_example_error": True,
     "capture_repr": (),
     "download_all_examples": False,
@@ -49,18 +62,27 @@ sphinx_gallery_conf = {
     "show_signature": False,
 }
 
-html_theme = "alabaster"
+html_theme = "pydata_sphinx_theme"
+html_title = f"sklearn_dpgen {release}"
 html_static_path = ["_static"]
+html_css_files = ["custom.css"]
+html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
-    "description": "Generators and fair predictors learned from private data by optimal transport",
-    "fixed_sidebar": True,
-    "page_width": "1060px",
-    "sidebar_width": "220px",
-    "font_size": "16px",
-    "show_powered_by": False,
+    "logo": {"text": html_title},
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-button"],
+    "header_links_before_dropdown": 6,
+    "show_nav_level": 1,
+    "navigation_depth": 3,
+    "show_toc_level": 2,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": ["theme-version"],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"**": ["about.html", "searchfield.html", "navigation.html"]}
 
 
 def escape_fitted_attributes(app, what, name, obj, options, lines):

@@ -12,9 +12,7 @@ The table is the RAND Health Insurance Experiment, one row a person and year. Ev
 show how well it went.
 """
 
-import argparse
 import itertools
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,10 +25,6 @@ from sklearn_dpgen.datasets import load_rand_health
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
 from sklearn_dpgen.metrics import marginal_total_variation, train_synthetic_test_real
 from sklearn_dpgen.tables import LocalTableSampler, SlicedMeasureSampler
-
-parser = argparse.ArgumentParser(description="Synthetic health records, step by step.")
-parser.add_argument("--output", type=Path, help="write the table, the figure and the report here")
-output = parser.parse_args().output
 
 EPSILON = 4.0
 
@@ -76,9 +70,9 @@ print(answers.head().to_string())
 # The mechanism knows how likely each answer is, given a record. The population under which the
 # answers are likeliest has therefore no noise in it. This is post-processing: it costs no privacy.
 
-local_sampler = LocalTableSampler(mechanism, verbose=1).fit(answers)
+local_sampler = LocalTableSampler(mechanism).fit(answers)
 local = local_sampler.sample(len(raw))
-print(local.head())
+print(local.head().to_string())
 
 # %%
 # The same budget, spread thinly
@@ -94,7 +88,7 @@ split = TabularMechanism(
     split={name: {"mdvis": 4, "disea": 2}.get(name, 1) for name in health.schema},
 )
 randomized = split.fit_transform(raw)
-print(randomized.head())
+print(randomized.head().to_string())
 
 # %%
 # If somebody may see the records
@@ -217,12 +211,4 @@ figure.tight_layout(rect=(0, 0.04, 1, 1))
 shuffled = shuffled_epsilon(EPSILON, len(raw), 1e-6)
 print(f"\n{EPSILON:g} nats each, {len(raw)} answers shuffled: epsilon {shuffled:.2f} at delta 1e-6")
 
-if output is not None:
-    output.mkdir(parents=True, exist_ok=True)
-    for name in ("local", "central"):
-        tables[name].to_csv(output / f"synthetic_{name}.csv", index=False)
-        (output / f"privacy_{name}.txt").write_text(f"{promises[name]}\n")
-        (output / f"privacy_{name}.json").write_text(f"{promises[name].to_json()}\n")
-    figure.savefig(output / "demo.png", dpi=120, facecolor=PAPER)
-    print(f"\nWrote demo.png to {output}/, and each synthetic table with its report")
 plt.show()
