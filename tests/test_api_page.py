@@ -51,7 +51,7 @@ def test_every_page_is_in_one_table_of_contents():
             flags=re.M,
         ):
             entries += block.split()
-    pages = {page.stem for page in DOC.glob("*.rst")} - {"index", "sg_execution_times"}
+    pages = {page.stem for page in DOC.glob("*.rst")} - {"index"}
     assert sorted(entries) == sorted({*pages, "auto_examples/index"})
 
 

@@ -1,4 +1,4 @@
-"""Single columns of two tables: shares that can be drawn, heaps, tails and rare labels."""
+"""Single columns of two tables: shares, frequent values, quantiles and rare labels."""
 
 import numpy as np
 import pandas as pd
@@ -84,8 +84,8 @@ def column_shares(first, second, column):
         ``"real"`` and ``"synthetic"``, ndarrays of shares.
     """
     if isinstance(column, Numeric | Datetime):
-        return _number_shares(*(unit_values(column, part) for part in (first, second)), column)
-    return _label_shares(*(column.codes(part) for part in (first, second)), column)
+        return _number_shares(unit_values(column, first), unit_values(column, second), column)
+    return _label_shares(column.codes(first), column.codes(second), column)
 
 
 def pair_shares(real, synthetic, schema):

@@ -1,4 +1,4 @@
-"""What is on a page: of two tables, which is not private, and of releases, which is."""
+"""Contents of a report: from two tables, not private, or from releases, private."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -89,7 +89,8 @@ def _marginals(real, synthetic, halves, schema, order, random_state):
         options["max_groups"] = _MOST_GROUPS
     distances = marginal_total_variation(real, synthetic, schema, **options)
     # Memory and time of the halves are those of the whole again.
-    floor = marginal_total_variation(*halves, schema, **options)
+    first, second = halves
+    floor = marginal_total_variation(first, second, schema, **options)
     worst = distances.nlargest(_MOST_WORST)
     names = [name if isinstance(name, tuple) else (name,) for name in worst.index]
     found = {

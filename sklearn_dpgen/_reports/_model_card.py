@@ -109,7 +109,7 @@ class ModelCard:
     def __eq__(self, other):
         return self._content == other._content if isinstance(other, ModelCard) else NotImplemented
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # as the language has it of what is mutable
 
     def __repr__(self):
         signed = "signed" if "signature" in self._content else "not signed"
@@ -223,7 +223,7 @@ def verify_model_card(
     public_key: Union["Ed25519PublicKey", str, PathLike, bytes],
     file: str | PathLike | None = None,
 ) -> ModelCard:
-    """Check that a card is as it was signed, and that its hashes are true.
+    """Check the signature and the hashes of a model card.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Classifiers and regressions on two tables: what they learn from one, and telling them apart."""
+"""Predictors trained on one of two tables, and classifiers that tell the two apart."""
 
 from functools import partial
 

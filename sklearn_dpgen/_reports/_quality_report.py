@@ -35,7 +35,7 @@ _N_SAMPLES = 20_000
 
 
 class QualityReport:
-    """How close a synthetic table comes to the real one, on one page of HTML.
+    """One page of HTML that shows how close a synthetic table is to the real one.
 
     The page is a single file that needs no network and runs no script. It shows single columns,
     pairs and triples, what models learn, whether records are told apart, distances, broken rules,
@@ -108,25 +108,27 @@ class QualityReport:
         real, synthetic = read_table(real, "real"), read_table(synthetic, "synthetic")
         if constraints and schema is None:
             raise ValueError("constraints need a schema, which says what columns hold.")
-        left_out = []
+        left_out: list[str] = []
         for label, frame in (("real", real), ("synthetic", synthetic)):
             if not len(frame):
                 raise ValueError(f"{label} has no rows.")
-        declared = schema
         if schema is None:
             declared, left_out = observed_schema(real, synthetic)
             if declared is None:
                 raise ValueError("real and synthetic have no column in common that varies.")
         else:
+            declared = schema
             check_table(real, schema, "real")
             check_table(synthetic, schema, "synthetic")
         part = compared(declared)
         left_out += [name for name in declared if name not in part]
         if target is not None and target not in part:
             raise ValueError(f"target must be a column that is compared, got {target!r}.")
-        frames = [subsample(frame, max_rows, random_state) for frame in (real, synthetic)]
+        first = subsample(real, max_rows, random_state)
+        second = subsample(synthetic, max_rows, random_state)
         found = measure_tables(
-            *frames,
+            first,
+            second,
             part,
             target=target,
             constraints=constraints,
@@ -134,11 +136,11 @@ class QualityReport:
             random_state=random_state,
         ) | {
             "rows": {"real": len(real), "synthetic": len(synthetic)},
-            "compared": {"real": len(frames[0]), "synthetic": len(frames[1])},
+            "compared": {"real": len(first), "synthetic": len(second)},
             "left_out": left_out,
         }
         self.title = title
-        self._content = TablesContent(found, privacy, audit)
+        self._content: TablesContent | ReleasedContent = TablesContent(found, privacy, audit)
 
     @classmethod
     def from_estimator(
@@ -197,7 +199,7 @@ class QualityReport:
         return self._content.mark == "private"
 
     def to_dict(self) -> dict:
-        """Return all figures, and what they say in words, as plain containers."""
+        """Return all figures, and the sentences about them, as plain containers."""
         content = self._content
         return {
             "title": self.title,

@@ -1,5 +1,8 @@
 """What a report says of released counts and of samples: it reads nothing else of an estimator."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -15,6 +18,7 @@ __all__ = [
     "Released",
     "entry_labels",
     "measure_released",
+    "merge_bins",
     "released_shares",
     "sample_codes",
     "sample_shares",
@@ -76,7 +80,8 @@ def released_shares(view, name):
     Returns
     -------
     part : MeasuredSlice
-        Of the levels at which it was counted, the finest of 40 entries or fewer.
+        Of the levels at which it was counted, that of which most entries stand out of the noise.
+        Neighbouring bins are merged, to 40 entries or fewer of about equal counts.
     shares, errors : ndarray
         Of the entries, with noise, and the standard deviation of that.
 
@@ -88,10 +93,48 @@ def released_shares(view, name):
     parts = [part for part in view.marginals_ if part.columns == (name,)]
     if not parts:
         raise ValueError(f"column {name!r} was not counted.")
-    few = [part for part in parts if len(part.counts) <= _MOST_ENTRIES]
-    part = max(few, key=lambda p: len(p.counts)) if few else parts[-1]
+    column = view.encoder_.columns_[name]
+    if isinstance(column, Binned):
+        parts = [merge_bins(part, column.n_bins, _MOST_ENTRIES) for part in parts]
+    part = max(parts, key=lambda part: np.sum(part.counts > 2 * part.noise_scale))
     errors = np.broadcast_to(part.noise_scale, part.counts.shape) / view.n_records_
     return part, part.counts / view.n_records_, errors
+
+
+def merge_bins(part, n_bins, most):
+    """Merge neighbouring entries of a released table of one column.
+
+    Parameters
+    ----------
+    part : MeasuredSlice
+    n_bins : int
+        Categories from this one on are no bins, and stay as they are.
+    most : int
+        Of entries of bins; each has about the same share of the counts, or one bin alone.
+
+    Returns
+    -------
+    MeasuredSlice
+        Independent noises of variances that add up.
+    """
+    groups, counts = part.groups[0], part.counts
+    firsts = np.unique(groups, return_index=True)[1]
+    n_first = int(np.sum(firsts < n_bins))
+    if n_first <= most or not (np.diff(groups[:n_bins]) >= 0).all():
+        return part
+    sums = np.cumsum(np.maximum(counts[:n_first], 0))
+    # Of the middle of each entry, so that one of many records has a place of its own.
+    middles = sums - np.maximum(counts[:n_first], 0) / 2
+    places = np.minimum(most * middles / max(sums[-1], 1), most - 1).astype(int)
+    places = np.unique(places, return_inverse=True)[1]
+    places = np.append(places, places[-1] + 1 + np.arange(len(counts) - n_first))
+    variances = np.broadcast_to(np.square(part.noise_scale), counts.shape)
+    return replace(
+        part,
+        groups=(places[groups],),
+        counts=np.bincount(places, counts),
+        noise_scale=np.sqrt(np.bincount(places, variances)),
+    )
 
 
 def sample_codes(view, synthetic, names):
@@ -153,7 +196,8 @@ def measure_released(view, n_samples, random_state):
     dict
     """
     synthetic = view.draw(n_samples, random_state)
-    found = {"n_samples": 0 if synthetic is None else n_samples, "columns": [], "left_out": []}
+    n_drawn = 0 if synthetic is None else n_samples
+    found: dict[str, Any] = {"n_samples": n_drawn, "columns": [], "left_out": []}
     if synthetic is None:
         return found
     schema = getattr(view, "schema", None)
@@ -212,7 +256,7 @@ def _counted(view, synthetic):
             }
             | _gap(view, part, codes)
         )
-    tables = {order: [] for order in (2, 3)}
+    tables: dict[int, list] = {order: [] for order in (2, 3)}
     for part in view.slices_:
         tables[len(part.columns)].append({"columns": part.columns} | _gap(view, part, codes))
     marginals = {1: _order(columns)} | {o: _order(parts) for o, parts in tables.items() if parts}

@@ -47,8 +47,8 @@ def _broken(rules, frame):
 def _are_equal(first, second):
     equal = (first == second).to_numpy(dtype=bool, na_value=False)
     if pd.api.types.is_float_dtype(first.dtype) and pd.api.types.is_numeric_dtype(second.dtype):
-        numbers = (part.to_numpy(dtype=np.float64, na_value=np.nan) for part in (first, second))
-        equal = equal | np.isclose(*numbers, rtol=_ROUNDING, atol=_ROUNDING)
+        a, b = (part.to_numpy(dtype=np.float64, na_value=np.nan) for part in (first, second))
+        equal = equal | np.isclose(a, b, rtol=_ROUNDING, atol=_ROUNDING)
     return equal | (first.isna() & second.isna()).to_numpy(dtype=bool)
 
 

@@ -1,4 +1,4 @@
-"""What stands at the top of a report: a few scores, and what they say in words."""
+"""The top of a report: a few scores, and sentences about them."""
 
 import math
 

@@ -100,11 +100,14 @@ def _ticks(labels, left, step, y, k):
     """Return as many labels as there is room for, the first and the last among them."""
     longest = max(map(len, map(str, labels)), default=1)
     room = max(2, int(step * k / (6.2 * min(longest, 12) + 10)))
-    places = np.unique(np.linspace(0, k - 1, min(room, k)).round().astype(int))
+    places = np.arange(0, k, max(1, -(-(k - 1) // (room - 1))))
+    if len(places) > 1:
+        # It comes no nearer to the one before.
+        places[-1] = k - 1
     anchors = {0: "start", k - 1: "end"} if step < 30 else {}
     return [
         _text(
-            left + step * (i + {"start": 0, "end": 1}.get(anchors.get(i), 0.5)),
+            left + step * (i + {"start": 0, "end": 1}.get(anchors.get(i, "middle"), 0.5)),
             y,
             shorten(labels[i], 12),
             anchor=anchors.get(i, "middle"),

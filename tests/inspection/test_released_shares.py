@@ -1,0 +1,58 @@
+"""The table of one column that a picture shows: merged entries keep counts, noise and heaps."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sklearn_dpgen._reports._released import merge_bins, sample_shares
+from sklearn_dpgen.tables import MeasuredSlice
+
+
+def released(counts, noise_scale=1.0, width=3):
+    """A table of one column, each entry of some categories."""
+    groups = np.repeat(np.arange(len(counts)), width)
+    return MeasuredSlice(("a",), (groups,), np.asarray(counts, float), noise_scale)
+
+
+@given(
+    st.lists(st.floats(-50, 1000), min_size=2, max_size=60),
+    st.integers(1, 12),
+    st.booleans(),
+)
+def test_merged_entries_are_sums_of_neighbours(counts, most, has_null):
+    part = released(counts, noise_scale=np.arange(1.0, len(counts) + 1))
+    n_bins = len(part.groups[0]) - 3 * has_null
+    merged = merge_bins(part, n_bins, most)
+    places = merged.groups[0]
+    assert len(merged.counts) <= most + has_null or merged is part
+    assert (np.diff(places) >= 0).all()
+    assert set(places) == set(range(len(merged.counts)))
+    if has_null and merged is not part:
+        assert merged.counts[-1] == counts[-1]
+    for entry in range(len(merged.counts)):
+        inside = np.unique(part.groups[0][places == entry])
+        assert merged.counts[entry] == pytest.approx(part.counts[inside].sum())
+        scales = np.broadcast_to(part.noise_scale, part.counts.shape)[inside]
+        assert np.broadcast_to(merged.noise_scale, merged.counts.shape)[entry] == pytest.approx(
+            np.sqrt((scales**2).sum())
+        )
+
+
+def test_a_heap_keeps_an_entry_of_its_own():
+    merged = merge_bins(released([10] * 20 + [5000] + [10] * 20), 123, 5)
+    assert 5000 in merged.counts
+    assert merged.counts.sum() == 5400
+
+
+def test_few_entries_and_groups_without_an_order_stay():
+    few = released([1, 2, 3])
+    assert merge_bins(few, 9, 3) is few
+    shuffled = MeasuredSlice(("a",), (np.array([1, 0, 2, 0]),), np.ones(3), 1.0)
+    assert merge_bins(shuffled, 4, 2) is shuffled
+
+
+def test_samples_are_counted_in_the_merged_entries():
+    merged = merge_bins(released([0, 4, 0, 0, 4, 0]), 18, 2)
+    shares = sample_shares(merged, {"a": np.array([0, 3, 5, 16])})
+    assert shares == pytest.approx([0.75, 0.25])
