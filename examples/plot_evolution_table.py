@@ -1,20 +1,21 @@
 r"""
-A health survey, by private votes
-=================================
+A health survey from private votes
+==================================
 
-A curator holds the rows of the RAND Health Insurance Experiment and may publish nothing about any
-of them. What is published here are noisy votes and counts. Synthetic rows are first drawn from
-independent columns; each private row votes for the synthetic row that is nearest to it, and the
-votes part the rows into cells of alike people; in the end each cell is counted by itself.
+This example makes a synthetic table from noisy votes and counts, without training a model. The
+curator holds the rows of the RAND Health Insurance Experiment. Synthetic rows are first drawn from
+independent columns. Each private row votes for the synthetic row that is nearest to it; the votes
+divide the rows into cells of similar people, and each cell is then counted by itself.
+:doc:`/tables` has the sampler to try first; this one is described in :doc:`/evolution`.
 """
 
 # %%
 # What is public, and what is paid for
 # ------------------------------------
-# The schema and the bins are declared from the design of the study: a cut at three visits, because
-# that is the question, and the ends of an indicator of which fractions are imputed. Whether a
-# person saw a doctor more than twice is the label, as private as the rest of the row. No fit has
-# a seed: whoever knows that of the noise can take it off again.
+# The schema and the bins are declared from the design of the study: an edge at three visits,
+# because that is the question, and narrow bins at the ends of an indicator of which fractions are
+# imputed. Whether a person saw a doctor more than twice is the label, as private as the rest of the
+# row. No fit has a seed: whoever knows the seed of the noise can remove the noise.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -43,12 +44,13 @@ synthetic = sampler.sample(len(records))
 print(sampler.privacy_)
 
 # %%
-# How columns go together
-# -----------------------
+# Two columns together
+# --------------------
 # The share of each cell of visits and diseases, in the real rows and in two synthetic tables of the
-# same guarantee. In ten dimensions the rows of a population are few and far between, so evolution
-# of the rows themselves stays coarse. Votes that part the records are enough for how columns go
-# together; the counts within the parts then describe each column well.
+# same guarantee. In ten dimensions a population has few rows near any record, so that evolution of
+# the rows themselves ("votes for rows") stays coarse. Votes that only divide the records ("votes
+# and cells") capture the dependence between columns, and the counts within the cells describe each
+# column.
 
 rows = PrivateEvolutionSampler(1.0, 1e-5, schema=health.schema).fit(records)
 tables = {
@@ -79,10 +81,10 @@ figure.tight_layout()
 plt.show()
 
 # %%
-# What it is good for
-# -------------------
-# The distance to held-out rows, over all pairs of columns, and how well a classifier that was
-# trained on the synthetic rows tells who sees a doctor more than twice.
+# Quality of the synthetic rows
+# -----------------------------
+# The total variation to held-out rows, as a mean over all pairs of columns, and the AUC of a
+# classifier that learned from the synthetic rows who sees a doctor more than twice.
 
 for name, frame in tables.items():
     distance = marginal_total_variation(held_out, frame, health.schema, order=2).mean()

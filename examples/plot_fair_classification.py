@@ -2,22 +2,23 @@ r"""
 A private classifier that does not favour a group
 =================================================
 
-A lender decides by a score. Past decisions followed the applicants' group more often than chance,
-and half of what is known about an applicant says more about the group than about anything else. A
-classifier that learns from the past picks both up, and learns its applicants' records by the way.
+This example fits a classifier that is differentially private and whose scores are alike between two
+groups. A lender decides by a score. Past decisions depended on the applicants' group, and half of
+the features tell mostly the group. A classifier that learns from the past repeats this, and may
+reveal records of applicants.
 
-One fit can prevent the two together. The loss gets a second term, the squared Wasserstein
-distance between the groups' distributions of scores, with weight :math:`\alpha`; and every
-gradient is clipped and gets noise, so that the whole fit is :math:`(\varepsilon,
-\delta)`-differentially private.
+One fit prevents both. The loss gets a second term, the squared Wasserstein distance between the
+groups' distributions of scores, with weight :math:`\alpha`. Every gradient is clipped and gets
+noise, so that the whole fit is :math:`(\varepsilon, \delta)`-differentially private.
+:doc:`/fair_learning` describes the method.
 """
 
 # %%
 # The records
 # -----------
 # Group A = 1 got the positive label in 70 % of the cases, group A = 0 in 30 %. Eight features
-# tell of the label and eight of the group. Records are simulated, so that they may be looked at:
-# the metrics below add no noise and are not private.
+# depend on the label and eight on the group. The records are simulated, so that they may be looked
+# at: the metrics below add no noise and are not private.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -37,8 +38,8 @@ print(f"disparate impact of the labels: {impact:.2f}")
 # ----------------
 # With and without privacy, with and without the penalty. ``disparate_impact`` is the rate of
 # positive decisions in group 0 over that in group 1, and 1 is parity. Without hidden layers this
-# is logistic regression: noise goes to each parameter, so that with a small budget fewer of them
-# are better. No fit has a seed: whoever knows the seed of the noise can take it off again.
+# is logistic regression: each parameter gets noise, so that with a small budget fewer parameters
+# are better. No fit has a seed: whoever knows the seed of the noise can remove the noise.
 
 scores = {}
 for epsilon in (np.inf, 1.0):
@@ -72,10 +73,10 @@ for (epsilon, alpha), score in scores.items():
     print("{:7g}  {:5g}  {:8.3f}  {:16.2f}  {:22.3f}".format(epsilon, alpha, *describe(score)))
 
 # %%
-# Above, the records are not protected; below, they are. To the left the scores of the two groups
-# are far apart, and the classifier is further from parity than the labels that it learned from.
-# To the right they overlap. Some accuracy goes, as it must: these labels are not fair, and to
-# predict them is to follow the group.
+# The upper row is without privacy, the lower row with it. On the left, without the penalty, the
+# scores of the two groups are far apart, and the classifier is further from parity than the labels
+# that it learned from. On the right, with the penalty, they overlap. Accuracy is lower, as it must
+# be: these labels depend on the group, so predicting them well means following the group.
 
 colours = {0: "#dd8a2e", 1: "#1f7a9c"}
 names = {np.inf: r"$\varepsilon = \infty$", 1.0: r"$\varepsilon = 1$"}
@@ -110,8 +111,8 @@ plt.show()
 # %%
 # At any threshold
 # ----------------
-# The penalty pulls whole distributions together, and not the decisions at 1/2 alone: with the
-# private scores the gap is small for a lender who becomes stricter, too.
+# The penalty brings whole distributions together, and not the decisions at 1/2 alone. So with the
+# private scores the gap between the groups is small at other thresholds too.
 
 thresholds = np.linspace(0, 1, 201)
 figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.1), sharey=True)
@@ -131,9 +132,9 @@ figure.tight_layout()
 plt.show()
 
 # %%
-# What was guaranteed
-# -------------------
-# The report of the last fit, complete before a gradient was computed. It tells what counts as
+# What is guaranteed
+# ------------------
+# The report of the last fit. It is complete before a gradient is computed, and lists what counts as
 # public.
 
 print(classifier.privacy_)

@@ -2,12 +2,12 @@ r"""
 Fair regression in the plane
 ============================
 
-Two numbers are predicted for each person, and a group that should not matter shows in the
-features. Thresholds and rates of decisions do not help with two outputs: there are no positive
-labels to count. The distance between two clouds of predictions is defined all the same. The
-sliced Wasserstein distance is an average over directions of distances on the line, its gradient
-has a closed form, and one record can change that gradient only so much, which is what makes it
-private.
+This example predicts two numbers for each person, privately, so that the predictions are alike
+between two groups. With two outputs there are no positive decisions whose rates could be compared.
+But the distance between two clouds of predictions is defined. The sliced Wasserstein distance is an
+average over directions of distances on the line. Its gradient has a closed form, and one record can
+change that gradient by a bounded amount only; noise of this size makes it private.
+:doc:`/fair_learning` describes the method.
 """
 
 # %%
@@ -31,10 +31,10 @@ test = make_biased_labels(20_000, agreement=0.85, random_state=1)
 # %%
 # Four regressions
 # ----------------
-# ``y_domain`` is public: the square was known before anyone looked. Predictions lie in it, and it
-# bounds what a record can do. The network is as small as it can be, linear under the map into the
-# square: noise is added to each parameter, so that at a small :math:`\varepsilon` fewer of them
-# are better.
+# ``y_domain`` is public: the square was known before anyone looked at a record. Predictions lie in
+# it, and it bounds what a record can change. ``alpha`` is the weight of the penalty. The network is
+# as small as possible, a linear map followed by a map into the square: noise is added to each
+# parameter, so that at a small budget :math:`\varepsilon` fewer parameters are better.
 
 predictions = {}
 for epsilon in (np.inf, 1.0):
@@ -55,10 +55,9 @@ for epsilon in (np.inf, 1.0):
 # %%
 # How far the groups are apart
 # ----------------------------
-# The over-diagonal rates are the groups' shares of predictions above the antidiagonal, the middle
-# of the square. Those of the targets are 0.15 and 0.85; parity is to have the two equal. The
-# distance is the square root of the penalty. Both read true records and are not private; these
-# are simulated.
+# The over-diagonal rate of a group is its share of predictions above the antidiagonal of the
+# square. The targets have 0.15 and 0.85; with parity both are equal. The distance is the square
+# root of the penalty. Both read true records and are not private; the records here are simulated.
 
 
 def describe(predicted):
@@ -71,16 +70,15 @@ def describe(predicted):
     )
 
 
-print("epsilon  alpha  squared error  over-diagonal 0, 1  distance")
+print("epsilon  alpha  squared error  rate of group 0  rate of group 1  distance")
 for (epsilon, alpha), predicted in predictions.items():
-    error, *rates, distance = describe(predicted)
-    over = "{:13.2f}, {:.2f}".format(*rates)
-    print(f"{epsilon:7g}  {alpha:5g}  {error:13.3f}  {over}  {distance:8.3f}")
+    error, low, high, distance = describe(predicted)
+    print(f"{epsilon:7g}  {alpha:5g}  {error:13.3f}  {low:15.2f}  {high:15.2f}  {distance:8.3f}")
 
 # %%
-# A cross marks the mean of each group. Without the penalty the clouds lie on either side of the
-# dashed antidiagonal; with it they overlap, and they still spread over the square: the penalty is
-# zero where the laws agree, whatever they are, so that predictions need not shrink to a point.
+# A cross marks the mean of each group. Without the penalty the clouds lie on different sides of the
+# dashed antidiagonal. With it they overlap, and still spread over the square: the penalty is zero
+# for any two equal distributions, so that predictions need not shrink to a point.
 
 colours = {0: "#dd8a2e", 1: "#1f7a9c"}
 names = {np.inf: r"$\varepsilon = \infty$", 1.0: r"$\varepsilon = 1$"}
@@ -103,7 +101,7 @@ for axis, ((epsilon, alpha), predicted) in zip(axes.flat, predictions.items(), s
         axis.scatter(*center, **style, label=f"group A = {group}", zorder=3)
     error, *rates, _ = describe(predicted)
     axis.set_title(rf"{names[epsilon]}, $\alpha = {alpha:g}$", loc="left", fontsize=11)
-    figures = f"over-diagonal {rates[0]:.2f}, {rates[1]:.2f}"
+    figures = f"over-diagonal rates {rates[0]:.2f}, {rates[1]:.2f}"
     axis.set_title(figures, loc="right", fontsize=9, color="0.35")
     axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
     axis.tick_params(length=0, labelsize=8, labelcolor="0.4")
@@ -117,7 +115,7 @@ figure.tight_layout()
 plt.show()
 
 # %%
-# What was guaranteed
-# -------------------
+# What is guaranteed
+# ------------------
 
 print(regressor.privacy_)

@@ -2,18 +2,20 @@
 A first synthetic table
 =======================
 
-A curator holds a survey and may publish nothing about any row of it. What leaves the curator's
-hands are counts with noise, of each column, of pairs and of triples of columns; synthetic rows are
-drawn from a law that fits these counts, and are as free as they are.
+This example makes a synthetic table that may be published. A curator holds a survey and may reveal
+nothing about any row. Only noisy counts are computed from the rows: of each column, of pairs and of
+triples of columns. Synthetic rows are drawn from a distribution that fits these counts, and cost no
+further privacy. :doc:`/tables` describes the method, :doc:`/tutorial` all steps from a codebook to
+a published table.
 """
 
 # %%
 # Declare, fit, sample
 # --------------------
 # The schema says what the columns can hold. It comes from the questionnaire, not from the answers:
-# values outside of the bounds are clipped. A row is one year of one participant, and so the
-# guarantee is for a year of somebody's answers. ``target`` is the column that somebody will predict
-# from the others; it may be left out.
+# values outside the bounds are clipped. A row is one year of one participant, so the guarantee is
+# for one year of a participant's answers. ``target`` is the column that somebody will predict from
+# the others; it may be left out.
 
 import argparse
 from pathlib import Path
@@ -41,16 +43,16 @@ schema = Schema(
 )
 sampler = SlicedMeasureSampler(epsilon=1.0, delta=1e-6, schema=schema, target="mdvis")
 synthetic = sampler.fit(survey).sample(len(survey))
-print(synthetic.head())
+print(synthetic.head().to_string())
 print(sampler.privacy_)
 
 # %%
-# What went in, what came out, and what follows from it
-# -----------------------------------------------------
-# The same counts, thrice: of the survey, as they were published, and of the synthetic rows. Cells
-# are as wide as keeps them clear of the noise; the counts of single columns, which are published
-# too, are much finer. A grey cell was published with less than nothing in it, which is what noise
-# does to an empty one.
+# Private, published and synthetic counts
+# ---------------------------------------
+# The same counts three times: of the survey, as they were published with noise, and of the
+# synthetic rows. Cells are so wide that most counts are larger than the noise; the counts of single
+# columns, which are published too, are much finer. A grey cell has a published count below zero, as
+# noise makes of some empty cells.
 
 encoder = sampler.encoder_
 (released,) = (part for part in sampler.slices_ if part.columns == ("mdvis", "disea"))
@@ -73,7 +75,7 @@ def labels(axis):
 
 panels = {
     f"{len(survey)} private rows": counts(survey),
-    "what is published: counts with noise": released.counts,
+    "published counts, with noise": released.counts,
     f"{len(survey)} synthetic rows": counts(synthetic),
 }
 cmap = plt.get_cmap("viridis").with_extremes(under="0.8")

@@ -1,21 +1,23 @@
 r"""
-A half circle, learned from noise
-=================================
+A half circle, learned from noisy points
+========================================
 
-Every person has a point on a half circle and sends it once, with Laplace noise that makes it
-locally private. Whoever collects the points sees a cloud. Two generators learn from the cloud: one
-by plain optimal transport, the other by entropic optimal transport with the cost
-:math:`-\log p(y|x)` of the noise. The first learns as much of the cloud as fits in the disc where
-raw points are known to lie, the second learns the half circle.
+This example learns the raw points from noisy ones, although nobody collects a raw point. Every
+person has a point on a half circle and sends it once, with Laplace noise that makes it locally
+private. The noisy points are a cloud. Two generators learn from this cloud: one by plain optimal
+transport, the other by entropic optimal transport with the cost :math:`-\log p(y|x)`, where
+:math:`p(y|x)` is the density of a noisy point :math:`y` given the raw point :math:`x`. The first
+learns the part of the cloud that fits in the declared disc; the second learns the half circle.
+:doc:`/deconvolution` explains why.
 """
 
 # %%
-# Raw points, and the noise that each of them gets
-# ------------------------------------------------
-# The curve lies in the unit disc. That is all that is declared, and all that the noise depends on:
-# its scale is the :math:`\ell_1` diameter of the disc over :math:`\varepsilon`. The report says
-# what one call of ``transform`` guarantees to each person. The noise has no seed: whoever knows it
-# can take the noise off again.
+# Raw points and noisy points
+# ---------------------------
+# The curve lies in the unit disc. Only the disc is declared, and the noise depends on nothing else:
+# its scale is the :math:`\ell_1` diameter of the disc divided by the budget :math:`\varepsilon`.
+# The report says what one call of ``transform`` guarantees to each person. The noise has no seed:
+# whoever knows the seed can remove the noise.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -34,7 +36,7 @@ print(mechanism.privacy_)
 # %%
 # Two generators
 # --------------
-# Both are trained on the privatized points alone, and both end in the declared disc.
+# Both are trained on the privatized points alone. The output of both lies in the declared disc.
 
 plain = EntropicDeconvGAN(
     mechanism, loss="wasserstein", batch_size=500, n_generated=500, max_iter=300, random_state=0
@@ -46,9 +48,9 @@ entropic.fit(privatized)
 # %%
 # What they learned
 # -----------------
-# The dashed line is the half circle. The distance above each cloud is the Wasserstein distance
-# :math:`W_2` to fresh raw points; two raw samples are not at zero. Only an experiment can compute
-# it: it reads raw points, and is not private.
+# The dashed line is the half circle. The number above each cloud is the Wasserstein distance
+# :math:`W_2` to fresh raw points; two raw samples have a distance above zero too. It reads raw
+# points and is not private, so only an experiment can compute it.
 
 colors = {"raw": "0.2", "privatized": "#c0504d", "unregularized": "#dd8a2e", "entropic": "#1f7a9c"}
 
@@ -84,22 +86,22 @@ draw(
 )
 
 # %%
-# Choosing between them without raw points
-# ----------------------------------------
-# ``score`` is the mean log-likelihood of *privatized* points that were not used in training: how
-# well the generator's output plus noise explains what people sent. It reads nothing raw, so it
-# costs no privacy, and it prefers the same generator as the distances above.
+# Choosing a generator without raw points
+# ---------------------------------------
+# ``score`` is the mean log-likelihood of *privatized* points that were not used in training: it
+# says how well the generator's output plus noise explains what people sent. It reads nothing raw,
+# so it costs no privacy. It prefers the same generator as the distances above.
 
 held_out = mechanism.transform(make_half_circle(5000, random_state=2))
-for name, model in {"no regularization": plain, "entropic": entropic}.items():
-    print(f"{name:>17}: {model.score(held_out):.3f} nats a point")
+for name, model in {"unregularized": plain, "entropic": entropic}.items():
+    print(f"{name:>13}: {model.score(held_out):.3f} nats a point")
 
 # %%
-# Away from the border
-# --------------------
+# Away from the border of the disc
+# --------------------------------
 # The half circle lies on the border of the declared disc, and that helps: no generated point can
-# be outside of it. A smaller half circle, under the same noise, has no such help. It is found too,
-# with some blur.
+# be outside the disc. A smaller half circle, under the same noise, has no such help. It is learned
+# too, less sharply.
 
 small = mechanism.transform(make_half_circle(20_000, radius=0.7, random_state=0))
 entropic.fit(small)

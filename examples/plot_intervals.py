@@ -2,17 +2,18 @@ r"""
 Regression coefficients, with intervals that count the noise
 ============================================================
 
-A synthetic table is no sample of people. Whoever runs a regression on it and takes its rows for
-records gets coefficients that are too near to zero, with intervals that are far too narrow. The
-noisy counts themselves allow better, at no cost in privacy.
+This example estimates regression coefficients from a private release, with intervals that account
+for the noise. A synthetic table is not a sample of people: a regression that treats its rows as
+records has biased coefficients, and intervals that are too narrow. The noisy counts behind the
+table allow better estimates, at no further cost in privacy. :doc:`/inference` describes them.
 """
 
 # %%
-# Patients, and what they paid for
-# --------------------------------
-# Simulated, so that the true coefficients are known. Two of them work against each other: older
-# patients come more often, and earn more, and those who earn more come less often. No fit has a
-# seed.
+# Simulated patients
+# ------------------
+# The patients are simulated, so that the true coefficients are known. The target is whether a
+# patient came. Two coefficients have opposite effects: older patients come more often and earn
+# more, and those who earn more come less often. No fit has a seed.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -53,22 +54,24 @@ schema = Schema(
 sampler = SlicedMeasureSampler(1.0, 1e-6, schema=schema, target="came").fit(patients)
 
 # %%
-# The estimate, and what it rests on
-# ----------------------------------
-# Synthetic rows are weighted so that they count as the noisy tables did, and the regression is
-# solved for these weights. ``measured`` is how much of a coefficient the tables tell of; where it
-# is little, or noise may hide much, the interval is not promised.
+# The estimate
+# ------------
+# Synthetic rows are weighted so that their counts agree with the noisy tables, and the regression
+# is solved with these weights. ``measured`` is the share of a coefficient that the released tables
+# determine, and ``hidden`` the share that noise may hide. Where the first is small or the second
+# large, ``promised`` is False: the level of the interval is then not promised.
 
 features = ["age", "income", "smoker", "sex", "site"]
 found = estimate_regression(sampler, "came", features, positive=True)
-print(found.drop(columns=["low", "high"]).round(3))
+print(found.drop(columns=["low", "high"]).round(3).to_string())
 
 # %%
-# An analysis of your own
-# -----------------------
-# Anything that can be computed of a table can be computed of several, which differ as much as noise
-# and chance leave open. Their results are combined by one rule. Here it is the same regression, so
-# that both can be compared; and beside it what becomes of rows that are taken for records.
+# Any analysis, on several tables
+# -------------------------------
+# Any analysis of a table can be run on several synthetic tables, which differ by as much as the
+# noise and the sampling leave uncertain. ``combine_estimates`` combines the results. Here the
+# analysis is the same regression, so that both ways can be compared. The last method of the figure
+# treats the rows of one synthetic table as records.
 
 
 def logistic(frame):
@@ -89,8 +92,9 @@ rows, errors = logistic(sampler.sample(n))
 naive = pd.DataFrame({"estimate": rows, "low": rows - 1.96 * errors, "high": rows + 1.96 * errors})
 
 # %%
-# Intervals of level 0.95, in units of the true coefficient: those of the private table itself would
-# lie around 1.
+# The figure has intervals of level 0.95, divided by the true coefficient: an interval that contains
+# 1 is right. In this simulation the private records can be used as well, for comparison. This is a
+# single run; :doc:`/inference` has the share of right intervals over many runs.
 
 private, errors = logistic(patients)
 truth = pd.DataFrame(
@@ -100,7 +104,7 @@ methods = {
     "the private records": truth,
     "estimate_regression": found,
     "20 tables, combined": combined,
-    "synthetic rows, taken for records": naive,
+    "synthetic rows as records": naive,
 }
 figure, axis = plt.subplots(figsize=(8, 4.2), layout="constrained")
 colors = ["0.6", "#004488", "#6699cc", "#bb5566"]

@@ -1,18 +1,20 @@
 """
-What a budget buys where nobody sees a record
-=============================================
+How much randomized answers tell, by budget and number of people
+================================================================
 
-Each person is asked about two columns, and randomizes the one joint answer before it leaves the
-device. How much can be learned from such answers, at which budget, and from how many people? Beside
-it the same budgets are split over all columns of a record, as is usual.
+This example shows how much can be learned about a table if nobody sees a record, at which budget
+and from how many people. Each person is asked about a few columns and randomizes one joint answer
+before it leaves the device. For comparison, the same budgets are split over all columns of a
+record, as is usual. :doc:`/local_tables` describes both ways.
 """
 
 # %%
 # Ask, then learn
 # ---------------
-# The health survey again, one row a year of a participant. The schema and the bins are public: they
-# follow from the design of the study and from the question, who sees a doctor more than twice.
-# Everybody is asked about the visits, and about one of the nine other columns, drawn by chance.
+# The table is the RAND Health Insurance Experiment, with one row for each year of a participant.
+# The schema and the bins are public: they follow from the design of the study and from the
+# question, who sees a doctor more than twice. Everybody is asked about the visits and about other
+# columns that are drawn at random: one of nine at budgets ε of 1 to 4 nats, four of them at 8.
 
 import argparse
 from pathlib import Path
@@ -51,21 +53,22 @@ for epsilon in budgets:
     mechanisms[epsilon] = mechanism
     joint[epsilon] = LocalTableSampler(mechanism).fit(answers).sample(100_000)
     split[epsilon] = TabularMechanism(epsilon, **declared).fit_transform(raw)
-    print(f"\n{epsilon:g} nats, about {mechanism.n_asked_} columns each; the first answers:")
+    print(f"\nε = {epsilon:g}, each about {mechanism.n_asked_} columns; the first answers:")
     print(answers[["asked", "grouping", "answer"]].head(3).to_string(index=False))
 
 # %%
-# Two laws and a prediction
-# -------------------------
-# People with more chronic diseases see the doctor more often. In the rows of the split budget that
-# is gone. From the joint answers it comes back at four nats; at one or two these people are too
-# few, and what there is of it differs from run to run. A single column with a heap at zero takes
-# less: two nats show it well.
+# What was learned, and what was expected
+# ---------------------------------------
+# *Upper row.* People with more chronic diseases see the doctor more often. In the rows of the split
+# budget this dependence is lost. The joint answers show it at ε = 4; at 1 or 2 there are too few
+# people, and the result differs from run to run.
 #
-# The last panel needs no records: ``expected_variation`` tells before anyone is asked how far off a
-# table of two columns would be, by an unbiased estimate from so many answers. Diamonds are the
-# errors of the populations that were fitted here. They tend to lie below the lines: a population
-# errs towards independent columns, and the unbiased estimate towards noise.
+# *Lower left.* A single column is easier: its large share at zero is learned well from ε = 2 on.
+#
+# *Lower right.* The lines need no records: ``expected_variation`` computes, before anyone is asked,
+# the expected error of a table of two columns, for an unbiased estimate from so many answers.
+# Diamonds are the errors of the populations that were fitted here. They tend to lie below the
+# lines, because a fitted population is shrunk towards independent columns and has less noise.
 
 
 def binned(table, name):
@@ -92,7 +95,7 @@ TEAL, GOLD = "#2a7f8e", "#c9a227"
 
 
 def shade(colour, epsilon):
-    """Return a colour that is the fuller the larger the budget is."""
+    """Return a colour that is stronger for a larger budget."""
     depth = [0.35, 0.55, 0.78, 1.0][budgets.index(epsilon)]
     return tuple(depth * np.array(to_rgb(colour)) + (1 - depth) * np.array(to_rgb(PAPER)))
 
@@ -139,7 +142,7 @@ ax.axvline(len(raw), color=INK, linewidth=0.8, linestyle=":")
 ax.annotate("this survey", (len(raw), 1.0), (4, -10), textcoords="offset points", fontsize=9)
 ax.set(xscale="log", yscale="log", ylim=(5e-4, 1), xlabel="people who answer", xlim=(1e3, 4e7))
 ax.set_yticks([0.001, 0.01, 0.1, 1], ["0.001", "0.01", "0.1", "1"])
-ax.set_title("Visits by diseases: expected total variation", loc="left", fontsize=10)
+ax.set_title("Visits by diseases: error (total variation)", loc="left", fontsize=10)
 
 for ax in axes.flat:
     ax.set_facecolor(PAPER)

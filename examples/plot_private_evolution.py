@@ -1,20 +1,21 @@
 r"""
-Points that evolve by private votes
+Synthetic points from private votes
 ===================================
 
-Nothing is trained here. A population of public points is scattered over a disc; each private
-record votes for the nearest of them; the votes get noise and are published. Where the votes are,
-points are kept and varied, a little less far at each step. In the end the candidates of the last
-step, with weights from their noisy votes, stand for the private records.
+This example makes synthetic points without training a model. Public candidates are spread over a
+disc. Each private record votes for the nearest candidate, and the votes are published with noise.
+Candidates with votes are kept and varied, a little less at each step. The candidates of the last
+step, with weights from their noisy votes, are the synthetic points. :doc:`/evolution` describes the
+method.
 """
 
 # %%
 # Votes
 # -----
-# Private: 5000 points on two arcs. Public: that they lie in the unit disc. One record has one vote
-# a step, wherever it lies and whatever the candidates are, so another record in its place changes
-# two counts by one: that is all the guarantee rests on. No fit has a seed: whoever knows that of
-# the noise can take it off again.
+# Private are 5000 points on two arcs. Public is that they lie in the unit disc. A record has one
+# vote a step, wherever it lies and whatever the candidates are. So another record in its place
+# changes two counts by one; the guarantee follows from this alone. No fit has a seed: whoever knows
+# the seed of the noise can remove the noise.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,10 +37,12 @@ print(sampler.privacy_)
 # %%
 # The steps
 # ---------
-# All settings follow from the number of records, the dimension and the budget. The share of the
-# budget doubles from step to step: coarse votes need less of it.
+# All settings follow from the number of records, the dimension and the budget ε. The share of the
+# budget doubles from step to step, because the first, coarse votes need less. The size of a point
+# is its weight; grey points have no votes.
 
-figure, axes = plt.subplots(1, sampler.n_iter_ + 1, figsize=(3 * sampler.n_iter_ + 3, 3.2))
+size = (3 * sampler.n_iter_ + 3, 3.4)
+figure, axes = plt.subplots(1, sampler.n_iter_ + 1, figsize=size, layout="constrained")
 axes[0].scatter(*X.T, s=1, color="0.3")
 axes[0].set_title("private records")
 for number, (ax, step) in enumerate(zip(axes[1:], sampler.history_, strict=True), start=1):
@@ -50,15 +53,14 @@ for number, (ax, step) in enumerate(zip(axes[1:], sampler.history_, strict=True)
 for ax in axes:
     ax.add_patch(plt.Circle((0, 0), 1, fill=False, color="0.6"))
     ax.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal", xticks=[], yticks=[])
-figure.tight_layout()
 plt.show()
 
 # %%
-# What the budget buys
-# --------------------
-# The distance to the private records, W1, of the result at each budget, beside that of a single
-# noisy histogram over a grid, which cannot move its points to where the records are. A sampler that
-# knows nothing, uniform on the disc, is the line above.
+# Accuracy by budget
+# ------------------
+# The Wasserstein distance :math:`W_1` of the result to the private records, for each budget. For
+# comparison, a single noisy histogram over a grid, whose points cannot move to the records, and
+# points that are uniform on the disc. The distance reads private records and is not private.
 
 budgets = [0.1, 0.3, 1.0, 3.0, 10.0]
 samplers = {
@@ -72,17 +74,21 @@ def distance(points, weights):
     return ot.emd2(np.full(len(some), 1 / len(some)), weights, ot.dist(some, points, "euclidean"))
 
 
-figure, ax = plt.subplots(figsize=(5.5, 3.6))
+figure, ax = plt.subplots(figsize=(6, 3.8), layout="constrained")
 for name, estimator in samplers.items():
     distances = [
         distance(fitted.candidates_[0], fitted.weights_[0])
         for fitted in (estimator(e, 1e-5, domain=disc).fit(X) for e in budgets)
     ]
-    print(name, np.round(distances, 3))
+    print(f"{name}: {', '.join(f'{distance:.3f}' for distance in distances)}")
     ax.loglog(budgets, distances, "o-", label=name)
 uniform = disc.sample(1500, rng)
 ax.axhline(distance(uniform, np.full(1500, 1 / 1500)), color="0.5", label="uniform")
 ax.set(xlabel="ε", ylabel="W1 to the private records")
-ax.legend()
-figure.tight_layout()
+ax.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
+ticks = [0.02, 0.05, 0.1, 0.2, 0.4]
+ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+ax.minorticks_off()
+ax.legend(frameon=False)
+ax.spines[["top", "right"]].set_visible(False)
 plt.show()

@@ -1,10 +1,11 @@
 """
-Reports that can be shown
-=========================
+A quality report and a model card
+=================================
 
-A synthetic table is handed over with two pages: a report, which says how good it is, and a model
-card, which says what is guaranteed. Both are single files of HTML, and the pictures in them can be
-drawn by themselves. The table is the RAND Health Insurance Experiment.
+This example makes the two pages that are handed over with a synthetic table: a report, which says
+how good the table is, and a model card, which says what is guaranteed. Both are single HTML files,
+and their pictures can be drawn by themselves. The table is the RAND Health Insurance Experiment;
+:doc:`/reports` describes both pages.
 """
 
 import argparse
@@ -35,18 +36,18 @@ sampler = SlicedMeasureSampler(epsilon=1.0, delta=1e-6, schema=schema, target="h
 synthetic = sampler.fit(records).sample(len(records))
 
 # %%
-# For those who may see the records
-# ---------------------------------
-# The first report compares the synthetic table with the records. It is not private, and says so.
+# A report for those who may see the records
+# ------------------------------------------
+# This report compares the synthetic table with the records. It is not private, and says so.
 
 inside = QualityReport(records, synthetic, privacy=sampler.privacy_, schema=schema, target="hlthp")
 for line in inside.to_dict()["words"]:
     print("-", line)
 
 # %%
-# For everybody
-# -------------
-# The second is made of the noisy counts that were released, and of synthetic records. It is as
+# A report and a model card for everybody
+# ---------------------------------------
+# This report is made from the released noisy counts and from synthetic records alone. It is as
 # private as they are. The model card may be published with it.
 
 outside = QualityReport.from_estimator(sampler)
@@ -60,15 +61,18 @@ if output is not None:
     card.save(output / "card.html")
 
 # %%
-# The pictures by themselves
-# --------------------------
-# Of one column: what was released, with two standard deviations of the noise, and what is drawn
-# from the law that was fitted to it. Of two columns: the difference, which is mostly noise. And
-# what the best attacker can do.
+# The pictures
+# ------------
+# *Left:* one column, the visits to a doctor. Bars are the released counts, with two standard
+# deviations of the noise; points are the counts of synthetic rows. *Middle:* the difference of the
+# two for a pair of columns, which is mostly noise. *Right:* what the best attacker can find.
 
 figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
 MarginalDisplay.from_estimator(sampler, "mdvis", ax=axes[0])
 PairDisplay.from_estimator(sampler, ("mdvis", "hlthp"), ax=axes[1])
 TradeOffDisplay.from_reports(sampler.privacy_, ax=axes[2])
-axes[2].set_title("what an attacker finds")
+axes[0].set(title="one column", xlabel="mdvis: visits to a doctor")
+axes[1].set(ylabel="mdvis: visits to a doctor", xlabel="hlthp: in poor health")
+axes[1].set_title("a pair: synthetic minus released")
+axes[2].set_title("what the best attacker finds")
 plt.show()

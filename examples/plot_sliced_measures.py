@@ -1,21 +1,23 @@
 r"""
-A health survey, from noisy tables
-==================================
+A health survey from noisy counts
+=================================
 
-A curator holds the rows of the RAND Health Insurance Experiment and may publish nothing about any
-of them. What is published here are tables of counts with noise: of each column, of pairs, and of
-triples that were found to matter. The law that comes nearest to these tables, and assumes as little
-as it can beyond them, is then fitted at no cost in privacy, and new records are drawn from it.
+This example makes a synthetic health survey and looks at each step: the released counts, the bins,
+the quality of the synthetic rows, and samples under conditions. The curator holds the rows of the
+RAND Health Insurance Experiment. Only tables of noisy counts are computed from the rows: of each
+column, of pairs, and of triples that were selected privately. A distribution is fitted to these
+tables at no cost in privacy, with as few further assumptions as possible, and new records are drawn
+from it. :doc:`/tables` describes the method.
 """
 
 # %%
 # What is public, and what is paid for
 # ------------------------------------
 # The schema declares the bounds and the categories of the columns from the design of the study.
-# Which bins numbers fall into is found privately, from the first counts. The visits to a doctor are
-# what somebody will predict, so they are the ``target``: their tables get more of the budget. A row
-# is one year of one participant, and each of them has several: the guarantee is for a row, not for
-# a person. The fit has no seed: whoever knows that of the noise can take it off again.
+# The bins of numbers are found privately, from the first counts. The visits to a doctor are what
+# somebody will predict, so they are the ``target``: their tables get more of the budget. A row is
+# one year of one participant, and each participant has several rows: the guarantee is for a row,
+# not for a person. The fit has no seed: whoever knows the seed of the noise can remove the noise.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,12 +40,13 @@ synthetic = sampler.sample(len(records))
 print(sampler.privacy_)
 
 # %%
-# Slices before and after
-# -----------------------
-# Three of the 45 tables of pairs: as they are, as they were released, and in the synthetic records.
-# A table has as many cells as stay clear of the noise, which is that of some forty records in each
-# cell, wherever the cell is; grey cells have counts below zero. The law has none of these, and one
-# law has to explain all tables at once. Cells of numbers are named by their lower ends.
+# Tables of pairs: real, released, synthetic
+# ------------------------------------------
+# Three of the 45 tables of pairs: of the real records, as they were released, and of the synthetic
+# records. The number of cells is chosen so that most counts are larger than the noise, which is
+# about forty records in each cell. Grey cells have released counts below zero. The fitted
+# distribution has no such counts, and has to agree with all tables at once. Cells of numbers are
+# labelled by their lower ends.
 
 encoder = sampler.encoder_
 phrases = {
@@ -98,13 +101,14 @@ plt.show()
 # %%
 # The bins that were found
 # ------------------------
-# The values of a survey are few, again and again. A column is counted on a tree of intervals, and
-# an interval is split where a count below it is beyond the noise. A value that stands out from its
-# neighbours has a bin of its own, and is drawn as the roundest number of that bin; values that do
-# not are spread over theirs. Pairs and triples join such bins into the groups that their noise
-# allows, and the fit brings both together. Below, the share of records in each of 360 cells,
-# upwards the real ones and downwards the synthetic. Shares are on the scale of their square roots;
-# red ticks are the edges of bins.
+# In a survey the same few values are frequent. A column is counted on a tree of intervals, and an
+# interval is split if a count below it is larger than the noise. A value that is more frequent than
+# its neighbours has its own bin, and is drawn as the roundest number of that bin. Other values are
+# spread over their bin. Pairs and triples join such bins into groups that are large enough for
+# their noise, and the fit combines both.
+#
+# The figure has the share of records in each of 360 cells, upwards the real and downwards the
+# synthetic records. Shares are on a square root scale. Red ticks are the edges of bins.
 
 
 def signed_root(share):
@@ -135,13 +139,14 @@ axes[0].legend(frameon=False)
 plt.show()
 
 # %%
-# What it is good for
-# -------------------
-# The distance to held-out rows, over all pairs of columns, and how well two classifiers that were
-# trained on the synthetic rows tell who sees a doctor more than twice. Where the columns alone were
-# counted they are independent, and what a classifier then finds is chance. These are single runs:
-# the AUC of boosting changes by two or three hundredths from one fit to another. Real rows have an
-# advantage here: rows of one person are in both parts, and boosting comes to know persons.
+# Quality of the synthetic rows
+# -----------------------------
+# The total variation to held-out rows, as a mean over all pairs of columns, and the AUC of two
+# classifiers that learned from the synthetic rows who sees a doctor more than twice. If single
+# columns alone are counted, synthetic columns are independent, and a classifier can find nothing
+# but chance. These are single runs: the AUC of boosting changes by 0.02 or 0.03 from one fit to
+# another. Real rows have an advantage here: rows of one person are in both parts, and boosting
+# recognizes persons.
 
 models = {
     "AUC, boosting": HistGradientBoostingClassifier(max_iter=60, random_state=0),
@@ -174,13 +179,15 @@ for name, frame in tables.items():
 print(pd.DataFrame(scores).T.round(3).to_string())
 
 # %%
-# Asking for some records only
-# ----------------------------
-# ``conditions`` draws records with given values, however rare: here 5000 of each state of health,
+# Samples under conditions
+# ------------------------
+# ``conditions`` draws records with given values, however rare: here 5000 for each state of health,
 # in plans with and without an individual deductible. A range is a ``pandas.Interval``, such as
-# ``conditions={"disea": pd.Interval(15, 60)}``. ``effective_size`` tells on how many of 20000
-# weighted rows an answer rests. It does not tell of noise: those in poor health are so few that
-# their visits are lost in it, and the law falls back on what all others do.
+# ``conditions={"disea": pd.Interval(15, 60)}``. ``effective_size`` is the number of rows, of 20000
+# weighted ones, that such a sample is worth. It does not account for the noise: people in poor
+# health are so few that the noise hides their visits, and the sample has the visits of all others.
+#
+# Below each state of health are the number of real records and the effective size.
 
 states = {
     "excellent": {"hlthg": 0, "hlthf": 0, "hlthp": 0},
@@ -214,6 +221,7 @@ plt.show()
 # Choosing parameters
 # -------------------
 # ``GridSearchCV`` takes the sampler like any other estimator. Its ``score`` is minus the distance
-# of all pairs in cells that the schema alone fixes, so that bins and slices can be compared. But
-# each fit of a search spends the budget once more, and the score tells of the records that it is
-# given: search on a table that is public, and fit once on the one that is not.
+# of all pairs in cells that the schema alone determines, so that bins and slices can be compared.
+# But each fit of a search spends the budget once more, and the score reads the records that it is
+# given without noise. So search on a public table, and fit once on the private one; :doc:`/budget`
+# has a search at a known price.

@@ -1,20 +1,21 @@
 r"""
-Which public sample looks like the private table?
-=================================================
+Which public sample resembles the private table?
+================================================
 
-A hospital holds last year's table of patients and may not show it. Several public samples are at
-hand to develop on, and the question is which of them is like the private one. One noisy release of
-randomly projected records answers it for all of them: the smoothed sliced Wasserstein distance
-compares the release with the projections of a public sample under noise of the same law.
+This example finds, privately, which of several public samples is most similar to a private table. A
+hospital holds last year's table of patients and may not show it; developers need a similar public
+sample. One noisy release of randomly projected records is enough for all comparisons: the smoothed
+sliced Wasserstein distance compares the release with the projections of a public sample, to which
+noise of the same law is added. :doc:`/smoothed` describes it.
 """
 
 # %%
 # What is private, and what is public
 # -----------------------------------
-# Private: the records of last year, five measurements of each of 5000 patients, in standard units
-# of a published norm. Public: the number of records, the domain they are declared to lie in, a ball
-# around the norm, and the candidates. Nothing about the domain is read from the records.
-# The release has no seed: whoever knows that of the noise can take it off again.
+# Private are the records of last year: five measurements of each of 5000 patients, in standard
+# units of a published norm. Public are the number of records, the declared domain (a ball around
+# the norm) and the candidates. Nothing about the domain is read from the records. The release has
+# no seed: whoever knows the seed of the noise can remove the noise.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,8 +47,9 @@ candidates = {
 # %%
 # One release, many comparisons
 # -----------------------------
-# The call pays for one release. The report has what was spent: the sensitivity is the diameter of
-# the ball, and the noise is calibrated to the law of the projections on one orthonormal frame.
+# The call pays for one release. The report states what was spent: the sensitivity is the diameter
+# of the ball, and the noise is calibrated to the distribution of the projections on one orthonormal
+# frame.
 
 release = smoothed_sliced_wasserstein(
     records, candidates["same region"], epsilon=5.0, domain=domain, n_repeats=4
@@ -55,11 +57,11 @@ release = smoothed_sliced_wasserstein(
 print(release.privacy)
 
 # %%
-# Further candidates cost nothing: what is compared is the release. ``null_distances`` simulates
-# what the distance would be if the private records had been drawn from the candidate itself. It is
-# not zero, because noisy samples of one law differ, and it reads no private record either. The
-# patients of another scale have the right mean, and pass for like ones: next to noise of this size
-# their spread hardly shows.
+# Further candidates cost nothing, because they are compared with the release. ``null_distances``
+# simulates the distance as it would be if the private records had been drawn from the candidate
+# itself. It is not zero, because noisy samples of one law differ; it reads no private record
+# either. The patients of "another scale" have the same mean and are hardly told apart from those of
+# the same region: their larger spread is small beside noise of this size.
 
 for name, Y in candidates.items():
     distance = release.distance_to(Y, n_repeats=4, random_state=1)
@@ -67,13 +69,13 @@ for name, Y in candidates.items():
     print(f"{name:>16}: {distance:.3f}, at equality {null.mean():.3f} ± {null.std():.3f}")
 
 # %%
-# What a budget buys
-# ------------------
-# Each budget is a release of its own: in practice one would choose one, as together they cost up to
-# their sum. The grey band is where the blue line would be if the private records had been drawn
-# from the sample of the same region. The crosses are distances without noise, which are never
-# released. A small budget shows large differences of the means alone, a larger one smaller ones,
-# and differences of the spread come last.
+# Distances by budget
+# -------------------
+# Each budget ε is a release of its own. In practice choose one: together they cost up to their sum.
+# The grey band is where the blue line would be if the private records had been drawn from the
+# sample of the same region. The crosses are distances without noise, which are never released. A
+# small budget shows only large differences of the means, a larger budget also smaller ones.
+# Differences of the spread need the largest budgets.
 
 epsilons = np.array([0.5, 1, 2, 5, 10, 20, 50])
 distances = {name: [] for name in candidates}

@@ -1,20 +1,22 @@
 r"""
-Handwritten digits, learned from noise
-======================================
+Handwritten digits, learned from noisy images
+=============================================
 
-A set of labelled images may not leave the place where it is. What leaves it are noisy copies: one
-record of each class at a time, drawn in secret, with Gaussian noise so wide that nobody can read
-anything in it. A network then learns images whose noisy copies would look like these. The noise
-hides every single record, but what the records of a class have in common is under all of them.
+This example trains a generator of digits on noisy copies of private images. Each release is one
+image of each class, drawn in secret, with so much Gaussian noise that no digit can be read. A
+network then learns images whose noisy copies have the same distribution. The noise hides every
+single record, but over many releases what the records of a class have in common can be learned.
+:doc:`/smoothed` describes the method; :doc:`/moments` has a sampler of images that needs a smaller
+budget.
 """
 
 # %%
 # What is private, and what is public
 # -----------------------------------
-# Private: 1257 images of 8 by 8 pixels, from the digits of scikit-learn. Public: their labels, and
-# a ball that the images are moved into, around an image of constant light grey. The noise is in
-# proportion to its diameter. No fit has a seed: whoever knows that of the noise can take it off
-# again.
+# Private are 1257 images of 8 by 8 pixels, from the digits of scikit-learn. Public are their
+# labels, and a ball around an image of constant light grey, into which the images are moved. The
+# noise is proportional to the diameter of the ball. No fit has a seed: whoever knows the seed of
+# the noise can remove the noise.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -35,11 +37,11 @@ domain = Ball(2.5, center=np.full(64, 0.3))
 # %%
 # Release, then train
 # -------------------
-# ``fit`` makes all releases first; the training that follows reads nothing else, so its length
-# costs no privacy. The network ends in pixels. With so few records the means of the classes stand
-# out from the noise, and their covariances hardly do: the default weight of the shapes, beside that
-# of the means, sees this from the number of the releases and their noise. The report says what the
-# fit guarantees, and what noise it took.
+# ``fit`` makes all releases first. The training that follows reads nothing else, so its length
+# costs no privacy. The output of the network lies in the range of pixels. With so few records the
+# means of the classes are larger than the noise, and their covariances hardly are: the default
+# weight of the covariances follows from the number of releases and their noise. The report says
+# what the fit guarantees, and how much noise it needed.
 
 generators = {}
 for epsilon in (1.0, 3.0, 10.0):
@@ -54,11 +56,11 @@ for epsilon in (1.0, 3.0, 10.0):
 print(generators[10.0].privacy_)
 
 # %%
-# What is released, and what is learned from it
-# ---------------------------------------------
-# The second row shows noise of the size of the releases at :math:`\varepsilon = 10` on the images
-# above, on a scale of greys ten times as wide. Each row below it is drawn from one generator, with
-# the labels from 0 to 9 as inputs.
+# Released and generated images
+# -----------------------------
+# The second row shows the images of the first with noise of the size of the releases at
+# :math:`\varepsilon = 10`, on a scale of greys that is ten times as wide. Each further row is drawn
+# from one generator, with the labels from 0 to 9 as inputs.
 
 first = [np.flatnonzero(y_records == digit)[0] for digit in range(10)]
 noise_scale = generators[10.0].privacy_.noise_scale
@@ -84,10 +86,10 @@ figure.tight_layout(pad=0.4)
 plt.show()
 
 # %%
-# What it is good for
-# -------------------
-# A classifier that never saw a real image, tested on real ones that nobody used. What tells digits
-# apart is mostly the means of the classes, and these come through the noise first.
+# A classifier trained on generated images
+# ----------------------------------------
+# The classifier never saw a real image and is tested on real ones that were held out. The means of
+# the classes are mostly what distinguishes digits, and they are learned first.
 
 labels = np.arange(5000) % 10
 for epsilon, generator in generators.items():

@@ -2,18 +2,21 @@ r"""
 Dependence of three columns
 ===========================
 
-Two columns can tell nothing of a third one apart, and all of it together: the exclusive or. What is
-made from tables of pairs alone cannot show that. Here a curator's counts find such triples, without
-being told where to look.
+This example shows that a private sampler finds a dependence of three columns that no pair of
+columns shows. In an exclusive or, each of two columns alone tells nothing about a third, and both
+together determine it. Synthetic rows from counts of pairs alone cannot have this dependence.
+:class:`~sklearn_dpgen.tables.SlicedMeasureSampler` selects triples privately, without being told
+which; :doc:`/tables` describes how.
 """
 
 # %%
-# A table with two secrets
-# ------------------------
-# Nine columns. The sign of ``u * v`` decides ``sign``, but for one record in twenty; neither ``u``
-# nor ``v`` tells anything of it alone. A wave runs along ``x``, and decides ``wave``: that is a
-# pair, which wide bins of ``x`` would blur. Four columns have to do with nothing. What is public
-# are the bounds, the labels and the number of records; no fit has a seed.
+# A table with two dependences
+# ----------------------------
+# There are nine columns. The sign of ``u * v`` determines ``sign``, except for one record in
+# twenty; neither ``u`` nor ``v`` alone tells anything about it. A sine of ``x`` determines
+# ``wave``: that is a dependence of two columns, which wide bins of ``x`` would hide. Four columns
+# are independent of everything. Public are the bounds, the labels and the number of records. No fit
+# has a seed.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -48,12 +51,12 @@ schema = Schema(
 )
 
 # %%
-# Three fits of one budget
-# ------------------------
-# Pairs in bins that are as wide as an even column seems to allow; what is planned by default; and
-# the same with what is to be predicted as ``target``. Which of the 84 triples are counted is
-# selected privately, by how far each is from what the fit of the pairs expects, beyond noise and
-# chance. The selection is paid for out of the same budget.
+# Three fits with the same budget
+# -------------------------------
+# The first fit counts pairs alone, in 7 bins. The second is the default. The third names the
+# columns that are to be predicted as ``target``. Which of the 84 triples are counted is selected
+# privately, by how far each is from what the fit of the pairs expects, beyond noise and chance. The
+# same budget pays for the selection.
 
 options = {
     "pairs in 7 bins": {"slices": "pairs", "n_bins": 7},
@@ -73,10 +76,10 @@ for name, sampler in samplers.items():
 print(samplers["default"].privacy_)
 
 # %%
-# What comes out
-# --------------
-# Above, the share of ``sign`` 1 in squares of ``u`` and ``v``; below, the share of ``wave`` 1 along
-# ``x``, real in grey.
+# Real and synthetic records
+# --------------------------
+# The upper row has the share of ``sign`` = 1 in squares of ``u`` and ``v``. The lower row has the
+# share of ``wave`` = 1 along ``x``, with real records in grey.
 
 tables = {"real records": records} | {name: sampler.sample(n) for name, sampler in samplers.items()}
 squares, cells = np.linspace(-1, 1, 25), np.linspace(0, 1, 101)
@@ -92,19 +95,19 @@ def lines(frame):
 
 
 figure, axes = plt.subplots(
-    2, 4, figsize=(11, 5), layout="constrained", sharex="row", sharey="row", height_ratios=[2, 1]
+    2, 4, figsize=(11, 5.4), layout="constrained", sharex="row", sharey="row", height_ratios=[2, 1]
 )
 for (above, below), (name, frame) in zip(axes.T, tables.items(), strict=True):
     agrees = (frame["sign"] == (frame["u"] * frame["v"] > 0)).mean()
     found = share(frame["sign"], frame["u"], frame["v"], bins=[squares, squares])
     mesh = above.pcolormesh(squares, squares, found.T, cmap="PuOr", vmin=0, vmax=1)
     above.set_title(f"{name}\nfollows u v in {agrees:.3f}", loc="left", fontsize=10)
-    above.set(xlabel="u", aspect="equal")
+    above.set(xlabel="u", aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
     agrees = (frame["wave"] == (np.sin(20 * frame["x"]) > 0)).mean()
     below.stairs(lines(records), cells, fill=True, color="0.85")
     below.stairs(lines(frame), cells, color="#004488")
     below.set_title(f"follows the wave in {agrees:.3f}", loc="left", fontsize=10)
-    below.set(xlabel="x", ylim=(0, 1.05))
+    below.set(xlabel="x", ylim=(0, 1.05), xticks=[0, 0.5, 1])
     below.spines[["top", "right"]].set_visible(False)
 axes[0, 0].set_ylabel("v")
 axes[1, 0].set_ylabel("share of wave = 1")
