@@ -1,14 +1,22 @@
 """Sphinx configuration: ``python -m sphinx -W -b html doc <output>``; no network is needed."""
 
 import doctest
+import inspect
 import os
 import re
+import sys
+
+from numpydoc.docscrape import NumpyDocString
 
 import sklearn_dpgen
 
 # The gallery runs beside everything else: one thread is enough, and matplotlib opens no window.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "agg")
+# Workers of Spark and Ray run this Python, and ask nobody.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 project = "sklearn_dpgen"
 author = "the sklearn_dpgen developers"
@@ -45,7 +53,15 @@ numpydoc_show_class_members = False
 doctest_test_doctest_blocks = ""
 doctest_default_flags = doctest.NORMALIZE_WHITESPACE
 # For blocks that need what is optional: ``:skipif: find_spec("ray") is None``.
-doctest_global_setup = "from importlib.util import find_spec\nfrom shutil import which"
+# Each page writes its files to a folder that goes with it.
+doctest_global_setup = """
+import os as _os, tempfile as _tempfile
+from importlib.util import find_spec
+from shutil import which
+_home, _folder = _os.getcwd(), _tempfile.TemporaryDirectory()
+_os.chdir(_folder.name)
+"""
+doctest_global_cleanup = "_os.chdir(_home)\n_folder.cleanup()"
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
@@ -59,17 +75,19 @@ sphinx_gallery_conf = {
     "image_scrapers": ("matplotlib",),
     "reset_modules": ("matplotlib",),
     "show_memory": False,
+    "write_computation_times": False,
     "show_signature": False,
 }
 
 html_theme = "pydata_sphinx_theme"
-html_title = f"sklearn_dpgen {release}"
+html_title = project
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
-    "logo": {"text": html_title},
+    "logo": {"text": project},
+    "navbar_start": ["navbar-logo", "version"],
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
     "navbar_persistent": ["search-button"],
@@ -90,5 +108,21 @@ def escape_fitted_attributes(app, what, name, obj, options, lines):
     lines[:] = [re.sub(r"(?<!`)\b(\w+)_\.(?=\w)", r"\1\_.", line) for line in lines]
 
 
+# numpydoc knows no other sections than its own: it is told of one more, which it leaves out.
+NumpyDocString.sections["Formal Guarantee"] = ""
+_GUARANTEE = re.compile(r"^Formal guarantee\n-+\n((?:.*\n)*?)(?=\S.*\n---|\Z)", flags=re.M)
+
+
+def place_guarantee(app, what, name, obj, options, lines):
+    """Put the section "Formal guarantee" before the notes of what numpydoc has made."""
+    found = _GUARANTEE.search((inspect.getdoc(obj) or "") + "\n")
+    if found:
+        later = {f".. rubric:: {title}" for title in ("Notes", "References", "Examples")}
+        place = next((i for i, line in enumerate(lines) if line in later), len(lines))
+        lines[place:place] = [".. rubric:: Formal guarantee", "", *found[1].splitlines(), ""]
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", escape_fitted_attributes, priority=400)
+    # After numpydoc, whose priority is 500.
+    app.connect("autodoc-process-docstring", place_guarantee, priority=600)
