@@ -20,7 +20,7 @@ NEWEST = .venv-newest
 # A revision to compare with, such as BASE=origin/main: a change of the package then needs a fragment.
 BASE ?=
 # What `make asv` measures: one quick run of this environment. ASV="run main~5..main" compares commits.
-ASV ?= run --quick --show-stderr --python=$(abspath $(BIN)/python)
+ASV ?= run --quick --show-stderr --python=same
 
 .PHONY: help demo lint changes types test doctest doc linkcheck linkcheck-external wheel-test sdist test-minimum \
 	test-newest test-python test-pythons asv ci release-notes clean
@@ -94,7 +94,7 @@ test-pythons:
 
 ## asv: time what matters most, once, by airspeed velocity
 asv: $(VENV)/.bench-ready
-	$(BIN)/asv machine --yes
+	$(BIN)/asv machine --yes --config benchmarks/asv/asv.conf.json
 	OMP_NUM_THREADS=1 $(BIN)/asv --config benchmarks/asv/asv.conf.json $(ASV)
 
 ## ci: all checks in order, with all versions; takes hours

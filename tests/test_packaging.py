@@ -1,6 +1,7 @@
-"""What is handed out: requirements and their constraints, the citation, the source distribution."""
+"""What is handed out: requirements and their constraints, the citation, the distributions."""
 
 import configparser
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from tool_modules import load_tool
 
 import sklearn_dpgen
 
@@ -89,6 +91,34 @@ def test_tests_bring_every_optional_package():
     assert optional.items() <= lower_bounds("tests", "engines").items()
 
 
+def documented_extras(page):
+    """Return the extras that have a row in the table of a page."""
+    rows = re.findall(r"^   \* - (``.*``)\n     - \S", page, flags=re.M)
+    return {name for row in rows for name in re.findall(r"``([\w-]+)``", row)}
+
+
+def test_each_extra_is_documented():
+    page = (REPOSITORY / "doc" / "install.rst").read_text(encoding="utf-8")
+    table = page.partition(".. list-table:: Extras\n")[2].partition("\nVersions\n---")[0]
+    assert documented_extras(table) == set(read_setup()["options.extras_require"])
+
+
+def test_an_extra_without_a_row_is_found():
+    table = "   * - ``a``, ``b``\n     - two packages\n   * - ``c``\n     -\nText on ``d``.\n"
+    assert {"a", "b", "c", "d"} - documented_extras(table) == {"c", "d"}
+
+
+def test_classifiers_are_of_what_is_required():
+    metadata = read_setup()["metadata"]
+    versions = re.findall(
+        r"^Programming Language :: Python :: (3\.\d+)$", metadata["classifiers"], re.M
+    )
+    assert read_setup()["options"]["python_requires"] == f">={versions[0]}"
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    (pythons,) = re.findall(r"^PYTHONS \?= (.*)$", makefile, flags=re.M)
+    assert pythons.split() == [f"python{version}" for version in versions]
+
+
 def read_citation():
     return yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
 
@@ -149,7 +179,38 @@ def test_sdist_holds_all_sources(sources):
 
 def test_wheel_holds_the_package_alone(sources):
     folder, names = sources
-    with ZipFile(build(folder, "wheel")) as archive:
+    wheel = build(folder, "wheel")
+    with ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert "sklearn_dpgen/py.typed" in held
     assert held == {name for name in names if name.startswith("sklearn_dpgen/")}
+    tool = load_tool("check_distributions")
+    assert not tool.wheel_faults(tool.contents(wheel))
+
+
+@pytest.mark.parametrize(
+    ("missing", "fault"),
+    [
+        ("sklearn_dpgen/py.typed", "sklearn_dpgen/py.typed is missing"),
+        ("x.dist-info/licenses/LICENSE", "licenses/LICENSE is missing"),
+        ("x.dist-info/entry_points.txt", "entry_points.txt is missing"),
+    ],
+)
+def test_what_a_wheel_lacks_is_found(missing, fault):
+    faults = load_tool("check_distributions").wheel_faults
+    names = {
+        "sklearn_dpgen/__init__.py",
+        "sklearn_dpgen/py.typed",
+        "x.dist-info/METADATA",
+        "x.dist-info/entry_points.txt",
+        "x.dist-info/licenses/LICENSE",
+    }
+    assert not faults(names)
+    assert faults(names - {missing}) == [fault]
+    assert faults(names | {"tests/test_layers.py"}) == ["tests does not belong to it"]
+
+
+def test_wheels_that_differ_are_found():
+    difference = load_tool("check_distributions").difference
+    first = {"a.py": b"1", "b.py": b"2"}
+    assert difference(first, dict(first)) == []
+    assert difference(first, {"a.py": b"1", "b.py": b"3", "c.py": b""}) == ["b.py", "c.py"]

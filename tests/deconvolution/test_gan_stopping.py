@@ -175,14 +175,20 @@ def test_stops_where_records_are_seen_often(tiny, monkeypatch, n, options, expec
         used.append(True)
         return hold_out(*args)
 
+    def train(*args, **words):
+        raise InterruptedError("Whether records are held out is decided before.")
+
     monkeypatch.setattr(_gan, "hold_out", spy)
+    monkeypatch.setattr(_gan, "train_generator", train)
     options = {"batch_size": 101, "max_iter": 600, **options}
     table = Product([Box(-1, 1), Box(-1, 1)])
-    tiny(LaplaceMechanism(20.0, domain=table), **options).fit(np.asarray(Y[:n]))
+    with pytest.raises(InterruptedError):
+        tiny(LaplaceMechanism(20.0, domain=table), **options).fit(np.asarray(Y[:n]))
     assert bool(used) is expected
     if options.get("early_stopping") is None:
         used.clear()
-        tiny(MECHANISM, **options).fit(Y[:n])
+        with pytest.raises(InterruptedError):
+            tiny(MECHANISM, **options).fit(Y[:n])
         assert not used
 
 

@@ -44,11 +44,12 @@ class AnyTableWithPrivateLabels(ClassesOfY, AnyTable):
 
 
 class PrivateLabels(ClassesOfY, Small, PrivateEvolutionSampler):
-    domain, schema, labels = ANY_WIDTH["domain"], None, "private"
+    domain, schema, labels = staticmethod(ANY_WIDTH["domain"]), None, "private"
 
 
 class PrivateLabelsOfOneVote(ClassesOfY, Small, PrivateSignedMeasureSampler):
-    domain, labels, support, n_points = ANY_WIDTH["domain"], "private", "grid", 5
+    domain, labels = staticmethod(ANY_WIDTH["domain"]), "private"
+    support, n_points = "grid", 5
 
 
 @parametrize_with_checks(

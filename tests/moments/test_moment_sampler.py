@@ -42,7 +42,7 @@ class Small:
         self.random_state = random_state
 
     _parameter_constraints = {"epsilon": [float], "random_state": ["random_state"]}
-    delta, domain, schema = 1e-5, partial(Box, -1000, 1000), None
+    delta, domain, schema = 1e-5, staticmethod(partial(Box, -1000, 1000)), None
     classes, label_proportions, labels = None, None, "public"
     second_order_weight = 1.5
 

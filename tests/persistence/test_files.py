@@ -13,6 +13,7 @@ import torch
 from hostile_files import join, split
 from make_fixtures import FIXTURES, fixture_estimators
 from safetensors import safe_open
+from safetensors.numpy import load_file
 from saved_cases import CASES, FRAME, LABELS, SIDE, WIDE_SCHEMA, fitted
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -67,8 +68,11 @@ def test_files_of_each_format_are_opened(version):
         assert estimator.privacy_.epsilon == expected["epsilon"]
         if expected["sample"] is not None:
             sample = np.asarray(estimator.sample(5, random_state=0), dtype=object)
+            # Networks of single precision: builds of PyTorch differ in its last digits.
+            dtypes = {tensor.dtype for tensor in load_file(path).values()}
+            rel = 1e-5 if np.dtype(np.float32) in dtypes else 1e-6
             assert json.loads(json.dumps(sample.tolist(), default=str)) == [
-                [pytest.approx(v, nan_ok=True) if isinstance(v, float) else v for v in row]
+                [pytest.approx(v, rel=rel, nan_ok=True) if isinstance(v, float) else v for v in row]
                 for row in expected["sample"]
             ]
 

@@ -56,7 +56,15 @@ def test_weights_are_those_of_persons():
 
 
 @units
-@pytest.mark.parametrize("n_jobs", [None, 1, 2, -1])
+@pytest.mark.parametrize(
+    "n_jobs",
+    [
+        None,
+        2,
+        pytest.param(1, marks=pytest.mark.slow),
+        pytest.param(-1, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", SOURCES)
 def test_streams_give_the_counts_of_codes(tmp_path, name, n_jobs, unit, most):
     X = SOURCES[name](frame_of(unit), tmp_path)
