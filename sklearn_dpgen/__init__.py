@@ -1,4 +1,4 @@
-"""Generators and fair predictors learned from private data by optimal transport."""
+"""Synthetic tables, generators and fair predictors learned from private records."""
 
 from typing import TYPE_CHECKING
 

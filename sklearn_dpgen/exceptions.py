@@ -13,27 +13,27 @@ __all__ = [
 
 
 class BudgetExceededError(RuntimeError):
-    """A fit asks for more than a ledger has left; nothing was read, and nothing is charged."""
+    """A fit asks for more than a ledger has left; nothing is released, and nothing charged."""
 
 
 class InvalidFileError(ValueError):
-    """A file is no saved estimator, is damaged, or is made to deceive; nothing of it was run."""
+    """A file is no saved estimator, is damaged or is forged; nothing in it was run."""
 
 
 class LargeDeltaWarning(UserWarning):
-    """Delta is so large that publishing a whole record, picked at random, would keep to it."""
+    """Delta is so large that publishing one random record would satisfy it."""
 
 
 class NoisyCountsWarning(UserWarning):
-    """The noise of counts is so large that next to nothing can be told of the records."""
+    """The noise of counts is so large that they say almost nothing about the records."""
 
 
 class NoisyGradientsWarning(UserWarning):
-    """The noise of gradients is so large that it drowns what is learned of the task."""
+    """The noise of gradients is so large that almost nothing is learned of the task."""
 
 
 class SmallGroupWarning(UserWarning):
-    """A group is so small that the noise which protects its records drowns what is learned."""
+    """A group is so small that almost nothing is learned of it under the noise."""
 
 
 class TrainingDivergedError(RuntimeError):
@@ -41,4 +41,4 @@ class TrainingDivergedError(RuntimeError):
 
 
 class UnpaidScoreWarning(UserWarning):
-    """A score of private rows tells of them without noise, and nothing is charged for it."""
+    """A score reads private rows without noise, and nothing is charged for it."""

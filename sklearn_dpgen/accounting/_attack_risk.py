@@ -1,4 +1,4 @@
-"""What a privacy profile allows an attacker: the trade-off between alarms and false alarms."""
+"""Error rates of the best attack that a privacy profile allows."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _N_POINTS, _N_ZOOMS = 257, 5
 
 @dataclass(frozen=True)
 class AttackRisk:
-    """The best that anybody can do who wants to know of one record, in words of error rates.
+    """Error rates of the best attack on one record that a guarantee allows.
 
     The attacker sees the release, knows all other records, and tells two neighbours apart: was it
     this record, or the other one? A false positive is to say yes where it was not, a true positive
@@ -75,7 +75,7 @@ class AttackRisk:
             object.__setattr__(self, "profile", profile.releases[0][0])
 
     def true_positive_rate(self, fpr: ArrayLike) -> float | np.ndarray:
-        """Return the share of cases that the best attacker finds, at most.
+        """Return the largest true positive rate of an attack at given false positive rates.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class AttackRisk:
         return float(rate) if fpr.ndim == 0 else rate
 
     def trade_off(self, fpr: ArrayLike) -> float | np.ndarray:
-        """Return the share of cases that the best attacker misses, at least.
+        """Return the least false negative rate of an attack at given false positive rates.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class AttackRisk:
         return 1 - self.true_positive_rate(fpr)
 
     def posterior(self, prior: float = 0.5) -> float:
-        """Return the probability to be right, at most, on average over what is released.
+        """Return the largest mean probability that an attacker's guess is right.
 
         Parameters
         ----------
@@ -129,18 +129,18 @@ class AttackRisk:
             raise ValueError(f"prior must be in (0, 1), got {prior!r}.")
         if self.profile is None:
             return 1.0
-        return 1 - prior + prior * self.profile.delta(math.log((1 - prior) / prior))
+        return 1 - prior + prior * float(self.profile.delta(math.log((1 - prior) / prior)))
 
     @property
     def true_positive_rates(self) -> dict[float, float]:
         """True positive rates at the false positive rates 0.001, 0.01 and 0.1."""
-        rates = self.true_positive_rate(_FALSE_POSITIVE_RATES)
+        rates = np.asarray(self.true_positive_rate(_FALSE_POSITIVE_RATES))
         return dict(zip(_FALSE_POSITIVE_RATES, rates.tolist(), strict=True))
 
     @property
     def advantage(self) -> float:
         """Largest difference between true and false positive rates, δ(0)."""
-        return 1.0 if self.profile is None else self.profile.delta(0.0)
+        return 1.0 if self.profile is None else float(self.profile.delta(0.0))
 
     @property
     def mu(self) -> float | None:
@@ -149,18 +149,18 @@ class AttackRisk:
 
     @property
     def rho(self) -> float | None:
-        """ρ of zero-concentrated differential privacy, μ²/2; None where μ is."""
+        """ρ of zero-concentrated differential privacy, μ²/2; None where μ is None."""
         return None if self.mu is None else self.mu**2 / 2
 
     def to_text(self) -> str:
-        """Return what a reviewer reads."""
+        """Return the risks as text."""
         return "\n".join(self._lines())
 
     def __str__(self):
         return self.to_text()
 
     def to_rows(self) -> list[tuple[str, str]]:
-        """Return what the best attacker can do, as pairs of what and how much.
+        """Return the risks as pairs of a label and a value.
 
         Returns
         -------

@@ -55,7 +55,7 @@ _PAPER_ACCOUNTANTS = {
 
 
 def accountant_description(accountant: str) -> str:
-    """Return what an accountant does, in the words of a report.
+    """Return the description of an accountant that reports show.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def calibrate_noise_multiplier(
 def calibrate_remainder(
     epsilon: float, delta: float, spent: Sequence[tuple[PrivacyProfile, int]]
 ) -> float:
-    """Return the privacy of a Gaussian release that a budget has left.
+    """Return the μ of the Gaussian release that the rest of a budget pays for.
 
     Parameters
     ----------

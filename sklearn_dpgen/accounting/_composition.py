@@ -269,10 +269,8 @@ class _Composition:
 
     @classmethod
     def of(cls, releases, discretization):
-        if discretization is None:
-            step = default_discretization(releases)
-        else:
-            step = check_positive(discretization, "discretization")
+        step = default_discretization(releases) if discretization is None else discretization
+        step = check_positive(step, "discretization")
         times = tuple(count for _, count in releases)
         pairs = [_connect_the_dots(profile, step, sum(times)) for profile, _ in releases]
         log_finite = sum(

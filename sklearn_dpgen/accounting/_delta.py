@@ -1,4 +1,4 @@
-"""Deltas that pay for records as they are."""
+"""Checks of δ: whether it is so large that records could be published without noise."""
 
 import warnings
 
@@ -10,7 +10,7 @@ __all__ = ["check_delta_size"]
 
 
 def check_delta_size(delta: float, n_samples: int, *, sampling_rate: float = 1.0) -> float:
-    """Return delta, if it does not pay for the records of a batch without any noise.
+    """Return delta, or raise if it would allow a batch to be published without noise.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class DominatingCost:
-    """What dominates a release.
+    """Cost of a simple mechanism that dominates releases.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,6 +41,8 @@ class PrivacyProfile(ABC):
     """
 
     _kinds: dict = {}
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -236,7 +239,7 @@ class ApproximateProfile(PrivacyProfile):
 
 @dataclass(frozen=True)
 class OpenFailureProfile(PrivacyProfile):
-    """What tells nothing, but for a failure in which it may tell all: δ(ε) = δ₀.
+    """A mechanism that reveals nothing, or everything with probability δ₀: δ(ε) = δ₀.
 
     Parameters
     ----------
@@ -290,7 +293,7 @@ class MixtureProfile(PrivacyProfile):
 
 @dataclass(frozen=True)
 class MaximumProfile(PrivacyProfile):
-    """A mechanism of which each pair of neighbours has one of several profiles: the largest δ(ε).
+    """The largest δ(ε) of several profiles, one of which each pair of neighbours has.
 
     A pair with the largest profile dominates all of them, so that it composes.
 

@@ -1,4 +1,4 @@
-"""What a release of randomly projected records costs.
+"""Privacy cost of a release of randomly projected records.
 
 The directions are drawn afresh, free of the data, and published. Given them, a record that moves by
 z moves the release by √H ‖z‖, where H is the sum of the squared cosines between z and the
@@ -199,7 +199,7 @@ class ProjectionLaw:
         weights = np.bincount(right, share * probabilities, len(nodes))
         weights += np.bincount(right - 1, (1 - share) * probabilities, len(nodes))
         kept = weights > 0
-        return MixtureProfile([GaussianProfile(m) for m in nodes[kept]], weights[kept])
+        return MixtureProfile([GaussianProfile(m) for m in nodes[kept]], weights[kept].tolist())
 
     def _quantile_bound(self, log_probability):
         """Return a value that H exceeds with at most this probability, by Chernoff's bound."""
@@ -208,7 +208,7 @@ class ProjectionLaw:
 
 
 def projection_bound(law: ProjectionLaw, delta: float, *, method: str = "bernstein") -> float:
-    """Return the bound of the paper on H, for comparison: nothing else here needs one.
+    """Return the bound of the paper on H, for comparison.
 
     Parameters
     ----------

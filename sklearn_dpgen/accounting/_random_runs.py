@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.stats import binom, poisson
@@ -18,7 +19,10 @@ TAIL = 2.0**-53
 
 
 class RandomRuns(ABC):
-    """Law of the number of runs, K ≥ 1, with the generating function φ."""
+    """Law of the number of runs, K ≥ 1, with the generating function φ; a dataclass."""
+
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     @abstractmethod
@@ -66,7 +70,7 @@ class RandomRuns(ABC):
 
 @dataclass(frozen=True)
 class PoissonRuns(RandomRuns):
-    """K of a Poisson law, given that it is not 0: φ'(z) is proportional to e^{λz}.
+    """Poisson number K of runs, given that it is not 0: φ'(z) is proportional to e^{λz}.
 
     Parameters
     ----------
@@ -97,7 +101,7 @@ class PoissonRuns(RandomRuns):
 
 @dataclass(frozen=True)
 class NegativeBinomialRuns(RandomRuns):
-    """K of a truncated negative binomial law: geometric for η = 1, logarithmic for η = 0.
+    """Truncated negative binomial number K of runs: geometric for η = 1, logarithmic for η = 0.
 
     P(K = k) is proportional to (1 − γ)^k Π_{l<k} (l + η)/(l + 1), and φ'(z) to
     (1 − (1 − γ) z)^{−η−1}.
@@ -148,7 +152,7 @@ class NegativeBinomialRuns(RandomRuns):
 
 @dataclass(frozen=True)
 class BinomialRuns(RandomRuns):
-    """K of a binomial law, given that it is not 0: φ'(z) is proportional to (1 − p + p z)^{n−1}.
+    """Binomial number K of runs, given that it is not 0: φ'(z) ∝ (1 − p + p z)^{n−1}.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ _LAWS = {kind.__name__: kind for kind in (PoissonRuns, NegativeBinomialRuns, Bin
 
 @dataclass(frozen=True)
 class FailingGaussianProfile(PrivacyProfile):
-    """A Gaussian mechanism that fails openly: δ₀ + (1 − δ₀) δ(ε).
+    """A Gaussian mechanism that reveals all with probability δ₀: δ₀ + (1 − δ₀) δ(ε).
 
     It dominates whatever :func:`dominating_gaussian` finds it to dominate, such as one run.
 
@@ -101,7 +101,7 @@ class FailingGaussianProfile(PrivacyProfile):
 
 @dataclass(frozen=True)
 class RandomStoppingProfile(PrivacyProfile):
-    """The best of K runs, each with the profile of one run.
+    """The best of a random number K of runs, each with the profile of one run.
 
     The runs may differ, in parameters that are drawn apart from the data and are a part of the
     output: it is enough that each of them has the profile, for then a random one has it.
@@ -236,7 +236,7 @@ def _hull(profile):
 
 def _lower_hull(x, y):
     """Return the indices of the lower convex hull of points with increasing ``x``."""
-    kept = []
+    kept: list[int] = []
     for i in range(len(x)):
         while len(kept) > 1:
             a, b = kept[-2], kept[-1]

@@ -1,4 +1,4 @@
-"""What a fitted estimator or mechanism says about its guarantee."""
+"""The privacy report of a fitted estimator or mechanism."""
 
 import json
 import math
@@ -167,7 +167,7 @@ class PrivacyReport:
 
     @property
     def is_seeded(self) -> bool:
-        """Whether any of the noise is void for whoever knows or guesses the seed."""
+        """Whether noise was drawn with a seed: the guarantee is void for whoever knows the seed."""
         return self.noise_source == SEEDED or any(part.is_seeded for part in self.parts)
 
     def composable(self) -> tuple[tuple[PrivacyProfile, int], ...]:

@@ -1,4 +1,4 @@
-"""Budgets: who is protected, what a fit will cost, and what fits have spent of a cap."""
+"""Budgets: the protected unit, the price of a fit, and ledgers over several fits."""
 
 from sklearn_dpgen.budget._ledger import PrivacyLedger
 from sklearn_dpgen.budget._ledger_report import Charge, LedgerReport

@@ -1,4 +1,4 @@
-"""The spine of every private estimator: what a fit costs is known before a record is read."""
+"""The base of every private estimator: what a fit costs is known before a record is read."""
 
 import os
 import pickle
@@ -47,8 +47,8 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         "noise": [StrOptions({"float", "certified"})],
     }
     # Of estimators that protect rows alone, that have no ledger of their own, and no other noise.
-    ledger = None
-    unit = None
+    ledger: PrivacyLedger | str | os.PathLike | None = None
+    unit: str | None = None
     noise = "float"
 
     def __init_subclass__(cls, **kwargs):
@@ -230,7 +230,7 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         for name in ("constraints", "unit"):
             if not parameters.get(name):
                 parameters.pop(name, None)
-        context = [type(self).__qualname__]
+        context: list[str | bytes | np.ndarray] = [type(self).__qualname__]
         for name, value in sorted(parameters.items()):
             # What a callable returns is among the parts.
             context += [name, b"" if callable(value) else pickle.dumps(value)]

@@ -1,4 +1,4 @@
-"""Caps on what fits spend that are chosen one after another, each after looking at the others.
+"""Privacy filters: caps over fits that are chosen adaptively, one after another.
 
 A cap is stated once, as (ε, δ). A part of δ is kept for open failures; the rest is turned into a
 cap on the amounts of one kind, which add up whatever the choices were.
@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sklearn_dpgen.accounting import (
     DominatingCost,
@@ -128,6 +128,8 @@ class RenyiFilter(PrivacyFilter):
     """
 
     kind: ClassVar[str] = "renyi"
+    # A float once None is replaced.
+    order: Any = None
 
     def __post_init__(self):
         if self.order is None:

@@ -23,7 +23,7 @@ _DEFAULTS = {"neighbours": "replace_one", "unit": None, "filter": "gaussian"}
 
 
 class PrivacyLedger:
-    """What was spent on one data set, in one file, with a cap that fits cannot pass.
+    """A privacy budget over all fits of one data set, kept in one file.
 
     Give it, or its path, as ``ledger`` to estimators and mechanisms: each fit books its planned
     cost in one transaction before anything that it computes from a record is released, and is
@@ -212,7 +212,8 @@ class PrivacyLedger:
                 " report) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (now, _user(), what, cost.amount, cost.delta, *new, content),
             )
-            return cursor.lastrowid
+            # None is for what inserts no row.
+            return cursor.lastrowid  # type: ignore[return-value]
 
     def _booked(self, report, what, cost, totals):
         """Return what is booked for a fit that costs so much, or refuse it."""
@@ -268,7 +269,7 @@ class PrivacyLedger:
                 f"{self.dataset!r} has {self._filter.open_delta - totals[1]:.3g} left, from a "
                 "tenth of its delta: choose a smaller delta of the fit"
             )
-        return text + ". Nothing was read or charged."
+        return text + ". Nothing was released or charged."
 
     def spent(self, delta: float | None = None) -> float:
         """Return the ε of all charges together, as the filter booked them.
@@ -332,7 +333,10 @@ class PrivacyLedger:
         columns = "id, time, user, what, amount, delta, report"
         with self._file.reading() as db:
             rows = db.execute(f"SELECT {columns} FROM charges ORDER BY id").fetchall()
-        return [Charge(*row[:-1], PrivacyReport.from_dict(json.loads(row[-1]))) for row in rows]
+        return [
+            Charge(n, time, user, what, amount, delta, PrivacyReport.from_dict(json.loads(report)))
+            for n, time, user, what, amount, delta, report in rows
+        ]
 
     def _read_totals(self):
         with self._file.reading() as db:

@@ -1,4 +1,4 @@
-"""Whether a ledger says what its charges cost, and what it would say to a further one."""
+"""Checks of a ledger against its charges, and of a further charge."""
 
 import math
 

@@ -74,8 +74,12 @@ class LedgerFile:
     def _connect(self, mode):
         uri = f"{self.path.as_uri()}?mode={mode}"
         db = sqlite3.connect(uri, uri=True, timeout=_PATIENCE_S, isolation_level=None)
-        # On disk when a charge is said to be booked, even if the power fails.
-        db.execute("PRAGMA synchronous = EXTRA")
+        try:
+            # On disk when a charge is said to be booked, even if the power fails.
+            db.execute("PRAGMA synchronous = EXTRA")
+        except sqlite3.Error:
+            db.close()
+            raise
         return db
 
     def _check(self, db):

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from sklearn_dpgen.accounting import ComposedProfile, PrivacyReport
+from sklearn_dpgen.accounting import ComposedProfile, PrivacyProfile, PrivacyReport
 from sklearn_dpgen.budget._filters import PrivacyFilter
 from sklearn_dpgen.utils._html import element, meter, notebook, rows_table
 
@@ -44,7 +44,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class LedgerReport:
-    """Who spent what on a data set, and what it adds up to.
+    """The charges of a ledger, and what they add up to.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def _words(value):
 
 def _merged(releases):
     """Return equal profiles once, with how often they are used in all."""
-    times = {}
+    times: dict[PrivacyProfile, int] = {}
     for profile, count in releases:
         times[profile] = times.get(profile, 0) + count
     return list(times.items())

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from numbers import Number
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -188,7 +189,7 @@ def split_unit(X, unit: str):
         raise TypeError(f"unit={unit!r} names a column: X must be a data frame.")
     if unit not in X.columns:
         raise ValueError(f"X lacks the column {unit!r} that unit names.")
-    ids = X[unit]
+    ids: Any = X[unit]
     if isinstance(ids, pd.DataFrame):
         raise ValueError(f"X has several columns {unit!r}: unit must name one.")
     return X.drop(columns=unit), Persons(ids, unit)

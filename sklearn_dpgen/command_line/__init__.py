@@ -1,4 +1,4 @@
-"""The command line: synthetic tables, plans, checks and ledgers, without a line of Python."""
+"""The command line: synthetic tables, plans, checks and ledgers without Python code."""
 
 from sklearn_dpgen.command_line._main import main
 

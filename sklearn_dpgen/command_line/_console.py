@@ -38,8 +38,8 @@ class Console:
 
     def __init__(self, command: str, *, quiet: bool = False, as_json: bool = False) -> None:
         self.command, self.quiet, self.as_json = command, quiet, as_json
-        self.spent = None
-        self.warnings = []
+        self.spent: str | None = None
+        self.warnings: list[str] = []
         self._written = False
 
     def say(self, text: str) -> None:

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sklearn_dpgen.command_line._errors import CommandError, describe
 
@@ -86,7 +86,7 @@ def read_schema(path: str) -> "Schema":
     raise CommandError(f"{path} is no schema yet. {fault}")
 
 
-def parse(text: str, path: str) -> object:
+def parse(text: str, path: str) -> Any:
     """Parse YAML or JSON by the ending of its path; errors tell the place alone."""
     import json
 
@@ -133,7 +133,7 @@ class OutputFolder:
     def __init__(self, path: str, *, overwrite: bool, inputs: tuple = ()) -> None:
         self.path = Path(path)
         self._inputs = [os.path.realpath(name) for name in inputs]
-        self.written = []
+        self.written: list[str] = []
         if self.path.exists() and not self.path.is_dir():
             raise CommandError(f"--out {path} is a file: name a folder.")
         self._is_new = not self.path.exists()

@@ -3,18 +3,23 @@
 from typing import TYPE_CHECKING
 
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.command_line._errors import CommandError
 from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
 
 if TYPE_CHECKING:
+    from sklearn_dpgen.budget import PrivacyLedger
     from sklearn_dpgen.schema import Schema
 
 __all__ = ["make_sampler", "needs_rows", "risk_of"]
 
-_SAMPLERS = {"sliced": SlicedMeasureSampler, "mixture": PrivateMixtureSampler}
+_SAMPLERS: dict[str, type[PrivateEstimator]] = {
+    "sliced": SlicedMeasureSampler,
+    "mixture": PrivateMixtureSampler,
+}
 
 
-def make_sampler(arguments, schema: "Schema", *, ledger: str | None = None):
+def make_sampler(arguments, schema: "Schema", *, ledger: "PrivacyLedger | None" = None):
     """Return an estimator that is not fitted yet.
 
     Parameters
@@ -22,7 +27,7 @@ def make_sampler(arguments, schema: "Schema", *, ledger: str | None = None):
     arguments : namespace
         Of the options of budgets and samplers.
     schema : Schema
-    ledger : str or None, default=None
+    ledger : PrivacyLedger or None, default=None
 
     Raises
     ------
@@ -41,9 +46,12 @@ def make_sampler(arguments, schema: "Schema", *, ledger: str | None = None):
     target = arguments.target
     if target is not None:
         target = target[0] if len(target) == 1 else target
-    asked = {"neighbouring": ("neighbours", arguments.neighbouring, "replace_one")}
-    asked |= {"target": ("target", target, None), "noise": ("noise", arguments.noise, "float")}
-    asked["max-rows"] = ("max_rows", arguments.max_rows, None)
+    asked = {
+        "neighbouring": ("neighbours", arguments.neighbouring, "replace_one"),
+        "target": ("target", target, None),
+        "noise": ("noise", arguments.noise, "float"),
+        "max-rows": ("max_rows", arguments.max_rows, None),
+    }
     for option, (name, value, default) in asked.items():
         if value == default:
             continue

@@ -28,9 +28,9 @@ def read_key(path: str, *, private: bool) -> Any:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:
-        serialization = None
-    if serialization is None:
-        raise CommandError("Signatures need cryptography: pip install 'sklearn-dpgen[sign]'.")
+        raise CommandError(
+            "Signatures need cryptography: pip install 'sklearn-dpgen[sign]'."
+        ) from None
     content = Path(path).read_bytes()
     try:
         if private:

@@ -1,4 +1,4 @@
-"""Made-up tables of a schema: what may be looked at, and audited."""
+"""Made-up tables of a schema, which may be shown and audited."""
 
 import numpy as np
 import pandas as pd

@@ -61,7 +61,8 @@ def synthesize(arguments, console: Console) -> int:
         if arguments.not_private_report:
             _compare(sampler, files, synthetic, out, arguments, console)
     except BaseException:
-        console.spent += f" Written to {out.path}: {', '.join(out.written) or 'nothing'}."
+        written = ", ".join(out.written) or "nothing"
+        console.spent = f"{console.spent} Written to {out.path}: {written}."
         raise
     return _result(sampler, rows, out, ledger, console)
 

@@ -4,7 +4,7 @@ import glob
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sklearn_dpgen.command_line._errors import CommandError
 
@@ -62,15 +62,12 @@ def files_of(paths: Sequence[str]) -> tuple[str, ...]:
     """
     for path in paths:
         output_ending(path)
-    found = [
-        match
-        for path in paths
-        for match in ([path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True)))
-        or [None]
-    ]
-    if None in found:
-        missing = next(p for p in paths if not os.path.exists(p) and not glob.glob(p))
-        raise CommandError(f"There is no table {missing}.")
+    found: list[str] = []
+    for path in paths:
+        matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+        if not matches:
+            raise CommandError(f"There is no table {path}.")
+        found += matches
     return tuple(found)
 
 
@@ -95,7 +92,8 @@ def write_table(frame: "pd.DataFrame", path: Path, ending: str) -> None:
     """Write a table in the format of an ending."""
     if ending.startswith(".csv"):
         # The compression is not seen from the name, which may be another one while it is written.
-        method = {".gz": "gzip", ".bz2": "bz2"}.get(Path(ending).suffix)
+        methods: dict[str, Literal["gzip", "bz2"]] = {".gz": "gzip", ".bz2": "bz2"}
+        method = methods.get(Path(ending).suffix)
         frame.to_csv(path, index=False, encoding="utf-8", lineterminator="\n", compression=method)
     elif ending == ".parquet":
         frame.to_parquet(path, index=False, engine="pyarrow")

@@ -1,4 +1,4 @@
-"""Paper 1: generators of raw data, learned from locally privatized records."""
+"""Generators of raw records, learned from locally privatized ones."""
 
 from sklearn_dpgen.deconvolution._deconvolution_em import DeconvolutionEM
 from sklearn_dpgen.deconvolution._energy_score import energy_score

@@ -32,7 +32,7 @@ __all__ = ["DeconvolutionEM"]
 
 
 class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
-    """Learn a law of raw records, weighted points of the domain, from locally privatized ones.
+    """A distribution of raw records on weighted points, learned from privatized records.
 
     Points are drawn evenly from the domain of the mechanism; expectation maximization finds the
     weights under which the privatized records are likeliest. In one to three columns this takes
@@ -73,6 +73,21 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
     See Also
     --------
     EntropicDeconvGAN : A network, for more columns, images, and records on the border.
+
+    Formal guarantee
+    ----------------
+    :Promise: Local (ε, δ)-differential privacy of each record, as ``mechanism`` promises it.
+        ``fit`` reads privatized records alone.
+    :Neighbours: Any two values of one person's record.
+    :Public: What ``mechanism`` takes to be public: ``domain``; ``n_samples``; names of the columns;
+        order of the records, or order and index of the records.
+    :Bounded by: ``mechanism``, before a record is read here.
+    :Noise: That of ``mechanism``, drawn where the records were privatized.
+    :Priced by: ``mechanism``. What is learned from its output is post-processing, and costs
+        nothing.
+    :Not covered: Records that ``mechanism`` did not release, although ``fit`` takes them to be its
+        output; further releases of the same records.
+    :Proof: :doc:`/privacy_model`.
 
     Notes
     -----

@@ -47,7 +47,7 @@ _MANY_EPOCHS = 300
 
 
 class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
-    """Learn a generator of raw records from locally privatized ones.
+    """A generator of raw records, learned from locally privatized ones.
 
     Each person releases one randomized record y = M(x). The generator G is trained so that
     M(G(z)) has the law of y, by entropic optimal transport with the cost -log p(y|x): then G(z)
@@ -147,6 +147,22 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
     --------
     sklearn_dpgen.mechanisms.TabularMechanism : Privatizes tables of mixed columns.
     sklearn_dpgen.tables.LocalTableSampler : Learns tables of many columns from joint answers.
+
+    Formal guarantee
+    ----------------
+    :Promise: Local (ε, δ)-differential privacy of each record, as ``mechanism`` promises it. With
+        ``privatize=True`` each ``fit`` and each ``score`` is one more release.
+    :Neighbours: Any two values of one person's record.
+    :Public: What ``mechanism`` takes to be public: ``domain``; ``n_samples``; names of the columns;
+        order of the records, or order and index of the records.
+    :Bounded by: ``mechanism``, before a record is read here; with ``privatize=True`` in ``fit``.
+    :Noise: That of ``mechanism``, drawn where the records were privatized.
+    :Priced by: ``mechanism``. What is learned from its output is post-processing, and costs
+        nothing.
+    :Not covered: Records that ``mechanism`` did not release, although ``fit`` takes them to be its
+        output; further releases of the same records; a ``random_state`` that others know or guess,
+        with ``privatize=True``.
+    :Proof: :doc:`/privacy_model`.
 
     Notes
     -----
@@ -283,7 +299,7 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
             When a loss is not finite; the estimator is then not fitted.
         """
         self._forget()
-        vars(self).pop("_model", None)
+        self.__dict__.pop("_model", None)
         device = resolve_device(self.device)
         noise_seed, train_seed, split_seed = split_random_state(self.random_state, 3)
         self.mechanism_ = self._fit_mechanism(X, noise_seed)

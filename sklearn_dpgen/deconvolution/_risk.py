@@ -13,7 +13,7 @@ __all__ = ["approximation_bound", "excess_risk_bound"]
 
 
 def approximation_bound(mechanism: GaussianMechanism | LaplaceMechanism, distance: float) -> float:
-    """Bound what the entropic loss can lose where no generator makes the raw law.
+    """Bound the error of the entropic loss where no generator has the raw distribution.
 
     Parameters
     ----------

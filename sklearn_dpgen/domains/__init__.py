@@ -1,4 +1,4 @@
-"""The public set that records lie in: what a sensitivity is computed from.
+"""Public sets in which records lie; sensitivities are computed from them.
 
 A domain is declared, never estimated. `Domain.project` brings any record into the set, and
 `Domain.diameter` bounds how far two records of the set can be apart: replacing one record by

@@ -22,7 +22,7 @@ __all__ = ["Ball"]
 _MAX_ROUNDING = 1e-3
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Ball(Domain):
     """The ball ``||x - center||_p <= radius``.
 
@@ -62,18 +62,23 @@ class Ball(Domain):
     """
 
     radius: float
-    p: float = 2
-    center: ArrayLike | None = None
-    n_features: int | None = None
+    p: float
+    center: np.ndarray
+    n_features: int
 
-    def __post_init__(self):
-        n_features = self.n_features
+    def __init__(
+        self,
+        radius: float,
+        p: float = 2,
+        center: ArrayLike | None = None,
+        n_features: int | None = None,
+    ) -> None:
         if n_features is not None:
             n_features = check_size(n_features, "n_features", 1)
-        elif np.ndim(self.center) == 0:
+        elif center is None or np.ndim(center) == 0:
             raise ValueError("n_features is needed unless center is a vector.")
-        center = check_vector(0.0 if self.center is None else self.center, "center", n_features)
-        radius, p = check_positive(self.radius, "radius"), norm_order(self.p)
+        center = check_vector(0.0 if center is None else center, "center", n_features)
+        radius, p = check_positive(radius, "radius"), norm_order(p)
         with np.errstate(over="ignore"):
             reach = abs(center) + radius
         if reach.max() > np.finfo(np.float64).max / 4:

@@ -4,7 +4,7 @@ import sys
 from abc import ABC, abstractmethod
 from dataclasses import fields
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,13 +31,21 @@ def like(values, X):
 
 
 class Domain(ABC):
-    """Base of the domains: immutable, compared by value.
+    """Base class of the domains, which are immutable and compared by value.
 
     Attributes
     ----------
     n_features : int
         The width of a record.
     """
+
+    if TYPE_CHECKING:
+        # A field in some domains, a property in others.
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+        @property
+        @abstractmethod
+        def n_features(self) -> int: ...
 
     @abstractmethod
     def _project(self, X, xp):
@@ -72,6 +80,12 @@ class Domain(ABC):
         -------
         ndarray of shape (n, n_features)
         """
+
+    @overload
+    def project(self, X: "torch.Tensor") -> "torch.Tensor": ...
+
+    @overload
+    def project(self, X: ArrayLike) -> np.ndarray: ...
 
     def project(self, X: "ArrayLike | torch.Tensor") -> "np.ndarray | torch.Tensor":
         """Return the nearest point of the domain, in Euclidean distance, to each row.

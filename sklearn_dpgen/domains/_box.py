@@ -18,7 +18,7 @@ from sklearn_dpgen.domains._parameters import (
 __all__ = ["Box"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Box(Domain):
     """The box ``[low, high]``, one interval a feature.
 
@@ -36,18 +36,17 @@ class Box(Domain):
     56.0
     """
 
-    low: ArrayLike
-    high: ArrayLike
-    n_features: int | None = None
+    low: np.ndarray
+    high: np.ndarray
+    n_features: int
 
-    def __post_init__(self):
-        n_features = self.n_features
+    def __init__(self, low: ArrayLike, high: ArrayLike, n_features: int | None = None) -> None:
         if n_features is not None:
             n_features = check_size(n_features, "n_features", 1)
         else:
-            n_features = max(np.size(self.low), np.size(self.high))
-        low = check_vector(self.low, "low", n_features)
-        high = check_vector(self.high, "high", n_features)
+            n_features = max(np.size(low), np.size(high))
+        low = check_vector(low, "low", n_features)
+        high = check_vector(high, "high", n_features)
         with np.errstate(over="ignore"):
             extent = high - low
         if not ((extent > 0) & np.isfinite(extent)).all():

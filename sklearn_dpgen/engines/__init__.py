@@ -1,4 +1,4 @@
-"""Tables of dask, Spark and Ray: a function of their parts, on their workers, each part once.
+"""Functions on the parts of tables of dask, Spark and Ray, run on their workers.
 
 `map_reduce` sends a function to the workers and merges what it returns; no record comes back but
 in that. Its users count with it: what they return are sums over the records of a part, and what

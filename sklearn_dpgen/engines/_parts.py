@@ -1,8 +1,8 @@
-"""What one part of a table gives, what parts give together, and that each of them is in it once."""
+"""Results of the parts of a table, merged, with a check that each part is in it once."""
 
 import pickle
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -47,7 +47,8 @@ def merge_parts(merge: Callable, packed: Iterable[bytes]) -> bytes:
     -------
     bytes
     """
-    parts, total, first = [], None, None
+    parts: list[int] = []
+    total, first = None, None
     for item in packed:
         more, value, error = pickle.loads(item)
         if not more:
@@ -115,7 +116,7 @@ def require(module: str, extra: str) -> Any:
     )
 
 
-def _attempt(function: Callable, *args: Iterator) -> tuple[Any, tuple[str, str] | None]:
+def _attempt(function: Callable, *args: Any) -> tuple[Any, tuple[str, str] | None]:
     try:
         return function(*args), None
     except (ValueError, TypeError) as error:

@@ -41,7 +41,7 @@ def _count(function, names, batches):
     pyarrow = require("pyarrow", "spark")
     from pyspark import TaskContext
 
-    part = TaskContext.get().partitionId()
+    part = TaskContext.get().partitionId()  # type: ignore[union-attr]  # None outside of a task
     pieces = (batch.rename_columns(names) for batch in _gathered(batches))
     row = {"part": [part], "packed": [count_part(function, part, pieces)]}
     yield pyarrow.RecordBatch.from_pydict(

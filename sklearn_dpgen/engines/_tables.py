@@ -11,7 +11,7 @@ _ADAPTERS = {"dask": "_dask", "dask_expr": "_dask", "pyspark": "_spark", "ray": 
 
 
 def is_engine_table(X: Any) -> bool:
-    """Return whether an object is of dask, Spark or Ray, by its class; none is imported.
+    """Return whether an object is a table of dask, Spark or Ray, without importing these.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def map_reduce(
     X: Any,
     columns: list[str] | None = None,
 ) -> Any:
-    """Apply a function to the parts of a table, and merge what it returns, each once.
+    """Apply a function to each part of a table once, and merge the results.
 
     Parameters
     ----------

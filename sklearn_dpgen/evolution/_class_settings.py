@@ -1,4 +1,4 @@
-"""The settings of private evolution for every class, and whether votes drown in its noise."""
+"""The settings of private evolution for every class, and whether noise hides the votes."""
 
 import math
 import warnings

@@ -20,7 +20,7 @@ __all__ = ["VariationContraction", "variation_contraction"]
 
 @dataclass(frozen=True)
 class VariationContraction:
-    """What one step takes off distances, on average over the chance of the variations.
+    """How much one step of an interface reduces distances, on average.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class VariationContraction:
     n_variations: int
 
     def gamma(self, alpha: float = 0.0) -> float:
-        """Return the contraction γ of the pairs farther apart than α: that of the worst one.
+        """Return the least contraction γ of the pairs that are farther apart than α.
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class VariationContraction:
         return float(self.least[far].min())
 
     def alpha(self, gamma: float) -> float:
-        """Return the smallest resolution α beyond which a step takes off a share γ, or inf.
+        """Return the least distance α beyond which a step removes a share γ of it, or inf.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ def variation_contraction(
     metric: str | Callable[[np.ndarray, np.ndarray], np.ndarray] = "l2",
     random_state: int | None = None,
 ) -> VariationContraction:
-    """Measure (γ, v, α) of an interface: how much nearer one step brings it to public points.
+    """Measure on public points how much one step of an interface reduces distances.
 
     Private evolution converges where for any candidate z and record x farther apart than α,
     the nearest of z and its variations is at distance (1 - γ) ρ(z, x) or less on average

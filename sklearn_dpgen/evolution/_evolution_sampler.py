@@ -158,11 +158,38 @@ class PrivateEvolutionSampler(VotingSampler):
     n_features_in_ : int
         Number of columns.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
+        computed from it.
+    :Neighbours: Replace one record; the number of records is public. With labels: replace one
+        record by another of the same class; the sizes of the classes are public. With
+        ``labels="private"``: replace one record and its label; the number of records is public.
+        With ``unit``: a person with all their rows in place of a record.
+    :Public: ``n_samples``; names of the columns; those of ``schema``, ``domain``, ``interface`` and
+        ``embedding`` that are given. With labels their set of labels or ``classes``, the class
+        sizes where labels are public, and ``label_proportions``.
+    :Bounded by: One vote: in each histogram a record votes for one candidate, whatever the
+        candidates and the metric are. Replacing it changes the counts by √2 in l2, or 2 in l1. With
+        ``start="moments"`` also the declared domain: records outside are moved to it.
+    :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, or Laplace
+        with a threshold, by :class:`~sklearn_dpgen.mechanisms.ThresholdedLaplaceMechanism`, from
+        the operating system's entropy; in floating point, or with ``noise="certified"`` and
+        ``start="public"`` exact.
+    :Priced by: The privacy profile of the Gaussian mechanism, in closed form. With
+        ``histogram="laplace_threshold"`` those of two Laplace mechanisms a step, composed
+        numerically, and half of δ for the thresholds. No sampling.
+    :Not covered: What was fitted on the same records before, such as a scaler or an embedding; what
+        the candidates were made from; an embedding or a metric that looks at several records at a
+        time; other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
+        ``random_state`` that others know or guess.
+    :Proof: :ref:`evolution-guarantee`; of moments :ref:`moments_sensitivity`; of certified noise
+        :ref:`certified_noise`.
+
     Notes
     -----
-    One record has one vote in a step, whatever the candidates and the metric are. So neighbours
-    differ by √2 in l2, T steps cost as much as one with noise σ/√T, and the sampler of the noise is
-    the mechanism that is accounted for. No bound on the records is needed.
+    T steps cost as much as one with noise σ/√T. No bound on the records is needed where the first
+    population is public.
 
     The paper's settings vary by all scales at every step, and draw the result anew. Annealing is
     ours: it halves the scale from step to step, which leaves fewer candidates to share the votes
@@ -272,7 +299,7 @@ class PrivateEvolutionSampler(VotingSampler):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
-        """Let the records vote on candidates, as often as was paid for.
+        """Let the records vote for candidates, once in each step.
 
         Parameters
         ----------
@@ -315,7 +342,8 @@ class PrivateEvolutionSampler(VotingSampler):
                 noise_seed=noise_seed,
                 rng=rng,
             )
-        sums, precisions = [[] for _ in settings], [[] for _ in settings]
+        sums: list[list] = [[] for _ in settings]
+        precisions: list[list] = [[] for _ in settings]
         degrees = [first_degrees(self.schedule, setting) for setting in settings]
         self.history_ = []
         steps = tqdm(shares, desc=type(self).__name__, disable=not self.verbose)

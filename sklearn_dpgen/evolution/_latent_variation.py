@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Hashable
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -66,6 +66,17 @@ class LatentVariation:
     draws the categories, are functions of them.
     """
 
+    latent_dim: int
+    class_weights: np.ndarray
+    latent_law: str
+    domain: Domain | None
+    device: torch.device
+    generator: torch.nn.Module
+    width: int
+    _dtype: torch.dtype
+    _blocks: list[slice]
+    _n_inputs: int
+
     def __init__(
         self,
         generator: torch.nn.Module,
@@ -95,7 +106,7 @@ class LatentVariation:
         self._dtype = torch.float32 if parameter is None else parameter.dtype
         factors = [] if domain is None else flat_factors(domain)
         self._blocks = [part for part, factor in factors if isinstance(factor, OneHot)]
-        self._n_inputs = self.latent_dim + (np.count_nonzero(self.class_weights) > 1)
+        self._n_inputs = self.latent_dim + int(np.count_nonzero(self.class_weights) > 1)
         self.width = self._n_inputs + len(self._blocks)
 
     @classmethod
@@ -136,7 +147,7 @@ class LatentVariation:
                 "SamplerVariation takes any fitted sampler."
             )
         # Estimators that invert a local mechanism train on uniform latents.
-        mechanism = getattr(sampler, "mechanism_", None)
+        mechanism: Any = getattr(sampler, "mechanism_", None)
         is_local = isinstance(mechanism, Mechanism)
         domain = getattr(sampler, "output_domain", None)
         if domain is None:

@@ -45,13 +45,14 @@ def grid_support(domain: Box | Ball, n_points: int) -> np.ndarray:
         low, high = domain.center - domain.radius, domain.center + domain.radius
     else:
         raise TypeError(f"A grid needs a Box or a Ball, domain is a {type(domain).__name__}.")
+    n_cells = n_points
+    points = _grid(domain, low, high, _cuts(high - low, n_cells))
     # Cells that miss the domain leave room for finer ones.
-    points, n_cells = None, n_points
-    while n_cells <= _MAX_REFINEMENT * n_points:
+    while (n_cells := max(n_cells + 1, int(1.1 * n_cells))) <= _MAX_REFINEMENT * n_points:
         finer = _grid(domain, low, high, _cuts(high - low, n_cells))
         if len(finer) > n_points:
             break
-        points, n_cells = finer, max(n_cells + 1, int(1.1 * n_cells))
+        points = finer
     return points
 
 

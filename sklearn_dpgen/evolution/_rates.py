@@ -165,7 +165,7 @@ def step_error_bound(
     *,
     complexity: str = "chained",
 ) -> float:
-    """Return what a step adds to the distance at most: α + 2 V σ G_V + W(n_s).
+    """Return the largest error that a step adds: α + 2 V σ G_V + W(n_s).
 
     Parameters
     ----------
@@ -348,7 +348,7 @@ def thresholded_laplace_bound(
 
 
 def closeness_lower_bound(d: int, diameter: float, closeness: float) -> float:
-    """Return the least epsilon of a mechanism that gets every record back: d ln(D/(4η)).
+    """Return the least epsilon of a mechanism that recovers every record: d ln(D/(4η)).
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ class RendererVariation:
         return self.parameters.vary(X, rng, degree)
 
     def smooth(self, X: np.ndarray, rng: np.random.Generator, degree: float) -> np.ndarray:
-        """Move all numbers of each row, and keep its categories: for what is drawn after a fit.
+        """Move all numbers of each row, and keep its categories.
 
         Parameters
         ----------

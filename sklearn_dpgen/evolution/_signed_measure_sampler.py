@@ -99,6 +99,30 @@ class PrivateSignedMeasureSampler(VotingSampler):
     n_features_in_ : int
         Number of columns.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
+        computed from it.
+    :Neighbours: Replace one record; the number of records is public. With labels: replace one
+        record by another of the same class; the sizes of the classes are public. With
+        ``labels="private"``: replace one record and its label; the number of records is public.
+        With ``unit``: a person with all their rows in place of a record.
+    :Public: ``n_samples``; names of the columns; ``domain``. With labels their set of labels or
+        ``classes``, the class sizes where labels are public, and ``label_proportions``.
+    :Bounded by: One vote: in each histogram a record votes for one candidate, whatever the
+        candidates and the metric are. Replacing it changes the counts by √2 in l2, or 2 in l1.
+    :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, or Laplace
+        with a threshold, by :class:`~sklearn_dpgen.mechanisms.ThresholdedLaplaceMechanism`, from
+        the operating system's entropy; in floating point, or with ``noise="certified"`` exact.
+    :Priced by: The privacy profile of the Gaussian mechanism, in closed form. With
+        ``histogram="laplace_threshold"`` those of two Laplace mechanisms, composed numerically, and
+        half of δ for the thresholds. No sampling.
+    :Not covered: What was fitted on the same records before, such as a scaler or an embedding; what
+        the candidates were made from; a metric that looks at several records at a time; other fits
+        of the same records, which a ``ledger`` adds up; errors of a fit; a ``random_state`` that
+        others know or guess.
+    :Proof: :ref:`evolution-guarantee`; of certified noise :ref:`certified_noise`.
+
     Notes
     -----
     Without noise the histogram is the measure on the support that is nearest to the records in

@@ -259,7 +259,7 @@ class _Number:
         return np.where(null, 0.0, 2 * ranks / self.n_steps - 1), null
 
     def _write(self, values, null):
-        if self.is_ordinal:
+        if self.is_ordinal and self.n_steps is not None:
             ranks = np.rint((values + 1) / 2 * self.n_steps).astype(np.int64)
             ranks[null] = self.n_steps + 1
             return np.eye(self.n_steps + 1 + self.nullable)[ranks]
@@ -309,7 +309,7 @@ def _check_n_columns(n_columns):
 
 
 def _check_number(value, name, *, below=np.inf):
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < below:
+    if isinstance(value, bool) or not isinstance(value, Real) or value < 0 or not value < below:
         raise ValueError(f"{name} must be a number in [0, {below:g}), got {value!r}.")
     return float(value)
 

@@ -21,7 +21,7 @@ __all__ = [
 
 @runtime_checkable
 class VariationInterface(Protocol):
-    """The two functions that candidates come from. They never see a private record.
+    """A source of candidates: it draws and varies them, and never sees a private record.
 
     Whatever an interface was made of must be public: a network or a sampler trained on private
     records has a price of its own, which no later report includes. Draws come from the generator
@@ -38,7 +38,7 @@ class VariationInterface(Protocol):
     """
 
     def random(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw candidates from nothing.
+        """Draw new candidates.
 
         Parameters
         ----------

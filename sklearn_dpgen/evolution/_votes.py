@@ -1,6 +1,7 @@
 """Votes of private records for the candidates that are nearest to them, counted exactly."""
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Self
@@ -303,11 +304,18 @@ class MetricSearch:
         return found
 
 
-class _TwoNearest:
+class _TwoNearest(ABC):
     """Base of searches that find two candidates by about their distance.
 
     Where these are too close to be told apart, :class:`TorchSearch` decides.
     """
+
+    _power: int
+    _tolerance: float
+
+    @abstractmethod
+    def _query(self, points):
+        """Return about the distances to the two nearest candidates, and their indices."""
 
     def __init__(self, V, metric, *, memory):
         self._exact = TorchSearch(V, metric, memory=memory, device=torch.device("cpu"))

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
@@ -59,7 +60,8 @@ class VotesPlan:
             return ThresholdedLaplaceMechanism(
                 self.epsilon, self.delta, len(self.shares), certified=self.n_candidates is not None
             )
-        shares, sizes = self.shares, {}
+        shares = self.shares
+        sizes: dict[str, Any] = {}
         if self.n_candidates is not None:
             if self.start_share is not None:
                 raise ValueError("noise='certified' is for votes: it needs start='public'.")

@@ -3,6 +3,7 @@
 import math
 import pickle
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +24,11 @@ from sklearn_dpgen.evolution._weight_projections import (
     threshold_weights,
 )
 from sklearn_dpgen.preprocessing._records import declared_domain, decode_records
+from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     Interval,
@@ -42,7 +45,7 @@ __all__ = ["ClassVotes", "Voters", "VotingSampler"]
 
 @dataclass(frozen=True)
 class ClassVotes:
-    """The votes of one class in one release: public, as all of it follows from noisy counts.
+    """The released votes of one class in one step, which are public.
 
     Attributes
     ----------
@@ -95,8 +98,8 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     """Base of samplers that give public candidates weights by private votes."""
 
     # Tables and embeddings are for evolution.
-    schema = None
-    embedding = None
+    schema: Schema | None = None
+    embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None
     # Parameters that are public where they are not None.
     _declarations: tuple[str, ...] = ("domain",)
     _parameter_constraints: dict = {
@@ -187,7 +190,8 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         else:
             domain = declared_domain(self, n_features)
             width = domain.n_features if self.schema is None else len(self.schema)
-        return self._voters(n_samples, *classes, domain, width)
+        n_classes, sizes = classes
+        return self._voters(n_samples, n_classes, sizes, domain, width)
 
     def _voters(self, n_samples, n_classes, class_sizes, domain, n_features):
         """Return Voters, whose sizes are exact where they are public, else what is known."""
@@ -315,7 +319,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         if self.histogram == "gaussian":
             # The size is public, or better known than one sum: noise on it is no news.
             shares = shares - (shares.sum() - 1) / len(shares)
-        metric = {"l2": "euclidean"}.get(self.metric, self.metric)
+        metric = "euclidean" if self.metric == "l2" else self.metric
         weights[kept] = project_bounded_lipschitz(places, shares[kept], metric=metric)
         return weights
 

@@ -68,7 +68,7 @@ class Calibration:
         if made_up:
             raise ValueError(f"Estimates are of columns that were measured, not of {made_up}.")
         # In an order that does not hang on how names are hashed.
-        columns = sorted(columns, key=places.get)
+        columns = sorted(columns, key=places.__getitem__)
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
         self.n_records = sampler.n_records_
@@ -184,7 +184,8 @@ class Calibration:
         every, unseen = self._prior @ influences**2, self._prior @ (influences - told) ** 2
         measured = 1 - np.divide(unseen, every, out=np.zeros(len(every)), where=every > 0)
         binned = sum(
-            (self._of_bins(*part, influences) for part in self._bins), np.zeros(len(every))
+            (self._of_bins(bins, values, influences) for bins, values in self._bins),
+            np.zeros(len(every)),
         )
         lost = (self._prior * self._unclear) @ influences**2
         hidden = np.divide(lost, every, out=np.zeros(len(every)), where=every > 0)

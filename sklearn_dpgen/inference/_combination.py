@@ -1,10 +1,10 @@
 """Several synthetic tables that differ as much as noise and chance leave open, and their rule."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from scipy.stats import t as student
 from sklearn.utils import check_scalar
 
@@ -85,7 +85,7 @@ def _draw(rows, names, n_tables, n_samples, rng):
 
 
 def combine_estimates(
-    estimates: ArrayLike | Sequence[pd.Series], *, confidence_level: float = 0.95
+    estimates: np.ndarray | pd.DataFrame | Sequence[Any], *, confidence_level: float = 0.95
 ) -> pd.DataFrame:
     """Combine the results of one analysis on several synthetic tables.
 

@@ -1,4 +1,4 @@
-"""audit: a lower bound of what an estimator tells of a record."""
+"""audit: a lower bound on the privacy loss of an estimator."""
 
 import time
 import warnings
@@ -40,7 +40,7 @@ def audit(
     n_canaries: int = 100,
     random_state: int | np.random.RandomState | None = None,
 ) -> AuditResult:
-    """Bound from below what an estimator tells of a record, and compare with what it claims.
+    """Bound the privacy loss of an estimator from below, and compare it with the claim.
 
     An audit of a real table is itself not private: it computes from the records without noise,
     and what it returns depends on them. It is for tests, and for tables that may be shown.
@@ -115,7 +115,8 @@ def audit(
     False
     """
     check_choice(method, "method", _METHODS)
-    n_draws = _N_DRAWS.get(method) if n_draws is None else n_draws
+    # Not read by "one_run".
+    n_draws = _N_DRAWS.get(method, 0) if n_draws is None else n_draws
     started = time.perf_counter()
     X = X if isinstance(X, pd.DataFrame) else np.asarray(X)
     if isinstance(estimator, Mechanism):

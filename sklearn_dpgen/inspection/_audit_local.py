@@ -17,6 +17,7 @@ from sklearn_dpgen.inspection._audit_pairs import (
     DiscretePair,
     GaussianPair,
     LaplacePair,
+    Pair,
     least_epsilon,
 )
 from sklearn_dpgen.inspection._audit_transcript import Transcript
@@ -99,7 +100,7 @@ def _pairs(mechanism, pool, records, n, alpha):
     is_bound = alpha is not None and transcript.releases
     bounds = scale_bounds([transcript], 1 - alpha / 2) if is_bound else {}
     alpha = 0.5 if alpha is None else alpha
-    pairs = []
+    pairs: list[Pair] = []
     for release in transcript.releases:
         values = release.values.reshape(2 * n, -1)
         shift = (values[0] - values[n]) / (release.scale * bounds.get(release.kind, 1.0))

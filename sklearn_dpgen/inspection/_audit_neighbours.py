@@ -1,6 +1,7 @@
 """Neighbouring tables, made of the rows of one pool, and extreme records to make them of."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,7 +43,7 @@ class Pool:
     candidates : like X
     """
 
-    def __init__(self, X: object, y: object, sides: object, candidates: object) -> None:
+    def __init__(self, X: Any, y: Any, sides: Any, candidates: Any) -> None:
         self.n = len(X)
         self.X = X
         self.candidates = self._append(candidates)
@@ -90,7 +91,7 @@ def _taken(values, indices):
     return values.reset_index(drop=True) if isinstance(values, pd.Series) else values
 
 
-def extreme_records(X: object, random_state: object = None) -> object:
+def extreme_records(X: Any, random_state: object = None) -> Any:
     """Return records at the corners of the ranges of X, and far outside of them.
 
     Parameters

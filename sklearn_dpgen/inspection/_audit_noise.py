@@ -1,4 +1,4 @@
-"""The noise of releases and the draws of batches, measured rather than believed."""
+"""Measurements of the noise of releases and of the draws of batches."""
 
 import itertools
 from collections.abc import Sequence
@@ -165,7 +165,9 @@ def batch_findings(transcripts: Sequence[Transcript]) -> list[str]:
     -------
     list of str
     """
-    findings, counts, earlier = set(), {}, {}
+    findings: set[str] = set()
+    counts: dict = {}
+    earlier: dict = {}
     for fit, transcript in enumerate(transcripts):
         for release in transcript.releases:
             for place, (n, indices) in enumerate(release.batches):

@@ -1,4 +1,4 @@
-"""Pairs of laws that a release has on two neighbouring tables, and what they cost at least."""
+"""Pairs of distributions of a release on two neighbouring tables, and bounds of their cost."""
 
 import math
 from collections import Counter
@@ -207,7 +207,9 @@ def least_epsilon(pairs: Iterable[Pair], delta: float) -> float:
     """
     pairs = list(pairs)
     squared = math.fsum(p.mu**2 for p in pairs if isinstance(p, GaussianPair))
-    others = Counter(p for p in pairs if not isinstance(p, GaussianPair) and _tells(p))
+    others: Counter[Pair] = Counter(
+        p for p in pairs if not isinstance(p, GaussianPair) and _tells(p)
+    )
     if delta == 0:
         losses = [count * p.largest_loss for p, count in others.items()]
         return math.inf if squared > 0 else math.fsum(losses)

@@ -1,4 +1,4 @@
-"""What an audit found."""
+"""The result of an audit."""
 
 import math
 import textwrap
@@ -14,7 +14,7 @@ _CAVEAT = (
 
 @dataclass(frozen=True, kw_only=True)
 class AuditResult:
-    """A lower bound of what a mechanism or an estimator tells of a record, beside its claim.
+    """Result of an audit: a lower bound on the privacy loss, beside the claim.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class AuditResult:
         return bool(self.findings) or not is_kept
 
     def to_dict(self) -> dict:
-        """Return plain containers that JSON takes; what is infinite is ``"inf"``."""
+        """Return plain containers for JSON; an infinite number becomes ``"inf"``."""
         content = asdict(self) | {"ratio": self.ratio, "is_violation": self.is_violation}
         content["findings"], content["notes"] = list(self.findings), list(self.notes)
         return _plain(content)

@@ -41,8 +41,9 @@ def repeated(
             )
             own.append(_log_ratio(seen, first, second))
         scores.append(np.array(own))
-    epsilon = rate_bounds(*scores, lambda p, q: epsilon_of_rates(p, q, delta), alpha)
-    mu = rate_bounds(*scores, mu_of_rates, alpha)
+    first, second = scores
+    epsilon = rate_bounds(first, second, lambda p, q: epsilon_of_rates(p, q, delta), alpha)
+    mu = rate_bounds(first, second, mu_of_rates, alpha)
     return epsilon_of_rates(*epsilon, delta), mu_of_rates(*mu)
 
 

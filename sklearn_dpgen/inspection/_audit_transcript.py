@@ -103,7 +103,7 @@ class Transcript(NoiseObserver):
 
     def source_like(self) -> NoiseSource:
         """Return a source of the kind of the last release's, without a seed."""
-        return type(self.source)()
+        return type(self.source)()  # type: ignore[misc]  # None before the first release
 
     def finish(self) -> None:
         """Raise a DivergedError unless as much was released as in the earlier fit."""
@@ -111,9 +111,10 @@ class Transcript(NoiseObserver):
             raise DivergedError("fewer releases")
 
     def _now(self):
-        if len(self.releases) >= len(self._earlier.releases):
+        earlier = [] if self._earlier is None else self._earlier.releases
+        if len(self.releases) >= len(earlier):
             raise DivergedError("more releases")
-        return self._earlier.releases[len(self.releases)]
+        return earlier[len(self.releases)]
 
     def _released(self, release):
         # Of a selection no noise is seen.

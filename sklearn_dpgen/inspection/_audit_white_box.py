@@ -1,4 +1,4 @@
-"""The white-box audit: what each release tells, on two neighbours with one transcript."""
+"""The white-box audit: releases on two neighbouring tables with one transcript."""
 
 import itertools
 import warnings
@@ -76,8 +76,8 @@ def release_pairs(
             n, batches = a.batches[place]
             rows = np.atleast_2d(batches)
             without = base.releases[i].values
-            moves = [((r.values - without) / scale).reshape(len(rows), -1) for r in (a, b)]
-            pairs += _batch_pairs(*moves, rows.shape[1] / n)
+            with_a, with_b = (((r.values - without) / scale).reshape(len(rows), -1) for r in (a, b))
+            pairs += _batch_pairs(with_a, with_b, rows.shape[1] / n)
     return pairs
 
 

@@ -1,8 +1,9 @@
 """FairnessCurveDisplay: how much accuracy, or another score, fairness costs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_regressor
@@ -92,9 +93,9 @@ class FairnessCurveDisplay:
         pos_label: bool | int | float | str | None = None,
         name: str | None = None,
         ax: "Axes | None" = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> Self:
-        """Score fitted estimators, and draw what comes out.
+        """Score fitted estimators, and draw the results.
 
         Parameters
         ----------
@@ -167,7 +168,7 @@ class FairnessCurveDisplay:
             score_name=_in_words(scoring, "score"),
         ).plot(ax, **kwargs)
 
-    def plot(self, ax: "Axes | None" = None, **kwargs: object) -> Self:
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> Self:
         """Draw the curve.
 
         Parameters
@@ -184,10 +185,11 @@ class FairnessCurveDisplay:
         plt = import_pyplot(f"{type(self).__name__}.plot")
         self.ax_ = plt.subplots()[1] if ax is None else ax
         self.figure_ = self.ax_.figure
-        style = {"marker": "o", "label": self.name, **kwargs}
-        self.lines_ = self.ax_.plot(self.fairness, self.scores, **style)
-        points = zip(self.fairness, self.scores, strict=True)
-        labels = [""] * len(self.scores) if self.point_labels is None else self.point_labels
+        style: dict[str, Any] = {"marker": "o", "label": self.name, **kwargs}
+        fairness, scores = np.asarray(self.fairness), np.asarray(self.scores)
+        self.lines_ = self.ax_.plot(fairness, scores, **style)
+        points = zip(fairness, scores, strict=True)
+        labels = [""] * len(scores) if self.point_labels is None else self.point_labels
         self.texts_ = [
             self.ax_.annotate(label, point, xytext=(5, 5), textcoords="offset points")
             for label, point in zip(labels, points, strict=True)

@@ -1,7 +1,7 @@
 """FairnessDisplay: the laws of scores by group."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ _N_THRESHOLDS = 501
 
 
 class FairnessDisplay:
-    """Laws of scores by group, and the rate of each group at a threshold.
+    """Distributions of scores by group, and the rate of each group at a threshold.
 
     Demographic parity asks for equal rates at one threshold; where the laws are the same, it holds
     at all of them. Given the true label it is equality of odds: see ``true_label``.
@@ -101,7 +101,7 @@ class FairnessDisplay:
         score_name: str = "score",
         kind: str = "density",
         ax: "Axes | None" = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> Self:
         """Draw scores.
 
@@ -161,9 +161,9 @@ class FairnessDisplay:
         score_name: str | None = None,
         kind: str = "density",
         ax: "Axes | None" = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> Self:
-        """Draw what a fitted classifier or regressor says of records.
+        """Draw the scores that a fitted classifier or regressor gives to records.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class FairnessDisplay:
             scores,
             sensitive_features=sensitive_features,
             true_label=true_label,
-            threshold=middle if threshold == "auto" else threshold,
+            threshold=middle if isinstance(threshold, str) else threshold,
             score_name=name if score_name is None else score_name,
             kind=kind,
             ax=ax,
@@ -224,9 +224,9 @@ class FairnessDisplay:
         *,
         kind: str = "density",
         bins: int | str | ArrayLike = 30,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> Self:
-        """Draw the laws.
+        """Draw the distributions.
 
         Parameters
         ----------
@@ -254,7 +254,8 @@ class FairnessDisplay:
         low, high = _common_range(self.scores)
         edges = np.histogram_bin_edges(np.concatenate(self.scores), bins, range=(low, high))
         thresholds = np.linspace(low, high, _N_THRESHOLDS)
-        rates = [None] * len(self.groups) if self.threshold is None else list(self.rates)
+        rates = self.rates
+        rates = [None] * len(self.groups) if rates is None else list(rates)
         self.lines_ = []
         for scores, group, rate in zip(self.scores, self.groups, rates, strict=True):
             name = ", ".join(map(str, group)) if isinstance(group, tuple) else str(group)
@@ -262,9 +263,9 @@ class FairnessDisplay:
             x, y = _histogram(scores, edges)
             if kind == "rate":
                 x, y = thresholds, _rates_above(scores, thresholds)
-            (line,) = self.ax_.plot(x, y, **{"label": label, **kwargs})
+            (line,) = self.ax_.plot(x, y, **({"label": label} | kwargs))
             self.lines_.append(line)
-            if rate is None:
+            if rate is None or self.threshold is None:
                 continue
             if kind == "rate":
                 self.ax_.plot(self.threshold, rate, "o", color=line.get_color())

@@ -1,7 +1,7 @@
 """MarginalDisplay: one column of two tables, or of released counts and samples."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -101,7 +101,7 @@ class MarginalDisplay:
         *,
         schema: Schema | None = None,
         ax: "Axes | None" = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> Self:
         """Draw one column of two tables, which is not private.
 
@@ -130,7 +130,8 @@ class MarginalDisplay:
         """
         import_pyplot(f"{cls.__name__}.from_frames")
         frames, declared = declared_columns(real, synthetic, [column], schema)
-        found = column_shares(*(frame[column] for frame in frames), declared[column])
+        first, second = (frame[column] for frame in frames)
+        found = column_shares(first, second, declared[column])
         display = cls(found["real"], found["synthetic"], found["labels"], name=column)
         return display.plot(ax, **kwargs)
 
@@ -143,9 +144,9 @@ class MarginalDisplay:
         n_samples: int = _N_SAMPLES,
         random_state: int | None = None,
         ax: "Axes | None" = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> Self:
-        """Draw released counts of one column and synthetic records, which is free and private.
+        """Draw released counts of one column and synthetic records; private, at no cost.
 
         Parameters
         ----------
@@ -188,7 +189,7 @@ class MarginalDisplay:
         )
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax: "Axes | None" = None, **kwargs: object) -> Self:
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> Self:
         """Draw the shares.
 
         Parameters
@@ -207,11 +208,16 @@ class MarginalDisplay:
         self.figure_ = self.ax_.figure
         places = np.arange(len(self.labels))
         whiskers = None if self.errors is None else 2 * np.asarray(self.errors)
-        style = {"color": "0.8", "width": 0.9, "label": self.first_name, "yerr": whiskers}
+        style: dict[str, Any] = {
+            "color": "0.8",
+            "width": 0.9,
+            "label": self.first_name,
+            "yerr": whiskers,
+        }
         self.bars_ = self.ax_.bar(places, np.asarray(self.first), **style | kwargs)
-        (self.points_,) = self.ax_.plot(
+        self.points_ = self.ax_.plot(
             places, np.asarray(self.second), "o", markersize=4, label=self.second_name
-        )
+        )[0]
         shown = np.unique(np.linspace(0, len(places) - 1, min(len(places), _MOST_TICKS)).round())
         shown = shown.astype(int)
         # A dollar sign would begin mathematics.

@@ -1,7 +1,7 @@
 """PairDisplay: two columns together, of two tables, or of released counts and samples."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -88,7 +88,7 @@ class PairDisplay:
         schema: Schema | None = None,
         kind: str = "difference",
         ax: "Axes | None" = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> Self:
         """Draw two columns of two tables, which is not private.
 
@@ -116,7 +116,7 @@ class PairDisplay:
         import_pyplot(f"{cls.__name__}.from_frames")
         names = _two(columns)
         frames, declared = declared_columns(real, synthetic, names, schema)
-        first, second, labels = pair_shares(*frames, declared)
+        first, second, labels = pair_shares(frames[0], frames[1], declared)
         return cls(first, second, labels, names).plot(ax, kind=kind, **kwargs)
 
     @classmethod
@@ -129,9 +129,9 @@ class PairDisplay:
         random_state: int | None = None,
         kind: str = "difference",
         ax: "Axes | None" = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> Self:
-        """Draw released counts of a pair and synthetic records, which is free and private.
+        """Draw released counts of a pair and synthetic records; private, at no cost.
 
         Parameters
         ----------
@@ -166,17 +166,17 @@ class PairDisplay:
         # What was measured again is the finer one, or the last.
         part = max(parts, key=lambda p: p.counts.size)
         codes = sample_codes(view, view.draw(n_samples, random_state), part.columns)
-        tables = [part.counts / view.n_records_, sample_shares(part, codes)]
+        first, second = part.counts / view.n_records_, sample_shares(part, codes)
         labels = [
             entry_labels(view.encoder_.columns_[name], groups, n)
             for name, groups, n in zip(part.columns, part.groups, part.counts.shape, strict=True)
         ]
         if part.columns != names:
-            tables, labels = [table.T for table in tables], labels[::-1]
-        display = cls(*tables, labels, names, first_name="released")
+            first, second, labels = first.T, second.T, labels[::-1]
+        display = cls(first, second, labels, names, first_name="released")
         return display.plot(ax, kind=kind, **kwargs)
 
-    def plot(self, ax: "Axes | None" = None, *, kind: str = "difference", **kwargs: object) -> Self:
+    def plot(self, ax: "Axes | None" = None, *, kind: str = "difference", **kwargs: Any) -> Self:
         """Draw the cells.
 
         Parameters
@@ -208,9 +208,10 @@ class PairDisplay:
             style = {"cmap": "Blues", "vmin": 0, "vmax": max(first.max(), second.max())}
         self.mesh_ = self.ax_.pcolormesh(values, **style | kwargs)
         self.colorbar_ = self.figure_.colorbar(self.mesh_, ax=self.ax_, label="share")
+        turned: dict[str, Any] = {"rotation": 45, "ha": "right"}
         for axis, words, turn in (
             (self.ax_.yaxis, self.labels[0], {}),
-            (self.ax_.xaxis, self.labels[1], {"rotation": 45, "ha": "right"}),
+            (self.ax_.xaxis, self.labels[1], turned),
         ):
             n = len(words)
             shown = np.unique(np.linspace(0, n - 1, min(n, _MOST_TICKS)).round()).astype(int)

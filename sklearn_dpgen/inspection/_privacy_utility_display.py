@@ -1,122 +1,19 @@
-"""PrivacyUtilityDisplay: what a budget buys."""
+"""PrivacyUtilityDisplay: scores against the privacy budget."""
 
-import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, clone
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import train_test_split
+from sklearn.base import BaseEstimator
 
-from sklearn_dpgen.exceptions import UnpaidScoreWarning
 from sklearn_dpgen.inspection._responses import import_pyplot
-from sklearn_dpgen.utils._budget_parameters import named_parameters, outermost_parameters
-from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._validation import Integral, check_epsilon
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PrivacyUtilityDisplay", "privacy_utility_curve"]
-
-
-def privacy_utility_curve(
-    estimator: BaseEstimator,
-    X: ArrayLike | pd.DataFrame,
-    epsilons: Sequence[float],
-    *,
-    y: ArrayLike | None = None,
-    scoring: str | Callable | None = None,
-    n_repeats: int = 3,
-    test_fraction: float = 0.25,
-    public_rows: bool = False,
-    random_state: int | np.random.RandomState | None = None,
-) -> "PrivacyUtilityDisplay":
-    """Fit at several budgets, several times each, and score on rows that are held out.
-
-    Parameters
-    ----------
-    estimator : private estimator
-        Its ``epsilon``, that of a sampler in it, or of a step of a pipeline, is set.
-    X : data frame or array-like of shape (n_samples, n_features)
-    epsilons : sequence of float
-        Budgets, in nats; ``np.inf`` fits without noise.
-    y : array-like of shape (n_samples,) or None, default=None
-    scoring : str, callable or None, default=None
-        As in :func:`sklearn.metrics.check_scoring`, for generators
-        :func:`~sklearn_dpgen.model_selection.utility_scorer`. None is the estimator's own score.
-    n_repeats : int, default=3
-        How many fits there are at each budget, each with rows, noise and a start of its own.
-    test_fraction : float, default=0.25
-        Share of the rows that is held out, in (0, 1).
-    public_rows : bool, default=False
-        Whether the rows are public, or synthetic. Else a warning says what the curve costs.
-    random_state : int, RandomState or None, default=None
-        An int repeats the curve, and voids the guarantees of its fits.
-
-    Returns
-    -------
-    PrivacyUtilityDisplay
-        Not yet drawn.
-
-    Warns
-    -----
-    UnpaidScoreWarning
-        The rows are not public. Fits charge what they cost, to their ledger if they have one; the
-        scores are without noise and charge nothing, and so the curve is not private, nor is a
-        budget that is chosen by it.
-
-    Examples
-    --------
-    >>> from sklearn_dpgen.datasets import load_rand_health
-    >>> from sklearn_dpgen.model_selection import privacy_utility_curve
-    >>> from sklearn_dpgen.tables import SlicedMeasureSampler
-    >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(
-    ...     schema=data.schema, slices="pairs", population_size=2000, max_iter=2
-    ... )
-    >>> display = privacy_utility_curve(
-    ...     sampler, data.frame, [0.5, 5.0], n_repeats=2, public_rows=True
-    ... )
-    >>> display.scores.shape
-    (2, 2)
-    """
-    epsilons = np.array([check_epsilon(epsilon, "epsilons") for epsilon in epsilons])
-    if len(epsilons) == 0:
-        raise ValueError("epsilons must hold at least one budget.")
-    if not isinstance(n_repeats, Integral) or n_repeats < 1:
-        raise ValueError(f"n_repeats must be an integer of at least 1, got {n_repeats!r}.")
-    budgets = outermost_parameters(estimator, "epsilon")
-    if not budgets:
-        raise ValueError(f"estimator has no parameter epsilon: {type(estimator).__name__}.")
-    if not public_rows:
-        warnings.warn(
-            f"{len(epsilons) * n_repeats} fits spend the sum of their budgets, and their scores on "
-            "private rows are not private. Draw the curve of rows that are public or synthetic, "
-            "and say public_rows=True.",
-            UnpaidScoreWarning,
-            stacklevel=2,
-        )
-    scorer = check_scoring(estimator, scoring=scoring)
-    scores = np.empty((len(epsilons), n_repeats))
-    for repeat, seed in enumerate(split_random_state(random_state, n_repeats)):
-        parts = [part for part in (X, y) if part is not None]
-        split = train_test_split(*parts, test_size=test_fraction, random_state=seed)
-        for row, epsilon in enumerate(epsilons):
-            model = clone(estimator).set_params(
-                **dict.fromkeys(named_parameters(estimator, "random_state"), seed),
-                **dict.fromkeys(budgets, float(epsilon)),
-            )
-            model.fit(*split[::2])
-            with warnings.catch_warnings():
-                # Said once, above.
-                warnings.simplefilter("ignore", UnpaidScoreWarning)
-                scores[row, repeat] = scorer(model, *split[1::2])
-    name = scoring if isinstance(scoring, str) else "score"
-    return PrivacyUtilityDisplay(epsilons, scores, score_name=name.replace("_", " "))
+__all__ = ["PrivacyUtilityDisplay"]
 
 
 class PrivacyUtilityDisplay:
@@ -179,7 +76,7 @@ class PrivacyUtilityDisplay:
         *,
         name: str | None = None,
         ax: "Axes | None" = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> Self:
         """Fit, score and draw.
 
@@ -199,11 +96,14 @@ class PrivacyUtilityDisplay:
         -------
         PrivacyUtilityDisplay
         """
+        # It returns displays, and so imports this module.
+        from sklearn_dpgen.inspection._privacy_utility_curve import privacy_utility_curve
+
         import_pyplot(f"{cls.__name__}.from_estimator")
         curve = privacy_utility_curve(estimator, X, epsilons, **kwargs)
         return cls(curve.epsilons, curve.scores, name=name, score_name=curve.score_name).plot(ax)
 
-    def plot(self, ax: "Axes | None" = None, **kwargs: object) -> Self:
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> Self:
         """Draw the curve, on a logarithmic axis of budgets.
 
         Parameters
@@ -224,17 +124,17 @@ class PrivacyUtilityDisplay:
         finite = np.flatnonzero(np.isfinite(epsilons))
         finite = finite[np.argsort(epsilons[finite])]
         means, spread = scores.mean(axis=1), scores.std(axis=1, ddof=min(scores.shape[1] - 1, 1))
-        style = {"marker": "o", "capsize": 3, "label": self.name, **kwargs}
+        style: dict[str, Any] = {"marker": "o", "capsize": 3, "label": self.name, **kwargs}
         self.errorbar_ = self.ax_.errorbar(epsilons[finite], means[finite], spread[finite], **style)
         color = self.errorbar_.lines[0].get_color()
-        (self.points_,) = self.ax_.plot(
+        self.points_ = self.ax_.plot(
             np.repeat(epsilons[finite], scores.shape[1]),
             scores[finite].ravel(),
             linestyle="none",
             marker=".",
             color=color,
             alpha=0.4,
-        )
+        )[0]
         for mean in means[np.isinf(epsilons)]:
             self.ax_.axhline(mean, color=color, linestyle=":", linewidth=1)
         self.ax_.set(xscale="log", xlabel="ε", ylabel=self.score_name)

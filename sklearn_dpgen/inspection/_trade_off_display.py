@@ -1,7 +1,7 @@
 """TradeOffDisplay: what guarantees allow an attacker, as curves."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class TradeOffDisplay:
         reports: PrivacyReport | Mapping[str, PrivacyReport],
         *,
         ax: "Axes | None" = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> Self:
         """Draw the curves of reports.
 
@@ -84,8 +84,8 @@ class TradeOffDisplay:
         risks = {name: report.attack_risk() for name, report in reports.items()}
         return cls(risks).plot(ax, **kwargs)
 
-    def plot(self, ax: "Axes | None" = None, **kwargs: object) -> Self:
-        """Draw the curves, on logarithmic axes: attacks are told by few false alarms.
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> Self:
+        """Draw the curves on logarithmic axes.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class TradeOffDisplay:
         self.figure_ = self.ax_.figure
         fpr = np.geomspace(_LEAST_RATE, 1, 201)
         self.lines_ = [
-            self.ax_.plot(fpr, risk.true_positive_rate(fpr), **{"label": name, **kwargs})[0]
+            self.ax_.plot(fpr, risk.true_positive_rate(fpr), **({"label": name} | kwargs))[0]
             for name, risk in self.risks.items()
         ]
         self.lines_ += self.ax_.plot(fpr, fpr, color="grey", linestyle=":", label="guessing")

@@ -1,4 +1,4 @@
-"""Mechanisms that know their cost.
+"""Private mechanisms, each of which states its privacy cost.
 
 Local randomizers are scikit-learn transformers that know their likelihood too; the stratified
 Gaussian mechanism releases vectors computed on secret batches, the Gaussian sequence vectors of all

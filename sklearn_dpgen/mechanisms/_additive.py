@@ -64,10 +64,27 @@ class LaplaceMechanism(_AdditiveMechanism):
     domain_, privacy_, n_features_in_
         See Mechanism.
 
+    Formal guarantee
+    ----------------
+    :Promise: Local ε-differential privacy, with δ = 0, of each row of one call of ``transform``.
+    :Neighbours: Any two values of one person's record.
+    :Public: ``domain``; ``n_samples``; names of the columns; order of the records, and with
+        ``index="keep"`` order and index of the records.
+    :Bounded by: The declared domain: ``transform`` moves each record to its nearest point. The
+        sensitivity is the l1 diameter.
+    :Noise: Laplace, drawn in ``transform``, from the operating system's entropy; in floating point,
+        or with ``noise="certified"`` exact.
+    :Priced by: b = l1 diameter / ε, in closed form, and slightly more where noise is certified.
+        Calls add up.
+    :Not covered: Each further call of ``transform``, which is one more release of its records; who
+        takes part; budgets above about 36 nats per draw in floating point; a ``random_state`` that
+        others know or guess.
+    :Proof: :doc:`/privacy_model`; of certified noise :ref:`certified_noise`.
+
     Notes
     -----
-    Neighbours are any two values of one record. The noise has density proportional to
-    exp(-‖y - x‖₁ / b) [1]_; values are released on a grid finer than b / 1000.
+    The noise has density proportional to exp(-‖y - x‖₁ / b) [1]_; values are released on a grid
+    finer than b / 1000.
 
     References
     ----------
@@ -161,9 +178,26 @@ class GaussianMechanism(_AdditiveMechanism):
     domain_, privacy_, n_features_in_
         See Mechanism.
 
+    Formal guarantee
+    ----------------
+    :Promise: Local (ε, δ)-differential privacy of each row of one call of ``transform``.
+    :Neighbours: Any two values of one person's record.
+    :Public: ``domain``; ``n_samples``; names of the columns; order of the records, and with
+        ``index="keep"`` order and index of the records.
+    :Bounded by: The declared domain: ``transform`` moves each record to its nearest point. The
+        sensitivity is the l2 diameter.
+    :Noise: Gaussian, drawn in ``transform``, from the operating system's entropy; in floating
+        point, or with ``noise="certified"`` exact.
+    :Priced by: The analytic calibration by the privacy profile, or the looser closed form. Calls
+        add up.
+    :Not covered: Each further call of ``transform``, which is one more release of its records; who
+        takes part; budgets above about 36 nats per draw in floating point; a ``random_state`` that
+        others know or guess.
+    :Proof: :doc:`/privacy_model`; of certified noise :ref:`certified_noise`.
+
     Notes
     -----
-    Neighbours are any two values of one record. Values are released on a grid finer than σ / 1000.
+    Values are released on a grid finer than σ / 1000.
 
     References
     ----------

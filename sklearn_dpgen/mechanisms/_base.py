@@ -82,7 +82,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     index = "reset"
 
     # l_p norm of the equivalent ground cost; None where the noise is not additive.
-    cost_norm = None
+    cost_norm: int | None = None
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike | pd.DataFrame | None = None, y: object = None) -> Self:
@@ -202,7 +202,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         return X + torch.as_tensor(self._randomize(zeros, noise), dtype=X.dtype, device=X.device)
 
     def require_noise(self) -> None:
-        """Raise a ValueError when the budget leaves no noise of which to know the likelihood."""
+        """Raise a ValueError if there is no noise, and so no likelihood."""
         if not self._has_noise:
             raise ValueError(
                 "epsilon=inf releases the records as they are: there is no noise to deconvolve."
@@ -241,7 +241,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     def _forget(self):
         """Drop all that an earlier fit left: a fit that fails leaves nothing."""
         for name in ("domain_", "n_features_in_", "feature_names_in_", "privacy_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "privacy_")

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ _POINT_GRID = 2.0**-18
 
 
 class BoundedFeatures(ABC):
-    """Base of the bounded feature maps: public, and of each record by itself.
+    """Base class of public feature maps of bounded norm, of each record by itself.
 
     Attributes
     ----------
@@ -50,9 +51,19 @@ class BoundedFeatures(ABC):
     integers of 64 bits.
     """
 
-    n_features_out: int
-    radius: float
-    diameter: float
+    if TYPE_CHECKING:
+        # Fields in some maps, properties in others.
+        @property
+        @abstractmethod
+        def n_features_out(self) -> int: ...
+
+        @property
+        @abstractmethod
+        def radius(self) -> float: ...
+
+        @property
+        @abstractmethod
+        def diameter(self) -> float: ...
 
     @property
     def rounding(self) -> float:
@@ -79,7 +90,7 @@ class BoundedFeatures(ABC):
         """
 
     def class_sums(
-        self, X: "ArrayLike | torch.Tensor", codes: np.ndarray, n_classes: int
+        self, X: "Sequence | np.ndarray | torch.Tensor", codes: np.ndarray, n_classes: int
     ) -> np.ndarray:
         """Return the sums of the vectors over the records of each class: private, without noise.
 
@@ -108,7 +119,7 @@ class BoundedFeatures(ABC):
 
 
 class PositiveFeatures(BoundedFeatures):
-    """Base of the maps to non-negative vectors, clipped to norm 1: no two are √2 apart.
+    """Base class of maps to non-negative vectors of norm at most 1, at most √2 apart.
 
     A subclass has ``n_features_out`` and ``features``, of any precision.
     """
@@ -149,7 +160,7 @@ def clip_positive(F: "np.ndarray | torch.Tensor") -> "np.ndarray | torch.Tensor"
         clipped in double precision, whatever they were computed in, and rounded inwards.
     """
     xp = array_namespace(F)
-    F = np.asarray(F, dtype=np.float64) if xp is np else F.double()
+    F = np.asarray(F, dtype=np.float64) if isinstance(F, np.ndarray) else F.double()
     F = xp.where(F > 0, F, xp.zeros_like(F))
     return Ball(1.0, n_features=F.shape[1]).project(F)
 
@@ -284,7 +295,9 @@ class BallMoments(BoundedFeatures):
         V *= factors[:, None]
         return np.vstack([U, V]).T
 
-    def class_sums(self, X: ArrayLike, codes: np.ndarray, n_classes: int) -> np.ndarray:
+    def class_sums(
+        self, X: "Sequence | np.ndarray | torch.Tensor", codes: np.ndarray, n_classes: int
+    ) -> np.ndarray:
         """Return the sums over the records of each class, by matrix products."""
         d = self.n_features_in
         first = np.zeros((n_classes, d), dtype=np.int64)

@@ -208,7 +208,7 @@ class ClassSumMechanism:
 
     @property
     def noise_multiplier(self) -> float:
-        """Of all releases together."""
+        """Noise multiplier of all releases together."""
         return self.report_fields()["noise_multiplier"]
 
     def report_fields(self) -> dict:

@@ -26,7 +26,8 @@ def laplace_log_likelihood(X, Y, scale):
     tensor of shape (n_x, n_y)
     """
     log_constant = torch.log(2 * scale).expand(X.shape[1]).sum()
-    return -torch.cdist(*_standardized(X, Y, scale), p=1) - log_constant
+    X, Y = _standardized(X, Y, scale)
+    return -torch.cdist(X, Y, p=1) - log_constant
 
 
 def gaussian_log_likelihood(X, Y, scale):

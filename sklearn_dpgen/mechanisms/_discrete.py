@@ -77,10 +77,28 @@ class RandomizedResponse(Mechanism):
     domain_, privacy_, n_features_in_
         See Mechanism.
 
+    Formal guarantee
+    ----------------
+    :Promise: Local ε-differential privacy, with δ = 0, of each row of one call of ``transform``.
+    :Neighbours: Any two values of one person's record, which are categories here.
+    :Public: ``domain``; ``n_samples``; names of the columns; order of the records, and with
+        ``index="keep"`` order and index of the records.
+    :Bounded by: The declared categories: ``transform`` moves each record to its nearest point of
+        the domain.
+    :Noise: Randomized response, drawn in ``transform``, from the operating system's entropy; in
+        floating point, or with ``noise="certified"`` exact.
+    :Priced by: Probabilities of an answer have a ratio of e^ε at most, in closed form. Calls add
+        up.
+    :Not covered: Each further call of ``transform``, which is one more release of its records; who
+        takes part; budgets above about 36 nats per draw in floating point; a ``random_state`` that
+        others know or guess.
+    :Proof: The probabilities above; :doc:`/privacy_model`; of certified noise
+        :ref:`certified_noise`.
+
     Notes
     -----
-    Neighbours are any two categories. For a soft block s the likelihood is the mixture
-    p(y|s) = Σ_c s_c p(y|c), which is exact at the vertices.
+    For a soft block s the likelihood is the mixture p(y|s) = Σ_c s_c p(y|c), which is exact at the
+    vertices.
     """
 
     def __init__(

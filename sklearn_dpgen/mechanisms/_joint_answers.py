@@ -22,12 +22,13 @@ from sklearn_dpgen.mechanisms._joint_release import (
 )
 from sklearn_dpgen.mechanisms._release import check_release, release_of
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, map_frames
+from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import check_is_fitted, validate_data
 
 __all__ = ["JointAnswersMixin"]
 
 
-class JointAnswersMixin:
+class JointAnswersMixin(EstimatorMixin):
     """Mixin of JointRandomizedResponse for those who collect the answers."""
 
     def encode_release(

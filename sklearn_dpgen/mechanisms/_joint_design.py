@@ -148,7 +148,7 @@ def choose_n_asked(sizes, epsilon, limit, always, weights):
         singles, pairs = expected_variances(sizes, epsilon, limit, n_asked, always, weights)
         variances = (singles[:, None] + singles + pairs)[value > 0]
         errors[n_asked] = float((np.sqrt(variances) * value[value > 0]).sum())
-    return min(errors, key=errors.get)
+    return min(errors, key=errors.__getitem__)
 
 
 def read_wishes(names, always, weights):

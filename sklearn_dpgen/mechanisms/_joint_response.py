@@ -48,7 +48,8 @@ _BINS = 16
 _BLOCK, _GROUPS = 1 << 16, 1 << 20
 
 
-class JointRandomizedResponse(JointAnswersMixin, Mechanism):
+# Of tables alone, in parts too.
+class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[misc]
     """Ask each person about a few columns at once, and randomize the one joint answer.
 
     Who is asked about which columns is drawn without a look at the record, and the whole budget
@@ -103,10 +104,28 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):
     TabularMechanism : Splits the budget over all columns and keeps the shape of the table.
     sklearn_dpgen.tables.LocalTableSampler : Learns tables from the answers.
 
+    Formal guarantee
+    ----------------
+    :Promise: Local ε-differential privacy, with δ = 0, of each row of one call of ``transform``,
+        all five columns of it.
+    :Neighbours: Any two values of one person's record.
+    :Public: ``domain``; ``n_samples``; names of the columns; order of the records, and with
+        ``index="keep"`` order and index of the records.
+    :Bounded by: The declared schema: a record is in one cell of each question, and the question is
+        drawn without it.
+    :Noise: One randomized answer, drawn in ``transform``, from the operating system's entropy; in
+        floating point, or with ``noise="certified"`` exact.
+    :Priced by: Probabilities of an answer have a ratio of e^ε at most, whatever was asked, in
+        closed form. Calls add up.
+    :Not covered: Each further call of ``transform``, which is one more release of its records:
+        everybody should answer once; who takes part; budgets above about 36 nats per draw in
+        floating point; a ``random_state`` that others know or guess.
+    :Proof: Notes; :ref:`local-tables`; of certified noise :ref:`certified_noise`.
+
     Notes
     -----
-    Neighbours are any two values of one record. The columns S that a person is asked about, and a
-    key, are drawn by public randomness, without the record. The key puts the categories of each
+    The columns S that a person is asked about, and a key, are drawn by public randomness, without
+    the record. The key puts the categories of each
     column in S in g_j groups of nearly equal size: each for itself, unless there would be more
     cells K = Π g_j than twice e^ε + 1, or than 16 if that is more. Groups are random; for every
     other key those of numbers, dates and ordinals are intervals in a random position. The record
@@ -125,7 +144,6 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):
     A release has the columns ``asked``, the names of S as JSON; ``grouping``, the key, an integer
     below 2^48; ``answer``, the integer a; and, for those who collect it, ``epsilon`` and
     ``design``. It may be given one person at a time, written to CSV or Parquet and joined.
-    Everybody should answer once: each further answer costs ε again.
 
     References
     ----------
@@ -157,6 +175,9 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):
         "index": Mechanism._parameter_constraints["index"],
     }
 
+    # None, which a constructor has to take, is refused by fit.
+    schema: Schema
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -172,7 +193,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):
         noise: str = "float",
     ) -> None:
         self.epsilon = epsilon
-        self.schema = schema
+        self.schema = schema  # type: ignore[assignment]
         self.bins = bins
         self.n_asked = n_asked
         self.always = always
@@ -256,7 +277,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):
         return with_index(self._ask(np.concatenate(parts)), X, self._index)
 
     def expected_variation(self, n_samples: float) -> pd.DataFrame:
-        """Return how far from the truth the answers of some people leave each table.
+        """Return the expected error of each table for a number of people.
 
         Parameters
         ----------
@@ -273,7 +294,9 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):
         """
         check_is_fitted(self)
         n_samples = check_positive(n_samples, "n_samples")
-        singles, pairs = expected_variances(*self._design(), self.n_asked_, *self._asked())
+        sizes, epsilon, limit = self._design()
+        always, weights = self._asked()
+        singles, pairs = expected_variances(sizes, epsilon, limit, self.n_asked_, always, weights)
         variances = singles[:, None] + singles + pairs
         np.fill_diagonal(variances, singles)
         # The mean of |x| is √(2/π) standard deviations, and total variation is half of the sum.
@@ -314,7 +337,8 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):
         """Return the answers of people with the given categories."""
         # One source of noise for all: parts with equal records must not share their draws.
         noise, public = self._noise(codes), self._public(len(codes))
-        asked = draw_columns(len(codes), self.n_asked_, *self._asked(), public)
+        always, weights = self._asked()
+        asked = draw_columns(len(codes), self.n_asked_, always, weights, public)
         keys = public.integers(2**KEY_BITS, len(codes))
         answers = np.empty(len(codes), dtype=np.int64)
         size = max(1, min(_BLOCK, _GROUPS // int(self._sizes.max())))

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import clone
 
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.utils._typing import EstimatorMixin
 
 __all__ = ["LearnerPlanMixin", "fit_mechanism", "learner_report"]
 
@@ -81,7 +82,7 @@ def learner_report(report, *, privatize):
     )
 
 
-class LearnerPlanMixin:
+class LearnerPlanMixin(EstimatorMixin):
     """The plan of an estimator that learns from privatized records, by its mechanism."""
 
     # Of learners that never see raw records.

@@ -5,10 +5,10 @@ import hashlib
 import json
 from dataclasses import fields, is_dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
 
 __all__ = [
@@ -53,8 +53,8 @@ class ReleaseMixin(TransformerMixin):
             cls.transform = _labelled(cls.transform)
 
 
-def release_of(Y: ArrayLike | pd.DataFrame) -> dict | None:
-    """Return which mechanism released some records, if they know.
+def release_of(Y: object) -> dict | None:
+    """Return the mechanism that released some records, if they carry its name.
 
     Parameters
     ----------
@@ -133,9 +133,9 @@ def _labelled(transform):
 
 
 def _released_array(array, release):
-    array = np.asarray(array).view(ReleasedArray)
-    array.release = release
-    return array
+    released: Any = np.asarray(array).view(ReleasedArray)
+    released.release = release
+    return released
 
 
 def settings_text(mechanism):
@@ -174,6 +174,6 @@ def _plain(value):
         value = value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if not isinstance(value, bool) and isinstance(value, Real):
         return float(value)
     return value if isinstance(value, bool | str | None) else repr(value)

@@ -33,7 +33,7 @@ _LARGEST_MULTIPLIER = 1e100
 
 @dataclass(frozen=True)
 class Stratum:
-    """A group of records of public size, and what one of them can change in a release.
+    """A group of records of public size, and the sensitivity of a release to one of them.
 
     Parameters
     ----------
@@ -355,7 +355,7 @@ def _undominated(strata):
 
     More noise is needed for a larger rate, and for a larger sensitivity.
     """
-    front = []
+    front: list[Stratum] = []
     for stratum in sorted(strata, key=lambda s: (s.rate, s.sensitivity), reverse=True):
         if not front or stratum.sensitivity > front[-1].sensitivity:
             front.append(stratum)

@@ -104,9 +104,10 @@ class GaussianSequenceMechanism:
         n_values, n_changed = _checked_sizes(self.n_values, self.n_changed, len(shares))
         rest = delta if n_values is None else remaining_delta(delta, sum(n_values))
         mus, epsilon0 = calibrate_releases(epsilon, rest, gaussian_shares=shares, **priced)
-        if priced:
+        if epsilon0 is not None:
+            score_range = check_positive(self.score_range, "score_range")
             selection = SelectionMechanism(
-                self.score_range, epsilon0, n_selections, certified=n_values is not None
+                score_range, epsilon0, n_selections, certified=n_values is not None
             )
         for name, value in (
             ("sensitivity", sensitivity),
@@ -125,7 +126,7 @@ class GaussianSequenceMechanism:
         if math.isinf(self.epsilon):
             return (0.0,) * len(mus)
         rescaled = [self.sensitivity] * len(mus)
-        if self.n_values is not None:
+        if self.n_changed is not None:
             rescaled = [
                 mu * certified_gaussian_scale(mu, self.sensitivity, n)
                 for mu, n in zip(mus, self.n_changed, strict=True)
@@ -140,7 +141,7 @@ class GaussianSequenceMechanism:
 
     def _mus(self, scales):
         """Return μ of each release; of certified noise OpenDP is asked too."""
-        if self.n_values is None:
+        if self.n_changed is None:
             return [self.sensitivity / scale for scale in scales]
         mus = []
         for scale, n in zip(scales, self.n_changed, strict=True):
@@ -153,12 +154,12 @@ class GaussianSequenceMechanism:
         mus = self._mus(scales)
         releases = [(GaussianProfile(mu), 1) for mu in mus]
         if self.n_values is not None:
-            releases = [(self._certified_profile(mus), 1)]
+            releases = [(self._certified_profile(mus, self.n_values), 1)]
         return releases if self.selection is None else [*releases, self.selection.cost]
 
-    def _certified_profile(self, mus):
+    def _certified_profile(self, mus, n_values):
         mu = math.sqrt(math.fsum(mu**2 for mu in mus))
-        return FailingGaussianProfile(mu, certified_failure(sum(self.n_values)))
+        return FailingGaussianProfile(mu, certified_failure(sum(n_values)))
 
     @property
     def n_releases(self) -> int:
@@ -176,7 +177,7 @@ class GaussianSequenceMechanism:
         mus = self._mus(self.noise_scales)
         profile = GaussianProfile(math.sqrt(math.fsum(mu**2 for mu in mus)))
         if self.n_values is not None:
-            profile = self._certified_profile(mus)
+            profile = self._certified_profile(mus, self.n_values)
         selections = () if self.selection is None else (self.selection.cost,)
         return ((profile, 1), *selections)
 
@@ -237,13 +238,13 @@ class GaussianSequenceRun:
     """
 
     # Not set on the instance without need: a seeded source is keyed by what runs hold.
-    _n_values = None
+    _n_values: list[int] | None = None
 
     def __init__(self, mechanism: GaussianSequenceMechanism) -> None:
         if mechanism.n_values is not None:
             self._n_values = list(mechanism.n_values)
         self._scales = list(mechanism.noise_scales)
-        self._selection = mechanism.selection and mechanism.selection.run()
+        self._selection = None if mechanism.selection is None else mechanism.selection.run()
 
     def release(self, value: np.ndarray, noise: NoiseSource) -> np.ndarray:
         """Return a vector with the noise of the next release.

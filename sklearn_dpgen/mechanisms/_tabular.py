@@ -93,12 +93,30 @@ class TabularMechanism(Mechanism):
     JointRandomizedResponse : One joint answer on few columns, for tables of more than two or three:
         dependence between columns comes through.
 
+    Formal guarantee
+    ----------------
+    :Promise: Local (ε, δ)-differential privacy of each row of one call of ``transform``, all of its
+        columns together. δ is 0 without Gaussian noise.
+    :Neighbours: Any two values of one person's record.
+    :Public: ``domain``; ``n_samples``; names of the columns; order of the records, and with
+        ``index="keep"`` order and index of the records.
+    :Bounded by: The declared schema: numbers are clipped to their bounds, and ``transform`` moves
+        each record to the nearest point of the domain.
+    :Noise: Laplace or Gaussian, and randomized response, drawn in ``transform``, from the operating
+        system's entropy; in floating point, or with ``noise="certified"`` exact Laplace noise and
+        responses.
+    :Priced by: The budgets of the columns, which add up; Gaussian columns are one release. Calls
+        add up.
+    :Not covered: Each further call of ``transform``, which is one more release of its records; who
+        takes part; budgets above about 36 nats per draw in floating point; a ``random_state`` that
+        others know or guess.
+    :Proof: Notes; :doc:`/privacy_model`; of certified noise :ref:`certified_noise`.
+
     Notes
     -----
-    Neighbours are any two values of one record. Given the record the columns are released
-    independently, so their budgets add up to ε. Gaussian values are one joint release whose
-    noise is calibrated analytically at (the sum of their shares, δ); column c gets
-    σ_c = σ / w_c, with w_c² proportional to its share and Σ w_c² = 1.
+    Given the record the columns are released independently, so their budgets add up to ε. Gaussian
+    values are one joint release whose noise is calibrated analytically at (the sum of their shares,
+    δ); column c gets σ_c = σ / w_c, with w_c² proportional to its share and Σ w_c² = 1.
 
     The likelihood is the product of the columns'. For a soft block s it is the mixture
     p(y|s) = Σ_c s_c p(y|c), exact at the vertices.
@@ -128,6 +146,9 @@ class TabularMechanism(Mechanism):
         "index": Mechanism._parameter_constraints["index"],
     }
 
+    # None, which a constructor has to take, is refused by fit.
+    schema: Schema
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -142,7 +163,7 @@ class TabularMechanism(Mechanism):
         index: str = "reset",
     ) -> None:
         self.epsilon = epsilon
-        self.schema = schema
+        self.schema = schema  # type: ignore[assignment]
         self.bins = bins
         self.split = split
         self.noise = noise
@@ -173,7 +194,8 @@ class TabularMechanism(Mechanism):
         self._set_privacy()
         return self
 
-    def transform(self, X: pd.DataFrame) -> pd.DataFrame:
+    # A table, as arrays have one type for all columns.
+    def transform(self, X: pd.DataFrame) -> pd.DataFrame:  # type: ignore[override]
         """Randomize every record.
 
         Parameters
@@ -197,7 +219,7 @@ class TabularMechanism(Mechanism):
         Y = self._release(encoded, noise.public)
         return with_index(Y, X, self._index)
 
-    def encode_release(
+    def encode_release(  # type: ignore[override]
         self, Y: pd.DataFrame, *, reset: bool = False, estimator: BaseEstimator | None = None
     ) -> np.ndarray:
         """Return a privatized table as an array in the encoder's layout, values not clipped.
@@ -278,7 +300,7 @@ class TabularMechanism(Mechanism):
             sensitivity_source="bounds and categories declared in the schema",
             noise_scale=self.scale_,
             accountant=accountant,
-            parts=[self._column_report(part) for part in self._parts],
+            parts=tuple(self._column_report(part) for part in self._parts),
             releases=self._releases(),
             split=self._split(),
         )

@@ -102,7 +102,7 @@ class ThresholdedLaplaceMechanism:
         if self.noise_scale == 0:
             return ()
         noise = LaplaceProfile(1 / self.noise_scale)
-        if self.certified:
+        if self.certified:  # type: ignore[attr-defined]  # the default, or set
             spent = certified_laplace_epsilon(1.0, self.noise_scale, 1)
             check_certified("laplace", 1.0, self.noise_scale, 1, spent)
             noise = LaplaceProfile(spent)
@@ -176,7 +176,7 @@ class ThresholdedLaplaceRun:
         RuntimeError
             More releases than were paid for, or another kind of noise.
         """
-        check_paid(noise, self._mechanism.certified)
+        check_paid(noise, self._mechanism.certified)  # type: ignore[attr-defined]
         if not isinstance(counts, np.ndarray) or counts.dtype != np.float64 or counts.ndim != 1:
             raise TypeError("counts must be a NumPy array of float64 with one dimension.")
         if self._n_released == self._mechanism.n_releases:

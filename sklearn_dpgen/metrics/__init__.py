@@ -1,4 +1,4 @@
-"""How close synthetic records come to real ones, and how alike predictions treat groups.
+"""Measures of synthetic records against real ones, and of fairness between groups.
 
 These functions read real records and add no noise: what they return is not private.
 """

@@ -1,4 +1,4 @@
-"""Whether a regression on synthetic records says what it says on real ones."""
+"""Agreement of the coefficients of regressions on synthetic and on real records."""
 
 from collections.abc import Callable, Hashable
 

@@ -1,4 +1,4 @@
-"""The distance behind FID."""
+"""The Fréchet distance, as in FID."""
 
 from collections.abc import Callable
 from typing import Any

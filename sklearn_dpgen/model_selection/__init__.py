@@ -1,6 +1,6 @@
-"""The choice of parameters and of budgets, with what a choice costs."""
+"""Private choice of parameters, and scores over budgets."""
 
-from sklearn_dpgen.inspection._privacy_utility_display import privacy_utility_curve
+from sklearn_dpgen.inspection._privacy_utility_curve import privacy_utility_curve
 from sklearn_dpgen.model_selection._private_search import PrivateSearchCV
 from sklearn_dpgen.model_selection._utility_scorer import UtilityScorer, utility_scorer
 

@@ -1,4 +1,4 @@
-"""What a search hands on to the best candidate."""
+"""Methods that a search passes on to its best candidate."""
 
 from typing import Any
 

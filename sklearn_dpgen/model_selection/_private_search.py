@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import joblib
 import numpy as np
@@ -112,6 +112,26 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         Of the whole search; also of ``best_estimator_``.
     n_features_in_ : int
         Number of columns.
+
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of the best candidate, its parameters and its
+        noisy score.
+    :Neighbours: Those of ``estimator``, which must replace one record; persons, where it protects
+        them.
+    :Public: What ``estimator`` takes to be public; ``param_distributions``; X_val and y_val, where
+        they are given.
+    :Bounded by: A random split: a record is in the training part, and then changes a fit, or in the
+        validation part, and then changes a mean of values in [0, 1].
+    :Noise: That of the fits, Gaussian noise on scores, and a secret random number of runs, in
+        floating point, from the operating system's entropy.
+    :Priced by: :class:`~sklearn_dpgen.accounting.RandomStoppingProfile`: the best of a random
+        number of runs, each of which costs the larger of a fit and a score.
+    :Not covered: The number of runs, all other candidates, and how long the search took: do not
+        publish them. ``predict`` that does not treat each row by itself; fits that fail on account
+        of a record; other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
+        ``random_state`` that others know or guess.
+    :Proof: Notes; :doc:`/budget`.
 
     Notes
     -----
@@ -232,8 +252,9 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     def _plan(self, parts, n_features, seed):
         """Return the report, and what dominates one run, None without noise."""
         n_train, n_scored = parts
-        law = PoissonRuns(self.n_runs) if isinstance(self.n_runs, Real) else self.n_runs
-        profile = run = None
+        law = self.n_runs if isinstance(self.n_runs, RandomRuns) else PoissonRuns(self.n_runs)
+        profile = None
+        run: Any = None
         if math.isfinite(self.epsilon):
             check_delta_size(self.delta, n_train + n_scored)
             profile = calibrate_runs(self.epsilon, self.delta, law)
@@ -259,7 +280,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             ),
             noise_source=noise_source(seed).description,
             caveats=(*_CAVEATS, FLOATING_POINT),
-            releases=() if run is None else ((profile, 1),),
+            releases=() if profile is None else ((profile, 1),),
             split={"best of all runs": 1.0},
             precision={f"{name}, one run": text for name, text in one.precision.items()},
             forecast={
@@ -309,7 +330,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         Raises
         ------
         BudgetExceededError
-            The ledger has less left than the search takes: nothing was read.
+            The ledger has less left than the search takes: nothing is released.
         RuntimeError
             No candidate could be fitted and scored. The search is paid for, and what failed is not
             shown.
@@ -345,7 +366,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             # The first of equal ones: runs are alike, so that their order is a random one.
             if best is None or score > best[0]:
                 best = score, parameters, candidate
-        if best[0] == -math.inf:
+        if best is None or best[0] == -math.inf:
             raise RuntimeError(
                 "No candidate could be fitted and scored. The search is paid for, and what failed "
                 "is not shown, as it may tell of the records: fit a candidate on public or "

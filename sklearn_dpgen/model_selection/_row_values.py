@@ -1,4 +1,4 @@
-"""What a fitted estimator is worth on one row, between 0 and 1, whatever the other rows are.
+"""Scores of a fitted estimator on single rows, between 0 and 1, each of its row alone.
 
 A mean of n such values changes by at most 1/n where one row is replaced.
 """
@@ -74,8 +74,9 @@ def check_target_range(target_range):
 
 def _labels(y):
     """Return labels one by one: one text among numbers would else make texts of all."""
-    labels = np.asarray(y, dtype=object)
-    return np.where(pd.isna(labels), None, labels)
+    labels = np.array(y, dtype=object)
+    labels[pd.isna(labels)] = None
+    return labels
 
 
 def bounded_values(values, n_rows):

@@ -1,4 +1,4 @@
-"""utility_scorer: what rows that a generator draws are good for."""
+"""utility_scorer: models that are trained on drawn rows, scored on held-out ones."""
 
 import warnings
 from collections.abc import Hashable
@@ -92,7 +92,7 @@ def utility_scorer(
 
 
 class UtilityScorer:
-    """What :func:`utility_scorer` returns.
+    """The scorer of generators that :func:`utility_scorer` returns.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class UtilityScorer:
         return float(self.row_values(estimator, X).mean())
 
     def row_values(self, estimator: Any, X: ArrayLike | pd.DataFrame) -> np.ndarray:
-        """Return what the drawn rows are worth for the prediction of each row.
+        """Return how well a model that is trained on drawn rows predicts each row.
 
         Parameters
         ----------

@@ -79,7 +79,8 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         classes = self._planned_classes(n_samples, class_sizes)
         self._check_labels_are_given(classes[0] or None)
         ball, width = self._declared_ball(n_features)
-        return self._planned(ball, n_samples, *classes, width)[1]
+        n_classes, sizes = classes
+        return self._planned(ball, n_samples, n_classes, sizes, width)[1]
 
     def _planned(self, ball, n_samples, n_classes, class_sizes, n_features):
         """Return the plan of a fit in a ball, and its report.

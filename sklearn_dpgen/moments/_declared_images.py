@@ -18,7 +18,7 @@ def check_images(shape, pixel_range):
         )
     sides = tuple(shape)
     is_shape = len(sides) in (2, 3) and all(
-        isinstance(side, numbers.Integral) and side >= 1 for side in sides
+        isinstance(side, numbers.Integral) and int(side) >= 1 for side in sides
     )
     if not is_shape:
         raise ValueError(

@@ -127,6 +127,27 @@ class MomentImageSampler(BaseMomentSampler):
     --------
     MomentSampler : The same releases of vectors that are not images.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
+        computed from it.
+    :Neighbours: Replace one record; the number of records is public. With labels: replace one
+        record by another of the same class; the sizes of the classes are public. With
+        ``labels="private"``: replace one record and its label; the number of records is public.
+        With ``unit``: a person with all their rows in place of a record.
+    :Public: ``n_samples``; names of the columns; ``shape`` and ``pixel_range``. With labels their
+        set of labels or ``classes``, the class sizes where labels are public, and
+        ``label_proportions``.
+    :Bounded by: A public ball of coefficients, around the grey of half the range, that holds all
+        images: pixels are clipped to their range, and coefficients outside are moved to the ball.
+    :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.ClassSumMechanism`, in floating point,
+        from the operating system's entropy.
+    :Priced by: The privacy profile of the Gaussian mechanism, in closed form; no sampling.
+    :Not covered: What was fitted on the same records before, such as a scaler or an embedding;
+        other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
+        ``random_state`` that others know or guess.
+    :Proof: :ref:`moments_sensitivity`, Theorems 3 and 4.
+
     Notes
     -----
     The releases are those of :class:`MomentSampler`, of coefficients in the ball around the grey of
@@ -202,7 +223,7 @@ class MomentImageSampler(BaseMomentSampler):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Release the moments of each class, and fit a law of images to them.
+        """Release the moments of each class, and fit a distribution of images to them.
 
         Parameters
         ----------

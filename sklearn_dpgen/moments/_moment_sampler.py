@@ -97,6 +97,26 @@ class MomentSampler(BaseMomentSampler):
     n_features_in_ : int
         Number of columns.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
+        computed from it.
+    :Neighbours: Replace one record; the number of records is public. With labels: replace one
+        record by another of the same class; the sizes of the classes are public. With
+        ``labels="private"``: replace one record and its label; the number of records is public.
+        With ``unit``: a person with all their rows in place of a record.
+    :Public: ``n_samples``; names of the columns; ``schema`` or ``domain``. With labels their set of
+        labels or ``classes``, the class sizes where labels are public, and ``label_proportions``.
+    :Bounded by: A public ball around the declared domain: records outside are moved to it, and the
+        residuals about the released means to one of about their size.
+    :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.ClassSumMechanism`, in floating point,
+        from the operating system's entropy.
+    :Priced by: The privacy profile of the Gaussian mechanism, in closed form; no sampling.
+    :Not covered: What was fitted on the same records before, such as a scaler or an embedding;
+        other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
+        ``random_state`` that others know or guess.
+    :Proof: :ref:`moments_sensitivity`, Theorems 3 and 4.
+
     Notes
     -----
     A tenth of the budget goes to the means, mean squares and, where labels are private, counts of
@@ -154,7 +174,7 @@ class MomentSampler(BaseMomentSampler):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
-        """Release the moments of each class, and make laws of them.
+        """Release the moments of each class, and fit normal distributions to them.
 
         Parameters
         ----------

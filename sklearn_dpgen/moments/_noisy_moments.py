@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from scipy.stats import chi2
@@ -27,7 +28,7 @@ _DIRECTIONS = 10
 
 @dataclass(frozen=True)
 class NoisyMoments:
-    """What was released of the records of each class.
+    """The released moments of each class.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ def moment_queries(
     with_counts: bool,
     weight: float = _WEIGHT,
 ) -> tuple[ClassSums, ClassSums]:
-    """Return what the two releases sum over each class.
+    """Return the feature maps that the two releases sum over each class.
 
     Parameters
     ----------
@@ -105,14 +106,14 @@ def automatic_weight(d: int, n_samples: int, n_classes: int, epsilon: float, del
 
 
 def release_moments(
-    queries: tuple[ClassSums, ClassSums],
+    queries: Sequence[ClassSums],
     scales: Sequence[float],
     release: Callable[[ClassSums, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray | None]],
     X: np.ndarray,
     codes: np.ndarray,
     sizes: np.ndarray,
 ) -> NoisyMoments:
-    """Make the two releases.
+    """Make the two releases of moments.
 
     The first one gives means, mean squares and counts. They tell how far records of a class
     are from its mean. The second one is of the residuals, in a ball that leaves out few of them
@@ -136,12 +137,13 @@ def release_moments(
     NoisyMoments
     """
     (coarse, fine), (coarse_scale, fine_scale) = queries, scales
-    ball = coarse.features.ball
+    of_means, of_moments = cast(BallMeans, coarse.features), cast(BallMoments, fine.features)
+    ball = of_means.ball
     sums, counts = release(coarse, X, codes)
     if counts is not None:
         # A class that noise takes below half a record is kept at that.
         counts = sizes = counts.clip(0.5)
-    first, square = coarse.features.moments(sums / sizes[:, None])
+    first, square = of_means.moments(sums / sizes[:, None])
     d = first.shape[1]
     # Where they are noise, means are none (James and Stein), and residuals the records themselves.
     square_of_mean, noise_of_mean = (first**2).sum(axis=1), d * (coarse_scale / sizes) ** 2
@@ -149,7 +151,7 @@ def release_moments(
     first *= kept[:, None]
     # The mean square of residuals about a mean that is wrong by what noise is left in it.
     variance = square - kept * square_of_mean + kept * noise_of_mean
-    scale = fine_scale / (np.sqrt(2) * fine.features.weight * sizes)
+    scale = fine_scale / (np.sqrt(2) * of_moments.weight * sizes)
     lengths = np.sqrt(variance.clip(0)) * _relative_radius(d, d * scale)
     radii = ball.radius * lengths.clip(_LEAST, _LARGEST)
     first /= np.linalg.norm(first, axis=1, keepdims=True).clip(1)
@@ -157,7 +159,7 @@ def release_moments(
 
     residuals = (ball.project(X) - means[codes]) / radii[codes, None]
     sums, _ = release(fine, residuals, codes)
-    first, second = fine.features.moments(sums / sizes[:, None])
+    first, second = of_moments.moments(sums / sizes[:, None])
     noise = (fine_scale / sizes)[:, None, None] ** 2 * np.eye(d)
     squares = first[:, :, None] * first[:, None, :] - noise
     covariances = (second - squares) * (radii**2)[:, None, None]

@@ -111,7 +111,7 @@ def _positive(matrix, floor):
 def draw_normals(
     means: np.ndarray, covariances: np.ndarray, codes: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return a draw from the law of each code.
+    """Return one draw from the normal distribution of each class code.
 
     Parameters
     ----------

@@ -5,6 +5,7 @@ import pickle
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.domains import Ball
-from sklearn_dpgen.mechanisms import ClassSumMechanism
+from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSumMechanism
 from sklearn_dpgen.moments._noisy_moments import (
     MOMENT_SHARES,
     automatic_weight,
@@ -35,7 +36,7 @@ _CAVEATS = (
 
 @dataclass(frozen=True)
 class MomentPlan:
-    """Two releases of class-wise moments, to be made once.
+    """The plan of the two releases of moments by class.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ class MomentPlan:
         context = [name, pickle.dumps(self.mechanism), self.sizes, np.ascontiguousarray(X), codes]
         return [noise_source(seed, context=[*context, str(part)]) for part in range(2)]
 
-    def report(self, name: str, noise: NoiseSource, **words: object) -> PrivacyReport:
+    def report(self, name: str, noise: NoiseSource, **words: Any) -> PrivacyReport:
         """Return the report of an estimator.
 
         Parameters
@@ -93,7 +94,7 @@ class MomentPlan:
             delta=self.mechanism.delta if np.isfinite(epsilon) else 0.0,
             sensitivity_source=(
                 "l2; each release over its own sensitivity, of records in a ball of radius "
-                f"{means.features.ball.radius:g}"
+                f"{cast(BallMeans, means.features).ball.radius:g}"
             ),
             split=dict(zip(("means", "second moments"), self.mechanism.shares, strict=True)),
             precision=self.precision(),
@@ -104,11 +105,12 @@ class MomentPlan:
         )
 
     def precision(self) -> dict[str, str]:
-        """Return what noise leaves of the moments of the smallest class, in words."""
+        """Return in words how precise the moments of the smallest class are."""
         (coarse, fine), smallest = self.mechanism.queries, float(self.sizes.min())
         if self.mechanism.noise_scales[0] == 0:
             return {"mean of a feature": "exact: there is no noise"}
-        ball, smallest = coarse.features.ball, max(smallest, 1.0)
+        of_means, of_moments = cast(BallMeans, coarse.features), cast(BallMoments, fine.features)
+        ball, smallest = of_means.ball, max(smallest, 1.0)
         of_class = " in the smallest class" if len(self.sizes) > 1 else ""
         # The residuals about a mean are released once more, and make up for its noise.
         scales = np.array(self.mechanism.noise_scales) / smallest
@@ -119,7 +121,7 @@ class MomentPlan:
                 f"of the width of the domain{of_class}"
             ),
             "covariance of two features": (
-                f"± {number_words(100 * scales[1] / (math.sqrt(2) * fine.features.weight))} "
+                f"± {number_words(100 * scales[1] / (math.sqrt(2) * of_moments.weight))} "
                 f"percent of the squared radius of the residuals{of_class}"
             ),
         }
@@ -206,7 +208,7 @@ def price_moments(
         n_classes,
         labels=labels,
         with_counts=labels == "private" and label_proportions is None,
-        weight=weight,
+        weight=float(weight),
     )
     mechanism = ClassSumMechanism(queries, MOMENT_SHARES, epsilon=epsilon, delta=delta)
     _warn_of_noise(mechanism, float(sizes.min()))

@@ -102,10 +102,11 @@ class ClippedJacobianSum:
         list of Tensor
             One for each parameter that requires grad, in the order of ``module.parameters()``.
         """
-        total = None
-        for block in zip(X.split(_BLOCK), weights.split(_BLOCK), strict=True):
+        first, *others = zip(X.split(_BLOCK), weights.split(_BLOCK), strict=True)
+        total = self._block_sum(*first)
+        for block in others:
             part = self._block_sum(*block)
-            total = part if total is None else [a + b for a, b in zip(total, part, strict=True)]
+            total = [a + b for a, b in zip(total, part, strict=True)]
         return total
 
     def _block_sum(self, X, weights):

@@ -23,6 +23,9 @@ class DomainHead(nn.Module):
         The domain, of known width.
     """
 
+    center: torch.Tensor
+    radius: torch.Tensor
+
     def __init__(self, domain: Domain) -> None:
         super().__init__()
         self.domain = domain

@@ -208,7 +208,7 @@ class _StackLinearization(Linearization):
 
     def _rows(self, V):
         """Return trained layers, their inputs and the rows V (n, q, d) pulled back to them."""
-        rows = []
+        rows: list = []
         for k, (layer, A, pull) in reversed(list(enumerate(self._tape))):
             if layer is not None:
                 rows.insert(0, (layer, A, V))
@@ -274,7 +274,7 @@ class _FunctionalLinearization(Linearization):
         """Yield, chunk by chunk, the rows V (n, q, d) pulled back to each parameter."""
 
         def pull(x, v):
-            _, pullback = vjp(lambda parameters: self._forward(parameters, x), self._parameters)
+            pullback = vjp(lambda parameters: self._forward(parameters, x), self._parameters)[1]
             return vmap(pullback)(v)[0]
 
         for chunk in zip(self._X.split(self._chunk_size), V.split(self._chunk_size), strict=True):

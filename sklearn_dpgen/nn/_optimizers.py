@@ -3,6 +3,8 @@
 That imports a compiler at its first step, which takes longer than a small fit.
 """
 
+from collections.abc import Sequence
+
 import torch
 
 __all__ = ["OPTIMIZERS", "Adam", "GradientDescent"]
@@ -21,7 +23,7 @@ class GradientDescent:
         self._parameters = parameters
 
     @torch.no_grad()
-    def step(self, gradients: list[torch.Tensor | None], rate: float) -> None:
+    def step(self, gradients: Sequence[torch.Tensor | None], rate: float) -> None:
         """Take a step.
 
         Parameters

@@ -18,7 +18,7 @@ SCHEDULES = ("cosine", "constant")
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a training run leaves: the losses it was told, one a step, and the number of steps."""
+    """Losses of a training run, one a step, and the number of steps."""
 
     loss_curve: list[float]
     n_iter: int

@@ -11,7 +11,7 @@ __all__ = ["BarycenterMaps", "LineLaw"]
 
 @dataclass(frozen=True)
 class LineLaw:
-    """A law on the line by points of its quantile function, with straight lines between them.
+    """A distribution on the line, by points of its piecewise linear quantile function.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class LineLaw:
         -------
         ndarray of the same shape
         """
-        return np.interp(levels, self.levels, self.points)
+        return np.interp(np.asarray(levels), self.levels, self.points)
 
     def level(self, values: ArrayLike) -> np.ndarray:
         """Return the share of the law below each value.
@@ -82,7 +82,7 @@ class LineLaw:
         -------
         ndarray of the same shape
         """
-        return np.interp(values, self.points, self.levels)
+        return np.interp(np.asarray(values), self.points, self.levels)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Random directions to project on."""
 
 from numbers import Integral
+from typing import Any
 
 import torch
 
@@ -53,6 +54,7 @@ def random_directions(
     the squared projection of any vector is at most :math:`\lceil k / d \rceil / k` of its squared
     norm: 1 / d where d divides k.
     """
+    value: Any
     for value, name in ((n_projections, "n_projections"), (n_features, "n_features")):
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise ValueError(f"{name} must be a positive integer, got {value!r}.")

@@ -1,4 +1,4 @@
-"""How far generated records are from held-out ones."""
+"""Distances of generated records from held-out ones."""
 
 import math
 

@@ -102,7 +102,7 @@ class LineGrid:
 
 
 class SmoothedLines:
-    r"""Fixed laws on lines, known by noisy values, to which the smoothed laws of points are drawn.
+    r"""Distance of moving points to fixed distributions on lines, known by noisy values.
 
     With :math:`P_{cj}` the fixed law of group c on line j, noise included, and :math:`Q_{cj}` that
     of the points, convolved with the noise :math:`N(0, \sigma^2)`,

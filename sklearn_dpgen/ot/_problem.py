@@ -56,7 +56,7 @@ def check_solver(reg, n_iter, tol):
     reg = check_positive(reg, "reg")
     if isinstance(n_iter, bool) or not isinstance(n_iter, Integral) or n_iter < 1:
         raise ValueError(f"n_iter must be a positive integer, got {n_iter!r}.")
-    if not isinstance(tol, Real) or not tol >= 0:
+    if not isinstance(tol, Real) or not float(tol) >= 0:
         raise ValueError(f"tol must be a non-negative number, got {tol!r}.")
     return 1 / (reg * LN2)
 

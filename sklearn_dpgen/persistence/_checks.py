@@ -61,7 +61,7 @@ def check_chain(law):
         demand(n <= len(blocks), "A law has more blocks than categories.")
         # Each block has a category to draw.
         demand((np.bincount(blocks, shares, minlength=n) > 0).all(), "A block has no category.")
-    earlier = set()
+    earlier: set[int] = set()
     for conditional in law.conditionals:
         column = conditional.column
         demand(0 <= column < len(sizes) and column not in earlier, "A law draws a column twice.")

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import GenericAlias, NoneType, UnionType
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 import torch
 
 from sklearn_dpgen.exceptions import InvalidFileError
 
-__all__ = ["Array", "Maybe", "OneOf", "check_fields", "fits"]
+__all__ = ["Array", "Maybe", "OneOf", "check_fields", "fits", "list_of", "tuple_of"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,17 @@ class Maybe:
         return fits(value, self.hint)
 
 
-def fits(value: object, hint: object) -> bool:
+def list_of(hint: object) -> GenericAlias:
+    """Return ``list[hint]``, of a hint that need not be a type."""
+    return GenericAlias(list, (hint,))
+
+
+def tuple_of(hint: object) -> GenericAlias:
+    """Return ``tuple[hint, ...]``, of a hint that need not be a type."""
+    return GenericAlias(tuple, (hint, ...))
+
+
+def fits(value: object, hint: Any) -> bool:
     """Return whether a value is of a type, with what is in it.
 
     Parameters

@@ -2,7 +2,7 @@
 
 import datetime
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from zoneinfo import available_timezones
@@ -25,7 +25,7 @@ from sklearn_dpgen.persistence._checks import (
     check_votes,
     demand,
 )
-from sklearn_dpgen.persistence._hints import Array, OneOf, check_fields
+from sklearn_dpgen.persistence._hints import Array, OneOf, check_fields, list_of, tuple_of
 from sklearn_dpgen.preprocessing import DCTTransformer, TabularEncoder
 from sklearn_dpgen.schema import (
     Categorical,
@@ -211,7 +211,7 @@ _LAWS = [
         LogLinearTerm,
         {
             "parents": tuple[int, ...],
-            "groups": tuple[_CODES, ...],
+            "groups": tuple_of(_CODES),
             "logits": Array("f"),
         },
     ),
@@ -227,8 +227,8 @@ _LAWS = [
         LogLinearChain,
         {
             "domain": Product,
-            "blocks": list[_CODES],
-            "shares": list[Array("f", 1, low=0)],
+            "blocks": list_of(_CODES),
+            "shares": list_of(Array("f", 1, low=0)),
             "conditionals": tuple[LogLinearConditional, ...],
             "conditioned": frozenset[int],
         },
@@ -247,7 +247,7 @@ _LAWS = [
         MeasuredSlice,
         {
             "columns": tuple[str, ...],
-            "groups": tuple[_CODES, ...],
+            "groups": tuple_of(_CODES),
             "counts": Array("f"),
             "noise_scale": OneOf((float, Array("f", low=0))),
         },
@@ -294,10 +294,14 @@ _OTHERS.append(
     Kind(
         GeneratorModel,
         lambda model: {name: getattr(model, name) for name in _MODEL},
-        partial(_construct, partial(GeneratorModel, None, mechanism=None), _MODEL),
+        partial(
+            _construct,
+            partial(GeneratorModel, None, mechanism=None),  # type: ignore[arg-type]
+            _MODEL,
+        ),
     )
 )
 
-KINDS: Mapping[str, Kind] = {
+KINDS: dict[str, Kind] = {
     kind.type.__name__: kind for kind in (*_DOMAINS, *_COLUMNS, *_RULES, *_LAWS, *_OTHERS)
 }

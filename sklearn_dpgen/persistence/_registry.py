@@ -5,6 +5,7 @@ from typing import Literal
 from torch import nn
 
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN
 from sklearn_dpgen.deconvolution._model import GeneratorModel
 from sklearn_dpgen.domains import Domain
@@ -27,7 +28,7 @@ from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.moments._image_laws import ImageModel
 from sklearn_dpgen.persistence import _state_checks as checks
 from sklearn_dpgen.persistence._estimators import State, estimator_kind
-from sklearn_dpgen.persistence._hints import Array, Maybe
+from sklearn_dpgen.persistence._hints import Array, Maybe, list_of
 from sklearn_dpgen.persistence._kinds import KINDS
 from sklearn_dpgen.persistence._mechanisms import check_mechanism
 from sklearn_dpgen.persistence._networks import NETWORKS
@@ -68,8 +69,8 @@ _LABELS = {
 }
 _DOMAIN = {"domain_": Maybe(Domain), "encoder_": Maybe(TabularEncoder)}
 _CANDIDATES = {
-    "candidates_": list[Array("f", 2)],
-    "weights_": list[Array("f", 1, low=0)],
+    "candidates_": list_of(Array("f", 2)),
+    "weights_": list_of(Array("f", 1, low=0)),
     "history_": list[list[ClassVotes]],
 }
 _MOMENTS = {"means_": Array("f", 2), "covariances_": Array("f", 3)}
@@ -97,7 +98,7 @@ _MECHANISM = State(
 )
 _FAIR = _PAID | _TRAINED | {"groups_": list | None}
 
-STATES = {
+STATES: dict[type[PrivateEstimator], State] = {
     SlicedMeasureSampler: State(
         _PAID
         | _FRAMES
@@ -224,16 +225,12 @@ STATES = {
         },
         checks.check_em,
     ),
-} | dict.fromkeys(
-    (
-        LaplaceMechanism,
-        GaussianMechanism,
-        RandomizedResponse,
-        TabularMechanism,
-        JointRandomizedResponse,
-    ),
-    _MECHANISM,
-)
+    LaplaceMechanism: _MECHANISM,
+    GaussianMechanism: _MECHANISM,
+    RandomizedResponse: _MECHANISM,
+    TabularMechanism: _MECHANISM,
+    JointRandomizedResponse: _MECHANISM,
+}
 
 _ESTIMATORS = {kind.__name__: estimator_kind(kind, state) for kind, state in STATES.items()}
 ALL_KINDS = KINDS | NETWORKS | _ESTIMATORS

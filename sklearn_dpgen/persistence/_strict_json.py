@@ -1,4 +1,4 @@
-"""JSON from unknown hands: its size in memory, depth and numbers are bounded before it is read."""
+"""JSON from untrusted sources: its size, depth and numbers are bounded before it is read."""
 
 import json
 import re

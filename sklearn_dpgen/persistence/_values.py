@@ -3,6 +3,7 @@
 import datetime
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,7 +47,8 @@ class Encoder:
 
     def __init__(self, kinds: Mapping) -> None:
         self._names = {kind.type: name for name, kind in kinds.items()}
-        self._kinds, self.arrays = kinds, {}
+        self._kinds = kinds
+        self.arrays: dict[str, np.ndarray] = {}
 
     def encode(self, value: object, place: str) -> object:
         """Return a value as plain JSON.
@@ -167,7 +169,7 @@ class Decoder:
     def __init__(self, kinds: Mapping, arrays: Arrays) -> None:
         self._kinds, self._arrays = kinds, arrays
 
-    def decode(self, node: object) -> object:
+    def decode(self, node: object) -> Any:
         """Return the value of a node of JSON.
 
         Raises
@@ -280,7 +282,7 @@ _NUMBERS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _SCALARS = {"bool", *(f"{k}{n}" for k in ("int", "uint", "float") for n in (8, 16, 32, 64))} - {
     "float8"
 }
-_FORMS = {
+_FORMS: dict[Any, tuple] = {
     "array": ("array", "order"),
     "tensor": ("tensor", "order"),
     "labels": ("labels", "dtype"),

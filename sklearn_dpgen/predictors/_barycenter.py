@@ -89,7 +89,7 @@ class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstima
         self._check_estimator()
         if others:
             (self.group_estimator_,) = others
-            self._group_columns()
+            self._group_columns(self.groups_ or ())
         mechanism = plan.mechanism
         scores = self._fit_scores(X, len(codes))
         weights = self._quietly(self._group_weights, X)
@@ -140,9 +140,9 @@ class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstima
                 )
         return fitted
 
-    def _group_columns(self):
+    def _group_columns(self, groups):
         """Return the group of each column of what the estimator of groups predicts."""
-        positions = {group: code for code, group in enumerate(self.groups_)}
+        positions = {group: code for code, group in enumerate(groups)}
         classes = self.group_estimator_.classes_.tolist()
         if not positions.keys() >= set(classes):
             raise ValueError(f"group_estimator has classes that are no groups: {classes}.")
@@ -150,11 +150,11 @@ class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstima
 
     def _group_weights(self, X):
         """Return the probability of each group for each record, or None without an estimator."""
-        if not hasattr(self, "group_estimator_"):
+        if not hasattr(self, "group_estimator_") or self.groups_ is None:
             return None
         laws = np.asarray(self.group_estimator_.predict_proba(X), dtype=np.float64)
         weights = np.zeros((len(laws), len(self.groups_)))
-        weights[:, self._group_columns()] = laws
+        weights[:, self._group_columns(self.groups_)] = laws
         return weights
 
     def _moved(self, scores, codes, weights, strength):

@@ -104,14 +104,29 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     SyntheticDataClassifier : Any classifier, privately.
     DPSlicedWassersteinFairClassifier : A penalty in training, which needs no group to predict.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, the fits of the
+        estimators within included. With ``epsilon=np.inf``, for public rows, none.
+    :Neighbours: Those of ``estimator`` and ``group_estimator``. With frozen ones: replace one
+        record, of any group; the number of records is public. With ``unit``: a person with all
+        their rows in place of a record.
+    :Public: What the estimators take to be public; ``n_samples``, unless theirs is not; ``groups``,
+        or values of the sensitive features; the fitted estimator, where it is frozen.
+    :Bounded by: One count a record: on each level of its group, with weights whose squares sum to
+        1, and after that a share of at most 1 in the sums of its group. Two vectors of l2
+        sensitivity √2.
+    :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, in floating
+        point, from the operating system's entropy.
+    :Priced by: The privacy profiles of the fits and of both releases, composed: their noise is the
+        least that stays within (ε, δ).
+    :Not covered: An estimator that does not predict each record by itself; what a frozen estimator
+        was fitted on; other fits of the same records, which a ``ledger`` adds up; errors of a fit;
+        a ``random_state`` that others know or guess.
+    :Proof: :doc:`/fair_predictions`.
+
     Notes
     -----
-    Neighbouring tables differ in one record, replaced by another of any group, if the estimator has
-    no narrower relation. A record is counted once on each level, in its group, with weights whose
-    squares sum to 1, and after that in the rate of its group: two vectors of l2 sensitivity √2,
-    with Gaussian noise. Their noise is
-    the least with which the profiles of the fit and of both are within (ε, δ), composed.
-
     The part of the way is chosen by counts with noise, and the rates in ``rates_`` are measured
     after that, apart: their interval covers the noise and the sampling of the records.
 

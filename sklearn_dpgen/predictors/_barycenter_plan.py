@@ -20,6 +20,7 @@ from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.predictors._fit_cost import common_neighbours, plan_cost, within
 from sklearn_dpgen.predictors._group_laws import first_split_noise
 from sklearn_dpgen.utils._groups import check_groups
+from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import fit_context
 
 __all__ = ["SMALL_GROUPS", "BarycenterPlan", "BarycenterPlanMixin", "check_n_groups"]
@@ -66,7 +67,7 @@ class BarycenterPlan:
     report: PrivacyReport
 
 
-class BarycenterPlanMixin:
+class BarycenterPlanMixin(EstimatorMixin):
     """The plan of the estimators whose scores are moved group by group."""
 
     @fit_context(prefer_skip_nested_validation=False)
@@ -78,7 +79,7 @@ class BarycenterPlanMixin:
         n_groups: int | None = None,
         columns: list | None = None,
     ) -> PrivacyReport:
-        """Return the report of a fit on so many records, without any: it is that of the fit.
+        """Return the privacy report of a fit on a number of records, before any is read.
 
         Parameters
         ----------
@@ -208,11 +209,11 @@ class BarycenterPlanMixin:
             delta=mechanism.delta,
             neighbouring=neighbouring,
             neighbours=neighbours,
-            public=public,
+            public=tuple(public),
             sensitivity_source="l2; a record is in one bin of one group on each level, with "
             "weights of norm 1, and has a share of 1 in the sums of one group",
             noise_source=self._noise_description(),
-            caveats=caveats,
+            caveats=tuple(caveats),
             split=dict(zip(("counts", "means by group"), _SHARES, strict=True)),
             precision=self._precision(mechanism),
             forecast=forecast,
@@ -260,7 +261,7 @@ class BarycenterPlanMixin:
             noise_source=[*seeded, counts.noise_source][0],
             caveats=_union(*(part.caveats for part in parts)),
             parts=parts,
-            releases=[release for part in parts for release in part.releases] if known else (),
+            releases=tuple(release for part in parts for release in part.releases) if known else (),
             split=split,
             precision=counts.precision,
             forecast=forecast,

@@ -15,7 +15,7 @@ __all__ = ["BarycenterRegressor"]
 
 
 class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
-    """Predictions of a regressor, moved towards the barycentre of the groups' laws of them.
+    """Predictions that are alike between groups, by mapping those of a regressor.
 
     As :class:`BarycenterClassifier`, in the units of the target.
 
@@ -62,11 +62,31 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
     SyntheticDataRegressor : Any regressor, privately.
     DPSlicedWassersteinFairRegressor : A penalty in training, for several outputs at once.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, the fits of the
+        estimators within included. With ``epsilon=np.inf``, for public rows, none.
+    :Neighbours: Those of ``estimator`` and ``group_estimator``. With frozen ones: replace one
+        record, of any group; the number of records is public. With ``unit``: a person with all
+        their rows in place of a record.
+    :Public: What the estimators take to be public; ``n_samples``, unless theirs is not; ``groups``,
+        or values of the sensitive features; the fitted estimator, where it is frozen.
+    :Bounded by: One count a record: on each level of its group, with weights whose squares sum to
+        1, and after that a share of at most 1 in the sums of its group. Two vectors of l2
+        sensitivity √2.
+    :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, in floating
+        point, from the operating system's entropy.
+    :Priced by: The privacy profiles of the fits and of both releases, composed: their noise is the
+        least that stays within (ε, δ).
+    :Not covered: An estimator that does not predict each record by itself; what a frozen estimator
+        was fitted on; other fits of the same records, which a ``ledger`` adds up; errors of a fit;
+        a ``random_state`` that others know or guess.
+    :Proof: :doc:`/fair_predictions`.
+
     Notes
     -----
     A part t of the way makes every distance between two groups 1 - t of what it was, exactly: so
-    a gap is a dial without a search. Privacy is that of :class:`BarycenterClassifier`; the second
-    release is that of sums of predictions.
+    a gap is a dial without a search. The second release is that of sums of predictions.
 
     References
     ----------

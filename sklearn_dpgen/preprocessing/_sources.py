@@ -185,7 +185,7 @@ def _quiet(start):
 
 def _names(X):
     """Return the names of the columns of a stream that tells them without being read."""
-    names = getattr(getattr(X, "schema", None), "names", None)
+    names: Any = getattr(getattr(X, "schema", None), "names", None)
     names = getattr(X, "columns", None) if names is None else names
     is_told = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
     return list(names) if is_told else None

@@ -216,7 +216,7 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
             {n: self.columns_[n].decode_codes(parts[n], name=n, rng=rng) for n in self.dtypes_}
         )
 
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Iterable[str] | None = None) -> np.ndarray:
         """Return the names of the encoded features.
 
         Parameters

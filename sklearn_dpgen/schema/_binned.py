@@ -152,7 +152,7 @@ class Binned(CategoryColumn):
         points = np.full(self.n_bins, np.nan)
         if isinstance(self.column, Numeric):
             is_single = _grid_steps(self.column) is not None and np.diff(self._grid_starts) == 1
-            for i in np.flatnonzero((np.diff(self._edges) < _POINT) & ~is_single):
+            for i in np.flatnonzero((np.diff(self._edges) < _POINT) & np.logical_not(is_single)):
                 points[i] = self._roundest(i)
         return points
 
@@ -171,7 +171,7 @@ class Binned(CategoryColumn):
             for k in np.ceil(lowest * 10.0**decimals) + (0, 1):
                 number = round(float(k / 10.0**decimals), max(decimals, 0))
                 unit = self._unit_of(number)
-                if number <= self.column.high and self.edges[i] <= unit < self._starts[i + 1]:
+                if number <= self.column._bounds[1] and self.edges[i] <= unit < self._starts[i + 1]:
                     return number + 0.0  # no negative zero
         return (low + high) / 2
 

@@ -1,4 +1,4 @@
-"""How well records fit a schema: for the eyes of the curator alone."""
+"""How well records fit a schema; the result is not private."""
 
 import pandas as pd
 

@@ -281,7 +281,8 @@ def _split(text):
     for mark, code in {"=": r"[^<>!=]+", ",": r"[+-]?\d+\s*"}.items():
         if any(mark in item for item in items):
             pairs = [re.fullmatch(f"({code}){mark}.*", item) for item in items]
-            if not all(pairs):
+            labels = [pair[1].strip() for pair in pairs if pair]
+            if len(labels) < len(items):
                 raise ValueError(f"the values {one_line(text)!r} are ambiguous: give a list.")
-            return [pair[1].strip() for pair in pairs]
+            return labels
     return items

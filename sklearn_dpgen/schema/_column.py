@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -20,8 +21,16 @@ class Column(ABC):
     and on the declaration, never on the other values or on the dtype that holds them.
     """
 
-    # The end of the error about a value that cannot be read.
-    _rule: str
+    if TYPE_CHECKING:
+        # Fields in some columns, properties in others.
+        @property
+        @abstractmethod
+        def nullable(self) -> bool: ...
+
+        # The end of the error about a value that cannot be read.
+        @property
+        @abstractmethod
+        def _rule(self) -> str: ...
 
     @property
     @abstractmethod
@@ -30,7 +39,7 @@ class Column(ABC):
 
     @property
     def is_constant(self) -> bool:
-        """Whether there is a single category, so that no record tells anything."""
+        """Whether there is a single category."""
         return self.domain == OneHot(1)
 
     @property

@@ -71,7 +71,8 @@ class Datetime(IntervalColumn):
             zones |= {zone} - {None}
             if _since_epoch(value) % _RESOLUTIONS[self.resolution]:
                 raise ValueError(f"{field} must be a multiple of the resolution.")
-        if not self.low < self.high:
+        low, high = self._bounds
+        if not low < high:
             raise ValueError(
                 "low must be earlier than high; declare a constant as Categorical, of its text."
             )
@@ -127,7 +128,7 @@ class Datetime(IntervalColumn):
         offset = self._offset(np.asarray(values, dtype=np.float64))
         null = np.isnan(offset)
         offset = np.rint(np.clip(np.where(null, 0, offset), -_FARTHEST, _FARTHEST)).astype(np.int64)
-        dates = np.datetime64(self.low, "us") + offset.astype("timedelta64[us]")
+        dates = np.datetime64(self._bounds[0], "us") + offset.astype("timedelta64[us]")
         return np.where(null, np.datetime64("NaT", "us"), dates)
 
     def in_zone(self, values: ArrayLike | pd.Series) -> pd.Series:
@@ -237,7 +238,7 @@ def _as_datetime(value, field):
         stamp = pd.Timestamp(value).as_unit("us", round_ok=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{field} must be a date and time, to the microsecond.") from error
-    if stamp is pd.NaT:
+    if pd.isna(stamp):
         raise ValueError(f"{field} must be a date and time, not a missing one.")
     if stamp.tz is None:
         return stamp.to_pydatetime(), None

@@ -111,7 +111,7 @@ class Categorical(_Labels):
 
     @property
     def labels(self) -> tuple:
-        return self.categories
+        return tuple(self.categories)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Ordinal(_Labels):
 
     @property
     def labels(self) -> tuple:
-        return self.values
+        return tuple(self.values)
 
 
 def _distinct(series):

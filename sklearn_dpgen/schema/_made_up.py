@@ -13,6 +13,7 @@ class MadeUpColumn(CategoryColumn):
     """A column whose values are never looked at: to what reads records, a constant."""
 
     nullable = False
+    _rule = "is made up."
 
     @property
     def n_categories(self) -> int:
@@ -41,7 +42,7 @@ class MadeUpColumn(CategoryColumn):
 
 @dataclass(frozen=True)
 class Identifier(MadeUpColumn):
-    """A column of keys, such as names of persons: never read, never measured, and made up.
+    """A column of keys, such as names of persons: never read, and made up in samples.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ class Numeric(IntervalColumn):
         """Digits after the point of the grid values; None if float64 holds no such decimals."""
         ends = (float(self.low), float(self.step or 1))
         exponents = [Decimal(repr(value)).normalize().as_tuple().exponent for value in ends]
-        digits = max(0, -min(exponents))
+        digits = max(0, -min(map(int, exponents)))
         largest = max(abs(self.low), abs(self.high))
         fits = digits <= _MOST_DIGITS and largest * 10**digits <= _EXACT_INTEGERS
         return digits if fits else None
@@ -187,4 +187,4 @@ def _as_float(value):
     try:
         return float(value)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        return -math.inf if value <= 0 else math.inf

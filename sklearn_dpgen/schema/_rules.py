@@ -149,7 +149,7 @@ class FunctionalDependency(Rule):
 
     column: str
     given: Sequence | str
-    mapping: Mapping
+    mapping: Mapping | pd.Series
 
     def __post_init__(self):
         given = (self.given,) if isinstance(self.given, str) else _as_tuple(self.given, "given")

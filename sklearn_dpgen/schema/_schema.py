@@ -4,7 +4,7 @@ import datetime
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 import yaml
@@ -20,7 +20,7 @@ from sklearn_dpgen.schema._numbers import Numeric
 if TYPE_CHECKING:
     from sklearn_dpgen.schema._draft import SchemaDraft
 
-_TYPES = {
+_TYPES: dict[str, type[Any]] = {
     "numeric": Numeric,
     "categorical": Categorical,
     "ordinal": Ordinal,
@@ -67,8 +67,9 @@ class Schema(Mapping):
             if not isinstance(name, str):
                 raise ValueError(f"Column names must be strings, got {name!r}.")
             if not isinstance(column, Column):
-                declared = ", ".join(kind.__name__ for kind in _NAMES)
-                raise ValueError(f"Column {name!r} must be one of {declared}.")
+                raise ValueError(
+                    f"Column {name!r} must be one of {', '.join(k.__name__ for k in _NAMES)}."
+                )
         if all(column.is_constant for column in columns.values()):
             raise ValueError(f"All columns are constant, and have nothing to tell: {[*columns]}.")
         self._columns = dict(columns)
@@ -265,7 +266,7 @@ class Schema(Mapping):
 
 
 def _column_to_dict(column):
-    entry = {"type": _NAMES[type(column)]}
+    entry: dict[str, Any] = {"type": _NAMES[type(column)]}
     for field in fields(column):
         value = getattr(column, field.name)
         if value != field.default:

@@ -42,7 +42,7 @@ __all__ = ["DPSlicedWassersteinAdapter"]
 
 
 class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, SlicedEstimator):
-    """Classification of a domain without labels, learned from one with labels, privately.
+    """Private classifier of a domain without labels, learned from one with labels.
 
     Features g and a classifier on them minimize (1 - alpha) times the mean log loss on the source
     plus alpha times the squared sliced Wasserstein distance between the laws of the features of
@@ -142,17 +142,37 @@ class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, Sliced
     --------
     SmoothedSlicedWassersteinAdapter : Releases noisy features of the target instead.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
+        network.
+    :Neighbours: Replace one target record by another of the same domain; the numbers of source and
+        target records are public. With ``private="source"``: replace one source record by another
+        of the same domain; the numbers of source and target records are public. With
+        ``private="both"``: replace one source or one target record by another of the same domain;
+        the numbers of source and target records are public. A fit that reads no private record
+        states: replace one target record; the numbers of source and target records are public. With
+        ``unit``: a person with all their rows in place of a record.
+    :Public: Numbers of source and target records; ``sample_domain``; number and names of the
+        features; of a private source the set of the labels; all of a domain that is not private:
+        source records and their labels, or target records.
+    :Bounded by: Clips: gradients of the loss on a private source to ``task_clip``, Jacobians to
+        ``jacobian_clip``, features of the network to ``output_bound``. Records need no bound.
+    :Noise: Gaussian on the summed gradients of secret batches, by
+        :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
+        batches, in floating point, from the operating system's entropy.
+    :Priced by: The privacy profile of the Gaussian mechanism under sampling without replacement,
+        composed numerically over all steps.
+    :Not covered: Predictions for private records, which tell of these; ``score``, which reads
+        labels of the target; what was fitted on the same records before, such as a scaler; other
+        fits of the same records, which a ``ledger`` adds up; errors of a fit; a ``random_state``
+        that others know or guess.
+    :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
+
     Notes
     -----
-    Neighbouring tables differ in one record of a private domain, with its label if that is the
-    source, replaced by another of the same domain. The numbers of records of both domains are
-    public, and all of a domain that is not private. Labels of target rows are not read.
-
     With a public source the distance alone is released, and the loss on the source is added
-    after the noise, unclipped.
-
-    The guarantee covers the fitted network; a published prediction also tells of the record that
-    it is for. ``score`` reads labels of the target, and is not paid for.
+    after the noise, unclipped. Labels of target rows are not read.
 
     References
     ----------

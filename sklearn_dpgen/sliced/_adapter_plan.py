@@ -11,6 +11,7 @@ from sklearn_dpgen.sliced._base import count_parameters
 from sklearn_dpgen.sliced._forecast import fit_forecast, step_precision
 from sklearn_dpgen.sliced._objective import FairObjective
 from sklearn_dpgen.sliced._strata import Strata
+from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import fit_context
 
 __all__ = ["AdapterPlan", "AdapterPlanMixin"]
@@ -27,7 +28,7 @@ class AdapterPlan:
     report: PrivacyReport
 
 
-class AdapterPlanMixin:
+class AdapterPlanMixin(EstimatorMixin):
     """The plan of an adapter, by its parameter ``private``."""
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -39,7 +40,7 @@ class AdapterPlanMixin:
         n_source: int | None = None,
         n_classes: int = 2,
     ) -> PrivacyReport:
-        """Return the report of a fit on so many records, without any: it is that of the fit.
+        """Return the privacy report of a fit on a number of records, before any is read.
 
         Parameters
         ----------

@@ -23,7 +23,7 @@ __all__ = ["DPSlicedWassersteinFairClassifier"]
 
 
 class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
-    """Classification with a private fit and probabilities that are alike between groups.
+    """Private classifier whose probabilities are alike between groups.
 
     A network, by default a linear one, minimizes (1 - alpha) times the mean log loss plus alpha
     times the squared sliced Wasserstein distance between the laws of its predicted probabilities in
@@ -137,13 +137,34 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
     --------
     DPSlicedWassersteinFairRegressor : Continuous targets.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
+        network and its predictions for other records.
+    :Neighbours: Replace one record by another of the same group; sizes of the groups are public.
+        With ``penalty="equalized_odds"``: replace one record by another of the same group and with
+        the same label; sizes of the groups by label are public. Without sensitive features: replace
+        one record; the number of records is public. With ``unit``: a person with all their rows in
+        place of a record.
+    :Public: ``n_samples``; number and names of the features; the set of the labels; sizes of the
+        groups, or sizes of the groups by label; values of the sensitive features, where ``groups``
+        does not declare them.
+    :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,
+        outputs to ``output_bound``. Features need no bound.
+    :Noise: Gaussian on the summed gradients of secret batches, by
+        :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
+        batches, in floating point, from the operating system's entropy.
+    :Priced by: The privacy profile of the Gaussian mechanism under sampling without replacement,
+        composed numerically over all steps.
+    :Not covered: Which group a record is in, beyond the sizes of the groups; what was fitted on the
+        same records before, such as a scaler; other fits of the same records, which a ``ledger``
+        adds up; errors of a fit; a ``random_state`` that others know or guess.
+    :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
+
     Notes
     -----
-    Neighbouring tables differ in one record, replaced by another of the same group, and with
-    "equalized_odds" of the same label: the sizes of these groups are public, ``privacy_`` says
-    what else. Features need no bound, since gradients are clipped, but a scaler fitted on the
-    private records would be one more release of them, and an unpaid one: scale by public bounds,
-    with ``TabularEncoder(schema)`` in a pipeline.
+    Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline: a scaler that is
+    fitted on the private records is one more release of them, and an unpaid one.
 
     A grid search that tries k candidates on the same records spends k budgets for each fold and
     each refit.
@@ -236,7 +257,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         group_sizes: ArrayLike | None = None,
         n_classes: int | None = None,
     ) -> PrivacyReport:
-        """Return the report of a fit on so many records, without any: it is that of the fit.
+        """Return the privacy report of a fit on a number of records, before any is read.
 
         Parameters
         ----------

@@ -35,7 +35,7 @@ __all__ = ["DPSlicedWassersteinFairEncoder"]
 class DPSlicedWassersteinFairEncoder(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, FairEstimator
 ):
-    """A low-dimensional code with a private fit and a law that is alike between groups.
+    """Private low-dimensional codes whose distribution is alike between groups.
 
     An autoencoder minimizes (1 - alpha) times the mean squared reconstruction error plus alpha
     times a squared sliced Wasserstein distance that makes the laws of the codes alike in the
@@ -135,14 +135,33 @@ class DPSlicedWassersteinFairEncoder(
     n_features_in_ : int
         Number of features.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
+        encoder and the decoder.
+    :Neighbours: Replace one record by another of the same group; sizes of the groups are public.
+        Without sensitive features: replace one record; the number of records is public. With
+        ``unit``: a person with all their rows in place of a record.
+    :Public: ``n_samples``; number and names of the features; sizes of the groups; values of the
+        sensitive features, where ``groups`` does not declare them.
+    :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,
+        outputs to ``output_bound``. Features need no bound.
+    :Noise: Gaussian on the summed gradients of secret batches, by
+        :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
+        batches, in floating point, from the operating system's entropy.
+    :Priced by: The privacy profile of the Gaussian mechanism under sampling without replacement,
+        composed numerically over all steps.
+    :Not covered: Codes of private records, which are private records still: a predictor that is
+        trained on them has to pay for itself; which group a record is in, beyond the sizes of the
+        groups; what was fitted on the same records before, such as a scaler; other fits of the same
+        records, which a ``ledger`` adds up; errors of a fit; a ``random_state`` that others know or
+        guess.
+    :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
+
     Notes
     -----
-    The guarantee is for the encoder and the decoder. The codes of private records are private
-    records still: a predictor trained on them has to pay for itself.
-
-    Neighbouring tables differ in one record, replaced by another of the same group; the sizes of
-    the groups are public. Scale features by public bounds, with ``TabularEncoder(schema)`` in a
-    pipeline: a scaler fitted on the private records is an unpaid release of them.
+    Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline: a scaler that is
+    fitted on the private records is one more release of them, and an unpaid one.
 
     References
     ----------
@@ -229,7 +248,7 @@ class DPSlicedWassersteinFairEncoder(
     def plan(
         self, n_samples: int, n_features: int, *, group_sizes: ArrayLike | None = None
     ) -> PrivacyReport:
-        """Return the report of a fit on so many records, without any: it is that of the fit.
+        """Return the privacy report of a fit on a number of records, before any is read.
 
         Parameters
         ----------

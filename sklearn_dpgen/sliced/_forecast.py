@@ -1,4 +1,4 @@
-"""What noise will leave of a fit, before it: all that it takes is public."""
+"""Forecasts of the effect of noise on a fit, from public quantities alone."""
 
 import math
 from dataclasses import replace

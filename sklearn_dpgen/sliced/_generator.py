@@ -122,11 +122,31 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
     n_features_in_ : int
         Number of columns.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
+        generator and its samples.
+    :Neighbours: Replace one record; the numbers of them are public. With private ``latents``:
+        replace one record or one latent by another; the numbers of them are public. With ``unit``:
+        a person with all their rows in place of a record.
+    :Public: ``n_samples``, and with private latents the number of latents; ``domain``, or that of
+        ``schema``; names of the columns.
+    :Bounded by: The declared domain, on which records are projected, and Jacobians of generated
+        points, clipped to ``jacobian_clip``; directions are in orthonormal blocks.
+    :Noise: Gaussian on the summed gradients of secret batches, by
+        :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
+        batches, in floating point, from the operating system's entropy.
+    :Priced by: The privacy profile of the Gaussian mechanism under sampling without replacement,
+        composed numerically over all steps.
+    :Not covered: What was fitted on the same records before, such as a scaler; other fits of the
+        same records, which a ``ledger`` adds up; errors of a fit; a ``random_state`` that others
+        know or guess.
+    :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
+
     Notes
     -----
-    Neighbouring tables differ in one replaced record; numbers of records are public. With private
-    ``latents`` in ``fit`` the same holds for each of the two samples; ``sample`` then suits if they
-    are standard normal, and ``transform_latents`` for any.
+    After a fit with private ``latents``, ``sample`` suits if they are standard normal, and
+    ``transform_latents`` for any.
 
     References
     ----------
@@ -301,7 +321,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
         n_samples = check_n_samples(n_samples)
         latent_seed, category_seed = split_random_state(random_state, 2)
         generator = torch_generator(latent_seed)
-        shape = (n_samples, self.module_[0].in_features)
+        shape: tuple = (n_samples, self.module_[0].in_features)
         Z = torch.randn(shape, generator=generator, dtype=DTYPE)
         return self._decode(Z, np.random.default_rng(category_seed))
 

@@ -8,19 +8,20 @@ from sklearn_dpgen.sliced._base import CAVEATS, CHUNK, count_parameters
 from sklearn_dpgen.sliced._forecast import fit_forecast, step_precision
 from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
 from sklearn_dpgen.sliced._strata import Strata
+from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import fit_context
 
 __all__ = ["GeneratorPlanMixin"]
 
 
-class GeneratorPlanMixin:
+class GeneratorPlanMixin(EstimatorMixin):
     """The plan of a generator of sliced Wasserstein gradients."""
 
     @fit_context(prefer_skip_nested_validation=True)
     def plan(
         self, n_samples: int, n_features: int | None = None, *, n_latents: int | None = None
     ) -> PrivacyReport:
-        """Return the report of a fit on so many records, without any: it is that of the fit.
+        """Return the privacy report of a fit on a number of records, before any is read.
 
         Parameters
         ----------

@@ -22,7 +22,7 @@ __all__ = ["DPSlicedWassersteinFairRegressor"]
 
 
 class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPredictor):
-    """Regression with a private fit and predictions that are alike between groups.
+    """Private regressor whose predictions are alike between groups.
 
     A network minimizes (1 - alpha) times the mean squared error plus alpha times the squared
     sliced Wasserstein distance between the laws of its predictions in the groups of a sensitive
@@ -138,12 +138,31 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
     --------
     DPSlicedWassersteinFairClassifier : Discrete targets.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
+        network and its predictions for other records.
+    :Neighbours: Replace one record by another of the same group; sizes of the groups are public.
+        Without sensitive features: replace one record; the number of records is public. With
+        ``unit``: a person with all their rows in place of a record.
+    :Public: ``n_samples``; number and names of the features; ``y_domain``; sizes of the groups;
+        values of the sensitive features, where ``groups`` does not declare them.
+    :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,
+        outputs to ``output_bound``. Features need no bound. Targets are projected on ``y_domain``.
+    :Noise: Gaussian on the summed gradients of secret batches, by
+        :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
+        batches, in floating point, from the operating system's entropy.
+    :Priced by: The privacy profile of the Gaussian mechanism under sampling without replacement,
+        composed numerically over all steps.
+    :Not covered: Which group a record is in, beyond the sizes of the groups; what was fitted on the
+        same records before, such as a scaler; other fits of the same records, which a ``ledger``
+        adds up; errors of a fit; a ``random_state`` that others know or guess.
+    :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
+
     Notes
     -----
-    Neighbouring tables differ in one record, replaced by another of the same group; the sizes of
-    the groups are public, ``privacy_`` says what else. Features need no bound, since gradients
-    are clipped, but a scaler fitted on the private records would be one more release of them, and
-    an unpaid one: scale by public bounds, with ``TabularEncoder(schema)`` in a pipeline.
+    Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline: a scaler that is
+    fitted on the private records is one more release of them, and an unpaid one.
 
     A grid search that tries k candidates on the same records spends k budgets for each fold and
     each refit.
@@ -238,7 +257,7 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         group_sizes: ArrayLike | None = None,
         n_outputs: int = 1,
     ) -> PrivacyReport:
-        """Return the report of a fit on so many records, without any: it is that of the fit.
+        """Return the privacy report of a fit on a number of records, before any is read.
 
         Parameters
         ----------
@@ -376,8 +395,8 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         outputs = self.y_domain_.project(ball.center + ball.radius * standardized)
         return outputs[:, 0] if self._single_output else outputs
 
-    @property
-    def intercept_(self) -> float | np.ndarray:
+    @property  # A float of a single output, as scikit-learn has it.
+    def intercept_(self) -> float | np.ndarray:  # type: ignore[override]
         """Intercepts of the linear map of a fit without hidden layers."""
         intercepts = super().intercept_
         return float(intercepts[0]) if self._single_output else intercepts

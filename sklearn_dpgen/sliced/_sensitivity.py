@@ -1,4 +1,4 @@
-"""How far one record moves the clipped gradient of a squared Wasserstein distance.
+"""Sensitivity of the clipped gradient of a squared Wasserstein distance.
 
 Statements and proofs are in doc/sensitivity.rst. Neighbours differ in one replaced record of one
 side; the sizes of both sides, the clipping bounds and the directions are public.

@@ -59,7 +59,9 @@ class Strata:
         """
         if by == "equal":
             return [1 / len(self.pairs)] * len(self.pairs)
-        total, of_label, n_groups = sum(self.sizes), Counter(), Counter()
+        total = sum(self.sizes)
+        of_label: Counter = Counter()
+        n_groups: Counter = Counter()
         for (_, label), size in zip(self.cells, self.sizes, strict=True):
             of_label[label] += size
             n_groups[label] += 1

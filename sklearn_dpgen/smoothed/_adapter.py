@@ -43,7 +43,7 @@ _DTYPE = torch.float64
 class SmoothedSlicedWassersteinAdapter(
     AdapterReleasesMixin, TargetClassifierMixin, TrainedEstimator
 ):
-    """Classification of a private domain without labels, learned from a public one with labels.
+    """Classifier of a private domain without labels, learned from a public one with labels.
 
     A network is first trained on the source alone. Then something is released of the target, with
     noise; a map moves the source to where the target is, and the network is trained on what was
@@ -154,13 +154,33 @@ class SmoothedSlicedWassersteinAdapter(
     n_features_in_ : int
         Number of features.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all that is released of the target records, and
+        so of the network.
+    :Neighbours: Replace one target record; the numbers of source and target records are public.
+        With ``unit``: a person with all their rows in place of a record.
+    :Public: Numbers of source and target records; ``sample_domain``; number and names of the
+        features; source records and their labels; ``domain``, with ``release="moments"``.
+    :Bounded by: Features of the network are moved into a ball of radius 1/2, each row by its own
+        norm: a record moves a release by 1 at most. For moments a ball around ``domain``.
+    :Noise: Gaussian on secret batches of features, or on projections of them, by
+        :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
+        batches; on moments by :class:`~sklearn_dpgen.mechanisms.ClassSumMechanism`. All in floating
+        point, from the operating system's entropy.
+    :Priced by: The privacy profile of the Gaussian mechanism under sampling without replacement,
+        composed numerically over all releases. Projections by the law of their directions; moments,
+        without sampling, in closed form.
+    :Not covered: Predictions for private records, which tell of these; ``score``, which reads
+        labels of the target; what was fitted on the target records before, such as a scaler or an
+        embedding; other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
+        ``random_state`` that others know or guess.
+    :Proof: :doc:`/smoothed`; of moments :ref:`moments_sensitivity`, Theorems 3 and 4.
+
     Notes
     -----
-    Neighbouring tables differ in one target record. Numbers of records, and source records with
-    their labels, are public. Features are moved into a ball of radius 1/2, each row by its own
-    norm, so a record moves a release by 1 at most, and its projections by as much as
-    :class:`~sklearn_dpgen.accounting.ProjectionLaw` says. The paper divides by the largest norm of
-    the batch, which is one more, unpaid, release.
+    The paper divides features by the largest norm of the batch, which is one more, unpaid, release.
+    Here each row is moved by its own norm.
 
     In the paper the gradient of the distance passes through the features of the target too, which
     is not covered. Without that half, features that both domains share run away from each other;
@@ -168,13 +188,11 @@ class SmoothedSlicedWassersteinAdapter(
     stay, all releases show one law, are released as they are, which is projecting on a whole
     orthonormal basis, and are compared with the source as often as wanted.
 
-    ``predict`` is for records of the target, whose features are not moved. The guarantee covers
-    the fitted network; a published prediction also tells of the record that it is for.
+    ``predict`` is for records of the target, whose features are not moved.
 
     A grid search that tries k candidates on the same target records spends k budgets for each
     fold and each refit. ``score`` needs labels of the target, which ``fit`` does not read: route
-    ``sample_domain`` to both, with ``set_fit_request`` and ``set_score_request``. What is chosen by
-    them tells of them, and is not paid for.
+    ``sample_domain`` to both, with ``set_fit_request`` and ``set_score_request``.
 
     References
     ----------

@@ -23,6 +23,7 @@ from sklearn_dpgen.smoothed._normal_map import normal_map
 from sklearn_dpgen.smoothed._plan import ReleasePlan, plan_projections, plan_releases
 from sklearn_dpgen.utils._random import noise_source, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor
+from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import check_widths, fit_context
 
 __all__ = ["AdapterReleasesMixin", "ProjectedFeatures"]
@@ -94,7 +95,7 @@ class ProjectedFeatures:
         return self._to_laws(*(as_tensor(a, device=X.device) for a in (released, directions)))
 
 
-class AdapterReleasesMixin:
+class AdapterReleasesMixin(EstimatorMixin):
     """The releases of an adapter, by its parameter ``release``: planned, told, and learned from."""
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -106,7 +107,7 @@ class AdapterReleasesMixin:
         n_source: int | None = None,
         n_classes: int = 2,
     ) -> PrivacyReport:
-        """Return the report of a fit on so many records, without any: it is that of the fit.
+        """Return the privacy report of a fit on a number of records, before any is read.
 
         Parameters
         ----------

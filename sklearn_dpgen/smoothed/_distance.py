@@ -70,7 +70,7 @@ class PrivateDistance:
     @property
     def noise_scale(self) -> float:
         """Standard deviation of the noise on each projection, on both sides."""
-        return self.privacy.noise_scale
+        return self.privacy.noise_scale  # type: ignore[return-value]  # one number in this report
 
     def distance_to(
         self,
@@ -220,12 +220,27 @@ def smoothed_sliced_wasserstein(
         If a parameter is out of its range, a sample is empty or not finite, or its number of
         features is not that of the domain.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of the noisy projections of X, and so of the
+        distance to any Y.
+    :Neighbours: Replace one record; the number of records is public. Records are the rows of X; Y
+        is not protected.
+    :Public: ``n_samples``; ``domain``; order of the records of X; the directions; Y, the sample
+        compared with.
+    :Bounded by: The declared domain, on which records are projected: the sensitivity is its
+        diameter.
+    :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, in floating
+        point, from the operating system's entropy.
+    :Priced by: The privacy profile of the Gaussian mechanism, averaged over the exact law of the
+        projections (:class:`~sklearn_dpgen.accounting.ProjectionLaw`); no sampling.
+    :Not covered: Further calls for the same X, which a ``ledger`` adds up:
+        :meth:`PrivateDistance.distance_to` reads the release again at no cost; what was fitted on
+        the same records before, such as a scaler; a ``random_state`` that others know or guess.
+    :Proof: :doc:`/smoothed`.
+
     Notes
     -----
-    Neighbours differ in one replaced record of X; n is public. Directions are published, and the
-    noise is calibrated to the exact law of the projections (see
-    :class:`sklearn_dpgen.accounting.ProjectionLaw`). Y is not protected.
-
     The mean over the noise and over independent records of the p-th power is at least that of the
     smoothed laws, because :math:`W_p^p` is convex in both laws jointly. It is above it also where
     they agree: there the distance is positive, and falls with n and m. See

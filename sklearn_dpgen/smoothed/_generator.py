@@ -167,6 +167,31 @@ class SmoothedSlicedWassersteinGenerator(
     n_features_in_ : int
         Number of columns.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all that is released of the records, and so of
+        the generator and its samples.
+    :Neighbours: Replace one record; the number of records is public. With labels: replace one
+        record by another of the same class; the sizes of the classes are public. With
+        ``labels="private"``: replace one record and its label; the number of records is public.
+        With ``unit``: a person with all their rows in place of a record.
+    :Public: ``n_samples``; ``domain``, or that of ``schema``; names of the columns. With labels
+        their set of labels or ``classes``, the class sizes where labels are public, and
+        ``label_proportions``.
+    :Bounded by: The declared domain, on which records are projected: the sensitivity is its
+        diameter. For moments a ball around it.
+    :Noise: Gaussian on secret batches, or on projections of them, by
+        :class:`~sklearn_dpgen.mechanisms.StratifiedGaussianMechanism`, which also draws the
+        batches; on moments by :class:`~sklearn_dpgen.mechanisms.ClassSumMechanism`. All in floating
+        point, from the operating system's entropy.
+    :Priced by: The privacy profile of the Gaussian mechanism under sampling without replacement,
+        composed numerically over all releases. Projections by the law of their directions; moments,
+        without sampling, in closed form.
+    :Not covered: What was fitted on the same records before, such as a scaler or an embedding;
+        other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
+        ``random_state`` that others know or guess.
+    :Proof: :doc:`/smoothed`; of moments :ref:`moments_sensitivity`, Theorems 3 and 4.
+
     Notes
     -----
     In [1]_ a step projects a batch on its own directions, k of d, and releases that, as

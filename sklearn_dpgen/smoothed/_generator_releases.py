@@ -14,6 +14,7 @@ from sklearn_dpgen.smoothed._plan import plan_projections, plan_releases
 from sklearn_dpgen.smoothed._projected_batches import ProjectedBatches
 from sklearn_dpgen.smoothed._releases import ClassRecords, released_proportions
 from sklearn_dpgen.utils._random import noise_source
+from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import check_widths, fit_context
 
 __all__ = ["GeneratorReleasesMixin"]
@@ -28,7 +29,7 @@ _MECHANISMS = {
 }
 
 
-class GeneratorReleasesMixin:
+class GeneratorReleasesMixin(EstimatorMixin):
     """The releases of a generator: noisy records, moments by class, or projections at each step.
 
     Each way is first priced from public sizes. Then it stores the proportions of the labels, and
@@ -46,7 +47,7 @@ class GeneratorReleasesMixin:
         *,
         class_sizes: ArrayLike | None = None,
     ) -> PrivacyReport:
-        """Return the report of a fit on so many records, without any: it is that of the fit.
+        """Return the privacy report of a fit on a number of records, before any is read.
 
         Parameters
         ----------

@@ -1,12 +1,14 @@
 """The networks that a generator may be, by name."""
 
+from collections.abc import Callable
+
 from sklearn_dpgen.nn import DrawnGenerator, dcgan_generator, mlp_generator, upsampling_generator
 from sklearn_dpgen.utils._validation import check_widths
 
 __all__ = ["NETWORKS", "build_network"]
 
-_PERCEPTRONS = {"auto": DrawnGenerator, "mlp": mlp_generator}
-_IMAGES = {"dcgan": dcgan_generator, "upsampling": upsampling_generator}
+_PERCEPTRONS: dict[str, Callable] = {"auto": DrawnGenerator, "mlp": mlp_generator}
+_IMAGES: dict[str, Callable] = {"dcgan": dcgan_generator, "upsampling": upsampling_generator}
 NETWORKS = {*_PERCEPTRONS, *_IMAGES}
 
 

@@ -1,11 +1,14 @@
 """Noisy projections of a secret batch, released anew at each step of a training."""
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
 
+from sklearn_dpgen.accounting import ProjectionLaw
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
+from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.ot import random_directions, wasserstein_lines
 from sklearn_dpgen.smoothed._releases import ClassRecords
 from sklearn_dpgen.utils._random import NoiseSource, torch_generator
@@ -46,7 +49,7 @@ class ProjectedBatches:
     q: int
     seed: InitVar[int]
     device: torch.device | str
-    _run: object = field(init=False, repr=False)
+    _run: StratifiedGaussianRun = field(init=False, repr=False)
     _noise: NoiseSource = field(init=False, repr=False)
     _stream: torch.Generator = field(init=False, repr=False)
 
@@ -69,7 +72,7 @@ class ProjectedBatches:
         Tensor of shape ()
             Mean over classes and directions of W_q^q, in units of the radius.
         """
-        law = self.mechanism.projections
+        law = cast(ProjectionLaw, self.mechanism.projections)
         directions = random_directions(
             law.n_projections,
             law.n_features,

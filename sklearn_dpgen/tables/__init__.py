@@ -1,4 +1,4 @@
-"""Tables: laws of mixed columns, from noisy counts or answers, and what learns from their draws."""
+"""Synthetic tables from noisy counts or answers, and predictors trained on them."""
 
 from sklearn_dpgen.tables._local_table_sampler import LocalTableSampler
 from sklearn_dpgen.tables._log_linear_chain import LogLinearChain

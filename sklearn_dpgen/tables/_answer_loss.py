@@ -139,7 +139,7 @@ class AnswerLoss:
         self._prior = prior / len(encoded)
         n_batches = max(1, round(len(encoded) / batch_size))
         self._parts = np.array_split(encoded[rng.permutation(len(encoded))], n_batches)
-        self._batches = [None] * n_batches
+        self._batches: list[AnswerBatch | None] = [None] * n_batches
         self._room, self._order = _KEPT_BYTES, []
 
     def __call__(self, P):

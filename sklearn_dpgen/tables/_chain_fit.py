@@ -1,5 +1,7 @@
 """The law that fits what was measured so far: a chain of log-linear conditionals."""
 
+from typing import Any
+
 import numpy as np
 from tqdm import tqdm
 
@@ -54,7 +56,8 @@ class ChainFit:
         self._options = {"max_iter": max_iter, "device": resolve_device(device)}
         self._barred = barred or {}
         # Rows of the law by the first so many tables.
-        self._codes, self._n_fitted = None, 0
+        self._codes: Any = None
+        self._n_fitted = 0
         self._progress = {"disable": not verbose, "desc": name}
 
     def predict(self, slices):

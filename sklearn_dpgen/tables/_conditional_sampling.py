@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
@@ -11,12 +12,15 @@ from pandas.api.types import is_list_like
 
 from sklearn_dpgen.schema import Categorical, Datetime, Identifier
 from sklearn_dpgen.schema._binned import Binned, comparable
-from sklearn_dpgen.schema._column import Column
+from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.tables._drawn_rows import DrawnRows
 from sklearn_dpgen.tables._draws import draw_weighted
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import check_is_fitted, check_n_samples
+
+if TYPE_CHECKING:
+    from sklearn_dpgen.tables._table_rules import TableRules
 
 __all__ = ["ConditionalSamplerMixin", "checked_interval", "read_conditions"]
 
@@ -40,7 +44,7 @@ class ConditionalSamplerMixin(FramesMixin):
     """
 
     # The TableRules of a fit that has any.
-    _rules_ = None
+    _rules_: "TableRules | None" = None
 
     def sample(
         self,
@@ -141,7 +145,7 @@ class ConditionalSamplerMixin(FramesMixin):
         if isinstance(conditions, Mapping):
             wanted = {name: given for name, given in conditions.items() if name in derived}
             conditions = {name: v for name, v in conditions.items() if name not in wanted}
-            if wanted:
+            if wanted and self._rules_ is not None:
                 wanted = self._rules_.value_sets(wanted)
                 conditions = self._rules_.premises(wanted) | conditions
         found = read_conditions(self.encoder_, conditions)
@@ -177,7 +181,7 @@ class Condition:
         The first place of each part, and the one after its last.
     """
 
-    column: Column
+    column: CategoryColumn
     values: pd.Series
     codes: np.ndarray
     weights: np.ndarray
@@ -200,7 +204,7 @@ class Condition:
         starts, stops = self.starts[parts], self.stops[parts]
         shifts = (rng.uniform(size=len(parts)) * (stops - starts)).astype(np.int64)
         places = np.minimum(starts + shifts, stops - 1)
-        values = self.column.decode_places(places)
+        values = cast(Binned, self.column).decode_places(places)
         chosen[placed] = n_values + np.arange(len(placed))
         return pd.concat([self.values, values], ignore_index=True).iloc[chosen]
 
@@ -268,7 +272,8 @@ def checked_interval(name, column, interval):
         raise ValueError(f"conditions on {name!r} need intervals of numbers.")
     else:
         ends = map(float, ends)
-    return pd.Interval(*ends, closed=interval.closed)
+    low, high = ends
+    return pd.Interval(low, high, closed=interval.closed)
 
 
 def _labels(name, column, intervals):
@@ -284,8 +289,8 @@ def _in_bins(name, binned, given, intervals):
     column, given = binned.column, pd.Series(given, name=name, dtype=object)
     values = column.decode(column.encode(given), name=name)
     # Encoding clips to the bounds, and decoding rounds to the grid.
-    both = [_units(column, series) for series in (given, values)]
-    if not np.allclose(*both, rtol=0, atol=1e-9, equal_nan=True):
+    first, second = (_units(column, series) for series in (given, values))
+    if not np.allclose(first, second, rtol=0, atol=1e-9, equal_nan=True):
         raise ValueError(f"conditions on {name!r} hold a value outside those declared.")
     if column.n_steps is None:
         values = given.astype(values.dtype)  # to the last bit

@@ -49,7 +49,10 @@ class CountLayout:
         # Of one dtype, as they are told apart by their bytes.
         groups = [tuple(part.astype(np.int64, copy=False) for part in parts) for parts in groups]
         cells = _cells(sizes, tables, groups)
-        self._maps, self._results, places, counted = [], [], {}, {}
+        self._maps: list = []
+        self._results: list = []
+        places: dict = {}
+        counted: dict = {}
         for columns, parts in zip(tables, groups, strict=True):
             finest = [cells[j] for j in columns]
             is_fine = _n_cells(finest) <= max(_FINE, _n_cells(parts))
@@ -124,7 +127,7 @@ def _check_groups(sizes, tables, groups):
 
 def _cells(sizes, tables, groups):
     """Return, for each column, the coarsest groups of categories that all of its groups are of."""
-    given = [{} for _ in sizes]
+    given: list[dict] = [{} for _ in sizes]
     for columns, parts in zip(tables, groups, strict=True):
         for column, part in zip(columns, parts, strict=True):
             given[column][part.tobytes()] = part

@@ -1,12 +1,15 @@
-"""Records of a law that fulfil rules: drawn again until they do, or until that is hopeless."""
+"""Draws of records that fulfil rules: drawn again until they do, up to a limit."""
 
 import math
 import warnings
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from sklearn_dpgen.preprocessing import TabularEncoder
 
 __all__ = ["DrawnRows", "draw_kept"]
 
@@ -41,10 +44,10 @@ class DrawnRows:
         What columns that rules compute are to hold.
     """
 
-    law: object
-    encoder: object
+    law: Any
+    encoder: TabularEncoder
     found: dict
-    rules: object
+    rules: Any
     wanted: dict
 
     def sample(self, n, rng, *, most, under=""):

@@ -1,4 +1,4 @@
-"""Random categories, and when there are none to draw."""
+"""Draws of random categories."""
 
 from itertools import pairwise
 

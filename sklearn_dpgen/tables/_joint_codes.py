@@ -52,10 +52,13 @@ class JointCoder:
         self._plan = []
         self._n_rows, self._buffers = None, []
         # A column of one category adds nothing to a code.
-        paths = [tuple(j for j in b if sizes[j] > 1) or b[:1] for b in blocks]
+        paths: list[tuple[int, ...]] = [
+            tuple(j for j in b if sizes[j] > 1) or b[:1] for b in blocks
+        ]
         # Where the codes of the columns so far are, and at what depth joint ones were written.
+        places: dict[tuple[int, ...], tuple[int, int]]
         places = {(j,): (i, 0) for i, j in enumerate(self.columns)}
-        numbers = {}
+        numbers: dict = {}
         for path, following in pairwise([*paths, ()]):
             steps, n_cells = [], sizes[path[0]]
             for k in range(1, len(path)):

@@ -113,7 +113,7 @@ class _OpenTables:
     def __init__(self, sizes, tables):
         values = {t: _cost(sizes, t) for t in tables}
         self.values = dict(sorted(values.items(), key=lambda item: (-item[1], item[0])))
-        self.of_column = [{} for _ in sizes]
+        self.of_column: list[dict] = [{} for _ in sizes]
         for t in self.values:
             for j in t:
                 self.of_column[j][t] = self.values[t]
@@ -132,9 +132,11 @@ class _OpenTables:
 
 def _grow(sizes, still, seed, limit, is_full):
     """Return the value of a joint table by its time, and its columns."""
-    columns, n_cells = set(), 1
+    columns: set[int] = set()
+    n_cells = 1
     # What each column would save, and what it takes of the cells, which multiply.
-    gains, room = {}, [max(1, (size - 1).bit_length()) for size in sizes]
+    gains: dict = {}
+    room = [max(1, (size - 1).bit_length()) for size in sizes]
     for j in seed:
         _take(j, columns, still, gains)
         n_cells *= sizes[j]

@@ -42,7 +42,7 @@ _COPIES = 8
 
 
 class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstimator):
-    """Synthetic tables from locally privatized records, of which nobody sees one.
+    """Synthetic tables from locally privatized records.
 
     Each person gives one randomized answer on a few columns, by
     :class:`~sklearn_dpgen.mechanisms.JointRandomizedResponse`. A population of soft records is
@@ -119,6 +119,22 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
     SlicedMeasureSampler : Where somebody may see the records: central privacy, at a far smaller
         budget.
     sklearn_dpgen.deconvolution.EntropicDeconvGAN : Learns a network from the same answers.
+
+    Formal guarantee
+    ----------------
+    :Promise: Local (ε, δ)-differential privacy of each record, as ``mechanism`` promises it. With
+        ``privatize=True`` each ``fit`` and each ``score`` is one more release.
+    :Neighbours: Any two values of one person's record.
+    :Public: What ``mechanism`` takes to be public: ``domain``; ``n_samples``; names of the columns;
+        order of the records, or order and index of the records.
+    :Bounded by: ``mechanism``, before a record is read here; with ``privatize=True`` in ``fit``.
+    :Noise: That of ``mechanism``, drawn where the records were privatized.
+    :Priced by: ``mechanism``. What is learned from its output is post-processing, and costs
+        nothing.
+    :Not covered: Records that ``mechanism`` did not release, although ``fit`` takes them to be its
+        output; further releases of the same records; a ``random_state`` that others know or guess,
+        with ``privatize=True``.
+    :Proof: :doc:`/privacy_model`; of answers :ref:`local-tables`.
 
     Notes
     -----

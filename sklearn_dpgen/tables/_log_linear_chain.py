@@ -133,7 +133,7 @@ class LogLinearConditional:
 
 @dataclass(frozen=True, eq=False)
 class LogLinearChain:
-    """The law of records whose columns are drawn in turn.
+    """A distribution of records whose columns are drawn one after another.
 
     Categories of a column belong to blocks. The blocks of a column follow a log-linear law given
     those of the columns before it; inside a block the category depends on nothing else.

@@ -228,8 +228,9 @@ class _Problem:
             zip(logits, coefs, self._targets, self._ridges, self._bases, strict=True)
         ):
             slope = found[self._starts[i] : self._starts[i + 1]]
-            if self._groups[i] is not None:
-                slope = torch.zeros_like(part).index_add_(1, self._groups[i], slope)
+            groups = self._groups[i]
+            if groups is not None:
+                slope = torch.zeros_like(part).index_add_(1, groups, slope)
             value = value - (part * target).sum() + (ridges / 2 * coef.square()).sum()
             slope = rows.T @ (slope - target) @ columns + ridges * coef
             slopes.append(self._scales[i + 1] * slope)

@@ -14,7 +14,7 @@ __all__ = ["MeasuredSlice", "Measurements"]
 
 @dataclass(frozen=True)
 class MeasuredSlice:
-    """A table that was released.
+    """A released table of noisy counts over a few columns.
 
     Attributes
     ----------

@@ -54,7 +54,7 @@ _MOST_BINS, _MOST_STEPS = 1 << 17, 10_000
 
 
 class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
-    """Tables by private evolution of a law: votes part the records, counts describe the parts.
+    """Synthetic tables from private votes that divide the records, and counts in each part.
 
     One-way counts come first, with noise. Then candidates are drawn from independent columns, each
     private record votes for the nearest one, and a mixture of laws with independent columns is
@@ -120,12 +120,29 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
     feature_names_in_ : ndarray of str
         Their names.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
+        computed from it.
+    :Neighbours: Replace one record; the number of records is public. With labels: replace one
+        record and its label; the number of records is public. With ``unit``: a person with all
+        their rows in place of a record.
+    :Public: ``n_samples``; names of the columns; ``schema`` and ``bins``; with labels ``classes``
+        and ``label_proportions``.
+    :Bounded by: The declared schema, and one vote: a record has one vote in a histogram, or one
+        count in each of p columns of one cell, over √p. Replacing it, and its label, changes each
+        released vector by √2 at most in l2.
+    :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, from the
+        operating system's entropy; in floating point, or with ``noise="certified"`` exact.
+    :Priced by: The privacy profile of the Gaussian mechanism, in closed form; no sampling.
+    :Not covered: Other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
+        ``random_state`` that others know or guess.
+    :Proof: :ref:`evolution-guarantee`; of certified noise :ref:`certified_noise`.
+
     Notes
     -----
-    A record has one vote in a histogram, and counts in one cell: once in each of p columns, over
-    √p. So replacing a record, and its label, changes every released vector by at most √2 in l2,
-    and the releases add up as those of :class:`GaussianSequenceMechanism` do. One tenth of the
-    budget is for the first counts, two for the votes, and seven for the counts within cells.
+    One tenth of the budget is for the first counts, two for the votes, and seven for the counts
+    within cells.
 
     Votes of whole records say little of a column and much of how columns go together; counts
     within cells then describe every column with the noise of a single count. The parts are ours,
@@ -233,7 +250,7 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
             noise = marginal_noise(mechanism.noise_scales[-1], encoder.domain_)
             n_cells = automatic_cells(len(X), noise, n_classes)
         run = mechanism.run()
-        released = []
+        released: list = []
 
         def release(value):
             # A seeded noise is for this vector, of these columns, after these releases.

@@ -47,6 +47,7 @@ def pair_distances(X, law, encoder, draw=None):
     records = encode_codes(X, fixed)
     every = [np.arange(size) for size in records.sizes]
     varied = [j for j, size in enumerate(records.sizes) if size > 1]
+    pairs: list[tuple[int, ...]]
     pairs = [(varied[i], varied[j]) for i, j in all_pairs(len(varied))] or [(varied[0],)]
     slices = [Slice(columns, tuple(every[j] for j in columns)) for columns in pairs]
     n_cells = max(part.n_cells for part in slices)

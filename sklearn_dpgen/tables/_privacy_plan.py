@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -60,8 +61,8 @@ class Round:
     @property
     def kind(self):
         """What its tables are of, in words."""
-        sizes = {len(columns) for columns in self.candidates}
-        return {(2,): "pairs", (3,): "triples"}.get(tuple(sizes), "listed tables")
+        sizes = tuple({len(columns) for columns in self.candidates})
+        return "pairs" if sizes == (2,) else "triples" if sizes == (3,) else "listed tables"
 
     @property
     def n_tables(self):
@@ -204,7 +205,8 @@ class SlicesPlan:
     @cached_property
     def mechanism(self):
         """The mechanism of all releases and selections, which prices what it runs."""
-        (singles, *tables), selected, selections = *self._shares, {}
+        shares, selected = self._shares
+        selections: dict[str, Any] = {}
         if self.n_selections:
             selections = {
                 "n_selections": self.n_selections,
@@ -214,7 +216,7 @@ class SlicesPlan:
         if self.sizes is not None:
             selections["n_values"], selections["n_changed"] = self.sizes
         return GaussianSequenceMechanism(
-            self.sensitivity, (singles, *tables), self.epsilon, self.delta, **selections
+            self.sensitivity, shares, self.epsilon, self.delta, **selections
         )
 
     @property

@@ -1,5 +1,6 @@
 """Private records that are counted again and again: from their codes, or from where they are."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -77,10 +78,19 @@ def _is_left_there(X, columns):
     return not source.is_once and (source.n_rows or 0) * n_bytes > _MOST_BYTES
 
 
-class _Records:
+class _Records(ABC):
     """Base of records: what is counted, in units of one record."""
 
-    _maps = None
+    _maps: list[np.ndarray] | None = None
+
+    @property
+    @abstractmethod
+    def _is_weighted(self):
+        """Whether rows of persons have weights, which are added up."""
+
+    @abstractmethod
+    def _counted(self, tables, groups):
+        """Return a counter that has seen every record."""
 
     def __init__(self, n_jobs, verbose):
         self._n_threads, self._verbose = effective_n_jobs(n_jobs), verbose
@@ -278,7 +288,9 @@ class StreamedRecords(_Records):
 
 
 def _read_in_threads(counter, items, count, bar, n_threads):
-    idle, counters, pending = SimpleQueue(), [counter], deque()
+    idle: SimpleQueue = SimpleQueue()
+    pending: deque = deque()
+    counters = [counter]
     counters += [counter.fresh() for _ in range(n_threads - 1)]
     for one in counters:
         idle.put(one)

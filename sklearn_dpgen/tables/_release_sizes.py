@@ -1,4 +1,4 @@
-"""How many values the releases of a table have at most, which certified noise is paid for by."""
+"""Upper bounds of the number of released values, by which certified noise is priced."""
 
 import math
 

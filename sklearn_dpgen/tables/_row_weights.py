@@ -1,4 +1,4 @@
-"""What a row counts for, by the person it is of: integers, so that sums of them are exact."""
+"""Weights of the rows of each person: integers, so that their sums are exact."""
 
 import numpy as np
 import pandas as pd

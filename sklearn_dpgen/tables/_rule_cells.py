@@ -27,7 +27,8 @@ def barred_pairs(rules, encoder, blocks):
     dict of (int, int) to ndarray of bool
         Of two columns, the first one smaller, and of their blocks. What is not clear is possible.
     """
-    names, found = list(encoder.columns_), {}
+    names = list(encoder.columns_)
+    found: dict = {}
     for rule, _ in rules.inequalities:
         if not {rule.low, rule.high} & rules.derived.keys():
             low, high = names.index(rule.low), names.index(rule.high)

@@ -56,12 +56,13 @@ def number_bounds(column):
 
 def _check_inequalities(rules):
     """Follow inequalities from a column to all that are larger."""
-    larger = {}
+    larger: dict = {}
     for rule, label in rules.inequalities:
         larger.setdefault(rule.low, []).append((rule.high, rule.strict, label))
     for first in larger:
         # Columns that are not smaller, and whether they are surely larger.
-        reached, queue = {}, [(first, False, None)]
+        reached: dict[str, bool] = {}
+        queue: list[tuple] = [(first, False, None)]
         while queue:
             name, is_strict, label = queue.pop()
             if label is not None and reached.get(name, -1) >= is_strict:

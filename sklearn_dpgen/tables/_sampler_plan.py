@@ -15,6 +15,7 @@ from sklearn_dpgen.tables._releases import noise_factors
 from sklearn_dpgen.tables._resolution import affordable_cells, is_drowned, warn_of_noise
 from sklearn_dpgen.tables._slices import check_memory, expand_slices, slice_weight, target_columns
 from sklearn_dpgen.tables._table_rules import TableRules, check_measured
+from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import check_delta, fit_context
 from sklearn_dpgen.utils._words import count_words, number_words
 
@@ -237,7 +238,7 @@ def _of_rows(report, sampler):
     )
 
 
-class SamplerPlanMixin:
+class SamplerPlanMixin(EstimatorMixin):
     """The plan of a sampler without a record."""
 
     @fit_context(prefer_skip_nested_validation=False)

@@ -32,7 +32,8 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
     noise : callable
         From arrays that tell what it is for to a NoiseSource.
     """
-    n, done, first = measured.n_records, set(), ()
+    n, first = measured.n_records, ()
+    done: set = set()
     _, *noise_scales = plan.mechanism.noise_scales
     for number, (part, scale) in enumerate(zip(plan.rounds, noise_scales, strict=True)):
         candidates = [columns for columns in part.candidates if columns not in done]

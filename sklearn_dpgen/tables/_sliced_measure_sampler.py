@@ -154,6 +154,27 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMi
     NoisyCountsWarning
         Where the noise of counts leaves next to nothing of columns or of their dependence.
 
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
+        computed from it.
+    :Neighbours: Replace one record; the number of records is public. With
+        ``neighbours="add_or_remove"``: add or remove one record of at least two; the number of
+        records is not public. With ``unit``: a person with all their rows in place of a record.
+    :Public: ``n_samples``, unless records are added or removed; names of the columns; ``schema``,
+        ``n_bins``, ``slices``, ``target``, ``workload``, ``constraints`` and ``max_rows``.
+    :Bounded by: The declared schema: a record has one category in each column, and so adds one to
+        one cell of each table. The rows of a person together count once, or ``max_rows`` times.
+    :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
+        Gumbel in selections, by :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`, from the
+        operating system's entropy; in floating point, or with ``noise="certified"`` exact.
+    :Priced by: The privacy profile of the Gaussian mechanism, in closed form, composed with those
+        of the selections; no sampling.
+    :Not covered: Other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
+        ``random_state`` that others know or guess. ``verbose`` shows exact numbers of rows.
+    :Proof: Notes; :ref:`tables`; of persons :ref:`budget_persons`; of certified noise
+        :ref:`certified_noise`.
+
     Notes
     -----
     A record adds one to one cell of each table that it is counted in. Tables are multiplied by
@@ -326,7 +347,8 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMi
         if plan.n_records is not None:
             plan.warn(plan.n_records)
         # Measured: single columns, which tell of cells and of what tables can carry.
-        mechanism, keys = plan.slices.mechanism, []
+        mechanism = plan.slices.mechanism
+        keys: list = []
         run = mechanism.run()
 
         def noise(*parts):

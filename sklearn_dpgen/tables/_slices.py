@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -296,7 +297,7 @@ def slice_counts(codes, slices):
     The time is proportional to n times the number of slices, and to the cells once a block of
     65536 records.
     """
-    n_blocks = {}
+    n_blocks: dict = {}
     for part in slices:
         if not 1 <= len(part.columns) <= 3 or len({*part.columns}) < len(part.columns):
             raise ValueError("A slice must have one to three distinct columns.")
@@ -310,7 +311,7 @@ def slice_counts(codes, slices):
     for start in range(0, len(codes[0]), _BLOCK):
         block, grouped = [column[start : start + _BLOCK] for column in codes], {}
         for table, part, shape in zip(tables, slices, shapes, strict=True):
-            cells = None
+            cells: Any = None
             for column, groups, size in zip(part.columns, part.groups, shape, strict=True):
                 key = column, id(groups)
                 if key not in grouped:

@@ -1,4 +1,4 @@
-"""What predictors have in common that learn from synthetic rows: one private fit, then any one."""
+"""What predictors on synthetic rows share: one private fit, then any learner."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -96,7 +96,7 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         *,
         columns: Sequence[str] | None = None,
     ) -> PrivacyReport:
-        """Return the report of a fit on so many records, without any: the sampler plans.
+        """Return the privacy report of a fit on a number of records, before any is read.
 
         Parameters
         ----------

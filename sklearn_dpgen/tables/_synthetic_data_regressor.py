@@ -14,7 +14,7 @@ __all__ = ["SyntheticDataRegressor"]
 
 
 class SyntheticDataRegressor(RegressorMixin, SyntheticDataPredictor):
-    """Any regressor, privately: a sampler sees the records, the regressor what it draws.
+    """Any regressor, trained on rows that a private sampler draws.
 
     Parameters
     ----------
@@ -43,6 +43,22 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataPredictor):
     SyntheticDataClassifier : The same for labels.
     sklearn_dpgen.predictors.BarycenterRegressor : Makes predictions alike between groups after
         this.
+
+    Formal guarantee
+    ----------------
+    :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
+        computed from it.
+    :Neighbours: Those of ``sampler``. With ``unit``: a person with all their rows in place of a
+        record.
+    :Public: What ``sampler`` takes to be public, its target among it.
+    :Bounded by: ``sampler``, which alone reads the records. The estimator learns from rows that it
+        draws.
+    :Noise: That of ``sampler``; nothing is added here.
+    :Priced by: ``sampler``: ``privacy_`` is its report. What follows is post-processing.
+    :Not covered: Steps before this object in a pipeline, scores of private rows, and calibration on
+        them; other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
+        ``random_state`` that others know or guess.
+    :Proof: That of ``sampler``; :ref:`learners`.
 
     Examples
     --------

@@ -125,7 +125,7 @@ class TableCounter(CodeCounter):
 
     @property
     def names(self) -> list[str]:
-        """Their names."""
+        """The names of the columns that are read."""
         return list(self.columns)
 
     def count_block(self, block: "pd.DataFrame | pyarrow.RecordBatch") -> Self:

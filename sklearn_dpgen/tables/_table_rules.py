@@ -113,7 +113,7 @@ class TableRules:
         dict of str to list
             Of columns of labels, each of which alone another one is looked up by.
         """
-        found = {}
+        found: dict[str, list] = {}
         for name, values in wanted.items():
             compute, given, _ = self.derived[name]
             is_lookup = isinstance(compute, _Lookup) and len(given) == 1
@@ -208,7 +208,7 @@ class _Lookup:
         for name in rule.given:
             if getattr(encoder.schema[name], "n_steps", 0) is None:
                 raise ValueError(f"column {name!r} has no grid: its values cannot be listed.")
-        self._values = _read(encoder, rule.column, list(rule.mapping.values()))
+        self._values: pd.Series = _read(encoder, rule.column, list(rule.mapping.values()))
         if self._column.nullable:
             # The last one is that of what is not found.
             null = self._column.decode_codes(np.array([self._column.n_categories - 1]))

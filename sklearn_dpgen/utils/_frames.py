@@ -5,6 +5,7 @@ from typing import Any, Self
 import narwhals.stable.v2 as nw
 import pandas as pd
 
+from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import output_kind
 
 __all__ = ["FramesMixin", "as_pandas", "frame_kind"]
@@ -47,7 +48,7 @@ def as_pandas(X):
     return frame.to_pandas() if isinstance(frame, nw.DataFrame) else X
 
 
-class FramesMixin:
+class FramesMixin(EstimatorMixin):
     """Mixin of samplers that give back the kind of frame that they were fitted on."""
 
     _frame_kind = "pandas"
@@ -89,7 +90,7 @@ class FramesMixin:
                 f"Columns {mixed} have labels of several types, which frames of {kind} cannot "
                 "hold: set_output(transform='pandas')."
             )
-        frame = nw.from_native(frame)
+        frame = nw.from_native(frame, eager_only=True)
         return frame.to_polars() if kind == "polars" else frame.to_arrow()
 
 

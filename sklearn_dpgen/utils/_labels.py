@@ -8,6 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import check_n_samples, column_or_1d
 
 __all__ = [
@@ -19,12 +20,14 @@ __all__ = [
 ]
 
 
-class LabelSamplerMixin:
+class LabelSamplerMixin(EstimatorMixin):
     """Labels of a sampler with parameters ``classes`` and ``label_proportions``.
 
     They are private unless a parameter ``labels`` says "public". A fit with labels leaves
     ``classes_`` and ``label_proportions_``.
     """
+
+    label_proportions_: np.ndarray
 
     def _check_label_parameters(self, y):
         """Return the declared classes or None, or say what is wrong, before a label is read.

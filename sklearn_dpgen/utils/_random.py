@@ -33,7 +33,9 @@ SEEDED = "seeded generator: the guarantee is void for whoever knows or guesses t
 # What scikit-learn takes as an int random_state.
 _SEED_BOUND = 2**32
 
-_OBSERVER = ContextVar("observer of noisy releases", default=None)
+_OBSERVER: ContextVar["NoiseObserver | None"] = ContextVar(
+    "observer of noisy releases", default=None
+)
 
 
 def split_random_state(random_state, n_streams: int) -> list[int | None]:

@@ -1,8 +1,14 @@
 """Types of public signatures that no library names."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-__all__ = ["Sampler", "Transformer"]
+__all__ = ["EstimatorMixin", "Sampler", "Transformer"]
+
+if TYPE_CHECKING:
+    # A mixin reads parameters and fitted attributes of the estimator that it is mixed into.
+    from sklearn.base import BaseEstimator as EstimatorMixin
+else:
+    EstimatorMixin = object
 
 
 class Transformer(Protocol):

@@ -4,7 +4,7 @@ import functools
 import math
 import os
 import re
-from numbers import Integral, Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,15 @@ from sklearn.utils._param_validation import (
 )
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
+
+from sklearn_dpgen.utils._typing import EstimatorMixin
+
+if TYPE_CHECKING:
+    # To type checkers no int is an Integral, and no float a Real.
+    Integral = int
+    Real = float
+else:
+    from numbers import Integral, Real
 
 __all__ = [
     "BUDGET",
@@ -62,7 +71,7 @@ def _explaining(function):
 
     @functools.wraps(function)
     def wrapped(*args, dtype="numeric", **kwargs):
-        (frame,) = [arg for arg in args if isinstance(arg, pd.DataFrame)] or [None]
+        frame = next((arg for arg in args if isinstance(arg, pd.DataFrame)), None)
         is_real = dtype is np.float64
         if frame is not None:
             _check_columns(frame, is_real)
@@ -162,7 +171,7 @@ check_array = _explaining(sklearn.utils.validation.check_array)
 validate_data = _explaining(sklearn.utils.validation.validate_data)
 
 
-class ParametersMixin:
+class ParametersMixin(EstimatorMixin):
     """Mixin of estimators whose errors about parameters show no value that could hold records."""
 
     def _validate_params(self):
@@ -172,7 +181,8 @@ class ParametersMixin:
             message = str(error)
         else:
             return
-        name = re.match(r"The '(\w+)' parameter", message)[1]
+        # Of "The 'name' parameter of ...".
+        name = message.split("'")[1]
         value = getattr(self, name)
         if not isinstance(value, str | Real | None):
             message = f"{message.partition(' Got ')[0]} Got an object of {type(value).__name__}."
@@ -218,7 +228,7 @@ def check_n_samples(n_samples, width=1):
     ValueError
         No such number, or more records than fit in the memory of the machine, at 8 bytes a number.
     """
-    if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
+    if isinstance(n_samples, bool) or not isinstance(n_samples, Integral) or n_samples < 1:
         raise ValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
     needed, there = 8 * int(n_samples) * width, _memory()
     if needed > there:
@@ -260,7 +270,7 @@ def check_weights(sample_weight, n_samples):
 def check_widths(widths, name="hidden_layer_sizes"):
     """Return the widths of layers as a tuple of positive integers."""
     widths = tuple(widths)
-    if not all(isinstance(width, Integral) and width > 0 for width in widths):
+    if not all(isinstance(width, Integral) and int(width) > 0 for width in widths):
         raise ValueError(f"{name} must hold positive integers, got {widths}.")
     return tuple(int(width) for width in widths)
 
