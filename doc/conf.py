@@ -1,12 +1,9 @@
 """Sphinx configuration: ``python -m sphinx -W -b html doc <output>``; no network is needed."""
 
 import doctest
-import inspect
 import os
 import re
 import sys
-
-from numpydoc.docscrape import NumpyDocString
 
 import sklearn_dpgen
 
@@ -108,21 +105,5 @@ def escape_fitted_attributes(app, what, name, obj, options, lines):
     lines[:] = [re.sub(r"(?<!`)\b(\w+)_\.(?=\w)", r"\1\_.", line) for line in lines]
 
 
-# numpydoc knows no other sections than its own: it is told of one more, which it leaves out.
-NumpyDocString.sections["Formal Guarantee"] = ""
-_GUARANTEE = re.compile(r"^Formal guarantee\n-+\n((?:.*\n)*?)(?=\S.*\n---|\Z)", flags=re.M)
-
-
-def place_guarantee(app, what, name, obj, options, lines):
-    """Put the section "Formal guarantee" before the notes of what numpydoc has made."""
-    found = _GUARANTEE.search((inspect.getdoc(obj) or "") + "\n")
-    if found:
-        later = {f".. rubric:: {title}" for title in ("Notes", "References", "Examples")}
-        place = next((i for i, line in enumerate(lines) if line in later), len(lines))
-        lines[place:place] = [".. rubric:: Formal guarantee", "", *found[1].splitlines(), ""]
-
-
 def setup(app):
     app.connect("autodoc-process-docstring", escape_fitted_attributes, priority=400)
-    # After numpydoc, whose priority is 500.
-    app.connect("autodoc-process-docstring", place_guarantee, priority=600)

@@ -74,8 +74,10 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
     --------
     EntropicDeconvGAN : A network, for more columns, images, and records on the border.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Local (ε, δ)-differential privacy of each record, as ``mechanism`` promises it.
         ``fit`` reads privatized records alone.
     :Neighbours: Any two values of one person's record.
@@ -89,8 +91,6 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
         output; further releases of the same records.
     :Proof: :doc:`/privacy_model`.
 
-    Notes
-    -----
     The nonparametric maximum likelihood estimate of a mixing law [1]_ on given points: the
     objective of entropic deconvolution with ``objective="likelihood"`` [2]_, which is concave in
     the weights.

@@ -148,8 +148,10 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
     sklearn_dpgen.mechanisms.TabularMechanism : Privatizes tables of mixed columns.
     sklearn_dpgen.tables.LocalTableSampler : Learns tables of many columns from joint answers.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Local (ε, δ)-differential privacy of each record, as ``mechanism`` promises it. With
         ``privatize=True`` each ``fit`` and each ``score`` is one more release.
     :Neighbours: Any two values of one person's record.
@@ -164,8 +166,6 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         with ``privatize=True``.
     :Proof: :doc:`/privacy_model`.
 
-    Notes
-    -----
     ``score`` is the mean log-likelihood of privatized records. It reads nothing raw, so choosing
     hyperparameters by cross-validation on privatized records costs no privacy.
 

@@ -158,8 +158,10 @@ class PrivateEvolutionSampler(VotingSampler):
     n_features_in_ : int
         Number of columns.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
     :Neighbours: Replace one record; the number of records is public. With labels: replace one
@@ -186,8 +188,6 @@ class PrivateEvolutionSampler(VotingSampler):
     :Proof: :ref:`evolution-guarantee`; of moments :ref:`moments_sensitivity`; of certified noise
         :ref:`certified_noise`.
 
-    Notes
-    -----
     T steps cost as much as one with noise σ/√T. No bound on the records is needed where the first
     population is public.
 

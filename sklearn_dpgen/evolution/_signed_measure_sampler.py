@@ -99,8 +99,10 @@ class PrivateSignedMeasureSampler(VotingSampler):
     n_features_in_ : int
         Number of columns.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
     :Neighbours: Replace one record; the number of records is public. With labels: replace one
@@ -123,8 +125,6 @@ class PrivateSignedMeasureSampler(VotingSampler):
         others know or guess.
     :Proof: :ref:`evolution-guarantee`; of certified noise :ref:`certified_noise`.
 
-    Notes
-    -----
     Without noise the histogram is the measure on the support that is nearest to the records in
     W1 [1]_ (Proposition 5.1). A finer support is nearer, and shares the votes among more points:
     "auto" follows how far all votes exceed the noise on one count, N = n/(√2 σ(ε, δ)): N points in

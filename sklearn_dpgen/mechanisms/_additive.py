@@ -64,8 +64,10 @@ class LaplaceMechanism(_AdditiveMechanism):
     domain_, privacy_, n_features_in_
         See Mechanism.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Local ε-differential privacy, with δ = 0, of each row of one call of ``transform``.
     :Neighbours: Any two values of one person's record.
     :Public: ``domain``; ``n_samples``; names of the columns; order of the records, and with
@@ -81,8 +83,6 @@ class LaplaceMechanism(_AdditiveMechanism):
         others know or guess.
     :Proof: :doc:`/privacy_model`; of certified noise :ref:`certified_noise`.
 
-    Notes
-    -----
     The noise has density proportional to exp(-‖y - x‖₁ / b) [1]_; values are released on a grid
     finer than b / 1000.
 
@@ -178,8 +178,10 @@ class GaussianMechanism(_AdditiveMechanism):
     domain_, privacy_, n_features_in_
         See Mechanism.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Local (ε, δ)-differential privacy of each row of one call of ``transform``.
     :Neighbours: Any two values of one person's record.
     :Public: ``domain``; ``n_samples``; names of the columns; order of the records, and with
@@ -195,8 +197,6 @@ class GaussianMechanism(_AdditiveMechanism):
         others know or guess.
     :Proof: :doc:`/privacy_model`; of certified noise :ref:`certified_noise`.
 
-    Notes
-    -----
     Values are released on a grid finer than σ / 1000.
 
     References

@@ -77,8 +77,10 @@ class RandomizedResponse(Mechanism):
     domain_, privacy_, n_features_in_
         See Mechanism.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Local ε-differential privacy, with δ = 0, of each row of one call of ``transform``.
     :Neighbours: Any two values of one person's record, which are categories here.
     :Public: ``domain``; ``n_samples``; names of the columns; order of the records, and with
@@ -95,8 +97,6 @@ class RandomizedResponse(Mechanism):
     :Proof: The probabilities above; :doc:`/privacy_model`; of certified noise
         :ref:`certified_noise`.
 
-    Notes
-    -----
     For a soft block s the likelihood is the mixture p(y|s) = Σ_c s_c p(y|c), which is exact at the
     vertices.
     """

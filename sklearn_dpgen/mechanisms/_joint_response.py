@@ -104,8 +104,10 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
     TabularMechanism : Splits the budget over all columns and keeps the shape of the table.
     sklearn_dpgen.tables.LocalTableSampler : Learns tables from the answers.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Local ε-differential privacy, with δ = 0, of each row of one call of ``transform``,
         all five columns of it.
     :Neighbours: Any two values of one person's record.
@@ -122,8 +124,6 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         floating point; a ``random_state`` that others know or guess.
     :Proof: Notes; :ref:`local-tables`; of certified noise :ref:`certified_noise`.
 
-    Notes
-    -----
     The columns S that a person is asked about, and a key, are drawn by public randomness, without
     the record. The key puts the categories of each
     column in S in g_j groups of nearly equal size: each for itself, unless there would be more

@@ -93,8 +93,10 @@ class TabularMechanism(Mechanism):
     JointRandomizedResponse : One joint answer on few columns, for tables of more than two or three:
         dependence between columns comes through.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Local (ε, δ)-differential privacy of each row of one call of ``transform``, all of its
         columns together. δ is 0 without Gaussian noise.
     :Neighbours: Any two values of one person's record.
@@ -112,8 +114,6 @@ class TabularMechanism(Mechanism):
         others know or guess.
     :Proof: Notes; :doc:`/privacy_model`; of certified noise :ref:`certified_noise`.
 
-    Notes
-    -----
     Given the record the columns are released independently, so their budgets add up to ε. Gaussian
     values are one joint release whose noise is calibrated analytically at (the sum of their shares,
     δ); column c gets σ_c = σ / w_c, with w_c² proportional to its share and Σ w_c² = 1.

@@ -113,8 +113,10 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     n_features_in_ : int
         Number of columns.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of the best candidate, its parameters and its
         noisy score.
     :Neighbours: Those of ``estimator``, which must replace one record; persons, where it protects
@@ -133,8 +135,6 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         ``random_state`` that others know or guess.
     :Proof: Notes; :doc:`/budget`.
 
-    Notes
-    -----
     The records are split at random, once for all runs, and a replaced record is in one part: which
     one does not depend on what is in it. In the training part it changes the law of a fit, and the
     score is computed from what was fitted and from validation records that are the same; in the

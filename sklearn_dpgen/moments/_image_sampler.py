@@ -127,8 +127,10 @@ class MomentImageSampler(BaseMomentSampler):
     --------
     MomentSampler : The same releases of vectors that are not images.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
     :Neighbours: Replace one record; the number of records is public. With labels: replace one
@@ -148,8 +150,6 @@ class MomentImageSampler(BaseMomentSampler):
         ``random_state`` that others know or guess.
     :Proof: :ref:`moments_sensitivity`, Theorems 3 and 4.
 
-    Notes
-    -----
     The releases are those of :class:`MomentSampler`, of coefficients in the ball around the grey of
     half the range that holds all images.
 

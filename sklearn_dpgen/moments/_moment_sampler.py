@@ -97,8 +97,10 @@ class MomentSampler(BaseMomentSampler):
     n_features_in_ : int
         Number of columns.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
     :Neighbours: Replace one record; the number of records is public. With labels: replace one
@@ -117,8 +119,6 @@ class MomentSampler(BaseMomentSampler):
         ``random_state`` that others know or guess.
     :Proof: :ref:`moments_sensitivity`, Theorems 3 and 4.
 
-    Notes
-    -----
     A tenth of the budget goes to the means, mean squares and, where labels are private, counts of
     the classes (:class:`~sklearn_dpgen.mechanisms.BallMeans`). The rest goes to first and second
     moments of the residuals about those means, in a ball of about their size: φ(u) =

@@ -104,8 +104,10 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     SyntheticDataClassifier : Any classifier, privately.
     DPSlicedWassersteinFairClassifier : A penalty in training, which needs no group to predict.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, the fits of the
         estimators within included. With ``epsilon=np.inf``, for public rows, none.
     :Neighbours: Those of ``estimator`` and ``group_estimator``. With frozen ones: replace one
@@ -125,8 +127,6 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         a ``random_state`` that others know or guess.
     :Proof: :doc:`/fair_predictions`.
 
-    Notes
-    -----
     The part of the way is chosen by counts with noise, and the rates in ``rates_`` are measured
     after that, apart: their interval covers the noise and the sampling of the records.
 

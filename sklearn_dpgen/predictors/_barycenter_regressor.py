@@ -62,8 +62,10 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
     SyntheticDataRegressor : Any regressor, privately.
     DPSlicedWassersteinFairRegressor : A penalty in training, for several outputs at once.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, the fits of the
         estimators within included. With ``epsilon=np.inf``, for public rows, none.
     :Neighbours: Those of ``estimator`` and ``group_estimator``. With frozen ones: replace one
@@ -83,8 +85,6 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         a ``random_state`` that others know or guess.
     :Proof: :doc:`/fair_predictions`.
 
-    Notes
-    -----
     A part t of the way makes every distance between two groups 1 - t of what it was, exactly: so
     a gap is a dial without a search. The second release is that of sums of predictions.
 

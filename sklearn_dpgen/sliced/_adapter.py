@@ -142,8 +142,10 @@ class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, Sliced
     --------
     SmoothedSlicedWassersteinAdapter : Releases noisy features of the target instead.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
         network.
     :Neighbours: Replace one target record by another of the same domain; the numbers of source and
@@ -169,8 +171,6 @@ class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, Sliced
         that others know or guess.
     :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
 
-    Notes
-    -----
     With a public source the distance alone is released, and the loss on the source is added
     after the noise, unclipped. Labels of target rows are not read.
 

@@ -135,8 +135,10 @@ class DPSlicedWassersteinFairEncoder(
     n_features_in_ : int
         Number of features.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
         encoder and the decoder.
     :Neighbours: Replace one record by another of the same group; sizes of the groups are public.
@@ -158,8 +160,6 @@ class DPSlicedWassersteinFairEncoder(
         guess.
     :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
 
-    Notes
-    -----
     Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline: a scaler that is
     fitted on the private records is one more release of them, and an unpaid one.
 

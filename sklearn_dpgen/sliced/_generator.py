@@ -122,8 +122,10 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
     n_features_in_ : int
         Number of columns.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
         generator and its samples.
     :Neighbours: Replace one record; the numbers of them are public. With private ``latents``:
@@ -143,8 +145,6 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
         know or guess.
     :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
 
-    Notes
-    -----
     After a fit with private ``latents``, ``sample`` suits if they are standard normal, and
     ``transform_latents`` for any.
 

@@ -138,8 +138,10 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
     --------
     DPSlicedWassersteinFairClassifier : Discrete targets.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
         network and its predictions for other records.
     :Neighbours: Replace one record by another of the same group; sizes of the groups are public.
@@ -159,8 +161,6 @@ class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPre
         adds up; errors of a fit; a ``random_state`` that others know or guess.
     :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
 
-    Notes
-    -----
     Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline: a scaler that is
     fitted on the private records is one more release of them, and an unpaid one.
 

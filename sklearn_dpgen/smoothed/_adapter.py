@@ -154,8 +154,10 @@ class SmoothedSlicedWassersteinAdapter(
     n_features_in_ : int
         Number of features.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all that is released of the target records, and
         so of the network.
     :Neighbours: Replace one target record; the numbers of source and target records are public.
@@ -177,8 +179,6 @@ class SmoothedSlicedWassersteinAdapter(
         ``random_state`` that others know or guess.
     :Proof: :doc:`/smoothed`; of moments :ref:`moments_sensitivity`, Theorems 3 and 4.
 
-    Notes
-    -----
     The paper divides features by the largest norm of the batch, which is one more, unpaid, release.
     Here each row is moved by its own norm.
 

@@ -220,8 +220,10 @@ def smoothed_sliced_wasserstein(
         If a parameter is out of its range, a sample is empty or not finite, or its number of
         features is not that of the domain.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of the noisy projections of X, and so of the
         distance to any Y.
     :Neighbours: Replace one record; the number of records is public. Records are the rows of X; Y
@@ -239,8 +241,6 @@ def smoothed_sliced_wasserstein(
         the same records before, such as a scaler; a ``random_state`` that others know or guess.
     :Proof: :doc:`/smoothed`.
 
-    Notes
-    -----
     The mean over the noise and over independent records of the p-th power is at least that of the
     smoothed laws, because :math:`W_p^p` is convex in both laws jointly. It is above it also where
     they agree: there the distance is positive, and falls with n and m. See

@@ -167,8 +167,10 @@ class SmoothedSlicedWassersteinGenerator(
     n_features_in_ : int
         Number of columns.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all that is released of the records, and so of
         the generator and its samples.
     :Neighbours: Replace one record; the number of records is public. With labels: replace one
@@ -192,8 +194,6 @@ class SmoothedSlicedWassersteinGenerator(
         ``random_state`` that others know or guess.
     :Proof: :doc:`/smoothed`; of moments :ref:`moments_sensitivity`, Theorems 3 and 4.
 
-    Notes
-    -----
     In [1]_ a step projects a batch on its own directions, k of d, and releases that, as
     ``release="projections"`` does here. With k = d orthonormal ones the sensitivity is the diameter
     of the domain whatever they are, and the release is as good as the noisy batch itself: it can be

@@ -120,8 +120,10 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         budget.
     sklearn_dpgen.deconvolution.EntropicDeconvGAN : Learns a network from the same answers.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Local (ε, δ)-differential privacy of each record, as ``mechanism`` promises it. With
         ``privatize=True`` each ``fit`` and each ``score`` is one more release.
     :Neighbours: Any two values of one person's record.
@@ -136,8 +138,6 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         with ``privatize=True``.
     :Proof: :doc:`/privacy_model`; of answers :ref:`local-tables`.
 
-    Notes
-    -----
     The population P of n_s rows, P_r a distribution of each column by itself, minimizes
     -Σ_i log mean_r p(y_i | P_r) + τ mean_r KL(P_r ‖ mean row) for answers y_i. It is the likelihood
     objective of entropic deconvolution [1]_ with a mixture of products in the place of a generator,

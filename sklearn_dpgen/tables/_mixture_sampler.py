@@ -120,8 +120,10 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
     feature_names_in_ : ndarray of str
         Their names.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
     :Neighbours: Replace one record; the number of records is public. With labels: replace one
@@ -139,8 +141,6 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
         ``random_state`` that others know or guess.
     :Proof: :ref:`evolution-guarantee`; of certified noise :ref:`certified_noise`.
 
-    Notes
-    -----
     One tenth of the budget is for the first counts, two for the votes, and seven for the counts
     within cells.
 

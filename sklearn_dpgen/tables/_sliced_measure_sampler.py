@@ -154,8 +154,10 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMi
     NoisyCountsWarning
         Where the noise of counts leaves next to nothing of columns or of their dependence.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
     :Neighbours: Replace one record; the number of records is public. With
@@ -175,8 +177,6 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMi
     :Proof: Notes; :ref:`tables`; of persons :ref:`budget_persons`; of certified noise
         :ref:`certified_noise`.
 
-    Notes
-    -----
     A record adds one to one cell of each table that it is counted in. Tables are multiplied by
     weights whose squares sum to 1 and released as one vector: its l2 sensitivity is 1 if a record
     is added or removed, and √2 if one is replaced, which changes two cells a table. The budget is

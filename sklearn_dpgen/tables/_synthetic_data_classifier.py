@@ -67,8 +67,10 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataPredictor):
     SyntheticDataRegressor : The same for numbers.
     sklearn_dpgen.predictors.BarycenterClassifier : Makes decisions alike between groups after this.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
     :Neighbours: Those of ``sampler``. With ``unit``: a person with all their rows in place of a
@@ -83,8 +85,6 @@ class SyntheticDataClassifier(ClassifierMixin, SyntheticDataPredictor):
         ``random_state`` that others know or guess.
     :Proof: That of ``sampler``; :ref:`learners`.
 
-    Notes
-    -----
     ``predict`` gives the label of the largest mean probability; of the largest mean decision where
     the estimator has no probabilities, and of most votes where it has neither.
 

@@ -44,8 +44,10 @@ class SyntheticDataRegressor(RegressorMixin, SyntheticDataPredictor):
     sklearn_dpgen.predictors.BarycenterRegressor : Makes predictions alike between groups after
         this.
 
-    Formal guarantee
-    ----------------
+    Notes
+    -----
+    **Formal guarantee**
+
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
     :Neighbours: Those of ``sampler``. With ``unit``: a person with all their rows in place of a
