@@ -117,3 +117,17 @@ CODE = "sklearn_dpgen/ot/_sinkhorn.py"
 )
 def test_a_change_without_an_entry_is_found(changes, changed, found):
     assert changes.undescribed(changed) == found
+
+
+def test_the_tool_ends_with_a_fault(changes, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["check_changes.py"])
+    changes.main()
+    assert "all well" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["check_changes.py", "--base", "origin/main"])
+    monkeypatch.setattr(changes, "read_changed", lambda base: [("M", CODE), ("M", base)])
+    with pytest.raises(SystemExit, match=CODE):
+        changes.main()
+    monkeypatch.setattr(changes, "read_fragments", lambda: {"x.other.rst": "text"})
+    monkeypatch.setattr("sys.argv", ["check_changes.py"])
+    with pytest.raises(SystemExit, match="the type must be one of"):
+        changes.main()

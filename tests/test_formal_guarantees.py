@@ -45,6 +45,8 @@ class Facts:
         Whether records are privatized one by one; secret batches are drawn without replacement;
         there are the parameters ``noise`` with "certified", and ``unit``; a report says that what
         was fitted on the same records before is not paid for.
+    not_covered : tuple of str
+        Words that the field has to hold.
     """
 
     relations: frozenset
@@ -55,6 +57,7 @@ class Facts:
     has_noise: bool
     has_unit: bool
     rests_on_what_was_before: bool
+    not_covered: tuple
 
 
 def private_functions():
@@ -100,7 +103,17 @@ def facts_of(thing):
         has_noise=noise is not None,
         has_unit="unit" in parameters(thing),
         rests_on_what_was_before=any("was fitted on the" in caveat for caveat in caveats),
+        not_covered=_not_covered(thing),
     )
+
+
+def _not_covered(thing):
+    """Return words for what no code of the project can see, by the parameters of the thing."""
+    given = set(parameters(thing))
+    words = ["errors"] if {"ledger", "privatize"} & given else []
+    # Of learners that privatize nothing it is harmless.
+    words += ["random_state"] if "random_state" in given and words else []
+    return tuple(words)
 
 
 def inner_report(estimator):
@@ -146,6 +159,18 @@ def faults(doc, facts):
     found += neighbour_faults(texts["Neighbours"], facts)
     missing = [name for name in facts.public if name.lower() not in texts["Public"].lower()]
     found += [f"Public lacks {name!r}" for name in missing]
+    found += [
+        f"Public has {word!r}"
+        for word in ("the records", "counts", "values of the records", "losses", "batches")
+        if re.search(rf"\b{word}\b", re.sub("(order|index) of the records", "", texts["Public"]))
+    ]
+    if facts.has_unit and not facts.follows and "numbers of persons" not in texts["Public"]:
+        found.append("Public does not say that with unit numbers are of persons")
+    found += [
+        f"Not covered lacks {word!r}"
+        for word in facts.not_covered
+        if word not in texts["Not covered"]
+    ]
     if ('noise="certified"' in texts["Noise"]) != facts.has_noise or (
         "certified" in doc_of(texts, but="Noise") and not facts.has_noise
     ):
@@ -264,6 +289,11 @@ BROKEN = [
     ("SyntheticDataClassifier", "Those of ``sampler``", "Those of ``estimator``", "those of"),
     ("MomentSampler", r"With\s+``unit``: a person", "A person", "unit"),
     ("LaplaceMechanism", "Any two values", "With ``unit``: any two values", "unit"),
+    ("MomentSampler", r"numbers\s+of\s+persons", "numbers of records", "Public does not say"),
+    ("LaplaceMechanism", ":Public: ", ":Public: exact counts; ", "Public has 'counts'"),
+    ("LaplaceMechanism", ":Public: ", ":Public: the records; ", "Public has 'the records'"),
+    ("LaplaceMechanism", r"errors of\s+``transform``;\s+", "", "Not covered lacks 'errors'"),
+    ("MomentSampler", r"a\s+``random_state``", "a seed", "Not covered lacks 'random_state'"),
     ("MomentSampler", r"the\s+class\s+sizes where", "sizes where", "Public lacks 'class sizes'"),
     ("LaplaceMechanism", r"or with\s+``noise=\"certified\"``\s+exact", "", "certified"),
     (

@@ -44,3 +44,13 @@ def test_a_link_that_leads_somewhere(followed, link):
 def test_a_link_that_leads_nowhere_is_found(followed, link):
     broken, _ = followed(link)
     assert broken == [("index.html", link)]
+
+
+def test_the_tool_ends_with_a_fault(tmp_path, monkeypatch):
+    links = load_tool("check_links")
+    monkeypatch.setattr("sys.argv", ["check_links.py", str(tmp_path)])
+    with pytest.raises(SystemExit, match="there are no links"):
+        links.main()
+    (tmp_path / "index.html").write_text('<a href="#nowhere">a link</a>', encoding="utf-8")
+    with pytest.raises(SystemExit, match="#nowhere leads nowhere"):
+        links.main()

@@ -53,6 +53,7 @@ def test_ci_runs_the_command_of_the_readme():
         pytest.skip("a source distribution has no .ci")
     lines = re.findall(r"^make (.*)$", read(".ci/run"), flags=re.M)
     assert lines[0] == "test"
+    assert {"types", "doctest", "wheel-test"} <= set(" ".join(lines).split())
     assert set(" ".join(lines).split()) <= stages(read("Makefile"))
 
 

@@ -34,6 +34,13 @@ _LAW_OF_PERSONS = (
 )
 
 
+def _of_persons(public):
+    """Return what is public of records where a person has one."""
+    if public.startswith("number"):
+        return public.replace("records", "persons")
+    return public.replace("n_samples", "number of persons")
+
+
 class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
     """Base of the estimators and mechanisms that state a privacy guarantee.
 
@@ -136,7 +143,7 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
             unit=self.unit,
             neighbouring=report.neighbouring.replace("record", "person"),
             sampler=report.sampler.replace("record", "person"),
-            public=tuple(name.replace("n_samples", "number of persons") for name in report.public),
+            public=tuple(map(_of_persons, report.public)),
             caveats=(*report.caveats, _LAW_OF_PERSONS),
         )
 

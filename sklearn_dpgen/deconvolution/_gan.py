@@ -162,8 +162,8 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
     :Priced by: ``mechanism``. What is learned from its output is post-processing, and costs
         nothing.
     :Not covered: Records that ``mechanism`` did not release, although ``fit`` takes them to be its
-        output; further releases of the same records; a ``random_state`` that others know or guess,
-        with ``privatize=True``.
+        output; further releases of the same records; errors, and a ``random_state`` that others
+        know or guess, with ``privatize=True``.
     :Proof: :doc:`/privacy_model`.
 
     ``score`` is the mean log-likelihood of privatized records. It reads nothing raw, so choosing

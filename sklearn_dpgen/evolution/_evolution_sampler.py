@@ -170,7 +170,8 @@ class PrivateEvolutionSampler(VotingSampler):
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; names of the columns; those of ``schema``, ``domain``, ``interface`` and
         ``embedding`` that are given. With labels their set of labels or ``classes``, the class
-        sizes where labels are public, and ``label_proportions``.
+        sizes where labels are public, and ``label_proportions``. With ``unit``: numbers of persons,
+        and not those of their rows.
     :Bounded by: One vote: in each histogram a record votes for one candidate, whatever the
         candidates and the metric are. Replacing it changes the counts by √2 in l2, or 2 in l1. With
         ``start="moments"`` also the declared domain: records outside are moved to it.

@@ -110,7 +110,8 @@ class PrivateSignedMeasureSampler(VotingSampler):
         ``labels="private"``: replace one record and its label; the number of records is public.
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; names of the columns; ``domain``. With labels their set of labels or
-        ``classes``, the class sizes where labels are public, and ``label_proportions``.
+        ``classes``, the class sizes where labels are public, and ``label_proportions``. With
+        ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: One vote: in each histogram a record votes for one candidate, whatever the
         candidates and the metric are. Replacing it changes the counts by √2 in l2, or 2 in l1.
     :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, or Laplace

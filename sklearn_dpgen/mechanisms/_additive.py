@@ -79,8 +79,8 @@ class LaplaceMechanism(_AdditiveMechanism):
     :Priced by: b = l1 diameter / ε, in closed form, and slightly more where noise is certified.
         Calls add up.
     :Not covered: Each further call of ``transform``, which is one more release of its records; who
-        takes part; budgets above about 36 nats per draw in floating point; a ``random_state`` that
-        others know or guess.
+        takes part; budgets above about 36 nats per draw in floating point; errors of ``transform``;
+        a ``random_state`` that others know or guess.
     :Proof: :doc:`/privacy_model`; of certified noise :ref:`certified_noise`.
 
     The noise has density proportional to exp(-‖y - x‖₁ / b) [1]_; values are released on a grid
@@ -193,8 +193,8 @@ class GaussianMechanism(_AdditiveMechanism):
     :Priced by: The analytic calibration by the privacy profile, or the looser closed form. Calls
         add up.
     :Not covered: Each further call of ``transform``, which is one more release of its records; who
-        takes part; budgets above about 36 nats per draw in floating point; a ``random_state`` that
-        others know or guess.
+        takes part; budgets above about 36 nats per draw in floating point; errors of ``transform``;
+        a ``random_state`` that others know or guess.
     :Proof: :doc:`/privacy_model`; of certified noise :ref:`certified_noise`.
 
     Values are released on a grid finer than σ / 1000.

@@ -92,8 +92,8 @@ class RandomizedResponse(Mechanism):
     :Priced by: Probabilities of an answer have a ratio of e^ε at most, in closed form. Calls add
         up.
     :Not covered: Each further call of ``transform``, which is one more release of its records; who
-        takes part; budgets above about 36 nats per draw in floating point; a ``random_state`` that
-        others know or guess.
+        takes part; budgets above about 36 nats per draw in floating point; errors of ``transform``;
+        a ``random_state`` that others know or guess.
     :Proof: The probabilities above; :doc:`/privacy_model`; of certified noise
         :ref:`certified_noise`.
 

@@ -121,7 +121,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         closed form. Calls add up.
     :Not covered: Each further call of ``transform``, which is one more release of its records:
         everybody should answer once; who takes part; budgets above about 36 nats per draw in
-        floating point; a ``random_state`` that others know or guess.
+        floating point; errors of ``transform``; a ``random_state`` that others know or guess.
     :Proof: Notes; :ref:`local-tables`; of certified noise :ref:`certified_noise`.
 
     The columns S that a person is asked about, and a key, are drawn by public randomness, without

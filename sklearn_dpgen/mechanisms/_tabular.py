@@ -110,8 +110,8 @@ class TabularMechanism(Mechanism):
     :Priced by: The budgets of the columns, which add up; Gaussian columns are one release. Calls
         add up.
     :Not covered: Each further call of ``transform``, which is one more release of its records; who
-        takes part; budgets above about 36 nats per draw in floating point; a ``random_state`` that
-        others know or guess.
+        takes part; budgets above about 36 nats per draw in floating point; errors of ``transform``;
+        a ``random_state`` that others know or guess.
     :Proof: Notes; :doc:`/privacy_model`; of certified noise :ref:`certified_noise`.
 
     Given the record the columns are released independently, so their budgets add up to ε. Gaussian

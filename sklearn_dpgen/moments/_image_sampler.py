@@ -139,7 +139,7 @@ class MomentImageSampler(BaseMomentSampler):
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; names of the columns; ``shape`` and ``pixel_range``. With labels their
         set of labels or ``classes``, the class sizes where labels are public, and
-        ``label_proportions``.
+        ``label_proportions``. With ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: A public ball of coefficients, around the grey of half the range, that holds all
         images: pixels are clipped to their range, and coefficients outside are moved to the ball.
     :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.ClassSumMechanism`, in floating point,

@@ -109,6 +109,7 @@ class MomentSampler(BaseMomentSampler):
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; names of the columns; ``schema`` or ``domain``. With labels their set of
         labels or ``classes``, the class sizes where labels are public, and ``label_proportions``.
+        With ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: A public ball around the declared domain: records outside are moved to it, and the
         residuals about the released means to one of about their size.
     :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.ClassSumMechanism`, in floating point,

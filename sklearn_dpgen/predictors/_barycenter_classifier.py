@@ -114,7 +114,8 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         record, of any group; the number of records is public. With ``unit``: a person with all
         their rows in place of a record.
     :Public: What the estimators take to be public; ``n_samples``, unless theirs is not; ``groups``,
-        or values of the sensitive features; the fitted estimator, where it is frozen.
+        or values of the sensitive features; the fitted estimator, where it is frozen. With
+        ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: One count a record: on each level of its group, with weights whose squares sum to
         1, and after that a share of at most 1 in the sums of its group. Two vectors of l2
         sensitivity √2.

@@ -66,8 +66,8 @@ def open_files(paths, columns):
     found = [file for path in paths for match in _matches(path) for file in _files(match, form)]
     if not found:
         raise FileNotFoundError("X names folders without files of Parquet.")
-    # Records that are read twice count twice.
-    found = list({os.path.realpath(file): file for file in reversed(found)}.values())[::-1]
+    # Records that are read twice count twice, by whatever names and links.
+    found = list({_identity(file): file for file in reversed(found)}.values())[::-1]
     # Of texts, the first are read.
     return read_quietly(pyarrow.dataset.dataset, found, format=form)
 
@@ -85,6 +85,11 @@ def check_files(files, names):
         missing = [name for name in names if name not in given]
         if missing:
             raise ValueError(f"The columns must be in each file: one of X lacks {missing}.")
+
+
+def _identity(file):
+    status = os.stat(file)
+    return status.st_dev, status.st_ino
 
 
 def _matches(path):

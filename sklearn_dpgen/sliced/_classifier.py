@@ -150,7 +150,7 @@ class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
         place of a record.
     :Public: ``n_samples``; number and names of the features; the set of the labels; sizes of the
         groups, or sizes of the groups by label; values of the sensitive features, where ``groups``
-        does not declare them.
+        does not declare them. With ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,
         outputs to ``output_bound``. Features need no bound.
     :Noise: Gaussian on the summed gradients of secret batches, by

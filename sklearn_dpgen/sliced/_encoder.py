@@ -145,7 +145,8 @@ class DPSlicedWassersteinFairEncoder(
         Without sensitive features: replace one record; the number of records is public. With
         ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; number and names of the features; sizes of the groups; values of the
-        sensitive features, where ``groups`` does not declare them.
+        sensitive features, where ``groups`` does not declare them. With ``unit``: numbers of
+        persons, and not those of their rows.
     :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,
         outputs to ``output_bound``. Features need no bound.
     :Noise: Gaussian on the summed gradients of secret batches, by

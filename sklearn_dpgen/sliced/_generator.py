@@ -132,7 +132,8 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
         replace one record or one latent by another; the numbers of them are public. With ``unit``:
         a person with all their rows in place of a record.
     :Public: ``n_samples``, and with private latents the number of latents; ``domain``, or that of
-        ``schema``; names of the columns.
+        ``schema``; names of the columns. With ``unit``: numbers of persons, and not those of their
+        rows.
     :Bounded by: The declared domain, on which records are projected, and Jacobians of generated
         points, clipped to ``jacobian_clip``; directions are in orthonormal blocks.
     :Noise: Gaussian on the summed gradients of secret batches, by

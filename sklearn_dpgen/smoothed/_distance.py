@@ -238,7 +238,8 @@ def smoothed_sliced_wasserstein(
         projections (:class:`~sklearn_dpgen.accounting.ProjectionLaw`); no sampling.
     :Not covered: Further calls for the same X, which a ``ledger`` adds up:
         :meth:`PrivateDistance.distance_to` reads the release again at no cost; what was fitted on
-        the same records before, such as a scaler; a ``random_state`` that others know or guess.
+        the same records before, such as a scaler; errors of a call; a ``random_state`` that others
+        know or guess.
     :Proof: :doc:`/smoothed`.
 
     The mean over the noise and over independent records of the p-th power is at least that of the

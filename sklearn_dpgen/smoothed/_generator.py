@@ -179,7 +179,7 @@ class SmoothedSlicedWassersteinGenerator(
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; ``domain``, or that of ``schema``; names of the columns. With labels
         their set of labels or ``classes``, the class sizes where labels are public, and
-        ``label_proportions``.
+        ``label_proportions``. With ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: The declared domain, on which records are projected: the sensitivity is its
         diameter. For moments a ball around it.
     :Noise: Gaussian on secret batches, or on projections of them, by

@@ -134,8 +134,8 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
     :Priced by: ``mechanism``. What is learned from its output is post-processing, and costs
         nothing.
     :Not covered: Records that ``mechanism`` did not release, although ``fit`` takes them to be its
-        output; further releases of the same records; a ``random_state`` that others know or guess,
-        with ``privatize=True``.
+        output; further releases of the same records; errors, and a ``random_state`` that others
+        know or guess, with ``privatize=True``.
     :Proof: :doc:`/privacy_model`; of answers :ref:`local-tables`.
 
     The population P of n_s rows, P_r a distribution of each column by itself, minimizes

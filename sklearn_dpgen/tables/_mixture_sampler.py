@@ -130,7 +130,7 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
         record and its label; the number of records is public. With ``unit``: a person with all
         their rows in place of a record.
     :Public: ``n_samples``; names of the columns; ``schema`` and ``bins``; with labels ``classes``
-        and ``label_proportions``.
+        and ``label_proportions``. With ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: The declared schema, and one vote: a record has one vote in a histogram, or one
         count in each of p columns of one cell, over √p. Replacing it, and its label, changes each
         released vector by √2 at most in l2.

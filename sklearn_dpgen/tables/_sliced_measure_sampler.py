@@ -164,7 +164,8 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMi
         ``neighbours="add_or_remove"``: add or remove one record of at least two; the number of
         records is not public. With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``, unless records are added or removed; names of the columns; ``schema``,
-        ``n_bins``, ``slices``, ``target``, ``workload``, ``constraints`` and ``max_rows``.
+        ``n_bins``, ``slices``, ``target``, ``workload``, ``constraints`` and ``max_rows``. With
+        ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: The declared schema: a record has one category in each column, and so adds one to
         one cell of each table. The rows of a person together count once, or ``max_rows`` times.
     :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and

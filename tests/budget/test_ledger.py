@@ -177,6 +177,35 @@ def test_files_that_are_no_ledger(path, ledger):
         PrivacyLedger(damaged).reserve(gaussian_plan(0.1), what="a fit")
 
 
+class Watched(sqlite3.Connection):
+    """A connection that says when it is opened and closed."""
+
+    opened = 0
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        Watched.opened += 1
+
+    def close(self):
+        Watched.opened -= 1
+        super().close()
+
+
+def test_files_are_closed_and_charges_are_on_disk(path, monkeypatch):
+    monkeypatch.setattr(Watched, "opened", 0)
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Watched))
+    ledger = PrivacyLedger(path, **CAP)
+    ledger.reserve(gaussian_plan(0.1), what="a fit")
+    path.with_name("other.db").write_bytes(b"no database at all, and long enough for one" * 20)
+    with pytest.raises(ValueError, match="no ledger, or a damaged one"):
+        PrivacyLedger(path.with_name("other.db"))
+    assert Watched.opened == 0
+    with ledger._file.writing() as db:
+        assert db.execute("PRAGMA synchronous").fetchone() == (3,)
+        assert Watched.opened == 1
+
+
 def test_a_newer_file_is_left_alone(path, ledger):
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = 2")

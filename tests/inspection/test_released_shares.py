@@ -1,12 +1,17 @@
 """The table of one column that a picture shows: merged entries keep counts, noise and heaps."""
 
+import re
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklearn_dpgen._reports._released import merge_bins, sample_shares
-from sklearn_dpgen.tables import MeasuredSlice
+from sklearn_dpgen._reports._released import merge_bins, released_shares, sample_shares
+from sklearn_dpgen._reports._svg import histogram
+from sklearn_dpgen.schema import Numeric, Schema
+from sklearn_dpgen.tables import MeasuredSlice, SlicedMeasureSampler
 
 
 def released(counts, noise_scale=1.0, width=3):
@@ -56,3 +61,30 @@ def test_samples_are_counted_in_the_merged_entries():
     merged = merge_bins(released([0, 4, 0, 0, 4, 0]), 18, 2)
     shares = sample_shares(merged, {"a": np.array([0, 3, 5, 16])})
     assert shares == pytest.approx([0.75, 0.25])
+
+
+def test_a_picture_shows_the_level_that_stands_out_most():
+    # Half of the records are one value among a thousand others.
+    values = np.where(np.arange(4000) % 2, 77.0, np.random.default_rng(0).uniform(0, 1000, 4000))
+    sampler = SlicedMeasureSampler(1.0, 1e-6, schema=Schema({"a": Numeric(0, 1000)}))
+    sampler.fit(pd.DataFrame({"a": values}))
+    part, shares, errors = released_shares(sampler, "a")
+    assert len(shares) == len(errors) <= 40
+    assert shares.max() == pytest.approx(0.5, abs=0.05)
+    # Negative twin: shown as they were counted, levels have more entries, or hide the value.
+    raw = [level.counts / sampler.n_records_ for level in sampler.marginals_]
+    assert any(len(level) > 40 for level in raw)
+    clear = [np.sum(level.counts > 2 * level.noise_scale) for level in sampler.marginals_]
+    assert np.sum(part.counts > 2 * part.noise_scale) >= min(clear)
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 24, 25, 40, 97])
+def test_labels_of_bars_do_not_touch(k):
+    labels = [str(1000 + i) for i in range(k)]
+    svg = str(histogram(np.ones(k), np.ones(k), labels))
+    texts = re.findall(r'<text x="([\d.]+)" y="143" text-anchor="(\w+)"[^>]*>(\d+)<', svg)
+    assert [texts[0][2], texts[-1][2]] == [labels[0], labels[-1]]
+    width = 6.2 * 4
+    shift = {"start": 0.0, "middle": width / 2, "end": width}
+    starts = [float(x) - shift[anchor] for x, anchor, _ in texts]
+    assert all(b - a > width for a, b in zip(starts, starts[1:], strict=False))

@@ -214,7 +214,10 @@ def test_a_file_is_read_once(tmp_path):
     first, second = map(str, written(folder(tmp_path / "table.parquet")))
     link = tmp_path / "link.parquet"
     link.symlink_to(first)
+    hard = tmp_path / "hard.parquet"
+    hard.hardlink_to(first)
     for X in (
+        [str(hard), first, second],
         f"{tmp_path}/**/*.parquet",
         [first, second, first],
         [str(tmp_path / "table.parquet"), second],
