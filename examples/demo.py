@@ -143,7 +143,7 @@ def write_files(folder, kind, sampler, synthetic, title):
 
 
 def html_table(frame):
-    return frame.to_html(index=False, border=0, escape=True)
+    return frame.to_html(index=False, border=0, escape=True, float_format="{:.3g}".format)
 
 
 def main(folder):

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import sklearn_dpgen
+from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.tables import SlicedMeasureSampler
 
 ROOT = Path(sklearn_dpgen.__file__).parent
 PROJECT = ROOT.parent
@@ -123,3 +125,20 @@ def test_the_examples_of_the_readme_run_as_pasted(capsys):
     assert around["plan"] == around["sampler"].privacy_
     assert list(around["same"]) == list(around["health"].frame)
     assert all(os.path.getsize(around[kind]) for kind in ("model", "page", "card"))
+
+
+def test_the_schema_of_the_readme_reads_a_csv(tmp_path):
+    pytest.importorskip("pyarrow")
+    page = PAGES[0].read_text(encoding="utf-8")
+    (text,) = re.findall(r"^\.\. code-block:: yaml\n\n((?: {4}.*\n)+)", page, flags=re.M)
+    schema = Schema.from_yaml(textwrap.dedent(text))
+    path = tmp_path / "patients.csv"
+    rows = "\n".join(
+        f"P-{i},{20 + i % 60},{25 + i % 7 / 10},2022-03-0{i % 9 + 1},no" for i in range(500)
+    )
+    path.write_text(f"patient,age,bmi,admitted,smoker\nP,30,,2022-03-04,yes\n{rows}\n", "utf-8")
+    drawn = SlicedMeasureSampler(1.0, 1e-6, schema=schema).fit(str(path)).sample(50)
+    assert list(drawn) == ["patient", "age", "bmi", "admitted", "smoker"]
+    # Of the ids nothing is learned: rows are numbered.
+    assert drawn["patient"].tolist() == list(range(50))
+    assert drawn["admitted"].dt.normalize().equals(drawn["admitted"])

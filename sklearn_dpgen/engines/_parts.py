@@ -112,7 +112,7 @@ def require(module: str, extra: str) -> Any:
         name = module.partition(".")[0]
     raise ImportError(
         f"A table of {extra} needs {name}, where it is read and where it is counted: "
-        f"pip install sklearn-dpgen[{extra}]"
+        f"pip install 'sklearn-dpgen[{extra}]'"
     )
 
 

@@ -387,6 +387,6 @@ def _faiss():
         import faiss
     except ImportError as error:
         raise ImportError(
-            "backend 'faiss' needs faiss-cpu: pip install sklearn-dpgen[faiss]"
+            "backend 'faiss' needs faiss-cpu: pip install 'sklearn-dpgen[faiss]'"
         ) from error
     return faiss

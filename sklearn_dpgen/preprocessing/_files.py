@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from importlib import import_module
 
-from sklearn_dpgen.schema import Datetime, Numeric
+from sklearn_dpgen.schema import Datetime, Identifier, Numeric
 from sklearn_dpgen.schema._binned import Binned
 
 __all__ = ["check_files", "open_files", "read_quietly", "require"]
@@ -143,7 +143,7 @@ def require(module):
     except ImportError as error:
         raise ImportError(
             "Files, and tables of other libraries than pandas, need pyarrow: "
-            "pip install sklearn-dpgen[arrow]"
+            "pip install 'sklearn-dpgen[arrow]'"
         ) from error
     return import_module("pyarrow")
 
@@ -176,7 +176,7 @@ def _type(column):
     column = column.column if isinstance(column, Binned) else column
     if isinstance(column, Numeric):
         return pyarrow.float64()
-    if column is None or isinstance(column, Datetime):
+    if column is None or isinstance(column, (Datetime, Identifier)):
         return pyarrow.string()
     kinds = {type(label) for label in column.labels}
     if kinds == {bool}:

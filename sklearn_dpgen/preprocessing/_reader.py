@@ -78,12 +78,10 @@ def _check_columns(given, names, *, is_projected=False):
     if missing and is_projected:
         # In a file without names, they are values of the first record.
         twice = [name for name in twice if name in names]
-    if missing or unknown or twice:
-        others = "" if is_projected else f"unknown {unknown}, "
-        raise ValueError(
-            "The columns must be those of the schema, each once: "
-            f"missing {missing}, {others}more than once {twice}."
-        )
+    faults = {"missing": missing, "unknown": unknown, "more than once": twice}
+    if any(faults.values()):
+        words = ", ".join(f"{fault} {found}" for fault, found in faults.items() if found)
+        raise ValueError(f"The columns must be those of the schema, each once: {words}.")
 
 
 def to_pandas(block):

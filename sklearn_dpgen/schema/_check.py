@@ -17,11 +17,10 @@ def check_records(schema, frame):
         raise TypeError(f"check takes a data frame, got {type(frame).__name__}.")
     missing = [name for name in schema if name not in frame.columns]
     twice = list(frame.columns[frame.columns.duplicated()].unique())
-    if missing or twice:
-        raise ValueError(
-            "The columns of the schema must be in the frame, each once: "
-            f"missing {missing}, more than once {twice}."
-        )
+    faults = {"missing": missing, "more than once": twice}
+    if any(faults.values()):
+        words = ", ".join(f"{fault} {found}" for fault, found in faults.items() if found)
+        raise ValueError(f"The columns of the schema must be in the frame, each once: {words}.")
     counts = {name: _count(column, frame[name]) for name, column in schema.items()}
     return pd.DataFrame.from_dict(counts, orient="index", columns=list(_FAULTS))
 

@@ -170,4 +170,6 @@ def odds(epsilon: float) -> tuple[int, int]:
 def require_opendp() -> None:
     """Raise an ImportError that says how to install OpenDP, where it is not."""
     if importlib.util.find_spec("opendp") is None:
-        raise ImportError("noise='certified' needs OpenDP: pip install sklearn-dpgen[opendp]")
+        raise ImportError(
+            "noise='certified' needs OpenDP: pip install 'sklearn-dpgen[opendp]'"
+        )

@@ -194,7 +194,7 @@ def test_one_record():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda frame: frame.drop(columns="age"), r"missing \['age'\], unknown \[\]"),
+        (lambda frame: frame.drop(columns="age"), r"each once: missing \['age'\]\.$"),
         (lambda frame: frame.rename(columns={"age": "Age"}), r"missing \['age'\], unknown \['Age'"),
         (lambda frame: pd.concat([frame, frame[["age"]]], axis=1), r"once \['age'\]"),
         (lambda frame: frame.iloc[:0], r"0 sample\(s\)"),

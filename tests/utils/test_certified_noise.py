@@ -182,5 +182,5 @@ def test_selections_of_scores():
 
 def test_it_says_how_to_install_opendp(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install sklearn-dpgen\[opendp\]"):
+    with pytest.raises(ImportError, match=r"pip install 'sklearn-dpgen\[opendp\]'"):
         module.CertifiedNoise()
