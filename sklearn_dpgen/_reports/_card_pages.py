@@ -17,7 +17,7 @@ _VERIFY = (
 )
 _CODE = (
     "from sklearn_dpgen.inspection import verify_model_card\n"
-    'verify_model_card("card.json", "publisher.pem", file="model")'
+    'verify_model_card("model-card.json", "publisher.pem", file="model.safetensors")'
 )
 # What Markdown reads as a mark wherever it is, what makes an address a link, and what begins a
 # list, a heading or a quotation where a line does.
