@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -169,6 +170,20 @@ def holds_persons(estimator):
     """Return whether names of persons are anywhere in an estimator, as text or as an array."""
     content = pickle.dumps(estimator)
     return any(SECRET.encode(code) in content for code in ("utf-8", "utf-32-le"))
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.has_unit])
+def test_numbers_of_rows_are_not_public_where_persons_are_protected(name):
+    case = CASES[name]
+
+    def of_rows(estimator, sizes):
+        public = estimator.plan(**case.sizes(sizes)).public
+        return [n for n in public if n == "n_samples" or re.match(r"numbers? of .*records", n)]
+
+    assert not of_rows(clone(case.estimator).set_params(unit="who"), PERSON_SIZES)
+    # Negative twin: of records they are, but where records are added or removed.
+    is_known = getattr(case.estimator, "neighbours", "replace_one") == "replace_one"
+    assert bool(of_rows(case.estimator, SIZES)) == is_known
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.has_unit])
