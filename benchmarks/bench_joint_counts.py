@@ -15,8 +15,7 @@ from itertools import chain, combinations, pairwise
 import numpy as np
 from _common import record
 
-from sklearn_dpgen.tables._joint_counts import JointCounts
-from sklearn_dpgen.tables._joint_cover import cover_tables
+from sklearn_dpgen.tables._joint_counts import JointCounts, cover_tables
 from sklearn_dpgen.tables._slices import Slice, slice_counts
 
 N_COLUMNS = 15

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import affine_grid, grid_sample
+from torch.nn.functional import grid_sample, pad
 
 __all__ = ["ImageModel", "match_moments"]
 
@@ -80,9 +80,27 @@ class ImageModel:
         # Coordinates go from -1 to 1.
         maps = torch.cat([maps, 2 * _SHIFT * E[:, 4:, None]], 2)
         images = X.view(n, *self.shape[:2], channels).movedim(3, 1)
-        places = affine_grid(maps, images.shape, align_corners=False)
+        places = _pixel_places(maps, self.shape[:2])
         moved = grid_sample(images, places, padding_mode="border", align_corners=False)
         return moved.movedim(1, 3).reshape(n, -1)
+
+
+def _pixel_places(maps, sides):
+    """Return where maps take the centres of pixels, as ``affine_grid`` does, by one product.
+
+    Parameters
+    ----------
+    maps : Tensor of shape (n, 2, 3)
+    sides : pair of int
+        Height and width.
+
+    Returns
+    -------
+    Tensor of shape (n, height, width, 2)
+    """
+    y, x = ((2 * torch.arange(side, device=maps.device) + 1) / side - 1 for side in sides)
+    centres = pad(torch.cartesian_prod(y, x).flip(1), (0, 1), value=1.0)
+    return (maps.reshape(-1, 3) @ centres.t()).view(-1, 2, *sides).movedim(1, 3)
 
 
 def match_moments(model, mean, covariance, *, n_draws, n_iter, generator):

@@ -19,6 +19,8 @@ class CodeCounter:
     layout : CountLayout
     n_persons : int, default=0
         Of whom the rows are counted too, where rows have weights.
+    n_expected : int or None, default=None
+        About how many rows will be counted, as of :class:`JointCounts`.
 
     Attributes
     ----------
@@ -28,12 +30,14 @@ class CodeCounter:
         How many of each person.
     """
 
-    def __init__(self, layout: CountLayout, n_persons: int = 0) -> None:
-        self._layout = layout
+    def __init__(
+        self, layout: CountLayout, n_persons: int = 0, n_expected: int | None = None
+    ) -> None:
+        self._layout, self._n_expected = layout, n_expected
         self._start(n_persons)
 
     def _start(self, n_persons):
-        self._counts = JointCounts(*self._layout.counted)
+        self._counts = JointCounts(*self._layout.counted, self._n_expected)
         self.n_rows, self.rows_seen = 0, np.zeros(n_persons, dtype=np.int64)
 
     def count_codes(self, codes: list[np.ndarray], weights: np.ndarray | None = None) -> Self:

@@ -1,21 +1,26 @@
-"""Exact counts of many small tables, made of few larger ones."""
+"""Exact counts of many small tables, which are grouped into few joint ones for many records."""
 
 import math
-from itertools import pairwise
+from functools import lru_cache
+from itertools import combinations, pairwise
 
 import numpy as np
 import torch
 
 from sklearn_dpgen.tables._joint_codes import Codes, JointCoder
-from sklearn_dpgen.tables._joint_cover import cover_tables
 
-__all__ = ["JointCounts"]
+__all__ = ["JointCounts", "cover_tables"]
 
 # Records at a time: their codes stay in the second cache, and PyTorch starts threads of its own
 # for more numbers than these.
 _ROWS = 1 << 15
 # Sums over fewer than 2**36 records of lighter weights do not overflow.
 _HEAVIEST = 1 << 27
+# For fewer records, counting table by table takes no more time than planning joint tables.
+_MANY = 1 << 16
+# Cells of a joint table, whose counts then stay in the first cache, and the cells that all joint
+# tables may have beyond those of the tables themselves: 32 MiB.
+_JOINT_CELLS, _EXTRA_CELLS = 1 << 13, 1 << 22
 
 
 class JointCounts:
@@ -27,11 +32,14 @@ class JointCounts:
         The number of categories of each column, at least 1.
     tables : sequence of tuple of int
         The columns of each table: one to three distinct ones, ascending.
+    n_rows : int or None, default=None
+        About how many records will be counted; None for many. The tables that are returned do not
+        depend on it.
 
     Attributes
     ----------
     blocks : tuple of tuple of int
-        The columns of the joint tables that are counted: a function of ``sizes`` and ``tables``.
+        The columns of the joint tables that are counted: a function of the parameters.
     vector : ndarray of int64
         The counts in all cells of these. Vectors of disjoint sets of records add up to that of
         all records, in any order.
@@ -46,17 +54,22 @@ class JointCounts:
     A record adds its weight to one cell of each table asked for, and to nothing else. One counter
     serves one thread at a time; counters of several threads are merged.
 
-    Most of the time of counting is that of incrementing, for each table and record. Several
-    tables are therefore counted as one over all their columns, as long as its cells stay in the
-    second cache, and are sums of it in the end. Batches of tens of thousands of records are best:
-    a call takes some 10 microseconds for each joint table, however few there are.
+    Most of the time of counting is that of incrementing, for each table and record. Where there
+    are many records, several tables are therefore counted as one over all their columns, as long
+    as its cells stay in the first cache, and are sums of it in the end. Batches of tens of
+    thousands of records are best: a call takes some 10 microseconds for each joint table, however
+    few there are.
     """
 
-    def __init__(self, sizes, tables):
+    def __init__(self, sizes, tables, n_rows=None):
         self.sizes = tuple(int(size) for size in sizes)
         self.tables = tuple(tuple(int(j) for j in table) for table in tables)
         _check_tables(self.sizes, self.tables)
-        self.blocks = cover_tables(self.sizes, self.tables)
+        self._holders = {table: table for table in self.tables}
+        if n_rows is None or n_rows >= _MANY:
+            self._holders = cover_tables(self.sizes, self.tables)
+        # Neighbours begin with the same columns, and share their codes.
+        self.blocks = tuple(sorted({*self._holders.values()}))
         stops = np.cumsum([0, *(math.prod(self._shape(block)) for block in self.blocks)]).tolist()
         self.vector = np.zeros(stops[-1], dtype=np.int64)
         self._spans = list(pairwise(stops))
@@ -128,17 +141,15 @@ class JointCounts:
         list of ndarray of int64
             Of each table, an axis a column.
         """
-        counts = [
-            self.vector[start:stop].reshape(self._shape(block))
+        counts = {
+            block: self.vector[start:stop].reshape(self._shape(block))
             for block, (start, stop) in zip(self.blocks, self._spans, strict=True)
-        ]
+        }
         return [self._table(counts, table) for table in self.tables]
 
     def _table(self, counts, table):
-        holders = [i for i, block in enumerate(self.blocks) if {*table} <= {*block}]
-        place = min(holders, key=lambda i: counts[i].size)
-        others = tuple(k for k, j in enumerate(self.blocks[place]) if j not in table)
-        return counts[place].sum(axis=others)
+        block = self._holders[table]
+        return counts[block].sum(axis=tuple(k for k, j in enumerate(block) if j not in table))
 
     def _shape(self, columns):
         return tuple(self.sizes[j] for j in columns)
@@ -166,6 +177,62 @@ class JointCounts:
             torch.from_numpy(total).scatter_add_(0, index.tensor, added.tensor)
 
         return add
+
+
+@lru_cache(maxsize=32)
+def cover_tables(sizes, tables):
+    """Return a joint table that holds each of many tables: they are sums of it.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        The number of categories of each column.
+    tables : tuple of tuple of int
+        One to three distinct columns each, ascending.
+
+    Returns
+    -------
+    dict of tuple of int to tuple of int
+        For each table the columns of its joint table, ascending. A function of the arguments alone,
+        so that counts of several workers add up.
+
+    Notes
+    -----
+    Greedy: the largest table without a joint one begins the next. This grows by the column that
+    completes most tables for the digits that it adds to a code, until its cells are too many.
+    """
+    n_cells = {table: math.prod(sizes[j] for j in table) for table in tables}
+    digits = [max(1, (size - 1).bit_length()) for size in sizes]
+    room, holders = _EXTRA_CELLS, {}
+    # Of each column, the tables without a joint one.
+    waiting: list[set] = [{t for t in n_cells if j in t} for j in range(len(sizes))]
+    for table in sorted(n_cells, key=lambda t: (-n_cells[t], t)):
+        if table in holders:
+            continue
+        most = max(n_cells[table], min(_JOINT_CELLS, n_cells[table] + room))
+        columns, cells, following = set(), 1, list(table)
+        # How many tables each further column completes.
+        gains: dict[int, int] = {}
+        while following:
+            column = following.pop()
+            columns.add(column)
+            cells *= sizes[column]
+            gains.pop(column, None)
+            for other in waiting[column]:
+                missing = [j for j in other if j not in columns]
+                if len(missing) == 1:
+                    gains[missing[0]] = gains.get(missing[0], 0) + 1
+            fits = [j for j in gains if cells * sizes[j] <= most]
+            if fits and not following:
+                following = [max(fits, key=lambda j: (gains[j] / digits[j], -j))]
+        room -= cells - n_cells[table]
+        block = tuple(sorted(columns))
+        for held in (t for k in (1, 2, 3) for t in combinations(block, k)):
+            if held in n_cells and held not in holders:
+                holders[held] = block
+                for j in held:
+                    waiting[j].remove(held)
+    return holders
 
 
 def _check_tables(sizes, tables):

@@ -174,7 +174,8 @@ class StoredRecords(_Records):
         self._sizes = [int(part.max()) + 1 for part in maps]
 
     def _counted(self, tables, groups):
-        counter, n = CodeCounter(CountLayout(self._sizes, tables, groups)), len(self._codes[0])
+        n = len(self._codes[0])
+        counter = CodeCounter(CountLayout(self._sizes, tables, groups), n_expected=n)
         return self._read(counter, range(0, n, _BLOCK), self._count, n, "rows counted")
 
     def _count(self, counter, start):

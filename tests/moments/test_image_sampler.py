@@ -5,15 +5,18 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch.nn.functional import affine_grid
 
 from sklearn_dpgen.mechanisms import ClassSums, GaussianSequenceRun
-from sklearn_dpgen.moments import MomentImageSampler
+from sklearn_dpgen.moments import MomentImageSampler, _image_laws
+from sklearn_dpgen.moments._image_laws import ImageModel, _pixel_places
 from sklearn_dpgen.preprocessing import DCTTransformer
 
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -73,6 +76,40 @@ def test_the_fit_comes_nearer_step_by_step():
     sampler = make(epsilon=np.inf, deformation=0.0, max_iter=20).fit(DIGITS[LABELS == 3])
     assert len(sampler.loss_curve_) == sampler.n_iter_ == 20
     assert sampler.loss_curve_[-1] < 0.3 * sampler.loss_curve_[0]
+
+
+@pytest.mark.parametrize("sides", [(28, 28), (5, 9), (1, 4), (1, 1)])
+def test_centres_of_pixels_go_where_affine_grid_takes_them(sides):
+    generator = torch.Generator().manual_seed(0)
+    maps = torch.eye(2, 3) + 0.3 * torch.randn(50, 2, 3, generator=generator)
+    expected = affine_grid(maps, (50, 1, *sides), align_corners=False)
+    found = _pixel_places(maps, sides)
+    assert found.shape == expected.shape
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    # The negative twin: pixels in the order of columns, or corners for centres, are far away.
+    if min(sides) > 1:
+        swapped = _pixel_places(maps, sides[::-1]).reshape(expected.shape)
+        corners = affine_grid(maps, (50, 1, *sides), align_corners=True)
+        assert sides[0] == sides[1] or (swapped - expected).abs().max() > 0.1
+        assert (corners - expected).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("shape", [(6, 9), (6, 9, 3)])
+def test_deformed_images_are_those_of_affine_grid(monkeypatch, shape):
+    basis = torch.eye(math.prod(shape))
+    model = ImageModel(basis, shape, contrast=1.0, deformation=0.1)
+
+    def images():
+        generator = torch.Generator().manual_seed(0)
+        return model.images(torch.full((len(basis),), 0.5), 0.2 * basis, 40, generator)
+
+    found = images()
+    monkeypatch.setattr(
+        _image_laws,
+        "_pixel_places",
+        lambda maps, sides: affine_grid(maps, (40, 1, *sides), align_corners=False),
+    )
+    torch.testing.assert_close(found, images(), rtol=0, atol=1e-5)
 
 
 def test_deformations_move_images():

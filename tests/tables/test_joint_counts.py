@@ -13,8 +13,7 @@ from numpy.testing import assert_array_equal
 
 from sklearn_dpgen.tables import _joint_counts
 from sklearn_dpgen.tables._joint_codes import JointCoder
-from sklearn_dpgen.tables._joint_counts import JointCounts
-from sklearn_dpgen.tables._joint_cover import count_cost, cover_tables
+from sklearn_dpgen.tables._joint_counts import JointCounts, cover_tables
 
 MIXED = (2, 2, 2, 1, 3, 5, 9, 12, 16, 42, 96)
 PAIRS = tuple(itertools.combinations(range(len(MIXED)), 2))
@@ -300,24 +299,36 @@ def test_covers_hold_all_tables_in_bounded_cells(data):
     sizes = tuple(data.draw(st.lists(st.integers(1, 300), min_size=3, max_size=12)))
     subsets = [t for k in (1, 2, 3) for t in itertools.combinations(range(len(sizes)), k)]
     tables = tuple(data.draw(st.lists(st.sampled_from(subsets), min_size=1, max_size=60)))
-    blocks = cover_tables(sizes, tables)
-    assert all(any({*t} <= {*block} for block in blocks) for t in tables)
-    cells = {block: math.prod(sizes[j] for j in block) for block in blocks}
-    assert all(n <= 1 << 16 or block in tables for block, n in cells.items())
-    asked = sum(math.prod(sizes[j] for j in t) for t in {*tables})
+    holders = cover_tables(sizes, tables)
+    assert {*holders} == {*tables}
+    assert all({*table} <= {*block} for table, block in holders.items())
+    cells = {block: math.prod(sizes[j] for j in block) for block in holders.values()}
+    own = {table: math.prod(sizes[j] for j in table) for table in holders}
+    largest = {block: max(own[t] for t in tables if holders[t] == block) for block in cells}
+    assert all(n <= max(1 << 13, largest[block]) for block, n in cells.items())
+    asked = sum(own.values())
     assert sum(cells.values()) <= asked + (1 << 22)
-    # Never slower, by the estimate, than table by table.
-    cost = sum(count_cost([sizes[j] for j in block]) for block in blocks)
-    assert cost <= sum(count_cost([sizes[j] for j in t]) for t in {*tables})
+    assert len(cells) <= len({*tables})
+
+
+def test_joint_tables_keep_to_the_cells_that_are_left(monkeypatch):
+    """With room for two joint tables of 8**4 cells, the others hold the pairs themselves."""
+    pairs = tuple(itertools.combinations(range(40), 2))
+    cover_tables.cache_clear()
+    monkeypatch.setattr(_joint_counts, "_EXTRA_CELLS", 2 * 8**4)
+    sizes = [8 ** len(block) for block in {*cover_tables((8,) * 40, pairs).values()}]
+    cover_tables.cache_clear()
+    assert 2 <= sizes.count(8**4) <= 3
+    assert sum(sizes) <= len(pairs) * 8**2 + 2 * 8**4
 
 
 def test_covers_of_fifteen_columns():
-    """Designs: 35 triples hold the 105 pairs of 15 points once each; one table, those of bits."""
+    """Designs: 35 triples hold the 105 pairs of 15 points once each."""
     pairs = tuple(itertools.combinations(range(15), 2))
-    assert len(cover_tables((16,) * 15, pairs)) == 35
-    assert len(cover_tables((2,) * 15, pairs)) == 1
-    assert len(cover_tables((8,) * 15, pairs)) <= 21
-    assert cover_tables((96,) * 15, pairs) == pairs
+    assert len({*cover_tables((16,) * 15, pairs).values()}) == 35
+    assert len({*cover_tables((2,) * 15, pairs).values()}) == 3
+    assert len({*cover_tables((8,) * 15, pairs).values()}) <= 21
+    assert cover_tables((96,) * 15, pairs) == {pair: pair for pair in pairs}
 
 
 def test_covers_depend_on_the_arguments_alone():
@@ -325,6 +336,34 @@ def test_covers_depend_on_the_arguments_alone():
     first = cover_tables(MIXED, pairs)
     cover_tables.cache_clear()
     assert cover_tables(MIXED, pairs) == first
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize(
+    ("n_rows", "is_planned"), [(None, True), (1 << 16, True), ((1 << 16) - 1, False), (0, False)]
+)
+def test_joint_tables_are_planned_for_many_records_and_counts_are_the_same(
+    monkeypatch, n_rows, is_planned, is_weighted
+):
+    planned, tables = [], [t for k in (1, 2, 3) for t in itertools.combinations(range(9), k)]
+    codes = records(MIXED, 1000)
+    weights = np.arange(1000) << 16 if is_weighted else None
+
+    def cover(sizes, tables):
+        planned.append(tables)
+        return cover_tables(sizes, tables)
+
+    monkeypatch.setattr(_joint_counts, "cover_tables", cover)
+    counts = JointCounts(MIXED, tables, n_rows).add(codes, weights)
+    assert bool(planned) == is_planned
+    assert (len(counts.blocks) < len(tables) / 4) == is_planned
+    expected = oracle(codes, MIXED, tables, weights)
+    assert_same(counts.finish(), expected)
+    # The negative twin: a table that is not summed over the columns that it lacks.
+    if is_planned:
+        counts._holders = dict.fromkeys(tables, counts.blocks[-1])
+        with pytest.raises((AssertionError, ValueError)):
+            assert_same(counts.finish(), expected)
 
 
 @settings(max_examples=100, deadline=None)

@@ -26,7 +26,7 @@ from sliced_tables import SCHEMA, hasten, make
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
-from sklearn_dpgen.tables import _records
+from sklearn_dpgen.tables import _joint_counts, _records
 from sklearn_dpgen.tables._code_counter import CodeCounter
 from sklearn_dpgen.tables._record_codes import encode_codes
 from sklearn_dpgen.tables._records import StoredRecords, StreamedRecords, open_records
@@ -43,6 +43,21 @@ def test_counts_are_those_of_slices():
     blocks = [part[c] for part, c in zip(MAPS, codes, strict=True)]
     expected = slice_counts(blocks, SLICES)
     assert_same(counts(records)[2:], [expected, expected[:2]])
+
+
+@units
+@pytest.mark.parametrize("is_many", [False, True])
+def test_joint_tables_are_planned_for_many_records_and_counts_are_the_same(
+    monkeypatch, unit, most, is_many
+):
+    planned, cover = [], _joint_counts.cover_tables
+    expected = counts(stored(unit, most))
+    monkeypatch.setattr(_joint_counts, "_MANY", len(frame_of(unit)) + (not is_many))
+    monkeypatch.setattr(
+        _joint_counts, "cover_tables", lambda *args: planned.append(0) or cover(*args)
+    )
+    assert_same(counts(stored(unit, most)), expected)
+    assert bool(planned) == is_many
 
 
 def test_weights_are_those_of_persons():
