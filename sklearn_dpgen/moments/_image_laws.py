@@ -61,7 +61,7 @@ class ImageModel:
         for size in sizes:
             Z = torch.randn(size, len(mean), generator=generator).to(device)
             G = (mean + Z @ factor) @ self.basis
-            X = (0.5 + self.contrast * (G - 0.5)).clamp(0, 1)
+            X = G.sub_(0.5).mul_(self.contrast).add_(0.5).clamp_(0, 1)
             parts.append(self._deformed(X, generator) if self.deformation > 0 else X)
         return torch.cat(parts) if parts else self.basis.new_zeros((0, self.basis.shape[1]))
 
