@@ -14,6 +14,9 @@ from sklearn_dpgen.utils._torch import resolve_device
 
 __all__ = ["ChainFit"]
 
+# A fit that only says which tables to measure next takes so many times fewer steps.
+_FEWER = 5
+
 
 class ChainFit:
     """A chain of conditionals fitted to measurements: post-processing of what was released.
@@ -29,7 +32,8 @@ class ChainFit:
     seed : int or None
         Of the rows.
     max_iter : int
-        Steps of each conditional at most.
+        Steps of each conditional of the law, at most; of predictions, a fifth of them. Each fit
+        goes on from the one before.
     device : str or torch.device
     verbose : int
     name : str
@@ -53,9 +57,10 @@ class ChainFit:
     ):
         self._measured, self._order, self._n_rows = measured, list(order), n_rows
         self._rng = np.random.default_rng(seed)
-        self._options = {"max_iter": max_iter, "device": resolve_device(device)}
+        self._max_iter, self._device = max_iter, resolve_device(device)
         self._barred = barred or {}
-        # Rows of the law by the first so many tables.
+        # The conditional of each column and rows of the law, by the first so many tables.
+        self._conditionals: dict = {}
         self._codes: Any = None
         self._n_fitted = 0
         self._progress = {"disable": not verbose, "desc": name}
@@ -65,14 +70,15 @@ class ChainFit:
         if not self._measured.tables:
             return self._measured.independent(slices)
         if self._n_fitted != len(self._measured.tables):
-            _, self._codes = self._fit()
+            self._fit(-(-self._max_iter // _FEWER))
             self._n_fitted = len(self._measured.tables)
         factor = self._measured.n_records / len(self._codes)
         return [factor * counts for counts in slice_counts(self._codes.T, slices)]
 
     def law(self, domain):
         """Return the law of encoded records."""
-        conditionals, _ = self._fit()
+        self._fit(self._max_iter)
+        conditionals = tuple(self._conditionals[column] for column in self._order)
         blocks = self._measured.blocks.blocks
         shares = []
         for column, groups in enumerate(blocks):
@@ -82,11 +88,11 @@ class ChainFit:
             shares.append(np.divide(found, sums, out=even, where=sums > 0))
         return LogLinearChain(domain, blocks, shares, conditionals)
 
-    def _fit(self):
-        """Return the conditionals, and rows drawn from them: blocks of shape (n_rows, p)."""
+    def _fit(self, max_iter):
+        """Fit the conditionals, from what they were, and draw rows: blocks of shape (n_rows, p)."""
         # Columns are read one by one.
         codes = np.zeros((self._n_rows, len(self._order)), dtype=np.int64, order="F")
-        conditionals, before = [], set()
+        before = set()
         for column in tqdm(self._order, **self._progress):
             before.add(column)
             tables = [
@@ -106,13 +112,17 @@ class ChainFit:
                     for possible in [possible_cells(t.columns, t.groups, fixed)]
                 ]
             marginal = self._measured.block_shares(column)
-            options = self._options
-            if fixed:
-                options = options | {
-                    "fixed": fixed,
-                    "spread": self._measured.block_variances(column),
-                }
-            fitted = fit_conditional(column, marginal, tables, codes, **options)
-            conditionals.append(fitted)
+            fitted = fit_conditional(
+                column,
+                marginal,
+                tables,
+                codes,
+                max_iter=max_iter,
+                device=self._device,
+                fixed=fixed,
+                spread=self._measured.block_variances(column) if fixed else None,
+                start=self._conditionals.get(column),
+            )
+            self._conditionals[column] = fitted
             codes[:, column], _ = fitted.draw(codes, self._rng)
-        return tuple(conditionals), codes
+        self._codes = codes

@@ -228,9 +228,10 @@ class ColumnTree:
         """
         found = []
         for level, given in zip(self.levels, self._split(noisy), strict=True):
-            edges = np.intersect1d(level, starts)
-            groups = np.searchsorted(edges, starts, side="right") - 1
-            firsts = np.searchsorted(level, edges)
+            firsts = np.searchsorted(level, starts)
+            is_edge = level[np.minimum(firsts, len(level) - 1)] == starts
+            edges, firsts = starts[is_edge], firsts[is_edge]
+            groups = np.cumsum(is_edge) - 1
             counts = np.add.reduceat(given[: len(level)], firsts)
             sizes = np.diff(np.append(firsts, len(level)))
             if self.nullable:
