@@ -57,11 +57,12 @@ class ImageModel:
         """
         sizes = [min(_CHUNK, n - start) for start in range(0, n, _CHUNK)]
         device = self.basis.device
+        mean, factor = mean @ self.basis, factor @ self.basis
         parts = []
         for size in sizes:
-            Z = torch.randn(size, len(mean), generator=generator).to(device)
-            G = (mean + Z @ factor) @ self.basis
-            X = G.sub_(0.5).mul_(self.contrast).add_(0.5).clamp_(0, 1)
+            Z = torch.randn(size, len(factor), generator=generator).to(device)
+            X = torch.addmm(mean, Z, factor)
+            X = X.sub_(0.5).mul_(self.contrast).add_(0.5).clamp_(0, 1)
             parts.append(self._deformed(X, generator) if self.deformation > 0 else X)
         return torch.cat(parts) if parts else self.basis.new_zeros((0, self.basis.shape[1]))
 
