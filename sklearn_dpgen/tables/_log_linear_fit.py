@@ -21,6 +21,8 @@ __all__ = ["NoisyTable", "fit_conditional"]
 _FLOOR = 1e-6
 # Of a share: far below what a sample tells, and enough to keep a shift finite.
 _LEAST_SPREAD = 1e-4
+# Smaller relative gains are rounding in single precision, which a line search looks for in vain.
+_ROUNDING = 1.5e-8
 # Corrections of the sums of a table some of whose cells are empty.
 _SWEEPS = 20
 
@@ -126,7 +128,7 @@ def fit_conditional(
         problem.start(start, base, merged),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": max_iter, "maxcor": 8},
+        options={"maxiter": max_iter, "maxcor": 8, "ftol": _ROUNDING},
     )
     shift, logits, _ = problem.unscaled(result.x)
     terms = tuple(

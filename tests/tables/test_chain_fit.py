@@ -104,6 +104,34 @@ def test_conditionals_are_fitted_anew_for_new_tables_alone(monkeypatch):
     assert fitted == [2, 0, 1] * 2
 
 
+def test_predictions_take_fewer_steps_and_each_fit_goes_on_from_the_last(monkeypatch):
+    codes, parts, fits = records(), whole(*PAIRS, sizes=SIZES), []
+    fit = _chain_fit.fit_conditional
+
+    def watch(column, *args, **options):
+        found = fit(column, *args, **options)
+        fits.append((options["max_iter"], options["start"], found))
+        return found
+
+    monkeypatch.setattr(_chain_fit, "fit_conditional", watch)
+    measured = measured_of(codes, [(0, 1)])
+    found = chain(measured, max_iter=31)
+    expected = found.predict(parts)
+    (counts,) = slice_counts(codes, parts[1:2])
+    measured.add(parts[1], counts, 0.0, expected[1])
+    found.predict(parts)
+    law = found.law(DOMAIN)
+    steps, starts, results = zip(*fits, strict=True)
+    assert steps == (7,) * 6 + (31,) * 3
+    assert starts[:3] == (None,) * 3
+    assert starts[3:] == results[:6]
+    assert law.conditionals == results[6:]
+    # Without a prediction, and so without a choice, the law is fitted from nothing.
+    del fits[:]
+    chain(measured).law(DOMAIN)
+    assert [(steps, start) for steps, start, _ in fits] == [(40, None)] * 3
+
+
 def test_a_chain_follows_its_seed():
     measured, parts = measured_of(records()), whole(*PAIRS, sizes=SIZES)
     first, again, other = (chain(measured, seed=seed).predict(parts) for seed in (0, 0, 1))

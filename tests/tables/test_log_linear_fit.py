@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
+from scipy.optimize import OptimizeResult
 from scipy.special import softmax
 
 from sklearn_dpgen.tables import _log_linear_fit
+from sklearn_dpgen.tables._log_linear_chain import LogLinearTerm
 from sklearn_dpgen.tables._log_linear_fit import NoisyTable, fit_conditional
 
 CPU = torch.device("cpu")
@@ -125,6 +127,44 @@ def test_the_gradient_is_that_of_the_objective(monkeypatch):
         # Convex: between two points it is below their chord.
         ends = [problem(point - direction)[0], problem(point + direction)[0]]
         assert value <= np.mean(ends) + 1e-6
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_a_fit_goes_on_from_a_former_one(monkeypatch, is_fixed):
+    """Its first point is the law of the former fit, where blocks are told apart more finely too."""
+    codes = rows()
+    shares = law(codes)
+    marginal = shares.mean(axis=0)
+    coarse = np.array([0, 1, 1, 2, 2])
+    counts = np.stack([np.bincount(coarse, row) for row in table(codes, shares, (0,)).shares])
+    first = NoisyTable((0, 2), (np.arange(3), coarse), counts, RIDGE)
+    tables = [first, table(codes, shares, (1,)), table(codes, shares, (0, 1))]
+    options = {"max_iter": 300, "device": CPU}
+    if is_fixed:
+        logits = np.zeros((4, 5))
+        logits[0, 1] = -30.0
+        options["fixed"] = (LogLinearTerm((1,), whole(1, 2), logits),)
+        options["spread"] = np.full(5, 1e-4)
+    former = fit_conditional(2, marginal, tables[:1], codes, **options)
+    law_of_former = probabilities(former, codes)
+    best = fit_conditional(2, marginal, tables, codes, **options)
+    starts = []
+
+    def stay(problem, start, **_):
+        starts.append(start)
+        return OptimizeResult(x=start)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_log_linear_fit, "minimize", stay)
+        begun = fit_conditional(2, marginal, tables, codes, **options, start=former)
+        anew = fit_conditional(2, marginal, tables, codes, **options)
+    assert_allclose(probabilities(begun, codes), law_of_former, atol=1e-5)
+    # The negative twin: without a former fit it begins at independence, which is another law.
+    assert not starts[1].any()
+    assert np.abs(probabilities(anew, codes) - law_of_former).max() > 0.05
+    # Where it ends is the same.
+    found = fit_conditional(2, marginal, tables, codes, **options, start=former)
+    assert_allclose(probabilities(found, codes), probabilities(best, codes), atol=0.01)
 
 
 def test_a_ridge_shrinks_towards_independence():
