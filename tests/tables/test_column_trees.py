@@ -213,6 +213,27 @@ def test_the_cells_of_records(n_values, nullable, seed):
         assert bins[n_values] == len(starts)
 
 
+@pytest.mark.parametrize("nullable", [False, True])
+@pytest.mark.parametrize("n_values", [40, 300, 5000])
+def test_the_groups_of_cells_that_each_level_counts(n_values, nullable):
+    """A group begins where both a cell and a node do, and sums the nodes up to the next."""
+    tree, rng = ColumnTree(n_values, nullable=nullable), np.random.default_rng(n_values)
+    starts = np.append(0, np.sort(rng.choice(np.arange(1, n_values), 30, replace=False)))
+    noisy = rng.normal(size=tree.n_cells)
+    found, stop = tree.tables(noisy, starts), 0
+    assert len(found) == tree.n_levels
+    for level, (groups, counts, sizes) in zip(tree.levels, found, strict=True):
+        edges = sorted({*level.tolist()} & {*starts.tolist()})
+        cells = [sum(edge <= start for edge in edges) - 1 for start in starts.tolist()]
+        nodes = [sum(edge <= first for edge in edges) - 1 for first in level.tolist()]
+        if nullable:
+            cells, nodes = [*cells, len(edges)], [*nodes, len(edges)]
+        given, stop = noisy[stop : stop + len(nodes)], stop + len(nodes)
+        assert_array_equal(groups, cells)
+        assert_array_equal(sizes, np.bincount(nodes))
+        assert_allclose(counts, np.bincount(nodes, weights=given), atol=1e-9)
+
+
 def test_a_leaf_a_cell():
     for n_values, nullable in ((256, False), (255, True), (70_000, False)):
         tree = ColumnTree(n_values, nullable=nullable, is_flat=True)

@@ -51,6 +51,25 @@ def test_scores_change_by_one_at_most(seed, n):
     assert change_of_scores(other, fewer, weights) <= 2 + 1e-9
 
 
+@reproducibly
+@given(st.integers(0, 2**32 - 1), st.sampled_from([-50.0, 0.0, 1.7, 1e9]))
+def test_scores_change_by_one_whatever_is_expected(seed, level):
+    """However far a fit is from its end, or from the records: what is expected is public."""
+    codes, rng = records(21, seed, SIZES), np.random.default_rng(seed)
+    expected = [level + rng.normal(0, 5, part.shape) for part in TABLES]
+    fewer = [column[1:] for column in codes]
+    other = [np.append(column[1:], column[:1] * 0) for column in codes]
+    with_one, without, replaced = (
+        scores(slice_counts(c, TABLES), expected, np.ones(10), 3.0) for c in (codes, fewer, other)
+    )
+    assert np.abs(with_one - without).max() <= 1 + 1e-5
+    assert np.abs(with_one - replaced).max() <= 2 + 1e-5
+    # The negative twin: expectations that move with the records add to the change.
+    both = [slice_counts([column * 0 for column in c], TABLES) for c in (codes, fewer)]
+    moved = [scores(tables, [4 * t for t in tables], np.ones(10), 0.0) for tables in both]
+    assert np.abs(moved[0] - moved[1]).max() > 2
+
+
 def test_scores_of_the_worst_neighbours():
     """The bounds are attained, and the square of a distance has none."""
     weights, far = np.ones(10), [np.full(4000, size - 1) for size in SIZES]
