@@ -1,5 +1,6 @@
 """The base of every private estimator: what a fit costs is known before a record is read."""
 
+import inspect
 import os
 import pickle
 from abc import ABC, abstractmethod
@@ -16,6 +17,7 @@ from sklearn_dpgen.budget._unit import drop_unit, split_unit
 from sklearn_dpgen.utils._certified_noise import CertifiedNoise, require_opendp
 from sklearn_dpgen.utils._html import element, notebook
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
+from sklearn_dpgen.utils._threads import single_threaded
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -34,6 +36,27 @@ _LAW_OF_PERSONS = (
 )
 
 
+# What computes for long, wherever a class or one of its mixins defines it.
+_COMPUTING = (
+    "acceptance_rate",
+    "check",
+    "decision_function",
+    "effective_size",
+    "find_bins",
+    "fit",
+    "inverse_transform",
+    "predict",
+    "predict_proba",
+    "sample",
+    "sample_labels",
+    "score",
+    "score_samples",
+    "target_law",
+    "transform",
+    "transform_latents",
+)
+
+
 def _of_persons(public):
     """Return what is public of records where a person has one."""
     if public.startswith("number"):
@@ -46,6 +69,7 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
 
     ``fit`` validates, then plans as ``plan`` does, then books the plan in the ledger, if there is
     one, by ``_charge``; only then does it release anything of a record, exactly as planned.
+    Whatever computes for long has one thread, also where a subclass defines it.
     """
 
     _parameter_constraints: dict = {
@@ -63,6 +87,10 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         own = cls.__dict__.get("_parameter_constraints")
         if own is not None:
             cls._parameter_constraints = PrivateEstimator._parameter_constraints | own
+        for name in _COMPUTING:
+            method = inspect.getattr_static(cls, name, None)
+            if inspect.isfunction(method) and not hasattr(method, "is_single_threaded"):
+                setattr(cls, name, single_threaded(method))
 
     @abstractmethod
     def plan(self, n_samples: int, n_features: int | None = None) -> PrivacyReport:

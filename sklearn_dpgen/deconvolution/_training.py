@@ -6,6 +6,7 @@ from torch.optim.swa_utils import update_bn
 from sklearn_dpgen.deconvolution._model import score_latents
 from sklearn_dpgen.nn import fit_module
 from sklearn_dpgen.utils._random import torch_generator
+from sklearn_dpgen.utils._threads import threads_for
 
 __all__ = ["settle_normalization", "train_generator"]
 
@@ -36,12 +37,12 @@ def train_generator(model, loss, Y, *, seed, batch_size, n_generated, **options)
     """
     stream = torch_generator(seed, Y.device)
     shape = (n_generated, model.latent_dim)
+    n_records = len(Y) if batch_size == "full" else min(batch_size, len(Y))
 
     def step_loss(step):
         rows = slice(None)
         if batch_size != "full":
-            size = (min(batch_size, len(Y)),)
-            rows = torch.randint(len(Y), size, generator=stream, device=Y.device)
+            rows = torch.randint(len(Y), (n_records,), generator=stream, device=Y.device)
         Z = 2 * torch.rand(shape, generator=stream, device=Y.device) - 1
         G = model.module(Z)
         if not G.isfinite().all():
@@ -49,7 +50,8 @@ def train_generator(model, loss, Y, *, seed, batch_size, n_generated, **options)
             return G.sum()
         return loss(model.to_domain(G), Y[rows])
 
-    result = fit_module(model.module, step_loss, **options)
+    with threads_for(n_generated * n_records):
+        result = fit_module(model.module, step_loss, **options)
     settle_normalization(model)
     return result
 

@@ -1,8 +1,11 @@
 """Tables of the engines: which is whose, its columns, and a function of all its parts."""
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
+
+from sklearn_dpgen.utils._threads import one_thread
 
 __all__ = ["engine_columns", "is_engine_table", "map_reduce"]
 
@@ -88,7 +91,13 @@ def map_reduce(
     ImportError
         What the engine needs is not installed; it says which extra brings it.
     """
-    return _adapter(X).map_parts(function, merge, X, columns)
+    return _adapter(X).map_parts(partial(_in_one_thread, function), merge, X, columns)
+
+
+def _in_one_thread(function, parts):
+    """Return what a function returns on a worker, whose limits are its own."""
+    with one_thread():
+        return function(parts)
 
 
 def _engine(X):

@@ -14,6 +14,7 @@ from scipy.spatial import KDTree
 from sklearn_dpgen.engines import is_engine_table, map_reduce
 from sklearn_dpgen.evolution._nearest_candidates import TorchSearch, first_of_equal, unit_rows
 from sklearn_dpgen.preprocessing._reader import as_matrix, pieces
+from sklearn_dpgen.utils._threads import limit_new_libraries
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import check_array, check_positive
@@ -389,4 +390,5 @@ def _faiss():
         raise ImportError(
             "backend 'faiss' needs faiss-cpu: pip install 'sklearn-dpgen[faiss]'"
         ) from error
+    limit_new_libraries()
     return faiss

@@ -17,6 +17,8 @@ from sklearn_dpgen.ot._problem import (
     softmin,
 )
 
+from ..utils._threads import threads_for
+
 __all__ = ["entropic_loss_blockwise", "sinkhorn_blockwise"]
 
 
@@ -73,25 +75,8 @@ def sinkhorn_blockwise(
     _check_block_entries(block_entries)
     a = check_weights(a, len(X), "a", X)
     b = check_weights(b, len(Y), "b", X)
-    rows, columns = a > 0, b > 0
-    if rows.all() and columns.all():
-        return _solve(X, Y, cost_fn, a, b, scale, n_iter, tol, block_entries)
-
-    part = _solve(
-        X[rows], Y[columns], cost_fn, a[rows], b[columns], scale, n_iter, tol, block_entries
-    )
-    f, g = torch.empty_like(a), torch.empty_like(b)
-    f[rows], g[columns] = part.f, part.g
-
-    def from_columns(X_block):
-        return softmin(_cost(cost_fn, X_block, Y[columns]), b[columns], part.g, scale)
-
-    def from_rows(Y_block):
-        return softmin(_cost(cost_fn, X[rows], Y_block).t(), a[rows], part.f, scale)
-
-    f[~rows] = _concatenate(from_columns, X[~rows], len(part.g), block_entries)
-    g[~columns] = _concatenate(from_rows, Y[~columns], len(part.f), block_entries)
-    return DualPotentials(f, g, part.n_iter, part.marginal_error, part.value)
+    with threads_for(len(X) * len(Y)):
+        return _solve_on_support(X, Y, cost_fn, a, b, scale, n_iter, tol, block_entries)
 
 
 def entropic_loss_blockwise(
@@ -145,6 +130,28 @@ class _EntropicLossBlockwise(torch.autograd.Function):
             plan = exponent.exp_().mul_(a[rows, None]).mul_(b)
             (gradient[rows],) = torch.autograd.grad(cost, X_block, plan * grad_output)
         return gradient, *[None] * 8
+
+
+def _solve_on_support(X, Y, cost_fn, a, b, scale, n_iter, tol, block_entries):
+    rows, columns = a > 0, b > 0
+    if rows.all() and columns.all():
+        return _solve(X, Y, cost_fn, a, b, scale, n_iter, tol, block_entries)
+
+    part = _solve(
+        X[rows], Y[columns], cost_fn, a[rows], b[columns], scale, n_iter, tol, block_entries
+    )
+    f, g = torch.empty_like(a), torch.empty_like(b)
+    f[rows], g[columns] = part.f, part.g
+
+    def from_columns(X_block):
+        return softmin(_cost(cost_fn, X_block, Y[columns]), b[columns], part.g, scale)
+
+    def from_rows(Y_block):
+        return softmin(_cost(cost_fn, X[rows], Y_block).t(), a[rows], part.f, scale)
+
+    f[~rows] = _concatenate(from_columns, X[~rows], len(part.g), block_entries)
+    g[~columns] = _concatenate(from_rows, Y[~columns], len(part.f), block_entries)
+    return DualPotentials(f, g, part.n_iter, part.marginal_error, part.value)
 
 
 def _solve(X, Y, cost_fn, a, b, scale, n_iter, tol, block_entries):

@@ -16,6 +16,8 @@ from sklearn_dpgen.ot._problem import (
     softmin,
 )
 
+from ..utils._threads import threads_for
+
 __all__ = ["SinkhornResult", "sinkhorn"]
 
 # Most iterations between two looks at the marginals and at the range of the scalings. The first
@@ -99,20 +101,25 @@ def sinkhorn(
        problems", 2019, Algorithm 2.
     """
     scale = check_solver(reg, n_iter, tol)
-    _check_cost(cost, scale)
-    uniform = a is None and b is None
-    a = check_weights(a, cost.shape[0], "a", cost)
-    b = check_weights(b, cost.shape[1], "b", cost)
-    if not uniform and not ((a > 0).all() and (b > 0).all()):
-        return _solve_on_support(cost, a, b, scale, n_iter, tol)
-    return _solve(cost, a, b, scale, n_iter, tol)
+    _check_cost(cost)
+    with threads_for(cost.numel()):
+        _check_range(cost, scale)
+        uniform = a is None and b is None
+        a = check_weights(a, cost.shape[0], "a", cost)
+        b = check_weights(b, cost.shape[1], "b", cost)
+        if not uniform and not ((a > 0).all() and (b > 0).all()):
+            return _solve_on_support(cost, a, b, scale, n_iter, tol)
+        return _solve(cost, a, b, scale, n_iter, tol)
 
 
-def _check_cost(cost, scale):
+def _check_cost(cost):
     if not isinstance(cost, torch.Tensor) or cost.dtype not in DTYPES:
         raise TypeError("cost must be a float32 or float64 tensor.")
     if cost.ndim != 2 or cost.numel() == 0:
         raise ValueError(f"cost must have shape (n, m) with n, m > 0, got {tuple(cost.shape)}.")
+
+
+def _check_range(cost, scale):
     extremes = torch.stack((cost.amin(), cost.amax())).abs().max().item()
     if not math.isfinite(extremes):
         raise ValueError("cost must be finite.")

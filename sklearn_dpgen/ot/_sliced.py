@@ -8,6 +8,7 @@ from torch.autograd.function import once_differentiable
 from sklearn_dpgen.ot._directions import random_directions
 from sklearn_dpgen.ot._problem import DTYPES, check_points
 
+from ..utils._threads import threads_for
 from ..utils._validation import check_positive
 
 __all__ = [
@@ -141,8 +142,9 @@ def wasserstein_lines(U: torch.Tensor, V: torch.Tensor, *, p: float = 2) -> torc
 class _WassersteinLines(torch.autograd.Function):
     @staticmethod
     def forward(ctx, U, V, p):
-        dU, dV = (W.t().clone(memory_format=torch.contiguous_format) for W in (U, V))
-        value = _replace_by_gradients(dU, dV, p)
+        with threads_for(max(len(U), len(V))):
+            dU, dV = (W.t().clone(memory_format=torch.contiguous_format) for W in (U, V))
+            value = _replace_by_gradients(dU, dV, p)
         ctx.save_for_backward(dU, dV)
         return value / U.shape[1]
 
@@ -227,7 +229,8 @@ def wasserstein2_gradient(U: torch.Tensor, V: torch.Tensor) -> tuple[torch.Tenso
     dU, dV = (
         W.reshape(-1, W.shape[-1]).clone(memory_format=torch.contiguous_format) for W in (U, V)
     )
-    _replace_by_gradients(dU, dV, 2)
+    with threads_for(max(U.shape[-1], V.shape[-1])):
+        _replace_by_gradients(dU, dV, 2)
     return dU.reshape(U.shape), dV.reshape(V.shape)
 
 
@@ -265,11 +268,13 @@ def _sliced_gradient(X, Y, directions, p):
     """Return the mean of W_p^p over the directions, and its gradients in X and Y."""
     k, rows = len(directions), max(MIN_CHUNK_ROWS, CHUNK_ENTRIES // max(len(X), len(Y)))
     value, dX, dY = X.new_zeros(()), torch.zeros_like(X), torch.zeros_like(Y)
-    for chunk in directions.split(rows):
-        U, V = chunk @ X.t(), chunk @ Y.t()
-        value += _replace_by_gradients(U, V, p)
-        dX.addmm_(U.t(), chunk, alpha=1 / k)
-        dY.addmm_(V.t(), chunk, alpha=1 / k)
+    # Lines are sorted one by one where they are long.
+    with threads_for(max(len(X), len(Y))):
+        for chunk in directions.split(rows):
+            U, V = chunk @ X.t(), chunk @ Y.t()
+            value += _replace_by_gradients(U, V, p)
+            dX.addmm_(U.t(), chunk, alpha=1 / k)
+            dY.addmm_(V.t(), chunk, alpha=1 / k)
     return value / k, dX, dY
 
 

@@ -19,6 +19,7 @@ from sklearn_dpgen.tables._count_layout import CountLayout
 from sklearn_dpgen.tables._record_codes import encode_codes
 from sklearn_dpgen.tables._row_weights import WHOLE, PersonRows, RowWeights, weights_of
 from sklearn_dpgen.tables._table_counter import TableCounter
+from sklearn_dpgen.utils._threads import one_thread
 
 __all__ = ["StoredRecords", "StreamedRecords", "open_records"]
 
@@ -299,7 +300,8 @@ def _read_in_threads(counter, items, count, bar, n_threads):
     def work(item):
         one = idle.get()
         try:
-            return count(one, item)
+            with one_thread():
+                return count(one, item)
         finally:
             idle.put(one)
 

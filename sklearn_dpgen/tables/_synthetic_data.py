@@ -18,6 +18,7 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._threads import one_thread
 from sklearn_dpgen.utils._validation import (
     HasMethods,
     Integral,
@@ -288,7 +289,8 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
     def _mean(self, method, X):
         """Return the mean of what the estimators of all draws say of records."""
         given = self._features_of(X)
-        return np.mean([getattr(each, method)(given) for each in self.estimators_], axis=0)
+        with one_thread():
+            return np.mean([getattr(each, method)(given) for each in self.estimators_], axis=0)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "n_features_in_")

@@ -1,5 +1,6 @@
 """What every private estimator keeps to: plan, charge, profile and unit."""
 
+import inspect
 import json
 import pickle
 import re
@@ -7,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from contract_cases import CASES, FRAME, IDS, N_PERSONS, SECRET, SIDE
 from ledger_cases import rows
 from sklearn.base import clone
@@ -68,6 +70,56 @@ def test_a_plan_tells_precision_split_forecast_and_profile(name):
     exact = plan.profile().epsilon(plan.delta)
     assert 0.98 * plan.epsilon <= exact <= plan.epsilon * (1 + 1e-6)
     assert type(plan).from_dict(json.loads(plan.to_json())) == plan
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_fit_has_one_thread_wherever_it_draws_noise(monkeypatch, name):
+    case, seen, uniform = CASES[name], set(), NoiseSource._uniform
+
+    def watched(self, size):
+        seen.add(torch.get_num_threads())
+        return uniform(self, size)
+
+    monkeypatch.setattr(NoiseSource, "_uniform", watched)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        case.fit(FRAME, SIDE, clone(case.estimator))
+        assert seen == {1}
+        assert torch.get_num_threads() == 2
+        # Where they are left as they are, there are two.
+        monkeypatch.setenv("SKLEARN_DPGEN_THREADS", "all")
+        seen.clear()
+        case.fit(FRAME, SIDE, clone(case.estimator))
+        assert seen == {2}
+    finally:
+        torch.set_num_threads(before)
+
+
+def _private_estimators(cls=PrivateEstimator):
+    for each in cls.__subclasses__():
+        yield from _private_estimators(each)
+        if each.__module__.startswith("sklearn_dpgen."):
+            yield each
+
+
+def test_every_method_that_computes_is_limited():
+    computing = re.compile("fit|sample|(inverse_)?transform|predict|score|decision")
+    methods = {
+        (cls, name): inspect.getattr_static(cls, name)
+        for cls in _private_estimators()
+        for name in dir(cls)
+        if computing.match(name) and inspect.isfunction(inspect.getattr_static(cls, name))
+    }
+    # It calls `fit` and `transform`.
+    methods = {key: method for key, method in methods.items() if key[1] != "fit_transform"}
+    assert {name for _, name in methods} >= {"fit", "sample", "predict", "score", "transform"}
+    assert not [key for key, method in methods.items() if not is_limited(method)]
+    assert not is_limited(PrivateEstimator.save)
+
+
+def is_limited(method):
+    return getattr(method, "is_single_threaded", False)
 
 
 def first_draws(monkeypatch, case, estimator, path):
