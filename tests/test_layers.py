@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -270,3 +271,71 @@ def test_import_is_light_and_touches_no_global_state():
     assert result["package"] == []
     # What a careless module would do is seen.
     assert result["careless"] == result["all"]
+
+
+# Packages, plans and local mechanisms do without PyTorch. A fit loads it, and has one thread then.
+_LOAD_LATE = """
+import json, os, sys
+from importlib import import_module
+
+for name in ["", *NAMES]:
+    import_module("sklearn_dpgen" + name)
+
+import pandas as pd
+from sklearn.dummy import DummyClassifier
+from sklearn_dpgen.domains import Box
+from sklearn_dpgen.mechanisms import LaplaceMechanism
+from sklearn_dpgen.schema import Categorical, Numeric, Schema
+from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
+from sklearn_dpgen.utils._random import NoiseSource
+
+schema = Schema({"a": Numeric(0, 1), "b": Categorical(["n", "y"])})
+X = pd.DataFrame({"a": [0.25, 0.75] * 50, "b": ["n", "y"] * 50})
+sampler = SlicedMeasureSampler(50.0, 1e-3, schema=schema, target="b", max_iter=5)
+sampler.plan(100)
+LaplaceMechanism(1.0, domain=Box(0, 1, n_features=1)).fit_transform(X[["a"]])
+early = "torch" in sys.modules
+
+seen, uniform = set(), NoiseSource._uniform
+
+def watched(self, size):
+    seen.add(sys.modules["torch"].get_num_threads())
+    return uniform(self, size)
+
+NoiseSource._uniform = watched
+learner = SyntheticDataClassifier(sampler, DummyClassifier(), n_samples=50, n_draws=1)
+found = []
+for value in ("one", "all"):
+    os.environ["SKLEARN_DPGEN_THREADS"] = value
+    seen.clear()
+    learner.fit(X)
+    found.append(sorted(seen))
+print(json.dumps({"early": early, "threads": found}))
+"""
+
+_WITHOUT_TORCH = [
+    ".accounting",
+    ".budget",
+    ".command_line",
+    ".domains",
+    ".evolution",
+    ".inspection",
+    ".mechanisms",
+    ".model_selection",
+    ".moments",
+    ".preprocessing",
+    ".schema",
+    ".tables",
+]
+
+
+@pytest.mark.parametrize(("names", "is_early"), [(_WITHOUT_TORCH, False), ([".ot"], True)])
+def test_torch_is_loaded_by_the_fit_that_needs_it(names, is_early):
+    code = _LOAD_LATE.replace("NAMES", repr(names))
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    result = json.loads(done.stdout.splitlines()[-1])
+    # That of a package which imports it is seen, and so are threads that are not limited.
+    assert result == {"early": is_early, "threads": [[1], [2]]}

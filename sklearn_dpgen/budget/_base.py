@@ -1,5 +1,6 @@
 """The base of every private estimator: what a fit costs is known before a record is read."""
 
+import functools
 import inspect
 import os
 import pickle
@@ -7,7 +8,6 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
@@ -17,10 +17,10 @@ from sklearn_dpgen.budget._unit import drop_unit, split_unit
 from sklearn_dpgen.utils._certified_noise import CertifiedNoise, require_opendp
 from sklearn_dpgen.utils._html import element, notebook
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
-from sklearn_dpgen.utils._threads import single_threaded
-from sklearn_dpgen.utils._torch import resolve_device
+from sklearn_dpgen.utils._threads import one_thread
 from sklearn_dpgen.utils._validation import (
     BUDGET,
+    DEVICE,
     Integral,
     Interval,
     ParametersMixin,
@@ -57,6 +57,21 @@ _COMPUTING = (
 )
 
 
+def _single_threaded(method):
+    """Return a method of an estimator that computes in one thread."""
+
+    @functools.wraps(method)
+    def limited(self, *args, **kwargs):
+        if self._uses_torch:
+            # Before the limit, which takes in what is loaded.
+            import torch  # noqa: F401
+        with one_thread():
+            return method(self, *args, **kwargs)
+
+    limited.is_single_threaded = True
+    return limited
+
+
 def _of_persons(public):
     """Return what is public of records where a person has one."""
     if public.startswith("number"):
@@ -81,6 +96,8 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
     ledger: PrivacyLedger | str | os.PathLike | None = None
     unit: str | None = None
     noise = "float"
+    # Of those that compute without, a fit does not load PyTorch.
+    _uses_torch = True
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -90,7 +107,7 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         for name in _COMPUTING:
             method = inspect.getattr_static(cls, name, None)
             if inspect.isfunction(method) and not hasattr(method, "is_single_threaded"):
-                setattr(cls, name, single_threaded(method))
+                setattr(cls, name, _single_threaded(method))
 
     @abstractmethod
     def plan(self, n_samples: int, n_features: int | None = None) -> PrivacyReport:
@@ -257,6 +274,8 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         """
         if seed is None:
             return self._noise_source(None)
+        from sklearn_dpgen.utils._torch import resolve_device
+
         parameters = self.get_params(deep=False) | {"device": str(resolve_device(self.device))}
         # Nor does it depend on how the same counts are made.
         for name in ("callback", "ledger", "n_jobs", "noise", "random_state", "store", "verbose"):
@@ -288,7 +307,7 @@ class TrainedEstimator(PrivateEstimator):
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "averaging": [Interval(Real, 0, 1, closed="left")],
         "random_state": ["random_state"],
-        "device": [str, torch.device],
+        "device": DEVICE,
         "verbose": ["verbose"],
     }
     # The attribute that a complete fit ends with.

@@ -29,6 +29,7 @@ from sklearn_dpgen.utils._torch import (
 )
 from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
+    DEVICE,
     HasMethods,
     Integral,
     Interval,
@@ -214,7 +215,7 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         "tol": [Interval(Real, 0, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "random_state": ["random_state"],
-        "device": [str, torch.device],
+        "device": DEVICE,
         "verbose": ["verbose"],
     }
 

@@ -3,15 +3,16 @@
 import copy
 import inspect
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 
 from sklearn_dpgen.evolution._variation_interface import check_candidates, check_degree
 from sklearn_dpgen.utils._random import torch_generator
-from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import Integral
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["DiffusionVariation"]
 
@@ -79,8 +80,10 @@ class DiffusionVariation:
         image_shape: tuple[int, int, int] | None = None,
         n_inference_steps: int = 50,
         batch_size: int = 16,
-        device: str | torch.device = "auto",
+        device: "str | torch.device" = "auto",
     ) -> None:
+        from sklearn_dpgen.utils._torch import resolve_device
+
         for value, name in ((n_inference_steps, "n_inference_steps"), (batch_size, "batch_size")):
             if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
@@ -109,7 +112,7 @@ class DiffusionVariation:
         image_shape: tuple[int, int, int] | None = None,
         n_inference_steps: int = 50,
         batch_size: int = 16,
-        device: str | torch.device = "auto",
+        device: "str | torch.device" = "auto",
         **loading: Any,
     ) -> Self:
         """Load a public pipeline and build the interface.
@@ -176,6 +179,10 @@ class DiffusionVariation:
         ndarray of float64 of shape (n, height * width * channels)
             In [0, 1]; resized by bilinear interpolation with antialiasing.
         """
+        import torch
+
+        from sklearn_dpgen.utils._torch import as_array
+
         images = self._images(X)
         size = self.image_shape[:2]
         if size != self.model_shape[:2]:
@@ -186,10 +193,16 @@ class DiffusionVariation:
 
     def _images(self, X):
         """Return candidates as a tensor of shape (n, channels, height, width), on the CPU."""
+        from sklearn_dpgen.utils._torch import as_tensor
+
         X = check_candidates(X, len(X), self.width, None, self)
         return as_tensor(X.reshape(-1, *self.model_shape)).permute(0, 3, 1, 2)
 
     def _flatten(self, batches, n):
+        import torch
+
+        from sklearn_dpgen.utils._torch import as_array
+
         images = torch.cat(batches).permute(0, 2, 3, 1)
         return check_candidates(as_array(images.reshape(n, -1)), n, self.width, None, self)
 
@@ -240,16 +253,20 @@ class _PixelModel:
         return self._scheduler.timesteps[first:]
 
     def _noise(self, shape, generator):
+        import torch
+
         return torch.randn(shape, generator=generator).to(self._device, self._unet.dtype)
 
-    @torch.no_grad()
     def _denoise(self, images, timesteps, generator):
+        import torch
+
         accepted = inspect.signature(self._scheduler.step).parameters
         options = {"generator": generator} if "generator" in accepted else {}
-        for t in timesteps:
-            inputs = self._scheduler.scale_model_input(images, t)
-            output = self._unet(inputs, t).sample
-            images = self._scheduler.step(output, t, images, **options).prev_sample
+        with torch.no_grad():
+            for t in timesteps:
+                inputs = self._scheduler.scale_model_input(images, t)
+                output = self._unet(inputs, t).sample
+                images = self._scheduler.step(output, t, images, **options).prev_sample
         return (images / 2 + 0.5).clamp(0, 1).float().cpu()
 
 

@@ -2,11 +2,10 @@
 
 import copy
 from collections.abc import Hashable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator
@@ -19,9 +18,11 @@ from sklearn_dpgen.evolution._variation_interface import (
     flat_factors,
 )
 from sklearn_dpgen.mechanisms import Mechanism
-from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._typing import Sampler
 from sklearn_dpgen.utils._validation import Integral
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["LatentVariation", "SamplerVariation"]
 
@@ -70,23 +71,27 @@ class LatentVariation:
     class_weights: np.ndarray
     latent_law: str
     domain: Domain | None
-    device: torch.device
-    generator: torch.nn.Module
+    device: "torch.device"
+    generator: "torch.nn.Module"
     width: int
-    _dtype: torch.dtype
+    _dtype: "torch.dtype"
     _blocks: list[slice]
     _n_inputs: int
 
     def __init__(
         self,
-        generator: torch.nn.Module,
+        generator: "torch.nn.Module",
         latent_dim: int,
         *,
         class_weights: ArrayLike | None = None,
         latent_law: str = "normal",
         domain: Domain | None = None,
-        device: str | torch.device = "auto",
+        device: "str | torch.device" = "auto",
     ) -> None:
+        import torch
+
+        from sklearn_dpgen.utils._torch import resolve_device
+
         if not isinstance(generator, torch.nn.Module):
             raise TypeError(f"generator must be a torch module, got {type(generator).__name__}.")
         if isinstance(latent_dim, bool) or not isinstance(latent_dim, Integral) or latent_dim < 1:
@@ -115,7 +120,7 @@ class LatentVariation:
         sampler: BaseEstimator,
         y: Hashable | None = None,
         *,
-        device: str | torch.device = "auto",
+        device: "str | torch.device" = "auto",
     ) -> Self:
         """Build the interface from a fitted estimator of this package that holds a network.
 
@@ -174,7 +179,6 @@ class LatentVariation:
         X = np.asarray(X, dtype=np.float64)
         return np.sqrt(1 - degree**2) * X + degree * rng.normal(size=X.shape)
 
-    @torch.no_grad()
     def decode(self, X: np.ndarray) -> np.ndarray:
         """Return the points that the network makes of latents.
 
@@ -192,13 +196,18 @@ class LatentVariation:
         ValueError
             The network returns something else than one finite point for each latent.
         """
+        import torch
+
+        from sklearn_dpgen.utils._torch import as_array, as_tensor
+
         X = check_candidates(X, len(X), self.width, None, self)
         latents = X[:, : self.latent_dim]
         latents = latents if self.latent_law == "normal" else 2 * ndtr(latents) - 1
         if len(self.class_weights):
             latents = np.hstack([latents, np.eye(len(self.class_weights))[self.classes(X)]])
         inputs = as_tensor(latents, device=self.device, dtype=self._dtype)
-        outputs = [as_array(self.generator(chunk)) for chunk in inputs.split(_CHUNK)]
+        with torch.no_grad():
+            outputs = [as_array(self.generator(chunk)) for chunk in inputs.split(_CHUNK)]
         points = np.concatenate([output.reshape(len(output), -1) for output in outputs])
         points = check_candidates(points, len(X), None, None, self.generator)
         if self.domain is None:

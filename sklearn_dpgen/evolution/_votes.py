@@ -4,20 +4,20 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from scipy.spatial import KDTree
 
 from sklearn_dpgen.engines import is_engine_table, map_reduce
-from sklearn_dpgen.evolution._nearest_candidates import TorchSearch, first_of_equal, unit_rows
 from sklearn_dpgen.preprocessing._reader import as_matrix, pieces
 from sklearn_dpgen.utils._threads import limit_new_libraries
-from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import check_array, check_positive
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["VoteCounter", "nearest_neighbor_votes"]
 
@@ -35,7 +35,7 @@ def nearest_neighbor_votes(
     backend: str = "auto",
     embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None,
     memory: float = 256,
-    device: str | torch.device = "auto",
+    device: "str | torch.device" = "auto",
 ) -> np.ndarray:
     """Count for every candidate the records that it is nearest to.
 
@@ -128,6 +128,8 @@ def _search(V, metric, backend, memory, device):
         return TreeSearch(V, metric, memory=memory)
     if backend == "faiss":
         return FaissSearch(V, metric, memory=memory)
+    from sklearn_dpgen.evolution._nearest_candidates import TorchSearch
+
     return TorchSearch(V, metric, memory=memory, device=device)
 
 
@@ -159,10 +161,13 @@ class VoteCounter:
         backend: str = "auto",
         embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None,
         memory: float = 256,
-        device: str | torch.device = "auto",
+        device: "str | torch.device" = "auto",
     ) -> None:
         if not callable(metric) and metric not in METRICS:
             raise ValueError(f"metric must be a callable or one of {METRICS}, got {metric!r}.")
+        from sklearn_dpgen.evolution._nearest_candidates import first_of_equal, unit_rows
+        from sklearn_dpgen.utils._torch import resolve_device
+
         if backend not in BACKENDS:
             raise ValueError(f"backend must be one of {BACKENDS}, got {backend!r}.")
         memory = check_positive(memory, "memory") * 2**20
@@ -197,6 +202,8 @@ class VoteCounter:
         -------
         self
         """
+        from sklearn_dpgen.evolution._nearest_candidates import unit_rows
+
         width, embedded_width = self._widths
         rows = max(1, int(self._memory / 4 / (24 * max(self._widths))))
         for part in pieces(X, rows):
@@ -247,7 +254,7 @@ def _embedded(X, embedding, name, width=None):
     if embedding is None:
         return X
     Y = getattr(embedding, "transform", embedding)(X)
-    Y = Y.detach().cpu().numpy() if isinstance(Y, torch.Tensor) else Y
+    Y = Y.detach().cpu().numpy() if hasattr(Y, "detach") else Y
     return _checked(Y, f"embedding({name})", width=width, n_rows=len(X))
 
 
@@ -294,7 +301,7 @@ class MetricSearch:
             part = slice(start, start + rows)
             distances = self.metric(X[part], self.V)
             shape = (len(X[part]), len(self.V))
-            if isinstance(distances, torch.Tensor):
+            if hasattr(distances, "detach"):
                 distances = distances.detach().cpu().numpy()
             distances = np.asarray(distances)
             if distances.shape != shape:
@@ -319,7 +326,10 @@ class _TwoNearest(ABC):
         """Return about the distances to the two nearest candidates, and their indices."""
 
     def __init__(self, V, metric, *, memory):
-        self._exact = TorchSearch(V, metric, memory=memory, device=torch.device("cpu"))
+        from sklearn_dpgen.evolution._nearest_candidates import TorchSearch
+        from sklearn_dpgen.utils._torch import resolve_device
+
+        self._exact = TorchSearch(V, metric, memory=memory, device=resolve_device("cpu"))
         self._rows = max(1, int(memory / 4 / (64 * V.shape[1])))
 
     @property

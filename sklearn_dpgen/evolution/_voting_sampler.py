@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
@@ -31,6 +30,7 @@ from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     BUDGET,
+    DEVICE,
     Interval,
     Real,
     StrOptions,
@@ -113,7 +113,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         "postprocess": [StrOptions({"simplex", "threshold", "bounded_lipschitz"})],
         "threshold": [Interval(Real, 0, 1, closed="left")],
         "random_state": ["random_state"],
-        "device": [str, torch.device],
+        "device": DEVICE,
     }
 
     @fit_context(prefer_skip_nested_validation=False)

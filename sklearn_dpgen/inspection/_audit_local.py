@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
 
@@ -139,6 +138,8 @@ def _likelihood_ratios(mechanism, records, released):
 
     The mechanism's own likelihood chooses which events are counted; the bound does not rest on it.
     """
+    import torch
+
     points = torch.as_tensor(np.asarray(mechanism.encoder_.transform(records)))
     ratios = []
     for start in range(0, len(released), _N_LOOKED_AT):

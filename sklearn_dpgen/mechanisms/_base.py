@@ -3,11 +3,10 @@
 import math
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
 
@@ -27,6 +26,9 @@ from sklearn_dpgen.utils._validation import (
     output_kind,
     validate_data,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Mechanism", "as_scale", "as_table"]
 
@@ -78,6 +80,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         "random_state": ["random_state"],
         "index": [StrOptions({"reset", "keep"})],
     }
+    _uses_torch = False
     # Of a mechanism without this parameter.
     index = "reset"
 
@@ -152,7 +155,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         # Of an array scikit-learn makes a frame with the index of X.
         return pd.DataFrame(Y) if self._index == "reset" and output_kind(self) == "pandas" else Y
 
-    def log_likelihood(self, X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
+    def log_likelihood(self, X: "torch.Tensor", Y: "torch.Tensor") -> "torch.Tensor":
         """Log-density of privatized records given points of the domain.
 
         Parameters
@@ -196,10 +199,9 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
             return X
         return pd.DataFrame(X, columns=names)
 
-    def perturb(self, X: torch.Tensor, noise: NoiseSource) -> torch.Tensor:
+    def perturb(self, X: "torch.Tensor", noise: NoiseSource) -> "torch.Tensor":
         """Add fresh noise to points of the domain, differentiably; for additive noise only."""
-        zeros = np.zeros(tuple(X.shape))
-        return X + torch.as_tensor(self._randomize(zeros, noise), dtype=X.dtype, device=X.device)
+        return X + as_scale(self._randomize(np.zeros(tuple(X.shape)), noise), X)
 
     def require_noise(self) -> None:
         """Raise a ValueError if there is no noise, and so no likelihood."""
@@ -310,9 +312,13 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
 
 def as_scale(scale, X):
     """Return a noise scale, a number or one per feature, as a tensor like ``X``."""
+    import torch
+
     return torch.as_tensor(scale, dtype=X.dtype, device=X.device)
 
 
 def as_table(table, X):
     """Return probabilities as a tensor like ``X``, positive: -log 0 times 0 would be NaN."""
+    import torch
+
     return as_scale(table, X).clamp_min(torch.finfo(X.dtype).tiny)

@@ -2,8 +2,6 @@
 
 import math
 
-import torch
-
 __all__ = [
     "discrete_log_likelihood",
     "gaussian_log_likelihood",
@@ -25,6 +23,8 @@ def laplace_log_likelihood(X, Y, scale):
     -------
     tensor of shape (n_x, n_y)
     """
+    import torch
+
     log_constant = torch.log(2 * scale).expand(X.shape[1]).sum()
     X, Y = _standardized(X, Y, scale)
     return -torch.cdist(X, Y, p=1) - log_constant
@@ -32,6 +32,8 @@ def laplace_log_likelihood(X, Y, scale):
 
 def gaussian_log_likelihood(X, Y, scale):
     """Sum over features of log N(y - x; 0, scale²); the shapes are those of the Laplace one."""
+    import torch
+
     log_constant = (torch.log(scale) + 0.5 * math.log(2 * math.pi)).expand(X.shape[1]).sum()
     X, Y = _standardized(X, Y, scale)
     # -|x-y|²/2 as one product of augmented vectors: a single pass over the matrix.
@@ -64,10 +66,10 @@ def discrete_log_likelihood(S, Y, table):
     -------
     tensor of shape (n_x, n_y)
     """
-    return torch.log(S @ table) @ Y.T
+    return (S @ table).log() @ Y.T
 
 
 def log_weight(weight):
     """Logarithm that is -inf with no gradient, not NaN, where a weight is zero."""
     positive = weight > 0
-    return torch.where(positive, weight, 1.0).log().masked_fill(~positive, -math.inf)
+    return weight.masked_fill(~positive, 1.0).log().masked_fill(~positive, -math.inf)

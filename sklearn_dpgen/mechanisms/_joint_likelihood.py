@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import torch
 
 __all__ = ["answer_odds", "joint_log_likelihood"]
 
@@ -36,6 +35,8 @@ def joint_log_likelihood(X, covered, slices, epsilon):
     -------
     tensor of shape (n_x, n_answers)
     """
+    import torch
+
     shares = X.new_ones(len(covered.answer) * covered.n_slots, X.shape[0])
     values = [
         torch.as_tensor(mask, dtype=X.dtype, device=X.device) @ X[:, slices[column]].T

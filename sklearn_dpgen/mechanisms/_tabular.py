@@ -6,7 +6,6 @@ from typing import Self
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.accounting import ApproximateProfile, GaussianProfile, PrivacyReport
@@ -354,6 +353,8 @@ class TabularMechanism(Mechanism):
         return Y
 
     def _log_likelihood(self, X, Y):
+        import torch
+
         # All columns of released categories in one product of log-probabilities and one-hots.
         blocks = [part for part in self._parts if part.value is None]
         values = [part for part in self._parts if part.value is not None and part.block is None]
@@ -374,6 +375,8 @@ class TabularMechanism(Mechanism):
 
     def _nullable_log_likelihood(self, part, X, Y):
         """Mix over the true flag: a null that is released as present carries noise around 0."""
+        import torch
+
         density, scale = _DENSITIES[part.noise], as_scale(part.scale, X)
         value, y = X[:, [part.value]], Y[:, [part.value]]
         flags, table = X[:, part.block], as_table(part.table, X)

@@ -191,6 +191,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "random_state": ["random_state"],
     }
+    _uses_torch = False
 
     def __init__(
         self,

@@ -145,6 +145,7 @@ class MomentSampler(BaseMomentSampler):
         "schema": [Schema, None],
         "domain": [Domain, callable, None],
     }
+    _uses_torch = False
 
     def __init__(
         self,

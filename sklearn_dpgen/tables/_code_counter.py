@@ -6,7 +6,6 @@ from typing import Self
 import numpy as np
 
 from sklearn_dpgen.tables._count_layout import CountLayout
-from sklearn_dpgen.tables._joint_counts import JointCounts
 
 __all__ = ["CodeCounter"]
 
@@ -37,6 +36,8 @@ class CodeCounter:
         self._start(n_persons)
 
     def _start(self, n_persons):
+        from sklearn_dpgen.tables._joint_counts import JointCounts
+
         self._counts = JointCounts(*self._layout.counted, self._n_expected)
         self.n_rows, self.rows_seen = 0, np.zeros(n_persons, dtype=np.int64)
 

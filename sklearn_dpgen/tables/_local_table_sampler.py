@@ -15,13 +15,10 @@ from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.mechanisms._joint_release import RELEASE_COLUMNS
 from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
 from sklearn_dpgen.schema._binned import Binned
-from sklearn_dpgen.tables._answer_fit import AnswerFit, split_answers
-from sklearn_dpgen.tables._answer_loss import log_likelihoods
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 from sklearn_dpgen.tables._table_sampler import TableSampler
 from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -247,6 +244,9 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         TypeError
             For a mechanism of another kind.
         """
+        from sklearn_dpgen.tables._answer_fit import AnswerFit, split_answers
+        from sklearn_dpgen.utils._torch import resolve_device
+
         self._forget()
         device = resolve_device(self.device)
         noise_seed, fit_seed, split_seed = split_random_state(self.random_state, 3)
@@ -308,6 +308,9 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         -------
         log_likelihood : ndarray of shape (n_samples,)
         """
+        from sklearn_dpgen.tables._answer_loss import log_likelihoods
+        from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
+
         check_is_fitted(self)
         P = as_tensor(self.law_.probabilities.T, device=resolve_device(self._device))
         return as_array(log_likelihoods(self.mechanism_, self._encoded(X), P))

@@ -6,8 +6,6 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-import torch
-from torch.nn.functional import embedding_bag
 
 from sklearn_dpgen.domains import Product
 from sklearn_dpgen.tables._draws import RARE, draw_codes, draw_weighted
@@ -113,6 +111,9 @@ class LogLinearConditional:
 
     def _shares(self, codes):
         """Yield slices of the records, and unscaled shares of their blocks, a column a record."""
+        import torch
+        from torch.nn.functional import embedding_bag
+
         # The base is the only row of a first term.
         tables = [self.base[None], *(term.table for term in self.terms)]
         starts = np.cumsum([0, *map(len, tables)])

@@ -7,7 +7,6 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from sklearn_dpgen.tables._column_groups import group_sums
-from sklearn_dpgen.tables._log_linear_fit import NoisyTable, cosines
 
 __all__ = ["MeasuredSlice", "Measurements"]
 
@@ -103,6 +102,8 @@ class Measurements:
             Counts by what was released before: how far the table is from them, beyond the noise,
             tells how much its terms may say.
         """
+        from sklearn_dpgen.tables._log_linear_fit import NoisyTable, cosines
+
         shares, noise = counts / self.n_records, noise_scale / self.n_records
         names = tuple(self._names[j] for j in part.columns)
         groups = [g[self.blocks.blocks[j]] for j, g in zip(part.columns, part.groups, strict=True)]

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._rules import Rule
-from sklearn_dpgen.tables._chain_fit import ChainFit
 from sklearn_dpgen.tables._column_measurements import measure_columns
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
@@ -371,6 +370,8 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMi
         blocks = ColumnBlocks.of(self.encoder_, [part.shares for part in cells])
         measured = Measurements(names, cells, self.n_records_, blocks)
         records.in_blocks([part[c] for part, c in zip(blocks.blocks, bins, strict=True)])
+        from sklearn_dpgen.tables._chain_fit import ChainFit
+
         fit = ChainFit(
             measured,
             [j for j in range(len(names)) if j not in table.targets] + table.targets,

@@ -56,6 +56,7 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         "encode": ["boolean"],
         "random_state": ["random_state"],
     }
+    _uses_torch = False
 
     def __init__(
         self,

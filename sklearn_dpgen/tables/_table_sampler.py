@@ -1,10 +1,8 @@
 """What the samplers of tables share: a schema, a budget, and records of any types."""
 
-import torch
-
 from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.utils._validation import BUDGET
+from sklearn_dpgen.utils._validation import BUDGET, DEVICE
 
 __all__ = ["TableSampler"]
 
@@ -16,7 +14,7 @@ class TableSampler(PrivateEstimator):
         "epsilon": BUDGET,
         "schema": [Schema],
         "random_state": ["random_state"],
-        "device": [str, torch.device],
+        "device": DEVICE,
     }
 
     def __sklearn_tags__(self):

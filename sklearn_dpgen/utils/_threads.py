@@ -12,7 +12,6 @@ __all__ = [
     "MANY_VALUES",
     "limit_new_libraries",
     "one_thread",
-    "single_threaded",
     "threads_for",
 ]
 
@@ -21,18 +20,6 @@ __all__ = [
 MANY_VALUES = 2**22
 
 _VARIABLE = "SKLEARN_DPGEN_THREADS"
-
-
-def single_threaded(function):
-    """Return a function or method that computes in one thread, as :func:`one_thread` says."""
-
-    @functools.wraps(function)
-    def limited(*args, **kwargs):
-        with one_thread():
-            return function(*args, **kwargs)
-
-    limited.is_single_threaded = True
-    return limited
 
 
 @contextmanager

@@ -6,12 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from sklearn_dpgen.utils._threads import limit_new_libraries
-
 __all__ = ["as_array", "as_tensor", "resolve_device", "seeded_initialization"]
-
-# A fit may load PyTorch after its limit of threads was set.
-limit_new_libraries()
 
 
 def resolve_device(device="auto"):

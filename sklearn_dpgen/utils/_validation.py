@@ -4,6 +4,7 @@ import functools
 import math
 import os
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,7 @@ else:
 
 __all__ = [
     "BUDGET",
+    "DEVICE",
     "HasMethods",
     "Integral",
     "Interval",
@@ -58,6 +60,21 @@ __all__ = [
 
 # A parameter constraint: beyond it a finite budget protects nobody, or leaves nothing.
 BUDGET = [Interval(Real, 1e-50, 1e5, closed="both"), Options(Real, {math.inf})]
+
+class _DeviceType(type):
+    def __instancecheck__(cls, value):
+        torch = sys.modules.get("torch")
+        return hasattr(torch, "device") and isinstance(value, torch.device)
+
+
+class _Device(metaclass=_DeviceType):
+    """What ``torch.device`` is to constraints, without importing PyTorch."""
+
+    __module__, __qualname__ = "torch", "device"
+
+
+# A parameter constraint: a device by its name, or as PyTorch has it.
+DEVICE = [str, _Device]
 
 # How the errors begin that name no column, or of which the rest would show values of an array.
 _REVEALING = re.compile(

@@ -22,7 +22,7 @@ from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
 from sklearn_dpgen.tables._table_counter import TableCounter
 from sklearn_dpgen.utils import _threads
-from sklearn_dpgen.utils._threads import one_thread, single_threaded, threads_for
+from sklearn_dpgen.utils._threads import one_thread, threads_for
 
 
 def counts():
@@ -254,7 +254,7 @@ def test_large_transport_keeps_its_threads(monkeypatch, most, expected, is_insid
         Z = torch.rand(64, 2)
         sliced_wasserstein(Z, Z.flip(0), n_projections=2)
 
-    (single_threaded(solve) if is_inside else solve)()
+    (one_thread()(solve) if is_inside else solve)()
     assert set(solved) == set(costs) == set(sorted_) == {expected}
     assert counts() == {2}
 
