@@ -51,7 +51,7 @@ def composition(folder, options):
     for kind in ("gaussian", "renyi"):
         path = folder / f"{kind}.ledger"
         cap = {"dataset": "a", "epsilon": 2.0, "delta": DELTA, "filter": kind}
-        ledger = PrivacyLedger(path, **cap)
+        ledger = PrivacyLedger.create(path, **cap)
         for _ in range(40):
             ledger.reserve(gaussian_plan(0.2), what="a fit")
         report = ledger.report()
@@ -82,7 +82,7 @@ def shared(folder, options):
     """Eight processes: once with a cap that is never reached, once with one that is."""
     for epsilon in (5.0, 0.01):
         path = folder / f"shared-{epsilon}.ledger"
-        ledger = PrivacyLedger(path, dataset="a", epsilon=epsilon, delta=DELTA)
+        ledger = PrivacyLedger.create(path, dataset="a", epsilon=epsilon, delta=DELTA)
         queue, until = multiprocessing.Queue(), time.time() + options.seconds
         processes = [
             multiprocessing.Process(target=_hammer, args=(path, until, queue)) for _ in range(8)
@@ -124,7 +124,7 @@ while True:
 def killed(folder, options):
     """One ledger throughout: what is killed is followed by the next."""
     path, drawn = folder / "killed.ledger", folder / "drawn"
-    PrivacyLedger(path, dataset="a", epsilon=1.0, delta=DELTA)
+    PrivacyLedger.create(path, dataset="a", epsilon=1.0, delta=DELTA)
     drawn.write_bytes(b"")
     undercounts = unused = 0
     random.seed(0)
@@ -164,7 +164,7 @@ def overhead(folder, options):
     }
     for name, asked in kinds.items():
         path = folder / f"{name}.ledger"
-        ledger = PrivacyLedger(path, dataset="a", epsilon=5.0, delta=DELTA)
+        ledger = PrivacyLedger.create(path, dataset="a", epsilon=5.0, delta=DELTA)
         times = []
         for _ in range(100):
             start = time.perf_counter()
@@ -187,7 +187,7 @@ def search(folder, options):
     schema = Schema({"region": Categorical(["north", "south"]), "hours": Numeric(0, 60)})
     for cap in (1.0, 0.3):
         path = folder / f"search-{cap}.ledger"
-        ledger = PrivacyLedger(path, dataset="hours", epsilon=cap, delta=DELTA)
+        ledger = PrivacyLedger.create(path, dataset="hours", epsilon=cap, delta=DELTA)
         sampler = SlicedMeasureSampler(schema=schema, delta=DELTA, ledger=ledger, max_iter=20)
         grid = {"epsilon": [0.05, 0.1, 0.15, 0.2]}
         refused = None

@@ -379,7 +379,7 @@ def booked(trial, folder):
     one = clone(trial.estimator)
     if "ledger" not in names:
         return trial.fits[0](one, lambda frame: frame), "plan"
-    ledger = PrivacyLedger(folder / "a.ledger", dataset="a", epsilon=1e3, delta=1e-2)
+    ledger = PrivacyLedger.create(folder / "a.ledger", dataset="a", epsilon=1e3, delta=1e-2)
     one.set_params(ledger=ledger, **({"privatize": True} if "privatize" in names else {}))
     trial.fits[0](one, lambda frame: frame)
     return one, "plan, ledger" if len(ledger.report().charges) == 1 else "plan"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from sklearn_dpgen.accounting import DominatingCost, PrivacyReport
 from sklearn_dpgen.budget._filters import FILTERS
-from sklearn_dpgen.budget._ledger_file import LedgerFile
+from sklearn_dpgen.budget._ledger_file import LedgerFile, last_number
 from sklearn_dpgen.budget._ledger_report import Charge, LedgerReport
 from sklearn_dpgen.exceptions import BudgetExceededError
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon
@@ -19,40 +19,30 @@ __all__ = ["LedgerLike", "PrivacyLedger", "open_ledger"]
 
 # Of the cap, from where on a first fit may take all of it.
 _MOST = 0.9
-_DEFAULTS = {"neighbours": "replace_one", "unit": None, "filter": "gaussian"}
 
 
 class PrivacyLedger:
     """A privacy budget over all fits of one data set, kept in one file.
 
-    Give it, or its path, as ``ledger`` to estimators and mechanisms: each fit books its planned
+    Give it, or its path, as ``ledger`` to estimators and mechanisms: each fit charges its planned
     cost in one transaction before anything that it computes from a record is released, and is
     refused where less is left. It is a plain value that names its file, so that copies of it,
-    as ``clone``, pickling and other processes make them, book in the same file.
+    as ``clone``, pickling and other processes make them, charge the same file.
+
+    ``PrivacyLedger(path)`` opens a ledger; :meth:`create` makes one. A file that is missing, empty
+    or cut off is refused, for a new one in its place would forget what was spent.
 
     Parameters
     ----------
     path : str or path-like
-        The file. One that is there is opened, and then what is given beside must agree with it.
-    dataset : str or None, default=None
-        Name of the data set. A new file needs it, ``epsilon`` and ``delta``.
-    epsilon : float or None, default=None
-        Cap of all fits together, in nats. One single fit may have all of it.
-    delta : float or None, default=None
-        In (0, 1). A tenth of it is kept for charges that fail openly with a small probability,
-        or that no finite amount dominates.
-    neighbours : {"replace_one", "add_or_remove"} or None, default=None
-        Who are neighbours; charges of the other kind are refused. None is "replace_one" for a new
-        file.
-    unit : str or None, default=None
-        Who is protected: all rows with one value in this column; charges that protect a row alone
-        are then refused. None each row by itself: of charges that protect persons, a row that is
-        replaced by another one of the same person.
-    filter : {"gaussian", "renyi"} or None, default=None
-        How charges add up, fixed for ever. "gaussian" adds μ² of the Gaussian mechanism that
-        dominates a charge, and loses nothing on Gaussian releases: counts, votes and moments.
-        "renyi" adds Rényi divergences at one order; it is better for many pure releases, as of
-        Laplace noise and of randomized response. None is "gaussian" for a new file.
+        A file that :meth:`create` made.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no file.
+    ValueError
+        The file is no ledger: it is empty, damaged, of another kind or of a newer version.
 
     Notes
     -----
@@ -60,6 +50,15 @@ class PrivacyLedger:
     profiles of what was run, and to stop when the total would cross the cap, is no guarantee
     then; sums of μ², or of divergences at a fixed order, are. A charge is one fit with all of
     its releases, which were planned together and are composed exactly.
+
+    A charge is also accepted if the filter has no room for it, but all charges so far and this one
+    are pure and their ε add up to at most the cap. The choice between the two conditions costs
+    nothing. Let A be the outcomes, charges included, in which the filter is within its cap at the
+    end; in all others the ε add up to at most ε. The ledger that stops before the filter crosses
+    its cap is (ε, δ)-private and has the same outcomes in A, so P(S ∩ A) ≤ e^ε Q(S ∩ A) + δ. Every
+    other outcome has a density ratio of at most e^ε, so P(S \\ A) ≤ e^ε Q(S \\ A). The sum is
+    P(S) ≤ e^ε Q(S) + δ. Charges of both kinds in one ledger all count in the filter, where a pure
+    one is expensive: give the two kinds ledgers of their own, whose caps add up.
 
     What a charge is for is the caller's word: the file does not know which records a fit reads.
     Sampling and fits on records that were privatized before are post-processing and charge
@@ -74,74 +73,97 @@ class PrivacyLedger:
     >>> import tempfile, os
     >>> from sklearn_dpgen.budget import PrivacyLedger
     >>> path = os.path.join(tempfile.mkdtemp(), "patients.ledger")
-    >>> ledger = PrivacyLedger(path, dataset="patients", epsilon=1.0, delta=1e-6)
+    >>> ledger = PrivacyLedger.create(path, dataset="patients", epsilon=1.0, delta=1e-6)
     >>> ledger.spent()
     0.0
     >>> round(ledger.remaining(), 2)
     1.0
+    >>> PrivacyLedger(path) == ledger
+    True
     """
 
-    def __init__(
-        self,
-        path: "str | os.PathLike",
-        *,
-        dataset: str | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        neighbours: str | None = None,
-        unit: str | None = None,
-        filter: str | None = None,
-    ) -> None:
+    def __init__(self, path: "str | os.PathLike") -> None:
         self._file = LedgerFile(path)
-        given = {
-            "dataset": dataset,
-            "epsilon": None if epsilon is None else check_epsilon(epsilon, allow_infinite=False),
-            "delta": None if delta is None else check_delta(delta),
-            "neighbours": neighbours,
-            "unit": unit,
-            "filter": filter,
-        }
-        given = {name: value for name, value in given.items() if value is not None}
-        for name, choices in (
-            ("neighbours", ("replace_one", "add_or_remove")),
-            ("filter", FILTERS),
-        ):
-            if given.get(name, next(iter(choices))) not in choices:
-                raise ValueError(f"{name} must be one of {list(choices)}, got {given[name]!r}.")
-        if self._file.is_empty():
-            self._create(given)
-        self._open(given)
-
-    def _create(self, given):
-        missing = [name for name in ("dataset", "epsilon", "delta") if name not in given]
-        if missing:
-            raise FileNotFoundError(
-                f"There is no ledger at {self._file.path}; a new one needs {', '.join(missing)}."
-            )
-        settings = _DEFAULTS | given
-        kind = FILTERS[settings["filter"]](settings["epsilon"], settings["delta"])
-        # The order belongs to the cap: another version must not choose another one.
-        settings["order"] = kind.order
-        # What tells a file from another one that is put in its place.
-        settings["id"] = secrets.token_hex(8)
-        self._file.create(_now(), json.dumps(settings))
-
-    def _open(self, given):
         with self._file.reading() as db:
             self.created, self._settings = _header(db)
         settings = json.loads(self._settings)
-        for name, value in given.items():
-            if settings[name] != value:
-                raise ValueError(
-                    f"{name} of the ledger {self._file.path} is {settings[name]!r} and cannot be "
-                    f"changed, got {value!r}."
-                )
         self.dataset, self.neighbours, self.unit = (
             settings[name] for name in ("dataset", "neighbours", "unit")
         )
         self._filter = FILTERS[settings["filter"]](
             settings["epsilon"], settings["delta"], settings["order"]
         )
+
+    @classmethod
+    def create(
+        cls,
+        path: "str | os.PathLike",
+        *,
+        dataset: str,
+        epsilon: float,
+        delta: float,
+        neighbours: str = "replace_one",
+        unit: str | None = None,
+        filter: str = "gaussian",
+    ) -> "PrivacyLedger":
+        """Make a ledger, whose cap cannot be changed later.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where no file is yet.
+        dataset : str
+            Name of the data set.
+        epsilon : float
+            Cap of all fits together, in nats. One single fit may have all of it.
+        delta : float
+            In (0, 1). A tenth of it is kept for charges that fail openly with a small probability,
+            or that no finite amount dominates.
+        neighbours : {"replace_one", "add_or_remove"}, default="replace_one"
+            Who are neighbours; charges of the other kind are refused.
+        unit : str or None, default=None
+            Who is protected: all rows with one value in this column; charges that protect a row
+            alone are then refused. None each row by itself: of charges that protect persons, a row
+            that is replaced by another one of the same person.
+        filter : {"gaussian", "renyi"}, default="gaussian"
+            How charges add up. "gaussian" adds μ² of the Gaussian mechanism that dominates a
+            charge, and loses nothing on Gaussian releases: counts, votes and moments. "renyi" adds
+            Rényi divergences at one order; it is better for charges of both kinds, as of Gaussian
+            noise and of many small pure releases. Where all charges are pure, their ε add up in
+            either.
+
+        Returns
+        -------
+        PrivacyLedger
+
+        Raises
+        ------
+        FileExistsError
+            There is a file already, of whatever content.
+        """
+        if not isinstance(dataset, str):
+            raise TypeError(f"dataset must be a str, got {type(dataset).__name__}.")
+        for name, value, choices in (
+            ("neighbours", neighbours, ("replace_one", "add_or_remove")),
+            ("filter", filter, tuple(FILTERS)),
+        ):
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
+        epsilon, delta = check_epsilon(epsilon, allow_infinite=False), check_delta(delta)
+        settings = {
+            "dataset": dataset,
+            "epsilon": epsilon,
+            "delta": delta,
+            "neighbours": neighbours,
+            "unit": unit,
+            "filter": filter,
+            # The order belongs to the cap: another version must not choose another one.
+            "order": FILTERS[filter](epsilon, delta).order,
+            # What tells a file from another one that is put in its place.
+            "id": secrets.token_hex(8),
+        }
+        LedgerFile(path).create(_now(), json.dumps(settings))
+        return cls(path)
 
     @property
     def path(self) -> str:
@@ -205,7 +227,7 @@ class PrivacyLedger:
         now, content = _now(), report.to_json(indent=None)
         with self._file.writing() as db:
             totals = self._totals(db)
-            cost = self._booked(report, what, cost, totals)
+            cost = self._booked(report, what, cost, totals, db)
             new = [_sum_up(*pair) for pair in zip(totals, (cost.amount, cost.delta), strict=True)]
             cursor = db.execute(
                 "INSERT INTO charges (time, user, what, amount, delta, total_amount, total_delta,"
@@ -215,13 +237,16 @@ class PrivacyLedger:
             # None is for what inserts no row.
             return cursor.lastrowid  # type: ignore[return-value]
 
-    def _booked(self, report, what, cost, totals):
+    def _booked(self, report, what, cost, totals, db):
         """Return what is booked for a fit that costs so much, or refuse it."""
         if self._fits(cost, totals):
             return cost
+        pure = _sum_up(_pure_total(db), _pure(report)) if report.delta == 0 else math.inf
+        if pure <= self.epsilon:
+            return cost
         # Before anything was released no choice depends on it: one fit may take it all.
         if any(totals) or not self._is_all(report):
-            raise BudgetExceededError(self._refusal(report, what, cost, totals))
+            raise BudgetExceededError(self._refusal(report, what, cost, totals, pure))
         return DominatingCost(self._filter.cap, self._filter.open_delta)
 
     def _fits(self, cost, totals):
@@ -253,7 +278,7 @@ class PrivacyLedger:
                 f"unit={self.unit!r}."
             )
 
-    def _refusal(self, report, what, cost, totals):
+    def _refusal(self, report, what, cost, totals, pure):
         text = f"{what} asks for epsilon {report.epsilon:g} at delta {report.delta:g}, and "
         left = max(self._filter.cap - totals[0], 0.0)
         if totals[0] + cost.amount > self._filter.cap:
@@ -269,6 +294,12 @@ class PrivacyLedger:
                 f"{self.dataset!r} has {self._filter.open_delta - totals[1]:.3g} left, from a "
                 "tenth of its delta: choose a smaller delta of the fit"
             )
+        if report.delta == 0:
+            text += (
+                "; nor are all charges pure, so that their epsilon would add up"
+                if math.isinf(pure)
+                else f"; the epsilon of all charges, which are pure, would be {pure:g}"
+            )
         return text + ". Nothing was released or charged."
 
     def spent(self, delta: float | None = None) -> float:
@@ -282,18 +313,21 @@ class PrivacyLedger:
         Returns
         -------
         float
-            In nats; ``inf`` at a δ of open failures alone.
+            In nats; ``inf`` at a δ of open failures alone. Where all charges are pure, their sum if
+            it is less.
         """
-        amount, open_delta = self._read_totals()
         delta = self.delta if delta is None else check_delta(delta)
+        with self._file.reading() as db:
+            (amount, open_delta), pure = self._totals(db), _pure_total(db)
         if amount == open_delta == 0:
             return 0.0
-        if amount > self._filter.cap:
+        if amount > self._filter.cap and math.isinf(pure):
             # One fit has all of it, and was booked as the cap; at other δ it is what it is.
             return self._charges()[0].report.profile().epsilon(delta)
-        if delta <= open_delta:
-            return math.inf
-        return self._filter.spent(amount, (delta - open_delta) / (1 - open_delta))
+        if amount > self._filter.cap or delta <= open_delta:
+            return pure
+        spent = self._filter.spent(amount, (delta - open_delta) / (1 - open_delta))
+        return min(pure, spent)
 
     def remaining(self, delta: float | None = None) -> float:
         """Return the ε of the largest fit that the cap still allows, if its releases are Gaussian.
@@ -349,10 +383,26 @@ class PrivacyLedger:
                 f"{self.path} is no longer the ledger of {self.dataset!r} that was opened here: "
                 "its cap does not hold for another one. Open it anew."
             )
-        row = db.execute(
-            "SELECT total_amount, total_delta FROM charges ORDER BY id DESC LIMIT 1"
-        ).fetchone()
-        return row or (0.0, 0.0)
+        charges = db.execute(
+            "SELECT id, amount, delta, total_amount, total_delta FROM charges ORDER BY id"
+        ).fetchall()
+        n_booked = last_number(db)
+        if [number for number, *_ in charges] != list(range(1, n_booked + 1)):
+            raise ValueError(
+                f"The ledger {self.path} is damaged: {n_booked} charges were booked, and "
+                f"{len(charges)} of them are left. Its budget is not known any more."
+            )
+        amounts = [value for _, *values in charges for value in values]
+        if not all(0 <= value < math.inf for value in amounts):
+            raise ValueError(
+                f"The ledger {self.path} is damaged: a charge must be finite and not negative. "
+                "Its budget is not known any more."
+            )
+        totals = [0.0, 0.0]
+        for _, amount, delta, *_ in charges:
+            totals = [_sum_up(*pair) for pair in zip(totals, (amount, delta), strict=True)]
+        # What was stored with the last charge is no more than a check.
+        return tuple(map(max, totals, charges[-1][3:])) if charges else (0.0, 0.0)
 
 
 # What estimators take as ``ledger``.
@@ -365,12 +415,28 @@ def open_ledger(ledger: "PrivacyLedger | str | os.PathLike") -> PrivacyLedger:
 
 
 def _header(db):
-    return db.execute("SELECT created, settings FROM ledger").fetchone()
+    found = db.execute("SELECT created, settings FROM ledger").fetchall()
+    if len(found) != 1:
+        raise ValueError("The ledger is damaged: its cap is missing.")
+    return found[0]
 
 
 def _sum_up(total, amount):
     """Return a sum, rounded up."""
     return math.nextafter(total + amount, math.inf) if amount > 0 else total
+
+
+def _pure(report):
+    """Return the ε of a pure report, and infinity for all others."""
+    return report.epsilon if report.delta == 0 else math.inf
+
+
+def _pure_total(db):
+    """Return the sum of the ε of all charges, which is infinite unless all are pure."""
+    total = 0.0
+    for (content,) in db.execute("SELECT report FROM charges"):
+        total = _sum_up(total, _pure(PrivacyReport.from_dict(json.loads(content))))
+    return total
 
 
 def _now():

@@ -3,7 +3,8 @@
 import math
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.budget._ledger import PrivacyLedger, _sum_up
+from sklearn_dpgen.budget._ledger import PrivacyLedger, _pure, _sum_up
+from sklearn_dpgen.budget._ledger_file import last_number
 
 __all__ = ["check_affordable", "ledger_faults"]
 
@@ -30,7 +31,8 @@ def check_affordable(ledger: PrivacyLedger, report: PrivacyReport, *, what: str)
     """
     ledger._check_relation(report, what)
     cost = ledger._filter.cost(report.composable())
-    ledger._booked(report, what, cost, ledger._read_totals())
+    with ledger._file.reading() as db:
+        ledger._booked(report, what, cost, ledger._totals(db), db)
 
 
 def ledger_faults(ledger: PrivacyLedger) -> tuple[int, list[str]]:
@@ -55,9 +57,10 @@ def ledger_faults(ledger: PrivacyLedger) -> tuple[int, list[str]]:
         ]
         columns = "id, total_amount, total_delta"
         rows = db.execute(f"SELECT {columns} FROM charges ORDER BY id").fetchall()
-    if [number for number, *_ in rows] != list(range(1, len(rows) + 1)):
-        faults.append("Charges are missing: their numbers have gaps.")
-    total = (0.0, 0.0)
+        n_booked = last_number(db)
+    if [number for number, *_ in rows] != list(range(1, n_booked + 1)):
+        faults.append(f"Charges are missing: {n_booked} were booked, and {len(rows)} are left.")
+    total, pure = (0.0, 0.0), 0.0
     # Another process may have booked another charge in the meantime.
     for charge, (_, *booked) in zip(_charges(ledger, faults), rows, strict=False):
         amounts = (charge.amount, charge.delta)
@@ -72,9 +75,11 @@ def ledger_faults(ledger: PrivacyLedger) -> tuple[int, list[str]]:
         if charge.report.neighbours != ledger.neighbours:
             faults.append(f"Charge {charge.number} is for other neighbours than the ledger.")
         total = tuple(_sum_up(*pair) for pair in zip(total, amounts, strict=True))
+        pure = _sum_up(pure, _pure(charge.report))
         if not all(map(math.isclose, total, booked)):
             faults.append(f"The total after charge {charge.number} is not the sum of charges.")
-    if total[0] > kind.cap * _ABOVE or total[1] > kind.open_delta * _ABOVE:
+    is_within = total[0] <= kind.cap * _ABOVE and total[1] <= kind.open_delta * _ABOVE
+    if not is_within and pure > kind.epsilon * _ABOVE:
         faults.append("More was spent than the cap allows.")
     return len(rows), faults
 

@@ -3,10 +3,10 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["LedgerFile"]
+__all__ = ["LedgerFile", "last_number"]
 
 # "dpgl", and the version of the tables.
 _APPLICATION_ID, _VERSION = 0x6470676C, 1
@@ -35,41 +35,46 @@ class LedgerFile:
     def __init__(self, path: "str | os.PathLike") -> None:
         self.path = Path(os.path.abspath(path))
 
-    def is_empty(self) -> bool:
-        """Return whether there is no file, or nothing in it: who made it was stopped."""
-        return not self.path.exists() or self.path.stat().st_size == 0
-
     def create(self, created: str, settings: str) -> None:
-        """Make the file, unless another process was faster."""
-        if not self.path.parent.is_dir():
-            raise FileNotFoundError(f"The folder of the ledger is not there: {self.path.parent}.")
-        with self._errors(), closing(self._connect("rwc")) as db, _writing(db):
-            if _pragma(db, "application_id") == _APPLICATION_ID:
-                return
-            if db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-                raise ValueError(f"{self.path} is a database, and no ledger.")
-            for statement in _TABLES.split(";")[:-1]:
-                db.execute(statement)
-            db.execute("INSERT INTO ledger VALUES (1, ?, ?)", (created, settings))
-            db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {_VERSION}")
+        """Make the file where none is."""
+        try:
+            # Of several processes one makes it.
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        except FileExistsError:
+            raise FileExistsError(
+                f"{self.path} is there already: a ledger is made where no file is, and "
+                "PrivacyLedger(path) opens one."
+            ) from None
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"The folder of the ledger is not there: {self.path.parent}."
+            ) from None
+        try:
+            with self._errors(), closing(self._connect("rw")) as db, _writing(db):
+                for statement in _TABLES.split(";")[:-1]:
+                    db.execute(statement)
+                db.execute("INSERT INTO ledger VALUES (1, ?, ?)", (created, settings))
+                db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                db.execute(f"PRAGMA user_version = {_VERSION}")
+        except BaseException:
+            self.path.unlink(missing_ok=True)
+            raise
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Give a connection that sees one state of the file."""
         # Writable where it may be: what a killed process left half done is first undone.
         with self._errors(), closing(self._connect("rw")) as db:
-            self._check(db)
             db.execute("BEGIN")
+            self._check(db)
             yield db
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Give a connection that no other process writes beside, and make its changes durable."""
-        with self._errors(), closing(self._connect("rw")) as db:
+        with self._errors(), closing(self._connect("rw")) as db, _writing(db):
             self._check(db)
-            with _writing(db):
-                yield db
+            yield db
 
     def _connect(self, mode):
         uri = f"{self.path.as_uri()}?mode={mode}"
@@ -83,8 +88,16 @@ class LedgerFile:
         return db
 
     def _check(self, db):
+        if db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
+            raise ValueError(
+                f"{self.path} is empty, and no ledger: its content was lost, or whatever made it "
+                "was stopped. Restore it from a backup; remove it only if no fit ever charged it."
+            )
         if _pragma(db, "application_id") != _APPLICATION_ID:
             raise ValueError(f"{self.path} is a database, and no ledger.")
+        # SQLite takes the missing end of a last page as zeros.
+        if os.path.getsize(self.path) < _pragma(db, "page_count") * _pragma(db, "page_size"):
+            raise ValueError(f"{self.path} is no ledger, or a damaged one: its end is cut off.")
         version = _pragma(db, "user_version")
         if version > _VERSION:
             raise ValueError(
@@ -107,8 +120,13 @@ class LedgerFile:
                     f"{self.path} was locked by another process for {_PATIENCE_S:g} s."
                 ) from None
             if not self.path.exists():
-                raise FileNotFoundError(f"There is no ledger at {self.path}.") from None
-            raise OSError(f"{self.path} cannot be used: {text}.") from None
+                raise FileNotFoundError(
+                    f"There is no ledger at {self.path}: PrivacyLedger.create makes one, for a "
+                    "data set of which nothing was released yet."
+                ) from None
+            if "disk is full" in text:
+                text = "its disk is full"
+            raise OSError(f"{self.path} cannot be used: {text}. Nothing was charged.") from None
         except sqlite3.DatabaseError as error:
             raise ValueError(f"{self.path} is no ledger, or a damaged one: {error}.") from None
 
@@ -118,10 +136,20 @@ def _writing(db):
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
+        db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        # A full disk ends some transactions by itself. What cannot be undone now, because the disk
+        # fails, is undone by whoever opens the file next.
+        if db.in_transaction:
+            with suppress(sqlite3.OperationalError):
+                db.execute("ROLLBACK")
         raise
-    db.execute("COMMIT")
+
+
+def last_number(db: sqlite3.Connection) -> int:
+    """Return the number of the last charge that was ever booked, even if its row is deleted."""
+    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charges'").fetchone()
+    return 0 if row is None else row[0]
 
 
 def _pragma(db, name):

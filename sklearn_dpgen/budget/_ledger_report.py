@@ -76,6 +76,13 @@ class LedgerReport:
         reports = [charge.report for charge in self.charges]
         return math.fsum(r.epsilon for r in reports), math.fsum(r.delta for r in reports)
 
+    @property
+    def pure(self) -> float:
+        """The sum of the ε of all charges where all are pure, which then holds too; else inf."""
+        return math.fsum(
+            c.report.epsilon if c.report.delta == 0 else math.inf for c in self.charges
+        )
+
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame of one row a charge.
 
@@ -137,6 +144,8 @@ class LedgerReport:
         yield "exact, if all had been planned together", f"epsilon {self.composed:.4g}"
         yield "plain sum", f"epsilon {epsilons:.4g} at delta {deltas:.3g}"
         yield "largest fit that is left", f"epsilon {self.remaining:.4g}"
+        if self.pure < self.filter.epsilon:
+            yield "largest pure fit that is left", f"epsilon {cap.epsilon - self.pure:.4g}"
         for relation in dict.fromkeys(charge.report.neighbouring for charge in self.charges):
             yield "neighbours", relation
 

@@ -88,13 +88,9 @@ def add_to(commands) -> None:
 
 def run_init(arguments, console: Console) -> int:
     """Make a ledger."""
-    from pathlib import Path
-
     from sklearn_dpgen.budget import PrivacyLedger
 
-    if Path(arguments.file).exists():
-        raise CommandError(f"{arguments.file} is there already: ledger show tells what it is.")
-    ledger = PrivacyLedger(
+    ledger = PrivacyLedger.create(
         arguments.file,
         dataset=arguments.dataset,
         epsilon=arguments.epsilon,
@@ -153,7 +149,10 @@ def open_existing(path: str) -> "PrivacyLedger":
     from sklearn_dpgen.budget import PrivacyLedger
 
     if not Path(path).is_file():
-        raise CommandError(f"There is no ledger {path}: ledger init makes one.")
+        raise CommandError(
+            f"There is no ledger {path}: ledger init makes one, for a data set of which nothing "
+            "was released yet."
+        )
     return PrivacyLedger(path)
 
 

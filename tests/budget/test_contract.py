@@ -37,7 +37,7 @@ def cap_of(estimator, epsilon=1e4):
 def ledger(tmp_path):
     def make(estimator, epsilon=1e4):
         path = tmp_path / f"{epsilon}.ledger"
-        return PrivacyLedger(path, **cap_of(estimator, epsilon))
+        return PrivacyLedger.create(path, **cap_of(estimator, epsilon))
 
     return make
 

@@ -1,6 +1,8 @@
 """Caps that hold whatever is chosen after what; and the one that does not."""
 
+import itertools
 import math
+import shutil
 
 import pytest
 from ledger_cases import plan_of
@@ -16,6 +18,7 @@ from sklearn_dpgen.accounting import (
     SampledProfile,
 )
 from sklearn_dpgen.budget import PrivacyLedger
+from sklearn_dpgen.budget._ledger_check import ledger_faults
 from sklearn_dpgen.exceptions import BudgetExceededError
 
 # A cap, and a first release, an answer by randomized response, whose loss is +A or -A.
@@ -83,7 +86,7 @@ def test_the_filters_hold_in_the_same_game(kind, tmp_path):
             middle = (low + high) / 2
             path = tmp_path / f"{kind}-{make.__name__}-{turn}.ledger"
             cap = {"dataset": "game", "epsilon": EPSILON, "delta": DELTA, "filter": kind}
-            ledger = PrivacyLedger(path, **cap)
+            ledger = PrivacyLedger.create(path, **cap)
             ledger.reserve(plan_of(FIRST), what="answer")
             try:
                 ledger.reserve(plan_of((make(middle), 1)), what="second")
@@ -107,7 +110,7 @@ def test_the_filters_hold_in_the_same_game(kind, tmp_path):
 def test_a_full_ledger_is_within_its_cap(kind, epsilon, tmp_path):
     """A Gaussian mechanism of all that was booked, which fails openly, by the printed profile."""
     cap = {"dataset": "x", "epsilon": epsilon, "delta": 1e-6, "filter": kind}
-    ledger = PrivacyLedger(tmp_path / "a.ledger", **cap)
+    ledger = PrivacyLedger.create(tmp_path / "a.ledger", **cap)
     releases = {
         "counts": (GaussianProfile(0.02 * epsilon), 1),
         "noise": (LaplaceProfile(0.05 * epsilon), 1),
@@ -136,7 +139,7 @@ def test_a_full_ledger_is_within_its_cap(kind, epsilon, tmp_path):
 def test_failures_and_noise_are_within_the_cap_together(kind, tmp_path):
     """Both of them to the brim: δ is that of what fails openly or else tells by its noise."""
     cap = {"dataset": "x", "epsilon": EPSILON, "delta": DELTA, "filter": kind}
-    ledger = PrivacyLedger(tmp_path / "a.ledger", **cap)
+    ledger = PrivacyLedger.create(tmp_path / "a.ledger", **cap)
     failure = 0.998 * 0.1 * DELTA
     ledger.reserve(plan_of((OpenFailureProfile(failure), 1)), what="failure")
     squared_mu, mu = 0.0, 0.5
@@ -164,7 +167,7 @@ def test_the_gaussian_filter_loses_nothing_on_counts_and_renyi_wins_on_answers(t
     def number(kind, release):
         name = f"{kind}-{release[0]}.ledger"
         cap = {"dataset": "x", "epsilon": 1.0, "delta": 1e-6, "filter": kind}
-        ledger = PrivacyLedger(tmp_path / name, **cap)
+        ledger = PrivacyLedger.create(tmp_path / name, **cap)
         for n in range(1000):
             try:
                 ledger.reserve(plan_of(release), what="a fit")
@@ -183,5 +186,92 @@ def test_the_gaussian_filter_loses_nothing_on_counts_and_renyi_wins_on_answers(t
 
 def test_an_order_needs_a_cap_that_leaves_something(tmp_path):
     with pytest.raises(ValueError, match="Gaussian filter"):
-        PrivacyLedger(tmp_path / "a.ledger", dataset="x", epsilon=1e-9, delta=1e-12, filter="renyi")
+        PrivacyLedger.create(
+            tmp_path / "a.ledger", dataset="x", epsilon=1e-9, delta=1e-12, filter="renyi"
+        )
     assert not (tmp_path / "a.ledger").exists()
+
+
+def pure_plan(epsilon):
+    return plan_of((RandomizedResponseProfile(epsilon), 1), epsilon=epsilon, delta=0.0)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "renyi"])
+def test_pure_charges_add_up_as_pure_ones(kind, tmp_path):
+    """Five of ε = 2 are (10, 0)-private together; the sums of the filters hold one of them."""
+    cap = {"dataset": "x", "epsilon": 10.0, "delta": 1e-6, "filter": kind}
+    ledger = PrivacyLedger.create(tmp_path / "a.ledger", **cap)
+    for number in range(1, 5):
+        ledger.reserve(pure_plan(2.0 - 1e-9), what="an answer")
+        assert ledger.spent() <= 2 * number
+        assert ledger.spent(1e-12) == pytest.approx(2 * number)
+    assert ledger.report().pure == pytest.approx(8.0)
+    assert "largest pure fit that is left" in str(ledger.report())
+    ledger.reserve(pure_plan(2.0 - 1e-9), what="an answer")
+    with pytest.raises(BudgetExceededError, match="the epsilon of all charges, which are pure"):
+        ledger.reserve(pure_plan(0.1), what="one more")
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve(plan_of((GaussianProfile(0.05), 1), epsilon=0.2), what="counts")
+    n_charges, faults = ledger_faults(ledger)
+    assert (n_charges, faults) == (5, [])
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "renyi"])
+def test_pure_charges_after_others_count_in_the_filter(kind, tmp_path):
+    """Each condition is of all charges: counts up to the cap and then answers would exceed it."""
+    cap = {"dataset": "x", "epsilon": EPSILON, "delta": DELTA, "filter": kind}
+    ledger = PrivacyLedger.create(tmp_path / "a.ledger", **cap)
+    squared_mu, mu = 0.0, 0.3
+    while mu > 1e-3:
+        try:
+            ledger.reserve(plan_of((GaussianProfile(mu), 1), epsilon=0.1), what="counts")
+            squared_mu += mu**2
+        except BudgetExceededError:
+            mu /= 1.2
+    assert ledger.spent() > 0.98 * EPSILON
+    epsilon = 0.9 * EPSILON
+    with pytest.raises(BudgetExceededError, match="nor are all charges pure"):
+        ledger.reserve(pure_plan(epsilon), what="an answer")
+    # The negative twin: a ledger that adds the pure charges alone books it, and is wrong.
+    high = math.exp(epsilon) / (1 + math.exp(epsilon))
+    exact = high * gaussian_delta(EPSILON - epsilon, math.sqrt(squared_mu))
+    exact += (1 - high) * gaussian_delta(EPSILON + epsilon, math.sqrt(squared_mu))
+    assert exact > 1.1 * DELTA
+
+
+def test_whichever_condition_an_outcome_ends_in_both_together_hold_the_cap(tmp_path):
+    """A pure answer, and by its value an answer that exhausts ε, or counts that exhaust δ."""
+    cap = {"dataset": "game", "epsilon": EPSILON, "delta": DELTA}
+    ledger = PrivacyLedger.create(tmp_path / "a.ledger", **cap)
+    ledger.reserve(pure_plan(A), what="answer")
+    copied = tmp_path / "b.ledger"
+    shutil.copy(ledger.path, copied)
+    rest = EPSILON - A
+    ledger.reserve(pure_plan(rest * (1 - 1e-9)), what="second")
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve(pure_plan(1e-6), what="third")
+    other, squared_mu, mu = PrivacyLedger(copied), 0.0, 0.5
+    while mu > 1e-3:
+        try:
+            other.reserve(plan_of((GaussianProfile(mu), 1)), what="second")
+            squared_mu += mu**2
+        except BudgetExceededError:
+            mu /= 1.1
+    assert squared_mu > 0
+    high = math.exp(rest) / (1 + math.exp(rest))
+
+    def answer(epsilon):
+        """Return the exact δ of the second answer, whose loss is ± ``rest``."""
+        return max(high * -math.expm1(epsilon - rest), 0.0) + max(
+            (1 - high) * -math.expm1(epsilon + rest), 0.0
+        )
+
+    def counts(epsilon):
+        return gaussian_delta(epsilon, math.sqrt(squared_mu))
+
+    worst = max(adaptive_delta(*pair) for pair in itertools.product((answer, counts), repeat=2))
+    assert worst <= DELTA
+    # The negative twin: a second answer of all of ε beside the first.
+    rest = EPSILON
+    high = math.exp(rest) / (1 + math.exp(rest))
+    assert adaptive_delta(answer, counts) > 10 * DELTA

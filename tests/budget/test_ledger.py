@@ -6,6 +6,8 @@ import pickle
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -35,7 +37,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def ledger(path):
-    return PrivacyLedger(path, **CAP)
+    return PrivacyLedger.create(path, **CAP)
 
 
 def test_forty_fits_cost_what_one_with_forty_times_the_squared_mu_does(ledger, path):
@@ -81,7 +83,7 @@ def test_one_fit_may_take_the_whole_and_then_nothing_is_left(ledger, path):
     assert ledger.remaining() == 0.0
     with pytest.raises(BudgetExceededError):
         ledger.reserve(gaussian_plan(1e-6), what="a little")
-    second = PrivacyLedger(path.with_name("b.ledger"), **CAP)
+    second = PrivacyLedger.create(path.with_name("b.ledger"), **CAP)
     # What the filter cannot hold, and is far from all, is refused.
     with pytest.raises(BudgetExceededError):
         second.reserve(plan_of((ApproximateProfile(0.5), 1)), what="an answer")
@@ -122,41 +124,173 @@ def test_a_path_does_as_well_and_it_does_not_move_with_the_folder(ledger, path, 
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "kind", "words"),
     [
-        ({"dataset": "visits"}, "dataset .* is 'patients' and cannot be changed, got 'visits'"),
-        ({"epsilon": 2.0}, "epsilon .* is 1.0 and cannot be changed"),
-        ({"epsilon": 0.01}, "epsilon .* is 1.0 and cannot be changed"),
-        ({"delta": 1e-5}, "delta .* cannot be changed"),
-        ({"unit": "person"}, "unit .* is None and cannot be changed"),
-        ({"neighbours": "add_or_remove"}, "neighbours .* cannot be changed"),
-        ({"filter": "renyi"}, "filter .* cannot be changed"),
-        ({"filter": "sum"}, "filter must be one of"),
-        ({"neighbours": "any"}, "neighbours must be one of"),
-        ({"epsilon": np.inf}, "epsilon must be positive and finite"),
-        ({"delta": 0.0}, "delta must be"),
+        ({"filter": "sum"}, ValueError, "filter must be one of"),
+        ({"neighbours": "any"}, ValueError, "neighbours must be one of"),
+        ({"epsilon": np.inf}, ValueError, "epsilon must be positive and finite"),
+        ({"delta": 0.0}, ValueError, "delta must be"),
+        ({"dataset": None}, TypeError, "dataset must be a str"),
     ],
 )
-def test_a_file_keeps_what_it_was_made_for(ledger, path, given, words):
-    ledger.reserve(gaussian_plan(0.1), what="a fit")
-    with pytest.raises(ValueError, match=words):
-        PrivacyLedger(path, **given)
-    assert PrivacyLedger(path, **CAP) == PrivacyLedger(path) == ledger
-
-
-def test_a_new_file_needs_a_name_and_a_cap_and_a_folder(path):
-    with pytest.raises(FileNotFoundError, match="a new one needs epsilon, delta"):
-        PrivacyLedger(path, dataset="patients")
+def test_a_cap_is_checked_before_a_file_is_made(path, given, kind, words):
+    with pytest.raises(kind, match=words):
+        PrivacyLedger.create(path, **CAP | given)
     assert not path.exists()
-    with pytest.raises(FileNotFoundError, match="folder"):
-        PrivacyLedger(path / "nowhere" / "a.ledger", **CAP)
 
 
-def test_a_file_whose_making_was_stopped_is_made(path):
-    path.touch()
-    with pytest.raises(FileNotFoundError, match="a new one needs"):
+def test_a_ledger_is_made_once_and_opening_makes_none(path):
+    with pytest.raises(FileNotFoundError, match="PrivacyLedger.create makes one"):
         PrivacyLedger(path)
-    assert PrivacyLedger(path, **CAP).spent() == 0.0
+    with pytest.raises(FileNotFoundError, match="folder"):
+        PrivacyLedger.create(path / "nowhere" / "a.ledger", **CAP)
+    assert not path.exists()
+    ledger = PrivacyLedger.create(path, **CAP)
+    ledger.reserve(gaussian_plan(0.5), what="a fit")
+    content = path.read_bytes()
+    with pytest.raises(FileExistsError, match="already"):
+        PrivacyLedger.create(path, **CAP)
+    assert path.read_bytes() == content
+    opened = PrivacyLedger(path)
+    assert opened == ledger
+    assert (opened.dataset, opened.epsilon, opened.delta) == ("patients", 1.0, DELTA)
+    assert (opened.neighbours, opened.unit, opened.filter) == ("replace_one", None, "gaussian")
+    assert opened.spent() == ledger.spent() > 0
+
+
+def test_a_ledger_that_lost_its_content_is_no_fresh_budget(path, ledger):
+    """Whatever is cut off: each beginning of the file is refused, and so is the empty file."""
+    ledger.reserve(gaussian_plan(0.5), what="a fit")
+    content = path.read_bytes()
+    lengths = {0, 1, 15, 20, 50, 100, 511, 512, 4095, 4096, 8192, len(content) - 1}
+    for length in sorted(lengths):
+        path.write_bytes(content[:length])
+        words = "is empty, and no ledger" if length == 0 else "no ledger"
+        with pytest.raises(ValueError, match=words):
+            PrivacyLedger(path)
+        with pytest.raises(ValueError, match="no ledger"):
+            ledger.reserve(gaussian_plan(0.5), what="another")
+        assert path.read_bytes() == content[:length]
+    # The twin: the whole of it is opened, and holds what was spent.
+    path.write_bytes(content)
+    assert PrivacyLedger(path).spent() > 0.4
+
+
+def changed(path, *statements):
+    """Change the file as any tool for SQLite does."""
+    with sqlite3.connect(path) as db:
+        for statement in statements:
+            db.execute(statement)
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "lost", ["id = 3", "id >= 2", "id >= 1", "id = 2"], ids=["last", "two", "all", "middle"]
+)
+def test_charges_that_are_deleted_are_missed(path, ledger, lost):
+    for number in range(3):
+        ledger.reserve(gaussian_plan(0.3), what=f"fit {number}")
+    spent = ledger.spent()
+    # The twin: what rewrites the file and loses nothing is no fault.
+    changed(path, "PRAGMA user_version = 1")
+    with sqlite3.connect(path, isolation_level=None) as db:
+        db.execute("VACUUM")
+    db.close()
+    assert PrivacyLedger(path).spent() == spent
+    changed(path, f"DELETE FROM charges WHERE {lost}")
+    n_left = len(rows(path))
+    book = PrivacyLedger(path)
+    for use in (book.spent, book.remaining, book.report):
+        with pytest.raises(ValueError, match=f"3 charges were booked, and {n_left} of them"):
+            use()
+    with pytest.raises(ValueError, match="is damaged"):
+        book.reserve(gaussian_plan(0.3), what="one more")
+    assert len(rows(path)) == n_left
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        "total_amount = -1.0",
+        "total_amount = 0.0",
+        "amount = -1.0, total_amount = -1.0",
+        "total_delta = -1e-3",
+        "amount = -9e999",
+        "delta = -1.0",
+    ],
+)
+def test_a_stored_total_is_never_trusted(path, ledger, lie):
+    """Each lie would let through a fit of ε = .9 after one of .6."""
+    ledger.reserve(gaussian_plan(0.6), what="a fit")
+    changed(path, f"UPDATE charges SET {lie}")
+    with pytest.raises((ValueError, BudgetExceededError)):
+        PrivacyLedger(path).reserve(gaussian_plan(0.9), what="another")
+    assert rows(path) == ["a fit"]
+    # The twin: a larger total holds as well, as a smaller fit shows.
+    changed(path, "UPDATE charges SET amount = abs(amount), delta = 0.0, total_delta = 0.0")
+    changed(path, "UPDATE charges SET amount = 1e-4, total_amount = 1e9")
+    with pytest.raises(BudgetExceededError):
+        PrivacyLedger(path).reserve(gaussian_plan(0.01), what="a little")
+    changed(path, "UPDATE charges SET total_amount = amount")
+    PrivacyLedger(path).reserve(gaussian_plan(0.01), what="a little")
+    assert len(rows(path)) == 2
+
+
+class Full(sqlite3.Connection):
+    """A connection to a disk without room for a page more."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.execute("PRAGMA max_page_count = 1")
+
+
+def test_a_full_disk_is_an_error_that_says_so_and_nothing_is_charged(path, ledger, monkeypatch):
+    ledger.reserve(gaussian_plan(0.1), what="a fit")
+    # A charge that needs a page of its own.
+    large = gaussian_plan(0.1, caveats=("x" * 10_000,))
+    content = path.read_bytes()
+    connect = sqlite3.connect
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Full))
+        with pytest.raises(OSError, match="its disk is full. Nothing was charged"):
+            ledger.reserve(large, what="another")
+        with pytest.raises(OSError, match="its disk is full"):
+            PrivacyLedger.create(path.with_name("new.ledger"), **CAP)
+    assert path.read_bytes() == content
+    assert not path.with_name("new.ledger").exists()
+    # The twin: with room the same charge is booked.
+    ledger.reserve(large, what="another")
+    assert rows(path) == ["a fit", "another"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no limits of processes")
+def test_a_write_that_fails_half_way_leaves_the_ledger_as_it_was(path, ledger):
+    """A limit of the size of files stops SQLite while it writes; a rollback fails as well."""
+    ledger.reserve(gaussian_plan(0.1), what="a fit")
+    code = """
+import os, resource, sys
+sys.path.insert(0, sys.argv[2])
+from ledger_cases import gaussian_plan
+from sklearn_dpgen.budget import PrivacyLedger
+ledger = PrivacyLedger(sys.argv[1])
+plan = gaussian_plan(0.1, caveats=("x" * 100_000,))
+size = os.path.getsize(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 8192, size + 8192))
+try:
+    ledger.reserve(plan, what="another")
+except OSError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path), os.path.dirname(__file__)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Nothing was charged" in done.stdout
+    assert rows(path) == ["a fit"]
+    ledger.reserve(gaussian_plan(0.1), what="another")
+    assert rows(path) == ["a fit", "another"]
 
 
 def test_files_that_are_no_ledger(path, ledger):
@@ -168,7 +302,7 @@ def test_files_that_are_no_ledger(path, ledger):
         db.execute("CREATE TABLE mine (a)")
     db.close()
     with pytest.raises(ValueError, match="a database, and no ledger"):
-        PrivacyLedger(path.with_name("some.db"), **CAP)
+        PrivacyLedger(path.with_name("some.db"))
     damaged = path.with_name("damaged.ledger")
     shutil.copy(path, damaged)
     content = damaged.read_bytes()
@@ -195,7 +329,7 @@ def test_files_are_closed_and_charges_are_on_disk(path, monkeypatch):
     monkeypatch.setattr(Watched, "opened", 0)
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **k, factory=Watched))
-    ledger = PrivacyLedger(path, **CAP)
+    ledger = PrivacyLedger.create(path, **CAP)
     ledger.reserve(gaussian_plan(0.1), what="a fit")
     path.with_name("other.db").write_bytes(b"no database at all, and long enough for one" * 20)
     with pytest.raises(ValueError, match="no ledger, or a damaged one"):
@@ -259,7 +393,7 @@ def test_charges_for_other_neighbours_or_units_are_refused(path, ledger):
         ledger.reserve(PrivacyReport(mechanism="a fit", epsilon=np.inf, delta=0.0), what="a fit")
     # What protects a person protects a row.
     ledger.reserve(gaussian_plan(0.1, unit="person"), what="a fit")
-    persons = PrivacyLedger(path.with_name("persons.ledger"), unit="person", **CAP)
+    persons = PrivacyLedger.create(path.with_name("persons.ledger"), unit="person", **CAP)
     persons.reserve(gaussian_plan(0.1, unit="person"), what="a fit")
     for unit, words in ((None, "protects a row"), ("house", "protects unit 'house'")):
         with pytest.raises(ValueError, match=words):
@@ -311,8 +445,8 @@ def test_the_report_of_a_new_ledger_is_empty(ledger):
 
 def test_another_ledger_in_the_place_of_the_file_is_refused(path):
     """Its charges would be measured by the cap of the one that was opened."""
-    rich = PrivacyLedger(path, **CAP | {"epsilon": 50.0})
-    poor = PrivacyLedger(path.with_name("poor.ledger"), **CAP | {"epsilon": 0.1})
+    rich = PrivacyLedger.create(path, **CAP | {"epsilon": 50.0})
+    poor = PrivacyLedger.create(path.with_name("poor.ledger"), **CAP | {"epsilon": 0.1})
     rich.reserve(gaussian_plan(1.0), what="before")
     shutil.copy(poor.path, path)
     for book in (rich, pickle.loads(pickle.dumps(rich))):

@@ -44,8 +44,8 @@ def hammer(ledger):
 
 
 def test_processes_share_one_cap(tmp_path):
-    alone = PrivacyLedger(tmp_path / "alone.ledger", **CAP)
-    ledger = PrivacyLedger(tmp_path / "shared.ledger", **CAP)
+    alone = PrivacyLedger.create(tmp_path / "alone.ledger", **CAP)
+    ledger = PrivacyLedger.create(tmp_path / "shared.ledger", **CAP)
     most = hammer(alone)
     booked = Parallel(n_jobs=4)(delayed(hammer)(ledger) for _ in range(4))
     assert sum(booked) == len(rows(ledger.path)) == most
@@ -54,7 +54,7 @@ def test_processes_share_one_cap(tmp_path):
 
 def drawn_and_booked(path, code, seconds):
     """Kill a process that draws, and return what it drew, and what its ledger shows."""
-    PrivacyLedger(f"{path}.ledger", **CAP)
+    PrivacyLedger.create(f"{path}.ledger", **CAP)
     with open(f"{path}.drawn", "wb"):
         pass
     process = subprocess.Popen([sys.executable, "-c", code, str(path), os.path.dirname(__file__)])
@@ -81,7 +81,7 @@ def test_a_process_that_draws_first_would_be_caught(tmp_path):
     """Stopped where it waits for a lock, it has drawn what it did not book."""
     import sqlite3
 
-    PrivacyLedger(tmp_path / "a.ledger", **CAP)
+    PrivacyLedger.create(tmp_path / "a.ledger", **CAP)
     lock = sqlite3.connect(tmp_path / "a.ledger", isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
     for name, code, n_drawn in (("a", _DRAW, 0), ("a", _CARELESS, 1)):

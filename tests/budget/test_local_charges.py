@@ -39,7 +39,7 @@ MECHANISMS = {
 def ledger(tmp_path):
     # A pure release costs a Gaussian filter much: Rényi divergences hold what is here.
     cap = {"dataset": "people", "epsilon": 2.0, "delta": 1e-5, "filter": "renyi"}
-    return PrivacyLedger(tmp_path / "people.ledger", **cap)
+    return PrivacyLedger.create(tmp_path / "people.ledger", **cap)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

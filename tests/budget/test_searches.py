@@ -30,7 +30,7 @@ def closeness(sampler, X, y=None):
 def ledger(tmp_path):
     def make(epsilon):
         path = tmp_path / f"{epsilon}.ledger"
-        return PrivacyLedger(path, dataset="a", epsilon=epsilon, delta=DELTA)
+        return PrivacyLedger.create(path, dataset="a", epsilon=epsilon, delta=DELTA)
 
     return make
 

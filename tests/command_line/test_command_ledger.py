@@ -93,3 +93,16 @@ def test_what_is_no_ledger(run, folder, part):
     assert done.code == 2
     assert done.json["ok"] is False
     assert "table.csv is no ledger" in done.json["error"]
+
+
+def test_the_last_charge_is_missed_and_an_empty_file_is_no_ledger(run, folder, charged):
+    change("DELETE FROM charges WHERE id = 2")
+    done = run("ledger", "verify", charged, "--json")
+    assert done.code == 1
+    assert done.json["faults"] == ["Charges are missing: 2 were booked, and 1 are left."]
+    assert "2 charges were booked" in run("ledger", "show", charged).err
+    (folder / "l.db").write_bytes(b"")
+    for part in ("show", "verify"):
+        assert "is empty, and no ledger" in run("ledger", part, charged).err
+    assert "is there already" in run(*INIT).err
+    assert (folder / "l.db").stat().st_size == 0

@@ -124,7 +124,7 @@ def test_a_fit_beyond_the_budget_draws_and_leaves_nothing(
     build, labelled, monkeypatch, tmp_path, name, histogram
 ):
     path = str(tmp_path / "ledger")
-    PrivacyLedger(path, dataset="records", epsilon=3.0, delta=1e-3)
+    PrivacyLedger.create(path, dataset="records", epsilon=3.0, delta=1e-3)
     sampler = build(name, "public", ledger=path, histogram=histogram)
     train(sampler, labelled, "public")
     assert PrivacyLedger(path).spent() > 0

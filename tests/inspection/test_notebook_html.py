@@ -74,7 +74,7 @@ def test_a_risk_shows_its_bounds(profile):
 
 
 def test_a_ledger_shows_charges_and_what_is_spent(tmp_path):
-    ledger = PrivacyLedger(tmp_path / "ledger", dataset=HOSTILE, epsilon=3.0, delta=1e-4)
+    ledger = PrivacyLedger.create(tmp_path / "ledger", dataset=HOSTILE, epsilon=3.0, delta=1e-4)
     empty = Reader(ledger.report()._repr_html_())
     assert "of ε = 3 is spent" in empty.text
     ledger.reserve(report(releases=((GaussianProfile(0.2), 1),)), what=HOSTILE)

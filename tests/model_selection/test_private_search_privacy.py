@@ -144,7 +144,7 @@ def test_a_person_weighs_the_same_in_a_score_however_many_rows_there_are():
 def test_persons_are_protected_where_the_estimator_protects_them(tmp_path):
     frame = visits()
     schema = Schema({"x": Numeric(0, 1), "label": Categorical(["low", "high"])})
-    ledger = PrivacyLedger(tmp_path / "a", dataset="v", epsilon=9.0, delta=1e-3, unit="who")
+    ledger = PrivacyLedger.create(tmp_path / "a", dataset="v", epsilon=9.0, delta=1e-3, unit="who")
     search = PrivateSearchCV(
         SlicedMeasureSampler(schema=schema, unit="who", n_bins=4, population_size=200),
         {"slices": ["pairs"]},
@@ -227,7 +227,7 @@ def test_neither_the_number_of_runs_nor_a_loser_is_kept(seven):
 
 
 def test_is_one_charge_before_anything_is_read(fits, seven, tmp_path):
-    ledger = PrivacyLedger(tmp_path / "ledger", dataset="toy", epsilon=2.5, delta=1e-4)
+    ledger = PrivacyLedger.create(tmp_path / "ledger", dataset="toy", epsilon=2.5, delta=1e-4)
     booked = []
 
     class Counting(NoisyThreshold):
@@ -246,7 +246,7 @@ def test_is_one_charge_before_anything_is_read(fits, seven, tmp_path):
 
 
 def test_nothing_is_read_where_the_ledger_has_less_left(fits, tmp_path):
-    ledger = PrivacyLedger(tmp_path / "ledger", dataset="toy", epsilon=0.5, delta=1e-5)
+    ledger = PrivacyLedger.create(tmp_path / "ledger", dataset="toy", epsilon=0.5, delta=1e-5)
     search = PrivateSearchCV(NoisyThreshold(), CUTS, ledger=ledger)
     with pytest.raises(BudgetExceededError):
         search.fit(X, y)

@@ -105,7 +105,7 @@ def test_what_no_plan_is_of_is_refused():
 @pytest.mark.parametrize("name", ["ball", "images"])
 def test_a_fit_beyond_the_budget_draws_and_leaves_nothing(monkeypatch, tmp_path, name):
     path = str(tmp_path / "ledger")
-    PrivacyLedger(path, dataset="records", epsilon=1.2, delta=1e-3)
+    PrivacyLedger.create(path, dataset="records", epsilon=1.2, delta=1e-3)
     sampler = build(CASES[name], ledger=path).fit(X, Y)
     assert PrivacyLedger(path).spent() > 0
 

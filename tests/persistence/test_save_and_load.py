@@ -164,7 +164,7 @@ def with_secrets(name, tmp_path):
     case = CASES[name]
     estimator = clone(case.estimator)
     neighbours = getattr(estimator, "neighbours", "replace_one")
-    ledger = PrivacyLedger(
+    ledger = PrivacyLedger.create(
         tmp_path / "secret-ledger", dataset="a", epsilon=1e4, delta=0.01, neighbours=neighbours
     )
     estimator.set_params(ledger=ledger, random_state=SECRET_SEED)
@@ -210,7 +210,7 @@ def test_records_that_are_kept_would_be_found(kept, path, monkeypatch):
 
 def test_a_refit_is_charged_as_usual(path, tmp_path):
     case = CASES["sliced measures"]
-    book = PrivacyLedger(
+    book = PrivacyLedger.create(
         tmp_path / "a.ledger", dataset="a", epsilon=2.5, delta=1e-3, neighbours="replace_one"
     )
     estimator = clone(case.estimator).set_params(ledger=book)

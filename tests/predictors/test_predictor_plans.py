@@ -39,7 +39,7 @@ def ledger(tmp_path):
     """Return a maker of ledgers."""
 
     def make(epsilon=3.0, name="one"):
-        return PrivacyLedger(tmp_path / name, dataset="loans", epsilon=epsilon, delta=1e-3)
+        return PrivacyLedger.create(tmp_path / name, dataset="loans", epsilon=epsilon, delta=1e-3)
 
     return make
 

@@ -355,7 +355,7 @@ def charges_late(self, report):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_refused_fit_draws_nothing(tiny, table, tmp_path, monkeypatch, kind, broken):
-    ledger = PrivacyLedger(tmp_path / "small.ledger", dataset="t", epsilon=0.5, delta=1e-2)
+    ledger = PrivacyLedger.create(tmp_path / "small.ledger", dataset="t", epsilon=0.5, delta=1e-2)
     estimator = tiny(kind, ledger=ledger, batch_fraction=0.5)
     monkeypatch.setattr(NoiseSource, "uniform", no_draw)
     if broken:
@@ -369,7 +369,7 @@ def test_a_refused_fit_draws_nothing(tiny, table, tmp_path, monkeypatch, kind, b
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fit_is_booked_once_as_planned(tiny, table, tmp_path, kind):
-    ledger = PrivacyLedger(tmp_path / "of.ledger", dataset="t", epsilon=5.0, delta=1e-2)
+    ledger = PrivacyLedger.create(tmp_path / "of.ledger", dataset="t", epsilon=5.0, delta=1e-2)
     estimator = tiny(kind, ledger=str(ledger.path))
     table.train(estimator)
     (charge,) = ledger.report().charges
@@ -378,7 +378,7 @@ def test_a_fit_is_booked_once_as_planned(tiny, table, tmp_path, kind):
 
 
 def test_what_reads_nothing_private_is_booked_for_nothing(table, tmp_path):
-    ledger = PrivacyLedger(tmp_path / "of.ledger", dataset="t", epsilon=5.0, delta=1e-2)
+    ledger = PrivacyLedger.create(tmp_path / "of.ledger", dataset="t", epsilon=5.0, delta=1e-2)
     adapter, (X, y, _) = adapter_and_records(table, "target", ledger=ledger)
     with pytest.warns(UserWarning, match="sample_domain is absent"):
         adapter.fit(X, y)

@@ -304,7 +304,7 @@ def test_the_column_of_persons_is_not_in_the_schema(tiny_generator):
 
 
 def ledger_in(folder, epsilon):
-    return PrivacyLedger(folder / "of.ledger", dataset="t", epsilon=epsilon, delta=1e-2)
+    return PrivacyLedger.create(folder / "of.ledger", dataset="t", epsilon=epsilon, delta=1e-2)
 
 
 def no_draw(self, size):

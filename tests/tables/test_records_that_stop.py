@@ -37,7 +37,7 @@ class Once:
 def ledger_of(folder, unit=None):
     path = folder / "ledger.db"
     cap = {"dataset": "table", "epsilon": 1e3, "delta": 0.1, "unit": unit}
-    return PrivacyLedger(path) if path.exists() else PrivacyLedger(path, **cap)
+    return PrivacyLedger(path) if path.exists() else PrivacyLedger.create(path, **cap)
 
 
 def n_charges(ledger):

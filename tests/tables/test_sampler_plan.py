@@ -179,7 +179,7 @@ def test_a_fit_beyond_the_budget_draws_and_leaves_nothing(monkeypatch, tmp_path,
         pytest.skip("a ledger takes no fit without a guarantee")
     path = tmp_path / "ledger"
     unit = options.get("unit")
-    PrivacyLedger(path, dataset="table", epsilon=9.0, delta=1e-4, unit=unit)
+    PrivacyLedger.create(path, dataset="table", epsilon=9.0, delta=1e-4, unit=unit)
     sampler = build(**options, ledger=str(path))
     plan = heard(lambda: sampler.plan(n))[0]
     heard(lambda: sampler.fit(*given))

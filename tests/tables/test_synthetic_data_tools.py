@@ -112,7 +112,7 @@ def test_a_fitted_sampler_is_not_fitted_again(tmp_path):
     again = clone(frozen).fit(X.to_numpy() + np.nan, Y)  # not even read
     assert again.sampler_ is sampler
     assert again.privacy_ is sampler.privacy_ is frozen.plan()
-    book = PrivacyLedger(tmp_path / "book", dataset="one", epsilon=1.0, delta=1e-3)
+    book = PrivacyLedger.create(tmp_path / "book", dataset="one", epsilon=1.0, delta=1e-3)
     with pytest.raises(ValueError, match="ledger is for the sampler"):
         frozen.set_params(ledger=book).fit(X, Y)
     with pytest.raises(NotFittedError):
