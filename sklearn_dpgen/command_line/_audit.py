@@ -3,7 +3,13 @@
 from sklearn_dpgen.command_line._console import Console
 from sklearn_dpgen.command_line._errors import CommandError
 from sklearn_dpgen.command_line._files import read_schema
-from sklearn_dpgen.command_line._options import add_budget, add_command, add_sampler, at_least
+from sklearn_dpgen.command_line._options import (
+    add_budget,
+    add_command,
+    add_sampler,
+    at_least,
+    check_options,
+)
 
 __all__ = ["add_to"]
 
@@ -46,13 +52,14 @@ def add_to(commands) -> None:
 
 def run(arguments, console: Console) -> int:
     """Run the command."""
+    if arguments.unit is not None:
+        raise CommandError("--unit: an audit is of tables in which each person has one row.")
+    check_options(arguments)
+    schema = read_schema(arguments.schema)
     from sklearn_dpgen.command_line._fit import make_sampler
     from sklearn_dpgen.command_line._made_up import made_up_table
     from sklearn_dpgen.inspection import audit
 
-    if arguments.unit is not None:
-        raise CommandError("--unit: an audit is of tables in which each person has one row.")
-    schema = read_schema(arguments.schema)
     sampler = make_sampler(arguments, schema)
     console.say("Auditing on a made-up table: what is found is public. It takes a minute or more.")
     found = audit(sampler, made_up_table(schema, arguments.rows))

@@ -101,10 +101,10 @@ def run(arguments, console: Console) -> int:
 
 def _from_table(paths: Sequence[str]):
     """Draft from names and types of columns."""
+    files = files_of(paths)
     from sklearn_dpgen.preprocessing._files import open_files
     from sklearn_dpgen.schema import Schema
 
-    files = files_of(paths)
     schema = open_files(files, []).schema
     is_text = ".csv" in paths[0].lower()
     if is_text and not _are_names(schema.names):
@@ -145,15 +145,16 @@ def _is_dictionary(names):
 
 def _from_codebook(path):
     """Draft from a data dictionary or a Table Schema."""
+    is_json = path.lower().endswith((".json", ".yaml", ".yml"))
+    if not is_json and not path.lower().endswith(".csv"):
+        raise CommandError("A codebook is a file of CSV, JSON or YAML.")
+    text = read_text(path, "codebook")
     import pandas as pd
 
     from sklearn_dpgen.schema import Schema
 
-    if path.lower().endswith((".json", ".yaml", ".yml")):
-        return Schema.draft(parse(read_text(path, "codebook"), path))
-    if not path.lower().endswith(".csv"):
-        raise CommandError("A codebook is a file of CSV, JSON or YAML.")
-    text = read_text(path, "codebook")
+    if is_json:
+        return Schema.draft(parse(text, path))
     try:
         import io
 

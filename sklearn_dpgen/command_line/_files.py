@@ -2,10 +2,11 @@
 
 import os
 import secrets
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from sklearn_dpgen.command_line._errors import CommandError, describe
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OutputFolder",
+    "check_files",
     "check_new_file",
     "parse",
     "read_schema",
@@ -23,6 +25,37 @@ __all__ = [
 ]
 
 _SCHEMA_ENDINGS = (".yaml", ".yml", ".json")
+_CLAIM = ".sklearn-dpgen-unfinished"
+
+
+def check_files(
+    *,
+    schema: str | None = None,
+    ledger: str | None = None,
+    model: str | None = None,
+    others: Iterable[str | None] = (),
+) -> None:
+    """Refuse paths that name no file, before libraries are loaded for what they should hold.
+
+    Raises
+    ------
+    CommandError, OSError
+    """
+    if schema is not None and not schema.lower().endswith(_SCHEMA_ENDINGS):
+        raise CommandError(
+            f"The schema {schema} must be a file with an ending of {', '.join(_SCHEMA_ENDINGS)}."
+        )
+    if ledger is not None and not Path(ledger).is_file():
+        raise CommandError(
+            f"There is no ledger {ledger}: ledger init makes one, for a data set of which nothing "
+            "was released yet."
+        )
+    if model is not None and not Path(model).is_file():
+        raise CommandError(f"There is no model {model}.")
+    for path in (schema, *others):
+        if path is not None:
+            with open(path, "rb"):
+                pass
 
 
 @contextmanager
@@ -66,13 +99,10 @@ def read_schema(path: str) -> "Schema":
     CommandError
         What is no such file, with the place; or what is no schema.
     """
-    if not path.lower().endswith(_SCHEMA_ENDINGS):
-        raise CommandError(
-            f"The schema {path} must be a file with an ending of {', '.join(_SCHEMA_ENDINGS)}."
-        )
+    check_files(schema=path)
+    declaration = parse(read_text(path, "schema"), path)
     from sklearn_dpgen.schema import Schema, SchemaDraft
 
-    declaration = parse(read_text(path, "schema"), path)
     entries = declaration.values() if isinstance(declaration, dict) else [None]
     if all(isinstance(entry, dict) for entry in entries):
         missing = SchemaDraft(declaration).missing
@@ -119,63 +149,80 @@ def check_new_file(path: str, *, overwrite: bool) -> Path:
 
 
 class OutputFolder:
-    """A folder for results: made, and known to be writable, before a budget is spent.
+    """A folder for results, which one run claims before it spends a budget.
+
+    The claim is a folder in it, which one process alone can make. Files are written there, and
+    moved to their places when the context ends; after an error those that are complete.
 
     Parameters
     ----------
     path : str
+    names : iterable of str
+        All that a run may write: files of these names that an earlier one left are replaced, so
+        that the files are all of one run.
     overwrite : bool
-        Whether files of an earlier run may be replaced.
+        Whether there may be such files, or others.
     inputs : iterable of str
         Files that are never replaced.
     """
 
-    def __init__(self, path: str, *, overwrite: bool, inputs: tuple = ()) -> None:
+    def __init__(self, path: str, names: Iterable[str], *, overwrite: bool, inputs: tuple = ()):
         self.path = Path(path)
-        self._inputs = [os.path.realpath(name) for name in inputs]
         self.written: list[str] = []
+        self._names = tuple(names)
+        inputs = tuple(os.path.realpath(name) for name in inputs)
         if self.path.exists() and not self.path.is_dir():
             raise CommandError(f"--out {path} is a file: name a folder.")
         self._is_new = not self.path.exists()
         # Of a table in a folder all files are parts of it, whatever their names.
         real = Path(os.path.realpath(path))
-        if any(str(folder) in self._inputs for folder in (real, *real.parents)):
+        if any(str(folder) in inputs for folder in (real, *real.parents)):
             raise CommandError(f"--out {path} is in the folder of the table: name another one.")
-        if not overwrite and not self._is_new and any(self.path.iterdir()):
+        for name in self._names:
+            if str(real / name) in inputs:
+                raise CommandError(f"--out {path} would replace the input {name}.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.claim = self.path / _CLAIM
+        try:
+            self.claim.mkdir()
+        except FileExistsError:
+            raise CommandError(
+                f"--out {path} is in use by another run, or by one that was stopped before its "
+                f"end: if none runs, see what is in {self.claim}, and remove it. What a stopped "
+                "run spent of a ledger stays spent."
+            ) from None
+        # After the claim, as another run may have ended a moment ago.
+        if not overwrite and any(entry != self.claim for entry in self.path.iterdir()):
+            self._release()
             raise CommandError(
                 f"--out {path} is not empty: name a new folder, or replace the files of an earlier "
                 "run by --overwrite."
             )
-        self.path.mkdir(parents=True, exist_ok=True)
-        with replacing(self.path / "probe") as part:
-            part.touch()
-        (self.path / "probe").unlink()
 
-    def drop_if_new(self) -> None:
-        """Take an empty folder away again that was made for nothing."""
-        if self._is_new:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        for name in self._names if self.written else ():
+            if name in self.written:
+                os.replace(self.claim / name, self.path / name)
+            else:
+                (self.path / name).unlink(missing_ok=True)
+        self._release()
+
+    def _release(self):
+        shutil.rmtree(self.claim)
+        if self._is_new and not self.written:
             with suppress(OSError):
                 self.path.rmdir()
-
-    def check_names(self, names: list[str]) -> None:
-        """Refuse to replace an input."""
-        for name in names:
-            if os.path.realpath(self.path / name) in self._inputs:
-                raise CommandError(f"--out {self.path} would replace the input {name}.")
-
-    def drop_old(self, names: list[str]) -> None:
-        """Take away what an earlier run left, so that the files are all of one run."""
-        for name in names:
-            (self.path / name).unlink(missing_ok=True)
 
     @contextmanager
     def file(self, name: str) -> Iterator[Path]:
         """Give a path to write a file at."""
-        with replacing(self.path / name) as part:
-            yield part
+        yield self.claim / name
         self.written.append(name)
 
     def text(self, name: str, text: str) -> None:
         """Write a text."""
-        write_text(self.path / name, text)
+        write_text(self.claim / name, text)
         self.written.append(name)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from sklearn_dpgen.command_line._console import Console
-from sklearn_dpgen.command_line._errors import CommandError
+from sklearn_dpgen.command_line._files import check_files
 from sklearn_dpgen.command_line._options import add_command, add_group, positive, probability
 
 if TYPE_CHECKING:
@@ -132,9 +132,9 @@ def run_show(arguments, console: Console) -> int:
 
 def run_verify(arguments, console: Console) -> int:
     """Compute a ledger anew."""
+    ledger = open_existing(arguments.file)
     from sklearn_dpgen.budget._ledger_check import ledger_faults
 
-    ledger = open_existing(arguments.file)
     n, faults = ledger_faults(ledger)
     said = faults or [f"{arguments.file} adds up: {n} charges."]
     return console.result(
@@ -144,15 +144,9 @@ def run_verify(arguments, console: Console) -> int:
 
 def open_existing(path: str) -> "PrivacyLedger":
     """Return a ledger that is there."""
-    from pathlib import Path
-
+    check_files(ledger=path)
     from sklearn_dpgen.budget import PrivacyLedger
 
-    if not Path(path).is_file():
-        raise CommandError(
-            f"There is no ledger {path}: ledger init makes one, for a data set of which nothing "
-            "was released yet."
-        )
     return PrivacyLedger(path)
 
 

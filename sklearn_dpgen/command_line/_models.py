@@ -2,7 +2,13 @@
 
 from sklearn_dpgen.command_line._console import Console
 from sklearn_dpgen.command_line._errors import CommandError, describe, is_own
-from sklearn_dpgen.command_line._files import check_new_file, parse, read_text, replacing
+from sklearn_dpgen.command_line._files import (
+    check_files,
+    check_new_file,
+    parse,
+    read_text,
+    replacing,
+)
 from sklearn_dpgen.command_line._options import add_command, add_overwrite, at_least
 
 __all__ = ["add_to"]
@@ -87,9 +93,9 @@ def run_sample(arguments, console: Console) -> int:
 
 def run_inspect(arguments, console: Console) -> int:
     """Show a model."""
+    model = _load(arguments.model)
     from sklearn_dpgen.command_line._fit import risk_of
 
-    model = _load(arguments.model)
     report = model.privacy_
     kind = type(model).__name__
     schema = getattr(model, "schema", None)
@@ -110,13 +116,14 @@ def run_inspect(arguments, console: Console) -> int:
 
 def run_verify(arguments, console: Console) -> int:
     """Verify a card, and a model."""
+    if not arguments.card.lower().endswith(".json"):
+        raise CommandError(f"{arguments.card} must be the card in JSON: model-card.json.")
+    check_files(others=[arguments.public_key, arguments.file])
+    content = parse(read_text(arguments.card, "card"), arguments.card)
     from sklearn_dpgen.command_line._keys import read_key
     from sklearn_dpgen.inspection import verify_model_card
 
     key = read_key(arguments.public_key, private=False)
-    if not arguments.card.lower().endswith(".json"):
-        raise CommandError(f"{arguments.card} must be the card in JSON: model-card.json.")
-    content = parse(read_text(arguments.card, "card"), arguments.card)
     if not isinstance(content, dict):
         content = {}
     try:
@@ -133,13 +140,10 @@ def run_verify(arguments, console: Console) -> int:
 
 def _load(path):
     """Return the model of a file, with its report."""
-    from pathlib import Path
-
     import sklearn_dpgen
     from sklearn_dpgen.exceptions import InvalidFileError
 
-    if not Path(path).is_file():
-        raise CommandError(f"There is no model {path}.")
+    check_files(model=path)
     try:
         model = sklearn_dpgen.load(path)
     except InvalidFileError as error:

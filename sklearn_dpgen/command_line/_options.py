@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from sklearn_dpgen.command_line._errors import CommandError
+
 __all__ = [
     "add_budget",
     "add_command",
@@ -12,6 +14,7 @@ __all__ = [
     "add_overwrite",
     "add_sampler",
     "at_least",
+    "check_options",
     "positive",
     "probability",
 ]
@@ -126,6 +129,28 @@ def add_sampler(parser: argparse.ArgumentParser) -> None:
         help="a column that is to be predicted from the others, which gets more of the budget; may "
         "be given again; sliced alone",
     )
+
+
+def check_options(arguments: argparse.Namespace) -> None:
+    """Refuse options of budgets and samplers that do not go together.
+
+    Raises
+    ------
+    CommandError
+    """
+    if arguments.sampler != "sliced":
+        asked = {
+            "neighbouring": arguments.neighbouring != "replace_one" and arguments.neighbouring,
+            "target": arguments.target and " ".join(arguments.target),
+            "max-rows": arguments.max_rows,
+        }
+        for option, value in asked.items():
+            if value:
+                raise CommandError(
+                    f"--{option} {value}: --sampler {arguments.sampler} has none such."
+                )
+    if arguments.max_rows is not None and arguments.unit is None:
+        raise CommandError("--max-rows is of persons: it needs --unit.")
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:

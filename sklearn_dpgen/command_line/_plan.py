@@ -1,8 +1,16 @@
 """plan: what a fit will release and cost, from public quantities alone."""
 
 from sklearn_dpgen.command_line._console import Console
-from sklearn_dpgen.command_line._files import read_schema
-from sklearn_dpgen.command_line._options import add_budget, add_command, add_sampler, at_least
+from sklearn_dpgen.command_line._errors import CommandError
+from sklearn_dpgen.command_line._files import check_files, read_schema
+from sklearn_dpgen.command_line._ledger import open_existing
+from sklearn_dpgen.command_line._options import (
+    add_budget,
+    add_command,
+    add_sampler,
+    at_least,
+    check_options,
+)
 
 __all__ = ["add_to"]
 
@@ -50,18 +58,20 @@ def add_to(commands) -> None:
 
 def run(arguments, console: Console) -> int:
     """Run the command."""
-    from sklearn_dpgen.command_line._errors import CommandError
-    from sklearn_dpgen.command_line._fit import make_sampler, needs_rows, risk_of
-    from sklearn_dpgen.command_line._ledger import open_existing
-
-    schema = read_schema(arguments.schema)
-    sampler = make_sampler(arguments, schema)
-    if arguments.rows is None and needs_rows(arguments):
+    check_options(arguments)
+    # Where the number of rows is public, the plan depends on it.
+    needs_rows = arguments.neighbouring == "replace_one" and arguments.max_rows is None
+    if arguments.rows is None and needs_rows:
         raise CommandError(
             "--rows is needed: with --neighbouring replace_one the number of rows is public, and "
             "the plan depends on it."
         )
+    check_files(schema=arguments.schema, ledger=arguments.ledger)
+    schema = read_schema(arguments.schema)
     ledger = None if arguments.ledger is None else open_existing(arguments.ledger)
+    from sklearn_dpgen.command_line._fit import make_sampler, risk_of
+
+    sampler = make_sampler(arguments, schema)
     report = sampler.plan(arguments.rows)
     text = f"{report.to_text()}\n\n{report.attack_risk().to_text()}"
     document = {"report": report.to_dict(), "attack_risk": risk_of(report)}

@@ -37,33 +37,26 @@ def synthesize(arguments, console: Console) -> int:
     ending = output_ending(files[0])
     ledger = None if arguments.ledger is None else open_existing(arguments.ledger)
     sampler = make_sampler(arguments, schema, ledger=ledger)
-    if arguments.rows is None and arguments.unit is not None and arguments.sampler == "mixture":
-        raise CommandError("--rows is needed with --unit and --sampler mixture.")
     key = arguments.signing_key
     key = None if key is None else read_key(key, private=True)
     inputs = (*files, arguments.schema, *([arguments.ledger] if ledger else []))
-    out = OutputFolder(arguments.out, overwrite=arguments.overwrite, inputs=inputs)
-    try:
-        out.check_names([*_TABLES, *_REPORTS])
+    names = [*_TABLES, *_REPORTS]
+    with OutputFolder(arguments.out, names, overwrite=arguments.overwrite, inputs=inputs) as out:
         console.say("Fitting the sampler to the table.")
         n_read = _fit(sampler, files, arguments, console)
-    except BaseException:
-        out.drop_if_new()
-        raise
-    try:
-        rows = arguments.rows
-        if rows is None:
-            # As many as are public to be there, or as a noisy count says.
-            rows = max(round(getattr(sampler, "n_records_", n_read)), 1)
-        out.drop_old([*_TABLES, *_REPORTS])
-        synthetic = _write(sampler, rows, out, ending, console)
-        _publish(sampler, out, arguments, key, console)
-        if arguments.not_private_report:
-            _compare(sampler, files, synthetic, out, arguments, console)
-    except BaseException:
-        written = ", ".join(out.written) or "nothing"
-        console.spent = f"{console.spent} Written to {out.path}: {written}."
-        raise
+        try:
+            rows = arguments.rows
+            if rows is None:
+                # As many as are public to be there, or as a noisy count says.
+                rows = max(round(getattr(sampler, "n_records_", n_read)), 1)
+            synthetic = _write(sampler, rows, out, ending, console)
+            _publish(sampler, out, arguments, key, console)
+            if arguments.not_private_report:
+                _compare(sampler, files, synthetic, out, arguments, console)
+        except BaseException:
+            written = ", ".join(out.written) or "nothing"
+            console.spent = f"{console.spent} Written to {out.path}: {written}."
+            raise
     return _result(sampler, rows, out, ledger, console)
 
 
@@ -126,7 +119,7 @@ def _publish(sampler, out, arguments, key, console):
         title=arguments.title,
         description=arguments.description,
         author=arguments.author,
-        file=out.path / _MODEL,
+        file=out.claim / _MODEL,
         signing_key=key,
     )
     out.text("model-card.json", card.to_json())

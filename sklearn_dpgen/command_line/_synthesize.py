@@ -1,14 +1,17 @@
 """synthesize: a synthetic table with its report, from a private one."""
 
 from sklearn_dpgen.command_line._console import Console
+from sklearn_dpgen.command_line._errors import CommandError
+from sklearn_dpgen.command_line._files import check_files
 from sklearn_dpgen.command_line._options import (
     add_budget,
     add_command,
     add_overwrite,
     add_sampler,
     at_least,
+    check_options,
 )
-from sklearn_dpgen.command_line._tables import add_tables
+from sklearn_dpgen.command_line._tables import add_tables, files_of, output_ending
 
 __all__ = ["add_to"]
 
@@ -23,6 +26,9 @@ The folder --out gets:
   model-card.json, .md, .html
                          a page to publish with it; signed with --signing-key (verify)
   quality-report.html    how close the synthetic table comes to what was released
+
+The files appear once all are complete; until then the folder is claimed, and another run that is
+given the same folder is refused before it spends anything.
 
 All of these hold what was paid for by the budget alone, and may be published. With
 --not-private-report there is one more, quality-report-NOT-PRIVATE.html: it compares the synthetic
@@ -89,6 +95,11 @@ def add_to(commands) -> None:
 
 def run(arguments, console: Console) -> int:
     """Run the command."""
+    check_options(arguments)
+    if arguments.rows is None and arguments.unit is not None and arguments.sampler == "mixture":
+        raise CommandError("--rows is needed with --unit and --sampler mixture.")
+    check_files(schema=arguments.schema, ledger=arguments.ledger, others=[arguments.signing_key])
+    output_ending(files_of(arguments.table)[0])
     from sklearn_dpgen.command_line._synthesis import synthesize
 
     return synthesize(arguments, console)

@@ -26,6 +26,51 @@ def test_help_imports_no_library(folder):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+FIT = ["--epsilon", "1", "--schema"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", *FIT, "none.yaml", "--rows", "10"],
+        ["plan", *FIT, "schema.yaml"],
+        ["plan", *FIT, "schema.yaml", "--rows", "10", "--ledger", "none.db"],
+        ["audit", *FIT, "none.yaml"],
+        ["check", "none.yaml"],
+        ["check", "schema.yaml", "none.csv"],
+        ["synthesize", "table.csv", *FIT, "none.yaml", "--out", "out"],
+        ["synthesize", "none.csv", *FIT, "schema.yaml", "--out", "out"],
+        ["synthesize", "table.csv", *FIT, "schema.yaml", "--out", "out", "--ledger", "none.db"],
+        ["synthesize", "table.csv", *FIT, "schema.yaml", "--out", "out", "--signing-key", "k.pem"],
+        ["synthesize", "table.csv", *FIT, "schema.yaml", "--out", "out", "--max-rows", "2"],
+        ["draft-schema", "none.csv", "--out", "draft.yaml"],
+        ["draft-schema", "none.json", "--out", "draft.yaml"],
+        ["ledger", "show", "none.db"],
+        ["ledger", "verify", "none.db"],
+        ["inspect", "none.safetensors"],
+        ["sample", "none.safetensors", "--rows", "5", "--out", "more.csv"],
+        ["verify", "none.json", "--public-key", "none.pem"],
+    ],
+    ids=lambda arguments: " ".join(arguments),
+)
+def test_a_wrong_path_or_option_is_told_before_a_library_is_imported(run, monkeypatch, arguments):
+    """Every import of a library would fail here; the twin is a command without a fault."""
+    for name in ("numpy", "pandas", "sklearn", "scipy", "torch", "pyarrow", "cryptography"):
+        monkeypatch.setitem(sys.modules, name, None)
+    ours = [name for name in sys.modules if name.startswith("sklearn_dpgen.")]
+    light = ("sklearn_dpgen.command_line", "sklearn_dpgen.exceptions", "sklearn_dpgen._version")
+    for name in ours:
+        if not name.startswith(light) or name.endswith(("._fit", "._synthesis")):
+            monkeypatch.delitem(sys.modules, name)
+    done = run(*arguments)
+    assert done.code == 2
+    assert "Error in" not in done.err
+    assert "none" in done.err or "k.pem" in done.err or "needed" in done.err or "needs" in done.err
+    failed = run("check", "schema.yaml")
+    assert failed.code == 2
+    assert "ModuleNotFoundError" in failed.err
+
+
 def test_the_module_runs(folder):
     done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True)
     assert done.returncode == 0

@@ -2,6 +2,10 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -235,3 +239,102 @@ def test_the_folder_of_the_table_is_not_written_to(run, folder):
         assert "folder of the table" in done.err
     assert list((folder / "parts").iterdir()) == [part]
     assert part.read_bytes() == content
+
+
+_WAITS = """
+import sys, time
+from pathlib import Path
+from sklearn_dpgen.command_line import main
+from sklearn_dpgen.tables import SlicedMeasureSampler
+fit = SlicedMeasureSampler.fit
+def wait(self, X):
+    Path("fitting").touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+    return fit(self, X)
+SlicedMeasureSampler.fit = wait
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def other(ledger):
+    """Another process that has begun to fit for the same folder, under the same ledger."""
+    command = [sys.executable, "-c", _WAITS, "synthesize", "table.csv", *FIT, "--ledger", "l.db"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    give_up = time.monotonic() + 120
+    while not os.path.exists("fitting") and time.monotonic() < give_up:
+        time.sleep(0.01)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_of_two_processes_that_are_given_one_folder_one_is_refused(run, ledger, other):
+    for more in ((), ("--overwrite",)):
+        done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db", *more)
+        assert done.code == 2
+        assert "--out out is in use by another run" in done.err
+        assert "spent before" not in done.err
+    assert ledger.report().charges == ()
+    Path("go").touch()
+    assert other.wait(timeout=120) == 0
+    assert len(ledger.report().charges) == 1
+    pages = {"model-card.html", "model-card.json", "model-card.md", "quality-report.html"}
+    names = {"model.safetensors", "report.json", "report.txt", "synthetic.csv"}
+    assert set(os.listdir("out")) == names | pages
+    # It is free again once the first has ended.
+    assert "is not empty" in run("synthesize", "table.csv", *FIT, "--ledger", "l.db").err
+    assert run("synthesize", "table.csv", *FIT, "--overwrite").code == 0
+
+
+def test_a_claim_that_any_process_can_make_loses_a_release(run, ledger, other, monkeypatch):
+    """The negative twin: both are charged, and there is one model."""
+    mkdir = Path.mkdir
+    monkeypatch.setattr(
+        Path, "mkdir", lambda self, parents=False, exist_ok=False: mkdir(self, 0o777, parents, True)
+    )
+    done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db", "--overwrite")
+    assert done.code == 0
+    mkdir(Path("out/.sklearn-dpgen-unfinished"))
+    Path("go").touch()
+    assert other.wait(timeout=120) == 0
+    assert len(ledger.report().charges) == 2
+    assert os.listdir("out").count("model.safetensors") == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
+def test_a_run_that_was_killed_is_explained_and_its_claim_can_be_removed(run, ledger, other):
+    other.send_signal(signal.SIGKILL)
+    other.wait()
+    claim = Path("out/.sklearn-dpgen-unfinished")
+    done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db")
+    assert done.code == 2
+    assert f"if none runs, see what is in {claim}, and remove it" in done.err
+    claim.rmdir()
+    assert run("synthesize", "table.csv", *FIT, "--ledger", "l.db").code == 0
+    assert len(ledger.report().charges) == 1
+
+
+def test_files_appear_once_all_are_complete(run, folder, monkeypatch):
+    """An earlier release stays as it is until then, and also after a fit that fails."""
+    assert run("synthesize", "table.csv", *FIT).code == 0
+    before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
+    seen = []
+
+    def look(*args):
+        seen.append({path.name: path.read_bytes() for path in Path("out").glob("[!.]*")})
+
+    monkeypatch.setattr(_synthesis, "_publish", look)
+    assert run("synthesize", "table.csv", *FIT, "--overwrite").code == 0
+    assert seen == [before]
+    after = {path.name: path.read_bytes() for path in Path("out").iterdir()}
+    assert after.keys() == before.keys()
+    assert after != before
+
+    def fail(self, X):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SlicedMeasureSampler, "fit", fail)
+    assert run("synthesize", "table.csv", *FIT, "--overwrite").code == 130
+    assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == after
