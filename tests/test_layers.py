@@ -56,6 +56,7 @@ SAME_LEVEL = {
     ("utils", "exceptions"),
     ("schema", "domains"),
     ("budget", "accounting"),
+    ("budget", "schema"),
     ("nn", "domains"),
     ("mechanisms", "preprocessing"),
     ("preprocessing", "engines"),

@@ -54,7 +54,13 @@ def _blocks(content):
     ]
     if risk["mu"] is not None:
         rows.insert(1, ("μ (Gaussian differential privacy)", f"{risk['mu']:.4g}"))
-    note = "The guarantee holds for everybody in the data, whatever an attacker knows or does."
+    protected = (
+        "each record by itself. A person with several records is not protected as a whole: what "
+        "they tell adds up"
+        if unit is None
+        else f"each person, with all records that have one value in {unit}"
+    )
+    note = f"The guarantee holds for {protected}. It does whatever an attacker knows or does."
     if content["is_seeded"]:
         note = "SEEDED: the guarantee is void for whoever knows or guesses the seed."
     yield "guarantee", "For whom the guarantee holds", note, rows

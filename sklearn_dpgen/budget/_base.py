@@ -14,6 +14,7 @@ from sklearn.utils import _safe_indexing
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.budget._ledger import PrivacyLedger, open_ledger
 from sklearn_dpgen.budget._unit import drop_unit, split_unit
+from sklearn_dpgen.schema import Identifier
 from sklearn_dpgen.utils._certified_noise import CertifiedNoise, require_opendp
 from sklearn_dpgen.utils._html import element, notebook
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
@@ -193,11 +194,17 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         )
 
     def _check_unit(self):
-        """Refuse a unit that is a column of the schema: who a row is of is not learned."""
-        if self.unit is not None and self.unit in (getattr(self, "schema", None) or ()):
+        """Refuse a unit that the schema declares as more than an identifier, which is not read."""
+        column = (getattr(self, "schema", None) or {}).get(self.unit)
+        if column is not None and not isinstance(column, Identifier):
             raise ValueError(
-                f"unit={self.unit!r} is a column of the schema: leave out of it who a row is of."
+                f"unit={self.unit!r} is a column of the schema: declare it as an identifier, or "
+                "leave it out. Who a row is of is not learned."
             )
+
+    def _split_unit(self, X):
+        """Return records, without the column of the unit unless the schema has it, and persons."""
+        return split_unit(X, self.unit, getattr(self, "schema", None))
 
     def _one_row_each(self, X, *aligned, seed):
         """Return records of which each is one of a person's rows, drawn at random.
@@ -213,11 +220,11 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         Returns
         -------
         list
-            X without the column, and what is aligned.
+            X without the column, unless the schema declares it, and what is aligned.
         """
         if self.unit is None:
             return [X, *aligned]
-        X, persons = split_unit(X, self.unit)
+        X, persons = self._split_unit(X)
         noise = noise_source(seed, context=["rows of persons", persons.codes])
         rows = persons.draw(noise)
         return [part if part is None else _safe_indexing(part, rows) for part in (X, *aligned)]
@@ -226,12 +233,12 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         """Return one row of each person with its label; public ones must be of the person."""
         is_public = y is not None and getattr(self, "labels", "private") == "public"
         if self.unit is not None and is_public:
-            split_unit(X, self.unit)[1].shared(np.asarray(y), "class")
+            self._split_unit(X)[1].shared(np.asarray(y), "class")
         return self._one_row_each(X, y, seed=seed)
 
     def _without_unit(self, X):
-        """Return records to predict without the column of the unit, if they have it."""
-        return X if self.unit is None else drop_unit(X, self.unit)
+        """Return records to predict without the column of the unit, unless the schema has it."""
+        return X if self.unit is None else drop_unit(X, self.unit, getattr(self, "schema", None))
 
     @property
     def _is_certified(self):

@@ -163,7 +163,7 @@ def _family(kind):
     return next((base for base in (str, bytes, datetime) if issubclass(kind, base)), other)
 
 
-def split_unit(X, unit: str):
+def split_unit(X, unit: str, schema=None):
     """Return records without the column of the unit, and who they are of.
 
     Parameters
@@ -171,6 +171,8 @@ def split_unit(X, unit: str):
     X : data frame
     unit : str
         Name of the column.
+    schema : Schema or None, default=None
+        Of the records: they keep a column that it declares, as an identifier.
 
     Returns
     -------
@@ -192,11 +194,13 @@ def split_unit(X, unit: str):
     ids: Any = X[unit]
     if isinstance(ids, pd.DataFrame):
         raise ValueError(f"X has several columns {unit!r}: unit must name one.")
-    return X.drop(columns=unit), Persons(ids, unit)
+    return drop_unit(X, unit, schema), Persons(ids, unit)
 
 
-def drop_unit(X, unit: str):
-    """Return records to predict without the column of the unit, if it is there."""
+def drop_unit(X, unit: str, schema=None):
+    """Return records without the column of the unit, if it is there and no part of the schema."""
+    if unit in (schema or ()):
+        return X
     frame = as_pandas(X)
     if isinstance(frame, pd.DataFrame) and unit in frame.columns:
         return frame.drop(columns=unit)

@@ -19,6 +19,7 @@ _FAULTS = {
     "null": ("missing, in a column that is not declared nullable", True),
     "not_integer": ("no integers, as declared: they will be rounded", False),
     "unreadable": ("of another type than declared", True),
+    "repeated": ("in rows whose identifier is there twice or more", False),
 }
 _TEXT = """\
 Check a schema, and whether a table fits it.
@@ -30,7 +31,8 @@ records, without noise, for whoever may see the table alone.
 The exit code is 1 where the schema is not valid, or where a fit of the table would stop: labels
 that are not declared, values of another type, missing ones. Numbers and dates outside of their
 bounds are clipped, and numbers rounded that are declared as integers: these are shown, and are no
-failure.
+failure. Identifiers that are there several times are counted: where they name persons, protect each
+with all of their rows by --unit, here and in a fit.
 """
 _EXAMPLES = """\
   sklearn-dpgen check schema.yaml
@@ -52,7 +54,9 @@ def add_to(commands) -> None:
     parser.add_argument("schema", metavar="SCHEMA", help="YAML or JSON")
     add_tables(parser, nargs="*")
     parser.add_argument(
-        "--unit", metavar="COLUMN", help="a column beside the schema that says whose row each is"
+        "--unit",
+        metavar="COLUMN",
+        help="a column that says whose row each is: an identifier of the schema, or one beside it",
     )
 
 
@@ -70,10 +74,13 @@ def run(arguments, console: Console) -> int:
     valid = f"{arguments.schema} is a valid schema of {len(schema)} columns."
     if not files:
         return console.result(valid, document)
-    from sklearn_dpgen.command_line._table_check import check_table
+    from sklearn_dpgen.command_line._table_check import check_table, identifiers_of
 
-    if unit in schema:
-        raise CommandError(f"--unit {unit} is a column of the schema: leave it out there.")
+    if unit in schema and unit not in identifiers_of(schema):
+        raise CommandError(
+            f"--unit {unit} is a column of the schema: declare it as an identifier, or leave it "
+            "out there."
+        )
     console.say(valid)
     console.say("Reading the table.")
     found = check_table(files, schema, unit)
@@ -96,9 +103,15 @@ def _text(found, stops):
             values = "value" if count == 1 else "values"
             stop = "  STOPS A FIT" if _FAULTS[name][1] else ""
             lines.append(f"{column!r}: {count} {values} {_FAULTS[name][0]}{stop}")
+            if name == "repeated":
+                lines.append(
+                    f"  Where {column!r} names persons, a fit protects each row by itself, and "
+                    f"nobody with all of their rows: --unit {column} does."
+                )
     if found["n_rows"] is not None:
         lines.append(f"{found['n_rows']} rows read.")
     if stops:
         return "\n".join([*lines, "The table does not fit the schema."])
-    clipped = ", after clipping and rounding" if found["faults"] else ""
+    changes = {name for faults in found["faults"].values() for name in faults} - {"repeated"}
+    clipped = ", after clipping and rounding" if changes else ""
     return "\n".join([*lines, f"The table fits the schema{clipped}."])

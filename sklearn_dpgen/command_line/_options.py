@@ -94,8 +94,8 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--unit",
         metavar="COLUMN",
-        help="a column, not in the schema, that says whose row each is: persons are protected "
-        "with all of their rows (default: each row by itself)",
+        help="a column that says whose row each is, an identifier of the schema or one beside it: "
+        "persons are protected with all of their rows (default: each row by itself)",
     )
     group.add_argument(
         "--max-rows",

@@ -8,6 +8,7 @@ from sklearn_dpgen.command_line._files import OutputFolder, read_schema
 from sklearn_dpgen.command_line._fit import make_sampler, risk_of
 from sklearn_dpgen.command_line._keys import read_key
 from sklearn_dpgen.command_line._ledger import open_existing
+from sklearn_dpgen.command_line._table_check import identifiers_of
 from sklearn_dpgen.command_line._tables import files_of, output_ending, read_frame, write_table
 from sklearn_dpgen.inspection import QualityReport, model_card
 
@@ -40,6 +41,12 @@ def synthesize(arguments, console: Console) -> int:
     key = arguments.signing_key
     key = None if key is None else read_key(key, private=True)
     inputs = (*files, arguments.schema, *([arguments.ledger] if ledger else []))
+    identifiers = identifiers_of(schema)
+    if arguments.unit is None and identifiers:
+        console.say(
+            f"Each row is protected by itself. Where {identifiers[0]!r} names persons with several "
+            f"rows, --unit {identifiers[0]} protects them as a whole."
+        )
     names = [*_TABLES, *_REPORTS]
     with OutputFolder(arguments.out, names, overwrite=arguments.overwrite, inputs=inputs) as out:
         console.say("Fitting the sampler to the table.")

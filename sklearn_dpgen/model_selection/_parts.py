@@ -24,13 +24,17 @@ class Records:
     y : array-like of shape (n_rows,) or None
     unit : str or None
         The column of X that says which rows are of one person.
+    schema : Schema or None, default=None
+        Of the records: they keep a column of the unit that it declares.
 
     Attributes
     ----------
     n_units : int
         Number of rows, or of persons.
     n_features : int
-        Number of columns, without that of the unit.
+        Number of columns, without that of the unit unless the schema has it.
+    beside : str or None
+        The column of the unit, unless the schema has it.
 
     Raises
     ------
@@ -40,7 +44,7 @@ class Records:
         It lacks the column of the unit.
     """
 
-    def __init__(self, X, y, unit=None):
+    def __init__(self, X, y, unit=None, schema=None):
         if not hasattr(X, "__len__"):
             raise TypeError("X must be a data frame or an array, whose rows have positions.")
         n_rows = num_samples(X)
@@ -48,11 +52,12 @@ class Records:
             raise ValueError(
                 f"y must have a value for each of {n_rows} rows, got {num_samples(y)}."
             )
-        self._X, self._y, self._unit = X, y, unit
+        self._X, self._y = X, y
+        self.beside = None if unit in (schema or ()) else unit
         self._persons = np.arange(n_rows) if unit is None else split_unit(X, unit)[1].codes
         self.n_units = int(self._persons.max()) + 1 if n_rows else 0
         shape = getattr(X, "shape", None) or np.shape(X)
-        self.n_features = shape[1] - (unit is not None) if len(shape) == 2 else 1
+        self.n_features = shape[1] - (self.beside is not None) if len(shape) == 2 else 1
 
     def split(self, n_scored, noise):
         """Return the records that train, those that score, and what the rows of the latter weigh.
@@ -74,8 +79,8 @@ class Records:
         is_scored[noise.choice(self.n_units, n_scored)] = True
         rows = is_scored[self._persons]
         training, scored = self._rows(np.flatnonzero(~rows)), self._rows(np.flatnonzero(rows))
-        if self._unit is not None:
-            scored = (scored[0].drop(columns=self._unit), scored[1])
+        if self.beside is not None:
+            scored = (scored[0].drop(columns=self.beside), scored[1])
         weights = np.empty(0)
         if n_scored:
             weights = 1 / (Persons(self._persons[rows]).n_rows * n_scored)

@@ -341,7 +341,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         """
         self._forget()
         check_distributions(self.param_distributions)
-        records = Records(X, y, self._protected_unit())
+        records = Records(X, y, self._protected_unit(), getattr(self.estimator, "schema", None))
         parts = self._parts(records.n_units, X_val is not None)
         seed = split_random_state(self.random_state, 1)[0]
         report, run, law = self._plan(parts, records.n_features, seed)
@@ -377,7 +377,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         state_price(self.best_estimator_, report)
         self.n_features_in_ = records.n_features
         if isinstance(X, pd.DataFrame):
-            names = [name for name in X.columns if name != report.unit]
+            names = [name for name in X.columns if name != records.beside]
             self.feature_names_in_ = np.array(names, dtype=object)
         return self
 

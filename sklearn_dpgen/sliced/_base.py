@@ -9,7 +9,6 @@ from torch import nn
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.budget._base import TrainedEstimator
-from sklearn_dpgen.budget._unit import split_unit
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, SCHEDULES, descend
 from sklearn_dpgen.ot import random_directions
@@ -69,8 +68,8 @@ class SlicedEstimator(TrainedEstimator):
         return resolve_device(self.device)
 
     def _split_persons(self, X):
-        """Return records, without the column of the unit, and who they are of, or None."""
-        return (X, None) if self.unit is None else split_unit(X, self.unit)
+        """Return records as `_split_unit` does, and None where there is no unit."""
+        return (X, None) if self.unit is None else self._split_unit(X)
 
     def _price(self, strata, sensitivities, n_samples):
         """Price every step from public quantities: sizes, rates, clips, number of steps."""

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.budget._base import TrainedEstimator
 from sklearn_dpgen.budget._ledger import LedgerLike
-from sklearn_dpgen.budget._unit import split_unit
 from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
 from sklearn_dpgen.preprocessing._records import encode_records
 from sklearn_dpgen.schema import Schema
@@ -347,7 +346,7 @@ class SmoothedSlicedWassersteinGenerator(
         if self.release != "projections":
             X, y = self._one_labelled_row_each(X, y, noise_seed)
         elif self.unit is not None:
-            X, persons = split_unit(X, self.unit)
+            X, persons = self._split_unit(X)
         X = encode_records(self, X)
         codes = self._encode_labels(y, len(X))
         n_classes = 0 if y is None else len(self.classes_)

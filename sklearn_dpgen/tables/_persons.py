@@ -14,7 +14,7 @@ _LABELS_APART = (
 
 
 def fit_columns(encoder, X, unit, y=None):
-    """Fit an encoder to the columns of a source, without that of the unit.
+    """Fit an encoder to the columns of a source, without a unit that the schema lacks.
 
     Parameters
     ----------
@@ -47,5 +47,6 @@ def _fit_columns(encoder, X, unit):
         raise TypeError(f"unit={unit!r} names a column: X must be a data frame.")
     if isinstance(X, pd.DataFrame) and unit not in X.columns:
         raise ValueError(f"X lacks the column {unit!r} that unit names.")
-    names = [name for name in column_names(X, [*encoder.schema, unit]) if name != unit]
+    given = column_names(X, list(dict.fromkeys([*encoder.schema, unit])))
+    names = [name for name in given if name != unit or unit in encoder.schema]
     return encoder.fit(pd.DataFrame([[0] * len(names)], columns=names))

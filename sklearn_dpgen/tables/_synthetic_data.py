@@ -260,7 +260,7 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         """Return the sampler of a fit, the features, and the target, from what is public."""
         schema, target = self._declared()
         if features is None:
-            features = [name for name in schema if name != target]
+            features = [name for name in schema if name not in (target, self._who()["unit"])]
         if target in features:
             raise ValueError(
                 f"X must not have the target among its columns where y is given: {target!r}."

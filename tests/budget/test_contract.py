@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from contract_cases import CASES, FRAME, IDS, N_PERSONS, SECRET, SIDE
+from contract_cases import CASES, FRAME, IDS, N_PERSONS, SCHEMA, SECRET, SIDE
 from ledger_cases import rows
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -19,6 +19,7 @@ from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.exceptions import BudgetExceededError
 from sklearn_dpgen.moments import MomentSampler
+from sklearn_dpgen.schema import Identifier, Schema
 from sklearn_dpgen.utils._random import NoiseSource
 
 SIZES = tuple(np.bincount(SIDE))
@@ -216,6 +217,35 @@ def test_persons_are_counted_and_named_nowhere(name):
     for kept in (IDS, list(IDS), PERSONS):
         estimator._kept = kept
         assert holds_persons(estimator)
+
+
+def with_identifiers(name):
+    """Return the estimator of a case, which learns a table with a column of identifiers."""
+    estimator = clone(CASES[name].estimator)
+    params = estimator.get_params(deep=False)
+    estimator.set_params(schema=Schema({"who": Identifier("no. "), **SCHEMA}))
+    return estimator.set_params(domain=None) if "domain" in params else estimator
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, c in CASES.items() if "schema" in c.estimator.get_params(deep=False)]
+)
+def test_the_unit_may_be_an_identifier_of_the_schema(name):
+    case = CASES[name]
+    estimator = with_identifiers(name).set_params(unit="who")
+    report = case.fit(PERSONS, SIDE, estimator).privacy_
+    assert report.unit == "who"
+    assert report == estimator.plan(**case.sizes(PERSON_SIZES) | {"n_features": 3})
+    assert not holds_persons(estimator)
+    assert estimator.sample(4)["who"].tolist() == ["no. 0", "no. 1", "no. 2", "no. 3"]
+    assert set(estimator.feature_names_in_) == {"who", *SCHEMA}
+    # The twin: without the unit the same column is no more than an identifier, and rows count.
+    by_row = case.fit(PERSONS, SIDE, with_identifiers(name)).privacy_
+    assert by_row.unit is None
+    assert by_row == with_identifiers(name).plan(**case.sizes(SIZES) | {"n_features": 3})
+    for other in SCHEMA:
+        with pytest.raises(ValueError, match="declare it as an identifier"):
+            case.fit(PERSONS, SIDE, with_identifiers(name).set_params(unit=other))
 
 
 def holds_persons(estimator):

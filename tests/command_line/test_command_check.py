@@ -145,3 +145,54 @@ def test_wrong_use(run, arguments, said):
     done = run("check", *arguments)
     assert done.code == 2 if "schema.yaml" in arguments else done.code in (1, 2)
     assert said in done.all
+
+
+@pytest.fixture
+def visits(run, folder):
+    """A table of persons with one to three rows each, 20 of them with more than one."""
+    (folder / "visits.yaml").write_text(
+        "patient: {type: identifier}\ngrade: {type: ordinal, values: [1, 2, 3]}\n"
+    )
+    ids = [*range(10), *sorted([*range(10, 30)] * 2), 10]
+    pd.DataFrame({"patient": ids, "grade": [1, 2, 3] * 17}).to_csv("visits.csv", index=False)
+    pd.read_csv("visits.csv").to_parquet("visits.parquet", index=False)
+    return folder
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_identifiers_that_are_repeated_are_counted(run, visits, form):
+    done = run("check", "visits.yaml", f"visits.{form}", "--json")
+    assert done.code == 0
+    assert done.json["faults"] == {"patient": {"repeated": 41}}
+    done = run("check", "visits.yaml", f"visits.{form}")
+    assert "--unit patient does" in done.out
+    assert "The table fits the schema." in done.out
+    # The twins: with the unit nothing is said, nor where each is there once.
+    done = run("check", "visits.yaml", f"visits.{form}", "--unit", "patient", "--json")
+    assert (done.code, done.json["faults"]) == (0, {})
+    table = pd.read_csv("visits.csv").drop_duplicates("patient")
+    table.to_csv("once.csv", index=False)
+    assert run("check", "visits.yaml", "once.csv", "--json").json["faults"] == {}
+
+
+def test_identifiers_are_compared_across_files(run, visits):
+    table = pd.read_csv("visits.csv").drop_duplicates("patient")
+    for name in ("part-1.csv", "part-2.csv"):
+        table.to_csv(name, index=False)
+    done = run("check", "visits.yaml", "part-*.csv", "--json")
+    assert done.json["faults"] == {"patient": {"repeated": 60}}
+
+
+def test_a_fit_says_who_is_protected_by_the_identifiers(run, visits):
+    fit = ("synthesize", "visits.csv", "--schema", "visits.yaml", "--epsilon", "1", "--json")
+    whole, rows = run(*fit, "--unit", "patient", "--out", "a"), run(*fit, "--out", "b")
+    assert (whole.code, rows.code) == (0, 0)
+    assert (whole.json["report"]["unit"], rows.json["report"]["unit"]) == ("patient", None)
+    assert (whole.json["rows"], rows.json["rows"]) == (30, 51)
+    assert pd.read_csv("a/synthetic.csv")["patient"].tolist() == list(range(30))
+    assert "--unit patient protects them as a whole" in rows.err
+    assert "protects them as a whole" not in whole.err
+    card = (visits / "a" / "model-card.md").read_text()
+    assert "each person, with all records that have one value in patient" in card
+    card = (visits / "b" / "model-card.md").read_text()
+    assert "A person with several records is not protected as a whole" in card

@@ -331,3 +331,20 @@ def test_a_signature_of_other_bytes_is_refused(card):
     named = KEY.sign(b"sklearn_dpgen model card 1\n" + text.encode()).hex()
     content["signature"]["value"] = named
     verify_model_card(content, KEY.public_key())
+
+
+def test_the_sentence_of_the_guarantee_follows_the_unit():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"b": rng.choice([HOSTILE, "no"], 900), "who": np.arange(900) // 3})
+    options = {"schema": Schema({"b": SCHEMA["b"]}), "population_size": 100, "max_iter": 2}
+    of_rows = "A person with several records is not protected as a whole"
+    of_persons = "each person, with all records that have one value in"
+    for unit, said, other in ((None, of_rows, of_persons), ("who", of_persons, of_rows)):
+        X = frame if unit else frame[["b"]]
+        made = model_card(SlicedMeasureSampler(unit=unit, **options).fit(X))
+        for page in (made.to_markdown(), made.to_html()):
+            assert said in page
+            assert other not in page
+    sampler = SlicedMeasureSampler(unit=HOSTILE, **options)
+    hostile = sampler.fit(frame.rename(columns={"who": HOSTILE}))
+    assert "<script>" not in model_card(hostile).to_html()

@@ -26,7 +26,7 @@ from sliced_tables import (
 )
 
 from sklearn_dpgen.budget._unit import Persons
-from sklearn_dpgen.schema import Categorical, Schema
+from sklearn_dpgen.schema import Categorical, Identifier, Schema
 from sklearn_dpgen.tables import _pair_distances, _records, _row_weights
 from sklearn_dpgen.tables._record_codes import RecordCodes
 from sklearn_dpgen.tables._records import StoredRecords
@@ -339,6 +339,20 @@ def test_who_a_row_is_of_goes_nowhere(monkeypatch, weights):
     assert sampler.score(frame) == sampler.score(frame.drop(columns="who"))
     other = frame.assign(who=frame["who"].str.replace("secret", "other"))
     assert same(sampler, person_sampler(weights).fit(other))
+
+
+@pytest.mark.parametrize("store", ["codes", "none"])
+def test_an_identifier_of_the_schema_may_be_the_unit(store):
+    """Person 0 has 100 rows of a = 1, and counts once; the twin counts rows."""
+    frame = pd.DataFrame({"who": [0] * 100 + list(range(1, 100)), "a": [1] * 100 + [0] * 99})
+    schema = Schema({"who": Identifier(), "a": Categorical([0, 1])})
+    for unit, expected in (("who", [99, 1]), (None, [99, 100])):
+        sampler = make(np.inf, schema=schema, slices="auto", unit=unit, store=store).fit(frame)
+        (found,) = (part.counts for part in sampler.marginals_ if len(part.counts) == 2)
+        assert found == pytest.approx(expected, abs=2e-5)
+        assert sampler.n_records_ == pytest.approx(sum(expected), abs=2e-5)
+        assert sampler.sample(3)["who"].tolist() == [0, 1, 2]
+        assert sampler.score(frame) == sampler.score(frame.assign(who=-1))
 
 
 def test_what_is_no_unit_is_refused():
