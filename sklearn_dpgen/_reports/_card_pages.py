@@ -6,6 +6,7 @@ import re
 from sklearn_dpgen._reports._certificate import AUDIT_NOTE, facts, percent_up, section
 from sklearn_dpgen._reports._style import badge, page
 from sklearn_dpgen._reports._summary import score_card
+from sklearn_dpgen.accounting._report import ledger_words
 from sklearn_dpgen.utils._html import clean, element, notebook, preformatted, rows_table, shorten
 
 __all__ = ["card_html", "card_markdown", "card_summary"]
@@ -52,6 +53,8 @@ def _blocks(content):
         ("noise", privacy["noise_source"]),
         ("accountant", privacy["accountant"]),
     ]
+    if privacy["ledger"]:
+        rows.append(("ledger", ledger_words(privacy["ledger"])))
     if risk["mu"] is not None:
         rows.insert(1, ("μ (Gaussian differential privacy)", f"{risk['mu']:.4g}"))
     protected = (

@@ -6,6 +6,7 @@ import textwrap
 from dataclasses import dataclass, field, fields
 from importlib import metadata
 from numbers import Real
+from typing import Any
 
 from sklearn_dpgen._version import __version__
 from sklearn_dpgen.accounting._attack_risk import AttackRisk
@@ -105,6 +106,10 @@ class PrivacyReport:
         What the noise leaves of what is released, in units that a person reads.
     forecast : dict of str to float
         What a fit takes, roughly: ``"seconds"`` on two cores, and ``"bytes"`` of memory.
+    ledger : dict
+        Of a fit that charged a ledger: the name of its ``"dataset"``, the number of the
+        ``"charge"``, and the ``"epsilon"`` of all charges together at the ``"delta"`` of the cap,
+        as they were when it was charged. Empty in a plan; equality of reports leaves it out.
     """
 
     mechanism: str
@@ -131,6 +136,7 @@ class PrivacyReport:
     split: dict[str, float] = field(default_factory=dict)
     precision: dict[str, str] = field(default_factory=dict)
     forecast: dict[str, float] = field(default_factory=dict)
+    ledger: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self):
         for name in ("epsilon", "delta", "sampling_rate"):
@@ -164,6 +170,7 @@ class PrivacyReport:
         for name in ("split", "forecast"):
             numbers = {k: _number(v, f"{name}[{k}]") for k, v in getattr(self, name).items()}
             object.__setattr__(self, name, numbers)
+        object.__setattr__(self, "ledger", _checked_ledger(self.ledger))
 
     @property
     def is_seeded(self) -> bool:
@@ -206,7 +213,7 @@ class PrivacyReport:
         result = {f.name: getattr(self, f.name) for f in fields(self)}
         if isinstance(self.noise_scale, dict):
             result["noise_scale"] = dict(self.noise_scale)
-        for name in ("versions", "split", "precision", "forecast"):
+        for name in ("versions", "split", "precision", "forecast", "ledger"):
             result[name] = dict(result[name])
         result["public"] = list(self.public)
         result["caveats"] = list(self.caveats)
@@ -304,6 +311,8 @@ class PrivacyReport:
         yield from self.precision.items()
         yield "sampler", f"{self.sampler} (rate {self.sampling_rate:.6g})"
         yield "releases", str(self.n_releases)
+        if self.ledger:
+            yield "ledger", ledger_words(self.ledger)
         grid = "" if self.discretization is None else f" (grid {self.discretization:.3g})"
         yield "accountant", f"{self.accountant}{grid}"
         yield "noise source", self.noise_source
@@ -327,6 +336,30 @@ def _number(value, name):
     if math.isnan(value) or value < 0:
         raise ValueError(f"{name} must be a non-negative number, got {value}.")
     return value
+
+
+def _checked_ledger(ledger):
+    """Return what a report says of a ledger: nothing, or the four entries."""
+    if not ledger:
+        return {}
+    if set(ledger) != {"dataset", "charge", "epsilon", "delta"}:
+        raise ValueError(f"ledger must have a dataset, charge, epsilon and delta, got {[*ledger]}.")
+    if not isinstance(ledger["dataset"], str):
+        raise TypeError("dataset of ledger must be a str.")
+    return {
+        "dataset": ledger["dataset"],
+        "charge": check_count(ledger["charge"], "charge of ledger"),
+        "epsilon": _number(ledger["epsilon"], "epsilon of ledger"),
+        "delta": _number(ledger["delta"], "delta of ledger"),
+    }
+
+
+def ledger_words(ledger: dict) -> str:
+    """Return in words what a report says of a ledger."""
+    return (
+        f"charge {ledger['charge']} of {ledger['dataset']!r}; all its charges together: "
+        f"epsilon {float(ledger['epsilon']):.4g} at delta {ledger['delta']:.3g}"
+    )
 
 
 def _forecast_text(seconds=None, bytes=None):

@@ -2,23 +2,29 @@
 
 import functools
 import inspect
+import math
 import os
 import pickle
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.budget._ledger import PrivacyLedger, open_ledger
 from sklearn_dpgen.budget._unit import drop_unit, split_unit
+from sklearn_dpgen.exceptions import UnpaidScoreWarning
 from sklearn_dpgen.schema import Identifier
 from sklearn_dpgen.utils._certified_noise import CertifiedNoise, require_opendp
 from sklearn_dpgen.utils._html import element, notebook
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 from sklearn_dpgen.utils._threads import one_thread
+from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     DEVICE,
@@ -28,9 +34,10 @@ from sklearn_dpgen.utils._validation import (
     Real,
     StrOptions,
     check_delta,
+    check_is_fitted,
 )
 
-__all__ = ["PrivateEstimator", "TrainedEstimator"]
+__all__ = ["PrivateEstimator", "TrainedEstimator", "UnpaidScoreMixin"]
 
 _LAW_OF_PERSONS = (
     "What is learned is the law of a random row of a random person: each person counts once."
@@ -167,18 +174,38 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
     def _charge(self, report):
         """Book a plan, then state it: nothing of a record is released before."""
         try:
-            self._reserve(report)
+            charged = self._reserve(report)
         except Exception:
             # Columns and labels that were read leave no trace of a fit that is refused.
             self._forget()
             raise
-        self.privacy_ = report
+        self.privacy_ = replace(report, ledger=charged)
 
     def _reserve(self, report):
+        """Charge the ledger, if there is one, and return what a report says of it."""
         # What costs nothing, as of public records alone, is not booked; ε is 0 also where δ pays
         # for all.
-        if self.ledger is not None and max(report.epsilon, report.delta) > 0:
-            open_ledger(self.ledger).reserve(report, what=type(self).__name__)
+        if self.ledger is None or max(report.epsilon, report.delta) == 0:
+            return {}
+        ledger = open_ledger(self.ledger)
+        number = ledger.reserve(report, what=type(self).__name__)
+        return {
+            "dataset": ledger.dataset,
+            "charge": number,
+            "epsilon": ledger.spent(),
+            "delta": ledger.delta,
+        }
+
+    def _warn_of_score(self):
+        """Warn that a score is not private, where the fit is: called by ``score`` itself."""
+        if math.isfinite(self.privacy_.epsilon):
+            warnings.warn(
+                "A score of private rows is not private, nor is what is chosen by it: it is "
+                "computed without noise, and no budget or ledger is charged for it. Use "
+                "PrivateSearchCV; where the rows are public, ignore UnpaidScoreWarning.",
+                UnpaidScoreWarning,
+                stacklevel=3,
+            )
 
     def _protected(self, report):
         """Return the report of records in which each is a person's, where that is the unit."""
@@ -237,8 +264,9 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         return self._one_row_each(X, y, seed=seed)
 
     def _without_unit(self, X):
-        """Return records to predict without the column of the unit, unless the schema has it."""
-        return X if self.unit is None else drop_unit(X, self.unit, getattr(self, "schema", None))
+        """Return records to predict without the column of the unit, unless it was fitted too."""
+        is_kept = self.unit is None or self.unit in list(getattr(self, "feature_names_in_", ()))
+        return X if is_kept else drop_unit(X, self.unit)
 
     @property
     def _is_certified(self):
@@ -301,6 +329,35 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
             else:
                 context.append(pickle.dumps(part))
         return noise_source(seed, context=context)
+
+
+class UnpaidScoreMixin(EstimatorMixin):
+    """Warns where a private predictor is scored; stands before the mixin of scikit-learn."""
+
+    def score(
+        self, X: ArrayLike | pd.DataFrame, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Return the accuracy of a classifier, or R² of a regressor.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_samples, n_features)
+            Rows, of which the score tells: if they are private, it is not.
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+
+        Returns
+        -------
+        float
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit: nothing is paid for the score.
+        """
+        check_is_fitted(self)
+        self._warn_of_score()
+        return super().score(X, y, sample_weight)
 
 
 class TrainedEstimator(PrivateEstimator):

@@ -436,6 +436,8 @@ def _pure_total(db):
     total = 0.0
     for (content,) in db.execute("SELECT report FROM charges"):
         total = _sum_up(total, _pure(PrivacyReport.from_dict(json.loads(content))))
+        if math.isinf(total):
+            break
     return total
 
 

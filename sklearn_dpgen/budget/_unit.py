@@ -194,13 +194,12 @@ def split_unit(X, unit: str, schema=None):
     ids: Any = X[unit]
     if isinstance(ids, pd.DataFrame):
         raise ValueError(f"X has several columns {unit!r}: unit must name one.")
-    return drop_unit(X, unit, schema), Persons(ids, unit)
+    is_kept = schema is not None and unit in schema
+    return X if is_kept else X.drop(columns=unit), Persons(ids, unit)
 
 
-def drop_unit(X, unit: str, schema=None):
-    """Return records without the column of the unit, if it is there and no part of the schema."""
-    if unit in (schema or ()):
-        return X
+def drop_unit(X, unit: str):
+    """Return records to predict without the column of the unit, if it is there."""
     frame = as_pandas(X)
     if isinstance(frame, pd.DataFrame) and unit in frame.columns:
         return frame.drop(columns=unit)

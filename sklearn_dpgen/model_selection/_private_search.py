@@ -374,7 +374,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
                 "synthetic rows to see it."
             )
         self.best_score_, self.best_params_, self.best_estimator_ = best
-        state_price(self.best_estimator_, report)
+        state_price(self.best_estimator_, self.privacy_)
         self.n_features_in_ = records.n_features
         if isinstance(X, pd.DataFrame):
             names = [name for name in X.columns if name != records.beside]

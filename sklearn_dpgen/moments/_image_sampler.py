@@ -399,10 +399,16 @@ class MomentImageSampler(BaseMomentSampler):
             In the units of the pixels, of order 2, with fixed public directions and samples. It
             sees which images are likely, and does not judge what classifiers gain by
             ``deformation``.
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit: nothing is paid for the score.
         """
         from sklearn_dpgen.ot._held_out import held_out_distance
 
         check_is_fitted(self)
+        self._warn_of_score()
         X = validate_data(self, self._without_unit(X), dtype=np.float64, reset=False)
         if y is None:
             n = max(len(X), _FEWEST_GENERATED)

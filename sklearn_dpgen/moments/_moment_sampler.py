@@ -288,8 +288,14 @@ class MomentSampler(BaseMomentSampler):
         float
             Of the normal laws, which ``sample`` moves to the domain, for records that are moved to
             it too: see :meth:`check` for how many are.
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit: nothing is paid for the score.
         """
         check_is_fitted(self)
+        self._warn_of_score()
         shares = getattr(self, "label_proportions_", None)
         points = self.domain_.project(read_records(self, self._without_unit(X)))
         return float(mixture_log_densities(points, self.means_, self.covariances_, shares).mean())

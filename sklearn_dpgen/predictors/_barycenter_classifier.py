@@ -274,8 +274,14 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         Returns
         -------
         float
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit: nothing is paid for the score.
         """
         predicted = self.predict(X, sensitive_features=sensitive_features)
+        self._warn_of_score()
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     @property

@@ -221,8 +221,14 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         Returns
         -------
         float
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit: nothing is paid for the score.
         """
         predicted = self.predict(X, sensitive_features=sensitive_features)
+        self._warn_of_score()
         return float(r2_score(y, predicted, sample_weight=sample_weight))
 
     def _bounds(self):

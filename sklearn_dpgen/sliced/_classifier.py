@@ -12,6 +12,7 @@ from torch import nn
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.budget._base import UnpaidScoreMixin
 from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.sliced._fair import FairPredictor
@@ -22,7 +23,7 @@ from sklearn_dpgen.utils._validation import fit_context, validate_data
 __all__ = ["DPSlicedWassersteinFairClassifier"]
 
 
-class DPSlicedWassersteinFairClassifier(ClassifierMixin, FairPredictor):
+class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairPredictor):
     """Private classifier whose probabilities are alike between groups.
 
     A network, by default a linear one, minimizes (1 - alpha) times the mean log loss plus alpha

@@ -11,6 +11,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.budget._base import UnpaidScoreMixin
 from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Ball, Box, Domain, enclosing_ball
 from sklearn_dpgen.nn import DomainHead
@@ -21,7 +22,9 @@ from sklearn_dpgen.utils._validation import check_array, fit_context, validate_d
 __all__ = ["DPSlicedWassersteinFairRegressor"]
 
 
-class DPSlicedWassersteinFairRegressor(MultiOutputMixin, RegressorMixin, FairPredictor):
+class DPSlicedWassersteinFairRegressor(
+    UnpaidScoreMixin, MultiOutputMixin, RegressorMixin, FairPredictor
+):
     """Private regressor whose predictions are alike between groups.
 
     A network minimizes (1 - alpha) times the mean squared error plus alpha times the squared

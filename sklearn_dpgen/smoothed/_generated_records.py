@@ -103,8 +103,14 @@ class GeneratedRecordsMixin(FramesMixin, LabelSamplerMixin):
         ValueError
             Other columns than those of ``fit``, a label that was not in ``classes_``, or any after
             a fit without labels.
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit: nothing is paid for the score.
         """
         check_is_fitted(self)
+        self._warn_of_score()
         X = read_records(self, self._without_unit(X))
         classes = [(None, slice(None))]
         if y is not None:

@@ -8,13 +8,14 @@ from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
 
+from sklearn_dpgen.budget._base import UnpaidScoreMixin
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal
 from sklearn_dpgen.tables._synthetic_data import SyntheticDataPredictor, estimator_has
 
 __all__ = ["SyntheticDataClassifier"]
 
 
-class SyntheticDataClassifier(ClassifierMixin, SyntheticDataPredictor):
+class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPredictor):
     """Any classifier, trained on rows that a private sampler draws.
 
     Parameters

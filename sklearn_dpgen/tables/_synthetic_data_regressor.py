@@ -7,13 +7,14 @@ from sklearn.base import RegressorMixin
 from sklearn.ensemble import HistGradientBoostingRegressor, VotingRegressor
 from sklearn.linear_model import Ridge
 
+from sklearn_dpgen.budget._base import UnpaidScoreMixin
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal
 from sklearn_dpgen.tables._synthetic_data import SyntheticDataPredictor
 
 __all__ = ["SyntheticDataRegressor"]
 
 
-class SyntheticDataRegressor(RegressorMixin, SyntheticDataPredictor):
+class SyntheticDataRegressor(UnpaidScoreMixin, RegressorMixin, SyntheticDataPredictor):
     """Any regressor, trained on rows that a private sampler draws.
 
     Parameters

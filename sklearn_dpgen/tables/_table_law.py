@@ -39,8 +39,14 @@ class TableLawMixin(EstimatorMixin):
         float
             From -1 to 0, and larger is better. The cells are the declared labels, and 20 equal bins
             of numbers and dates, so that fits with other slices and bins can be compared.
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit: nothing is paid for the score.
         """
         check_is_fitted(self)
+        self._warn_of_score()
         X = self._without_unit(X)
         if self._rules_ is None:
             return -float(pair_distances(X, self.law_, self.encoder_).mean())

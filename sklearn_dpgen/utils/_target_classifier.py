@@ -80,8 +80,14 @@ class TargetClassifierMixin(ClassifierMixin):
         ------
         ValueError
             No row of the target has a known label.
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit: nothing is paid for the score.
         """
         predicted = self.predict(X)
+        self._warn_of_score()
         y = check_labels_of_both(X, y, type(self).__name__)
         rows = scored_rows(y, sample_domain)
         if sample_weight is not None:
