@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist, pdist
-from sklearn.base import clone
 from sklearn.utils import check_scalar
 
 from sklearn_dpgen.utils._random import split_random_state
@@ -64,8 +63,9 @@ def energy_score(
 
     Notes
     -----
-    It reads privatized records only, so that it costs no privacy; with ``privatize=True`` each call
-    is one more release of the records that it is given. The log-likelihood that estimators have as
+    It reads privatized records only, so that it costs no privacy and charges no ledger; with
+    ``privatize=True`` each call is one more release of the raw records that it is given, which is
+    charged before they are compared. The log-likelihood that estimators have as
     ``score`` is sharper where the noise is large; but it is that of a mixture of some thousand
     points, few of which are near any record where there are many columns and little noise: it then
     prefers laws that are too narrow. This score has no such mixture.
@@ -114,5 +114,5 @@ def _released(estimator, samples, seed):
     transform = getattr(estimator, "output_transform", None)
     if transform is not None:
         samples = transform.transform(samples)
-    mechanism = clone(estimator.mechanism_).set_params(random_state=seed)
-    return mechanism.encode_release(mechanism.fit(samples).transform(samples))
+    mechanism = estimator.mechanism_
+    return mechanism.encode_release(mechanism._for_public_records(seed).transform(samples))

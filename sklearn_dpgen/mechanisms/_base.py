@@ -1,5 +1,6 @@
 """The base of every local mechanism: project, randomize, and know the likelihood."""
 
+import copy
 import math
 from abc import abstractmethod
 from dataclasses import replace
@@ -202,6 +203,16 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     def perturb(self, X: "torch.Tensor", noise: NoiseSource) -> "torch.Tensor":
         """Add fresh noise to points of the domain, differentiably; for additive noise only."""
         return X + as_scale(self._randomize(np.zeros(tuple(X.shape)), noise), X)
+
+    def _for_public_records(self, seed: int | None) -> Self:
+        """Return the fitted mechanism for records that are public, such as synthetic ones.
+
+        What it releases costs nothing: no ledger is charged, and noise may come from a seed, also
+        where that of private records is certified.
+        """
+        public = copy.copy(self)
+        vars(public).update(ledger=None, _seed=seed, _certified=False)
+        return public
 
     def require_noise(self) -> None:
         """Raise a ValueError if there is no noise, and so no likelihood."""

@@ -5,14 +5,22 @@ import pandas as pd
 import pytest
 import torch
 from scipy.spatial.distance import cdist
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
+from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN, energy_score
 from sklearn_dpgen.deconvolution._model import mixture_log_likelihood
-from sklearn_dpgen.domains import Box
-from sklearn_dpgen.mechanisms import JointRandomizedResponse, LaplaceMechanism, TabularMechanism
+from sklearn_dpgen.domains import Box, OneHot
+from sklearn_dpgen.exceptions import BudgetExceededError
+from sklearn_dpgen.mechanisms import (
+    GaussianMechanism,
+    JointRandomizedResponse,
+    LaplaceMechanism,
+    RandomizedResponse,
+    TabularMechanism,
+)
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
 WIDE = Box(-1, 1, n_features=50)
@@ -87,6 +95,76 @@ def test_tables():
     mechanism = TabularMechanism(8.0, schema=schema, random_state=0)
     Y = mechanism.fit_transform(raw)
     assert np.isfinite(energy_score(DeconvolutionEM(mechanism, n_points=20).fit(Y), Y))
+
+
+# What it costs.
+
+SCHEMA = Schema({"a": Numeric(0, 1, nullable=True), "b": Categorical(["x", "y"])})
+TABLE = pd.DataFrame({"a": [0.1, None] * 20, "b": ["x", "y"] * 20})
+POINTS = np.linspace(-1, 1, 40).reshape(-1, 1)
+MECHANISMS = {
+    "laplace": (LaplaceMechanism(4.0, domain=Box(-1, 1)), POINTS),
+    "gaussian": (GaussianMechanism(4.0, 1e-4, domain=Box(-1, 1)), POINTS),
+    "response": (RandomizedResponse(4.0, domain=OneHot(2)), np.eye(2)[np.arange(40) % 2]),
+    "table": (TabularMechanism(4.0, schema=SCHEMA), TABLE),
+    "bins": (TabularMechanism(4.0, schema=SCHEMA, bins=4), TABLE),
+}
+
+
+def make_ledger(path, epsilon):
+    PrivacyLedger(path, dataset="people", epsilon=epsilon, delta=1e-4, filter="renyi")
+    return path
+
+
+def charges(path):
+    return len(PrivacyLedger(path).report().charges)
+
+
+@pytest.mark.parametrize("noise", ["float", "certified"])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_privatized_records_are_scored_at_no_cost(name, noise, tmp_path):
+    if noise == "certified":
+        pytest.importorskip("opendp")
+    mechanism, records = MECHANISMS[name]
+    options = {} if noise == "float" else {"noise": noise}
+    # The ledger has room for the release of the records, and for nothing more.
+    path = make_ledger(tmp_path / "people.ledger", epsilon=4.1)
+    mechanism = type(mechanism)(**mechanism.get_params() | options | {"ledger": path})
+    Y = mechanism.fit_transform(records)
+    assert charges(path) == 1
+    em = DeconvolutionEM(mechanism, n_points=9, random_state=0).fit(Y)
+    assert np.isfinite(energy_score(em, Y))
+    assert energy_score(em, Y) == energy_score(em, Y)
+    assert charges(path) == 1
+    # Twin: a seeded clone of the mechanism, by which samples were privatized, cannot be had.
+    with pytest.raises((BudgetExceededError, ValueError), match="asks for|random_state must be"):
+        clone(mechanism).set_params(random_state=0).fit(records).transform(em.sample(5))
+
+
+class FixedRelease(LaplaceMechanism):
+    """Releases the same records whatever the raw ones are."""
+
+    def _randomize(self, X, noise):
+        return np.linspace(-2, 2, len(X)).reshape(-1, 1)
+
+
+def test_raw_records_are_scored_after_they_are_privatized_and_charged(tiny, tmp_path):
+    path = make_ledger(tmp_path / "people.ledger", epsilon=9.0)
+    gan = tiny(FixedRelease(1.0, domain=Box(-1, 1)), privatize=True, ledger=path).fit(POINTS)
+    scores = []
+    for n_charges, raw in enumerate((POINTS, -POINTS, POINTS * 0), start=2):
+        scores.append(energy_score(gan, raw))
+        assert charges(path) == n_charges
+    # All of them have one release, and nothing else of a record is read.
+    assert len(set(scores)) == 1
+    # Twin: a variant that scores raw rows.
+    gan._privatizes = False
+    assert len({energy_score(gan, raw) for raw in (POINTS, -POINTS, POINTS * 0)}) > 1
+    assert charges(path) == 4
+    # Once the ledger is empty nothing raw is scored any more.
+    gan._privatizes, gan.mechanism_.ledger = True, make_ledger(tmp_path / "less.ledger", 0.1)
+    with pytest.raises(BudgetExceededError):
+        energy_score(gan, POINTS)
 
 
 def test_bad_input():

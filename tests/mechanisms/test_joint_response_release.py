@@ -341,6 +341,35 @@ def test_a_seed_repeats_the_release_and_nothing_else():
     )
 
 
+class KeyedByTheFirst(JointRandomizedResponse):
+    """A broken variant: one record decides the noise of all."""
+
+    def _noise(self, X):
+        return super()._noise(X[:1])
+
+
+def share_of_equal_answers(kind, i, n=400):
+    """Return how often people answer alike, whose table differs in record i alone."""
+    X = pd.DataFrame({"a": ["x"] * n, "b": [1] * n, "c": ["q"] * n})
+    other = X.copy()
+    other.loc[i, "c"] = "r"
+    fitted = mechanism(1.0, kind, n_asked=2, random_state=0)
+    first, second = fitted.transform(X), fitted.transform(other)
+    # The questions are public and the same: what differs is noise.
+    assert first["grouping"].equals(second["grouping"])
+    return (first["answer"] == second["answer"]).drop(index=i).mean()
+
+
+@pytest.mark.parametrize("i", [1, 200, 399])
+def test_tables_that_share_their_first_record_share_no_noise(i):
+    # An answer of six cells or more is guessed by chance with a probability of 0.3 at most: the
+    # sum of its squared probabilities at this budget. Five standard deviations are 0.12.
+    assert share_of_equal_answers(JointRandomizedResponse, i) < 0.45
+    assert share_of_equal_answers(KeyedByTheFirst, i) == 1
+    # Of the first record it knows as much.
+    assert share_of_equal_answers(KeyedByTheFirst, 0) < 0.45
+
+
 def test_no_release_touches_a_global_stream():
     before = np.random.mtrand._rand.get_state()
     mechanism(random_state=0).transform(RECORDS)
