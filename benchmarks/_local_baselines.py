@@ -14,6 +14,7 @@ import torch
 
 from sklearn_dpgen.evolution import project_simplex
 from sklearn_dpgen.mechanisms._discrete import response_table
+from sklearn_dpgen.mechanisms._joint_questions import same_group
 from sklearn_dpgen.tables import ProductMixture
 from sklearn_dpgen.tables._population import Population
 from sklearn_dpgen.utils._random import torch_generator
@@ -182,7 +183,7 @@ def unbiased_shares(mechanism, encoded):
         low = floor * high
         slope = (high - low) * m * (K - m) / (K - 1)
         chance = m * low + (high - low) * m * (m - 1) / (K - 1)
-        same = {j: same_group(mechanism, j, groups[j]) for j in masks}
+        same = {j: same_group(mechanism._sizes[j], groups[j], mechanism._ordered[j]) for j in masks}
         for wanted in [*itertools.combinations(masks, 1), *itertools.combinations(masks, 2)]:
             others = [j for j in masks if j not in wanted]
             size = math.prod(masks[j].shape[1] for j in others)
@@ -201,26 +202,14 @@ def unbiased_shares(mechanism, encoded):
     return tuple({c: f for c, f in found.items() if len(c) == order} for order in (1, 2))
 
 
-def same_group(mechanism, column, n_groups):
-    """Return the probability that two categories are in one group, as the mechanism states it."""
-    size = int(mechanism._sizes[column])
-    groups = np.bincount(np.arange(size) * n_groups // size)
-    apart = 1 - (groups * (groups - 1)).sum() / (size * (size - 1))
-    at_random = 1 - apart * (1 - np.eye(size))
-    if not mechanism._ordered[column]:
-        return at_random
-    turned = (np.arange(size)[:, None] + np.arange(size)) % size * n_groups // size
-    intervals = (turned[:, :, None] == turned[:, None, :]).mean(axis=0)
-    return (at_random + intervals) / 2
-
-
 def _solved(mechanism, wanted, right, weights):
     """Solve the normal equations of one column or pair."""
     matrix = 0.0
     for groups, weight in weights.items():
         product = np.ones((1, 1))
         for j, n_groups in zip(wanted, groups, strict=True):
-            product = np.kron(product, same_group(mechanism, j, n_groups))
+            same = same_group(mechanism._sizes[j], n_groups, mechanism._ordered[j])
+            product = np.kron(product, same)
         matrix = matrix + weight * product
     covariance = np.linalg.inv(matrix)
     shares = (covariance @ right.ravel()).reshape(right.shape)

@@ -15,6 +15,7 @@ from sklearn_dpgen.deconvolution._mixture_weights import fit_weights
 from sklearn_dpgen.deconvolution._model import mixture_log_likelihood
 from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
+from sklearn_dpgen.mechanisms._moments import moment_score
 from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._torch import as_array, as_tensor
@@ -41,8 +42,10 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
 
     Parameters
     ----------
-    mechanism : Mechanism
-        The mechanism that privatized the records, with its domain and budget. Records that name
+    mechanism : Mechanism or None, default=None
+        The mechanism that privatized the records, with its domain and budget. None takes the one
+        that they carry, as in ``make_pipeline(LaplaceMechanism(...), DeconvolutionEM())``; it is
+        needed for records that were privatized elsewhere or came from a file. Records that name
         another one are refused.
     n_points : int, default=1000
         Points in the domain.
@@ -110,7 +113,7 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
     >>> from sklearn_dpgen.mechanisms import LaplaceMechanism
     >>> mechanism = LaplaceMechanism(epsilon=5.0, domain=Ball(1.0, n_features=2))
     >>> Y = mechanism.fit_transform(make_half_circle(1000, radius=0.7, random_state=0))
-    >>> em = DeconvolutionEM(mechanism, random_state=0).fit(Y)
+    >>> em = DeconvolutionEM(random_state=0).fit(Y)
     >>> em.sample(3).shape
     (3, 2)
     """
@@ -126,7 +129,7 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
 
     def __init__(
         self,
-        mechanism: Mechanism,
+        mechanism: Mechanism | None = None,
         *,
         n_points: int = 1000,
         n_cells: int = 20_000,
@@ -164,7 +167,9 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
         point_seed, record_seed = split_random_state(self.random_state, 2)
         mechanism = fit_mechanism(self.mechanism, X, privatize=False, noise_seed=None)
         self.mechanism_ = mechanism
-        self.privacy_ = learner_report(self.mechanism_.privacy_, privatize=False)
+        self.privacy_ = learner_report(
+            self.mechanism_.privacy_, privatize=False, carried=self.mechanism is None
+        )
         Y = mechanism.encode_release(X, reset=True, estimator=self)
         points = mechanism.domain_.sample(self.n_points, np.random.default_rng(point_seed))
         cells = record_cells(mechanism, Y, self.n_cells, np.random.default_rng(record_seed))
@@ -226,8 +231,27 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
         return as_array(mixture_log_likelihood(self.mechanism_, points, Y, weights=weights))
 
     def score(self, X: ArrayLike | pd.DataFrame, y: object = None) -> float:
-        """Mean of ``score_samples(X)``: larger is better; it costs no privacy."""
-        return float(np.mean(self.score_samples(X)))
+        """Minus the distance of the first two moments of what was learned to those of raw records.
+
+        It is the mean squared difference of the means plus that of the mean products of pairs, in
+        units of half of the declared ranges. Of raw records both are estimated from privatized
+        ones without bias, so that a score means the same for all mechanisms with one domain or
+        schema: 0 is best, and where noise is large the error of the estimates lowers it. With one
+        mechanism, :func:`~sklearn_dpgen.deconvolution.likelihood_score` is sharper.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+            Privatized records.
+        y : Ignored
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        Y = self.mechanism_.encode_release(X, estimator=self)
+        return moment_score(self.mechanism_, Y, self.points_, self.weights_)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "weights_")

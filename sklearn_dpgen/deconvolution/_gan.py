@@ -19,6 +19,7 @@ from sklearn_dpgen.deconvolution._training import train_generator
 from sklearn_dpgen.domains import Domain, Product
 from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
+from sklearn_dpgen.mechanisms._moments import moment_score
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (
@@ -56,14 +57,14 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
 
     Parameters
     ----------
-    mechanism : Mechanism
-        The mechanism that privatized the records, with its domain and budget. Records that name
+    mechanism : Mechanism or None, default=None
+        The mechanism that privatized the records, with its domain and budget. None takes the one
+        that they carry, as in ``make_pipeline(LaplaceMechanism(...), EntropicDeconvGAN())``; it is
+        needed for records that were privatized elsewhere or came from a file. Records that name
         another one are refused.
     privatize : bool, default=False
         False: ``fit`` and ``score`` take privatized records. True: they take raw records and
-        privatize them first, once a call, with a clone of ``mechanism``. A grid search over
-        ``mechanism__epsilon`` then needs no pairing by hand; every fit and every score of it, for
-        each candidate and fold, is one more release of its records.
+        privatize them first, once a call, with a clone of ``mechanism``: one more release of them.
     generator : {"mlp", "dcgan"} or callable, default="mlp"
         A network, or ``generator(latent_dim, domain)`` that returns a module.
     hidden_layer_sizes : tuple of int, default=(256, 256)
@@ -167,8 +168,9 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         know or guess, with ``privatize=True``.
     :Proof: :doc:`/privacy_model`.
 
-    ``score`` is the mean log-likelihood of privatized records. It reads nothing raw, so choosing
-    hyperparameters by cross-validation on privatized records costs no privacy.
+    Scores read nothing raw, so choosing hyperparameters by cross-validation on privatized records
+    costs no privacy. A search over the mechanism privatizes raw records again for each candidate
+    and fold, in ``fit`` and in ``score``: each is a release that is paid for.
 
     What is fitted stays: parameters that are set later take effect in the next ``fit`` only.
 
@@ -179,15 +181,15 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
 
     Examples
     --------
+    >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn_dpgen.datasets import make_half_circle
     >>> from sklearn_dpgen.deconvolution import EntropicDeconvGAN
     >>> from sklearn_dpgen.domains import Ball
     >>> from sklearn_dpgen.mechanisms import LaplaceMechanism
     >>> X = make_half_circle(1000, random_state=0)
     >>> mechanism = LaplaceMechanism(epsilon=5.0, domain=Ball(1.0, n_features=2))
-    >>> Y = mechanism.fit_transform(X)
-    >>> gan = EntropicDeconvGAN(mechanism, max_iter=20).fit(Y)
-    >>> gan.sample(3).shape
+    >>> pipe = make_pipeline(mechanism, EntropicDeconvGAN(max_iter=20)).fit(X)
+    >>> pipe[-1].sample(3).shape
     (3, 2)
     """
 
@@ -221,7 +223,7 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
 
     def __init__(
         self,
-        mechanism: Mechanism,
+        mechanism: Mechanism | None = None,
         *,
         privatize: bool = False,
         generator: str | Callable[[int, Domain], torch.nn.Module] = "mlp",
@@ -304,7 +306,9 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         device = resolve_device(self.device)
         noise_seed, train_seed, split_seed = split_random_state(self.random_state, 3)
         self.mechanism_ = self._fit_mechanism(X, noise_seed)
-        self.privacy_ = learner_report(self.mechanism_.privacy_, privatize=self.privatize)
+        self.privacy_ = learner_report(
+            self.mechanism_.privacy_, privatize=self.privatize, carried=self.mechanism is None
+        )
         if self.privatize:
             X = self.mechanism_.transform(X)
         Y = self.mechanism_.encode_release(X, reset=True, estimator=self)
@@ -411,19 +415,36 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         log_likelihood : ndarray of shape (n_samples,)
             ``log mean_i p(y | G(z_i))`` over a fixed set of latents.
         """
+        return as_array(self._model.log_likelihood(as_tensor(self._encoded(X))))
+
+    def score(self, X: ArrayLike | pd.DataFrame, y: object = None) -> float:
+        """Minus the distance of the first two moments of what was learned to those of raw records.
+
+        It is the mean squared difference of the means plus that of the mean products of pairs, in
+        units of half of the declared ranges. Of raw records both are estimated from privatized
+        ones without bias, so that a score means the same for all mechanisms with one domain or
+        schema: 0 is best, and where noise is large the error of the estimates lowers it. With one
+        mechanism, :func:`~sklearn_dpgen.deconvolution.likelihood_score` is sharper.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+            As for ``score_samples``.
+        y : Ignored
+
+        Returns
+        -------
+        float
+        """
+        Y = self._encoded(X)
+        points = as_array(self._model.points()).astype(np.float64)
+        return moment_score(self.mechanism_, Y, points, np.full(len(points), 1 / len(points)))
+
+    def _encoded(self, X):
         check_is_fitted(self)
         if self._privatizes:
             X = self.mechanism_.transform(X)
-        Y = self.mechanism_.encode_release(X, estimator=self)
-        return as_array(self._model.log_likelihood(as_tensor(Y)))
-
-    def score(self, X: ArrayLike | pd.DataFrame, y: object = None) -> float:
-        """Mean of ``score_samples(X)``: larger is better.
-
-        On privatized records it costs no privacy. Values at different privacy budgets are
-        likelihoods of different data and do not compare.
-        """
-        return float(np.mean(self.score_samples(X)))
+        return self.mechanism_.encode_release(X, estimator=self)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "generator_")

@@ -49,10 +49,13 @@ class GeneratorModel:
             return G
         return self.mechanism.domain_.project(G)
 
+    def points(self):
+        """Return points of the domain, one for each of the fixed latents, a tensor."""
+        return self.to_domain(generate(self.module, score_latents(self.latent_dim)))
+
     def log_likelihood(self, Y):
         """Return the log-likelihood of each encoded privatized record, a tensor."""
-        points = self.to_domain(generate(self.module, score_latents(self.latent_dim)))
-        return mixture_log_likelihood(self.mechanism, points, Y)
+        return mixture_log_likelihood(self.mechanism, self.points(), Y)
 
     def sample(self, n_samples, random_state):
         """Draw synthetic raw records, in the form of those that the mechanism was fitted on."""

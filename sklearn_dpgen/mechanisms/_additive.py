@@ -9,7 +9,11 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.mechanisms._base import Mechanism, as_scale
-from sklearn_dpgen.mechanisms._densities import gaussian_log_likelihood, laplace_log_likelihood
+from sklearn_dpgen.mechanisms._densities import (
+    gaussian_log_likelihood,
+    laplace_log_likelihood,
+    noise_variance,
+)
 from sklearn_dpgen.mechanisms._priced_noise import priced_gaussian, priced_laplace
 from sklearn_dpgen.utils._certified_noise import FARTHEST_SCALES
 from sklearn_dpgen.utils._validation import Interval, Real, StrOptions, check_delta
@@ -19,6 +23,11 @@ __all__ = ["GaussianMechanism", "LaplaceMechanism"]
 
 class _AdditiveMechanism(Mechanism):
     """Base of those that add noise of one scale, ``scale_``, to every feature."""
+
+    def _unbiased(self, Y):
+        return Y, Y**2 - noise_variance(
+            self.scale_, "laplace" if self.cost_norm == 1 else "gaussian"
+        )
 
     def _check_reach(self):
         """Refuse a domain of which certified noise would move records to the edge of its grid."""

@@ -15,6 +15,7 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import CERTIFIED_NOISE
 from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.mechanisms._moments import moments_of
 from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release, settings_text
 from sklearn_dpgen.preprocessing._records import resolve_domain
 from sklearn_dpgen.utils._certified_noise import CertifiedNoise
@@ -50,8 +51,8 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
 
     ``fit`` reads no record: it takes the width and the column names only, and calibrates from
     the public domain. ``transform`` projects every record on the domain and then randomizes it,
-    so the guarantee holds for whatever it is given. The output is labelled with the mechanism, see
-    ``release_of``; who learns from records that name another one is refused.
+    so the guarantee holds for whatever it is given. The output carries the mechanism, without its
+    seed and its ledger, for those that learn from it; see ``release_of``.
 
     A new mechanism implements three methods:
 
@@ -64,6 +65,12 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         ``uniform`` and ``integers`` for choices.
     ``_log_likelihood(X, Y)``
         The (n_x, n_y) matrix of log p(y|x), differentiable in ``X``.
+
+    One more is for the ``score`` of what learns from the releases:
+
+    ``_unbiased(Y)``
+        Of encoded releases two arrays of the form of encoded records, which have the record and the
+        squares of its numbers as their means; columns are independent given the record.
 
     Attributes
     ----------
@@ -189,7 +196,14 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         Those that name another mechanism are refused with a ValueError.
         """
         check_release(Y, self)
-        return validate_data(estimator or self, Y, reset=reset, dtype=np.float64)
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and isinstance(Y, pd.DataFrame) and list(Y.columns) != list(names):
+            raise ValueError(f"X must have the columns {list(names)} in the same order.")
+        Y = validate_data(estimator or self, Y, reset=reset, dtype=np.float64)
+        width = self.domain_.n_features
+        if Y.shape[1] != width:
+            raise ValueError(f"X must have the {width} columns of the domain, got {Y.shape[1]}.")
+        return Y
 
     def decode(
         self, X: np.ndarray, rng: np.random.Generator | NoiseSource | None = None
@@ -228,6 +242,17 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     @abstractmethod
     def _log_likelihood(self, X, Y):
         """Return the matrix of log p(y|x)."""
+
+    def _unbiased(self, Y):
+        """Return estimates of encoded records, and of the squares of their numbers."""
+        raise ValueError(
+            f"score needs unbiased estimates of records, for which {type(self).__name__} has no "
+            "method _unbiased: take likelihood_score."
+        )
+
+    def _raw_moments(self, Y):
+        """Return estimates of the moments of raw records."""
+        return moments_of(self, *self._unbiased(Y), np.full(len(Y), 1 / len(Y)))
 
     def _check_encoded(self, Y):
         """Refuse what cannot be encoded releases."""

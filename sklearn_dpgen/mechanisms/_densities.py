@@ -7,7 +7,13 @@ __all__ = [
     "gaussian_log_likelihood",
     "laplace_log_likelihood",
     "log_weight",
+    "noise_variance",
 ]
+
+
+def noise_variance(scale, kind):
+    """Return the variance of "laplace" or "gaussian" noise of a scale."""
+    return (2 if kind == "laplace" else 1) * scale**2
 
 
 def laplace_log_likelihood(X, Y, scale):

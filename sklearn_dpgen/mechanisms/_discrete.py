@@ -142,5 +142,9 @@ class RandomizedResponse(Mechanism):
     def _randomize(self, X, noise):
         return draw_response(X, self.table_, self.privacy_.epsilon, noise)
 
+    def _unbiased(self, Y):
+        U = Y @ np.linalg.inv(self.table_)
+        return U, U
+
     def _log_likelihood(self, X, Y):
         return discrete_log_likelihood(X, Y, as_table(self.table_, X))

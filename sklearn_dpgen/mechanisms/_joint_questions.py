@@ -19,6 +19,7 @@ __all__ = [
     "information",
     "most_cells",
     "respond",
+    "same_group",
 ]
 
 # Cells of a question; floats of 32 bits and draws of 52 bits tell them apart.
@@ -215,6 +216,25 @@ class Questions:
         ]
         return Covered(n, answer, n_slots, blocks, self.coverage, self.n_cells)
 
+    def covered_categories(self, answers):
+        """Return which categories of each column are in the cells that answers stand for.
+
+        The questions must be on the same columns.
+
+        Returns
+        -------
+        list of ndarray of bool of shape (n, m, size)
+            For each slot; m is the coverage.
+        """
+        cells = (answers[:, None] + self.offsets()) % self.n_cells[:, None]
+        masks = []
+        for slot in reversed(range(self._columns.shape[1])):
+            cells, groups = np.divmod(cells, self.n_groups[:, slot, None])
+            for column, asked in self._by_column(slot):
+                labels = self._labels(column, asked, self.n_groups[asked, slot])
+                masks.append(labels[:, None, :] == groups[:, :, None])
+        return masks[::-1]
+
     def _block(self, slot, column, asked, answer, first, groups, same, merged):
         """Return where a column is named in one slot, and the categories there."""
         n_slots = self._columns.shape[1]
@@ -258,6 +278,23 @@ class Questions:
             ranks = np.where(drawn % np.uint64(2) == 0, turned, ranks)
         n_groups = n_groups[:, None]
         return np.where(n_groups == size, categories, ranks * n_groups // size)
+
+
+def same_group(size, n_groups, is_ordered):
+    """Return the probability over keys that two categories of a column are in one group.
+
+    Returns
+    -------
+    ndarray of shape (size, size)
+    """
+    groups = np.bincount(np.arange(size) * n_groups // size)
+    together = (groups * (groups - 1)).sum() / max(size * (size - 1), 1)
+    at_random = together + (1 - together) * np.eye(size)
+    if not is_ordered:
+        return at_random
+    turned = (np.arange(size)[:, None] + np.arange(size)) % size * n_groups // size
+    intervals = (turned[:, :, None] == turned[:, None, :]).mean(axis=0)
+    return (at_random + intervals) / 2
 
 
 def respond(cells, questions, epsilon, noise):

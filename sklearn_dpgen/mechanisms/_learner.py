@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import clone
 
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.mechanisms._release import Card, release_of
 from sklearn_dpgen.utils._typing import EstimatorMixin
 
 __all__ = ["LearnerPlanMixin", "fit_mechanism", "learner_report"]
@@ -14,12 +15,13 @@ _REQUIRED = ("fit", "transform", "log_likelihood", "encode_release", "get_params
 
 
 def fit_mechanism(mechanism, X, *, privatize, noise_seed, ledger=None):
-    """Return a fitted clone of a mechanism, whose likelihood is known.
+    """Return a fitted mechanism whose likelihood is known.
 
     Parameters
     ----------
-    mechanism : Mechanism
-        A parameter of the estimator: left as it is.
+    mechanism : Mechanism or None
+        A parameter of the estimator, left as it is: a clone is fitted. None takes the mechanism
+        that privatized records carry.
     X : array-like, data frame or None
         Raw records to privatize, or privatized ones; of either only the form is used, if at all.
     privatize : bool
@@ -33,6 +35,8 @@ def fit_mechanism(mechanism, X, *, privatize, noise_seed, ledger=None):
     -------
     Mechanism
     """
+    if mechanism is None:
+        return _carried(X, privatize)
     missing = [name for name in _REQUIRED if not hasattr(mechanism, name)]
     if missing:
         raise TypeError(
@@ -54,7 +58,29 @@ def fit_mechanism(mechanism, X, *, privatize, noise_seed, ledger=None):
     return mechanism
 
 
-def learner_report(report, *, privatize):
+def _carried(X, privatize):
+    """Return the mechanism that privatized records carry."""
+    if privatize:
+        raise ValueError("mechanism must be given with privatize=True, got None.")
+    release = release_of(X)
+    if release is None:
+        raise ValueError(
+            "mechanism must be given for records that carry none, got None: pass mechanism= for "
+            "what was privatized elsewhere, read from a file, joined or computed. In a pipeline "
+            "the step before must be the mechanism."
+        )
+    mechanism = release.mechanism() if isinstance(release, Card) else None
+    if mechanism is None:
+        raise ValueError(
+            "mechanism must be given for records that carry the name of theirs alone, as from a "
+            f"file, got None: pass mechanism=, a {release['mechanism']} with epsilon="
+            f"{release['epsilon']:g}, delta={release['delta']:g}."
+        )
+    mechanism.require_noise()
+    return mechanism
+
+
+def learner_report(report, *, privatize, carried=False):
     """Return what a fit costs: what its records cost, for the rest is post-processing.
 
     Parameters
@@ -63,6 +89,8 @@ def learner_report(report, *, privatize):
         Of the mechanism.
     privatize : bool
         Whether the fit privatized its records.
+    carried : bool, default=False
+        Whether the records carried the mechanism, and with it where its noise is from.
 
     Returns
     -------
@@ -75,11 +103,8 @@ def learner_report(report, *, privatize):
         "fit takes its records to be the output of the mechanism and privatizes nothing: it is "
         "post-processing, and charges no ledger."
     )
-    return replace(
-        report,
-        noise_source="drawn where the records were privatized",
-        caveats=(*report.caveats, caveat),
-    )
+    source = report.noise_source if carried else "drawn where the records were privatized"
+    return replace(report, noise_source=source, caveats=(*report.caveats, caveat))
 
 
 class LearnerPlanMixin(EstimatorMixin):
@@ -104,6 +129,8 @@ class LearnerPlanMixin(EstimatorMixin):
             What the records have cost where they were privatized, and a fit then charges nothing;
             with ``privatize=True``, where there is this parameter, what a fit on raw ones costs.
         """
+        if self.mechanism is None:
+            raise ValueError("plan needs a mechanism, got None: ask the mechanism for its plan.")
         width = None if n_features is None else np.zeros((1, n_features))
         mechanism = fit_mechanism(
             self.mechanism,

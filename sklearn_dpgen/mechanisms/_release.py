@@ -1,35 +1,100 @@
-"""Privatized records that name the mechanism which released them."""
+"""Privatized records that carry the mechanism which released them."""
 
 import functools
 import hashlib
 import json
-from dataclasses import fields, is_dataclass
+import pickle
+from dataclasses import fields, is_dataclass, replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import TransformerMixin
+from sklearn.base import TransformerMixin, clone
 
 __all__ = [
+    "Card",
     "ReleasedArray",
     "ReleaseMixin",
     "check_release",
+    "drawn_by",
     "release_digest",
     "release_of",
     "settings_text",
 ]
 
-# Where a data frame keeps its label; it goes along into Parquet files.
+# Where a data frame keeps its card; the name on it goes along into Parquet files.
 _ATTRIBUTE = "sklearn_dpgen.release"
 
 
-class ReleasedArray(np.ndarray):
-    """An array of privatized records whose ``release`` names the mechanism.
+class Card(dict):
+    """The name of a mechanism, as JSON, and how to make the mechanism again.
 
-    Rows taken from it, copies and pickles keep the name; what is joined from several arrays or read
-    from a file is a plain array, which is accepted anywhere without a check. The name helps against
-    mistakes and proves nothing: what is changed in place keeps it.
+    It holds the parameters of the mechanism without ``random_state`` and ``ledger``, the names of
+    its columns, and where its noise was from: what is public, and nothing that a fit or a release
+    computed. A file holds the name alone.
+
+    Parameters
+    ----------
+    label : dict
+        As :func:`release_of` returns it.
+    recipe : tuple or None
+        Class, parameters, names of columns or None, and source of noise.
+    """
+
+    def __init__(self, label, recipe=None):
+        super().__init__(label)
+        self._recipe = recipe
+
+    @classmethod
+    def of(cls, mechanism):
+        """Return the card of a fitted mechanism."""
+        parameters = mechanism.get_params(deep=False)
+        parameters |= dict.fromkeys({"random_state", "ledger"} & parameters.keys())
+        if "domain" in parameters:
+            # A function of the width is often one that cannot be pickled.
+            parameters["domain"] = mechanism.domain_
+        names = getattr(mechanism, "feature_names_in_", None)
+        source = mechanism.privacy_.noise_source
+        return cls(_label(mechanism), (type(mechanism), parameters, names, source))
+
+    def mechanism(self):
+        """Return the mechanism, fitted anew, or None after a file."""
+        if self._recipe is None:
+            return None
+        kind, parameters, names, source = self._recipe
+        mechanism = clone(kind(**parameters))
+        width = None if names is None else pd.DataFrame(np.zeros((1, len(names))), columns=names)
+        mechanism.fit(width)
+        mechanism.privacy_ = drawn_by(mechanism.privacy_, source)
+        return mechanism
+
+    def __deepcopy__(self, memo):
+        # Of each frame that pandas makes of another one.
+        return Card(self, self._recipe)
+
+    def __reduce__(self):
+        recipe = self._recipe
+        try:
+            pickle.dumps(recipe)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            # Of a class or a function of a notebook the name is left, and records are not lost.
+            recipe = None
+        return Card, (dict(self), recipe)
+
+
+def drawn_by(report, source):
+    """Return the report of a mechanism that drew its noise from some source."""
+    parts = tuple(drawn_by(part, source) for part in report.parts)
+    return replace(report, noise_source=source, parts=parts)
+
+
+class ReleasedArray(np.ndarray):
+    """An array of privatized records whose ``release`` is the card of its mechanism.
+
+    Rows taken from it, copies and pickles keep the card; what is joined from several arrays or read
+    from a file is a plain array. The card helps against mistakes and proves nothing: what is
+    changed in place keeps it.
     """
 
     def __array_finalize__(self, obj):
@@ -44,7 +109,7 @@ class ReleasedArray(np.ndarray):
 
 
 class ReleaseMixin(TransformerMixin):
-    """Mixin of mechanisms: what ``transform`` returns, array or data frame, is labelled."""
+    """Mixin of mechanisms: what ``transform`` returns, array or data frame, has their card."""
 
     def __init_subclass__(cls, **kwargs):
         # scikit-learn's own comes first and makes data frames where ``set_output`` asks for them.
@@ -54,7 +119,7 @@ class ReleaseMixin(TransformerMixin):
 
 
 def release_of(Y: object) -> dict | None:
-    """Return the mechanism that released some records, if they carry its name.
+    """Return the name of the mechanism that released some records, if they carry it.
 
     Parameters
     ----------
@@ -64,8 +129,16 @@ def release_of(Y: object) -> dict | None:
     -------
     dict or None
         ``mechanism``, the name of its class; ``epsilon``, in nats; ``delta``; and ``settings``, a
-        digest of its domain or columns and its noise scales. None for records without a label,
-        such as those that came as a plain array or from a file.
+        digest of its domain or columns and its noise scales. None for records without it, such as
+        those that came as a plain array or from a text file.
+
+    Notes
+    -----
+    Estimators that learn from privatized records, such as
+    :class:`~sklearn_dpgen.deconvolution.EntropicDeconvGAN`, take the mechanism itself from them,
+    without its seed and its ledger. Rows, folds, copies and pickles keep it; a Parquet file of a
+    table keeps the name alone; text files, ``np.save``, arrays that are joined or computed, and
+    frames of Polars keep neither.
 
     Examples
     --------
@@ -107,9 +180,8 @@ def check_release(Y, mechanism):
     settings = " and other settings (domain, columns or noise)" if both[0] == both[1] else ""
     raise ValueError(
         f"The records were released by {both[0]}{settings}, but mechanism is {both[1]}: the noise "
-        "to remove would be the wrong one. Give the mechanism that released them. To search over "
-        "its budget, give raw records to one estimator with privatize=True and search over "
-        "mechanism__epsilon; a pipeline parts the two mechanisms."
+        "to remove would be the wrong one. Leave mechanism out, as in a pipeline or a search: the "
+        "records carry the one that released them."
     )
 
 
@@ -124,9 +196,9 @@ def _labelled(transform):
             )
         Y = transform(self, X, *args, **kwargs)
         if isinstance(Y, pd.DataFrame):
-            Y.attrs[_ATTRIBUTE] = _label(self)
+            Y.attrs[_ATTRIBUTE] = Card.of(self)
         elif isinstance(Y, np.ndarray):
-            Y = _released_array(Y, _label(self))
+            Y = _released_array(Y, Card.of(self))
         return Y
 
     return labelled

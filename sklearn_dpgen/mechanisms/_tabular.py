@@ -15,6 +15,7 @@ from sklearn_dpgen.mechanisms._densities import (
     gaussian_log_likelihood,
     laplace_log_likelihood,
     log_weight,
+    noise_variance,
 )
 from sklearn_dpgen.mechanisms._discrete import draw_response
 from sklearn_dpgen.mechanisms._release import check_release
@@ -351,6 +352,21 @@ class TabularMechanism(Mechanism):
                     # A value is released only where the released flag says that there is one.
                     Y[:, part.value] *= Y[:, part.block.start]
         return Y
+
+    def _unbiased(self, Y):
+        U, S = Y.copy(), Y**2
+        for part in self._parts:
+            if part.block is not None:
+                U[:, part.block] = Y[:, part.block] @ np.linalg.inv(part.table)
+            if part.value is not None:
+                variance = noise_variance(part.scale, part.noise)
+                # A value is there where the released flag says so, which it keeps of those that
+                # are; of a null it is noise around 0.
+                is_released = 1.0 if part.block is None else Y[:, part.block.start]
+                kept = 1.0 if part.block is None else part.table[0, 0]
+                U[:, part.value] /= kept
+                S[:, part.value] = (S[:, part.value] - variance * is_released) / kept
+        return U, S
 
     def _log_likelihood(self, X, Y):
         import torch

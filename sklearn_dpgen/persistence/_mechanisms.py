@@ -1,6 +1,5 @@
 """Local mechanisms are made anew from their parameters: their noise is what these say, always."""
 
-from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
@@ -9,6 +8,7 @@ import pandas as pd
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.mechanisms import RandomizedResponse, TabularMechanism
 from sklearn_dpgen.mechanisms._base import Mechanism
+from sklearn_dpgen.mechanisms._release import drawn_by
 from sklearn_dpgen.persistence._checks import demand
 from sklearn_dpgen.schema import Datetime, Numeric
 
@@ -42,7 +42,8 @@ def check_mechanism(mechanism: Mechanism) -> None:
         "A mechanism states another guarantee than its parameters give.",
     )
     if stated.is_seeded:
-        mechanism.privacy_ = _from_seed(report, stated.noise_source)
+        # It stays void where noise was drawn from a seed before.
+        mechanism.privacy_ = drawn_by(report, stated.noise_source)
 
 
 def _sizes(mechanism, width):
@@ -72,9 +73,3 @@ def _is_near(scale, stated):
     if isinstance(scale, float) and isinstance(stated, float):
         return scale == stated or abs(scale - stated) <= 1e-6 * abs(scale)
     return scale is None and stated is None
-
-
-def _from_seed(report, source):
-    """Return a report that stays void where noise was drawn from a seed before."""
-    parts = tuple(_from_seed(part, source) for part in report.parts)
-    return replace(report, noise_source=source, parts=parts)

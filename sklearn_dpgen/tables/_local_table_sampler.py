@@ -14,6 +14,7 @@ from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.mechanisms._joint_release import RELEASE_COLUMNS
 from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
+from sklearn_dpgen.mechanisms._moments import moment_score
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
 from sklearn_dpgen.tables._product_mixture import ProductMixture
@@ -48,14 +49,14 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
 
     Parameters
     ----------
-    mechanism : JointRandomizedResponse
-        The mechanism that people answered by, with its schema and budget. Answers of another one
-        are refused.
+    mechanism : JointRandomizedResponse or None, default=None
+        The mechanism that people answered by, with its schema and budget. None takes the one that
+        a data frame of answers carries, as in ``make_pipeline(JointRandomizedResponse(...),
+        LocalTableSampler())``; it is needed for answers that were joined or came from a file.
+        Answers of another one are refused.
     privatize : bool, default=False
         False: ``fit`` and ``score`` take answers. True: they take raw records and privatize them
-        first, once a call, with a clone of ``mechanism``. A grid search over
-        ``mechanism__epsilon`` then needs no pairing by hand, but a ``scoring`` of its own, as
-        scores at two budgets do not compare; every fit and every score is one more release.
+        first, once a call, with a clone of ``mechanism``: one more release of them.
     population_size : int, default=200
         Rows of the population.
     prior : "auto" or float, default="auto"
@@ -140,9 +141,9 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
     objective of entropic deconvolution [1]_ with a mixture of products in the place of a generator,
     and uses dependence of all orders that answers tell of.
 
-    ``score`` is the mean log-likelihood of answers, so that choosing parameters of this estimator
-    by cross-validation on answers costs no privacy. Values for other budgets or questions are of
-    other data and do not compare.
+    Scores read nothing but answers, so that choosing parameters of this estimator by
+    cross-validation on answers costs no privacy. A search over the mechanism asks everybody again
+    for each candidate and fold, in ``fit`` and in ``score``.
 
     A step takes 6 n_s operations a category of an asked column and covered cell, whatever the
     number of columns that are not asked. The answers of a million people take some 50 MB.
@@ -160,7 +161,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
     >>> data = load_rand_health()
     >>> mechanism = JointRandomizedResponse(epsilon=4.0, schema=data.schema).fit()
     >>> answers = mechanism.transform(data.frame)  # where the records are
-    >>> sampler = LocalTableSampler(mechanism, population_size=50, max_iter=50).fit(answers)
+    >>> sampler = LocalTableSampler(population_size=50, max_iter=50).fit(answers)
     >>> sampler.sample(3, conditions={"idp": 1})["idp"].tolist()
     [1, 1, 1]
     """
@@ -185,7 +186,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
 
     def __init__(
         self,
-        mechanism: JointRandomizedResponse,
+        mechanism: JointRandomizedResponse | None = None,
         *,
         privatize: bool = False,
         population_size: int = 200,
@@ -250,26 +251,25 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         self._forget()
         device = resolve_device(self.device)
         noise_seed, fit_seed, split_seed = split_random_state(self.random_state, 3)
-        if not isinstance(self.mechanism, JointRandomizedResponse):
-            raise TypeError(
-                "mechanism must be a JointRandomizedResponse, got "
-                f"{type(self.mechanism).__name__}; EntropicDeconvGAN takes any mechanism."
-            )
-        records = X if self.privatize else None
+        if self.mechanism is not None:
+            _check_kind(self.mechanism)
         mechanism = fit_mechanism(
             self.mechanism,
-            records,
+            X if self.privatize or self.mechanism is None else None,
             privatize=self.privatize,
             noise_seed=noise_seed,
             ledger=self.ledger,
         )
+        _check_kind(mechanism)
         self.mechanism_, self.encoder_ = mechanism, mechanism.encoder_
         self._learn_kind(X)
         names = self.encoder_.feature_names_in_ if self.privatize else RELEASE_COLUMNS
         self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
         width = self.encoder_.domain_.n_features
         check_fits(4 * _COPIES * width * self.population_size, "population_size")
-        self.privacy_ = learner_report(self.mechanism_.privacy_, privatize=self.privatize)
+        self.privacy_ = learner_report(
+            self.mechanism_.privacy_, privatize=self.privatize, carried=self.mechanism is None
+        )
         self._privatizes, self._device = self.privatize, self.device
         answers = self._encoded(X)
         fit = AnswerFit(
@@ -316,11 +316,28 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         return as_array(log_likelihoods(self.mechanism_, self._encoded(X), P))
 
     def score(self, X: pd.DataFrame | Iterable[pd.DataFrame], y: object = None) -> float:
-        """Mean of ``score_samples(X)``: larger is better.
+        """Minus the distance of the first two moments of what was learned to those of raw records.
 
-        On answers it costs no privacy.
+        It is the mean squared difference of the means plus that of the mean products of pairs, in
+        units of half of the declared ranges. Of raw records both are estimated from privatized
+        ones without bias, so that a score means the same for all mechanisms with one domain or
+        schema: 0 is best, and where noise is large the error of the estimates lowers it. With one
+        mechanism, :func:`~sklearn_dpgen.deconvolution.likelihood_score` is sharper.
+
+        Parameters
+        ----------
+        X : data frame or other source of records, as for ``fit``
+            Answers; raw records with ``privatize=True``, which are asked first.
+        y : Ignored
+
+        Returns
+        -------
+        float
         """
-        return float(np.mean(self.score_samples(X)))
+        check_is_fitted(self)
+        law = self.law_
+        points = law.probabilities.astype(np.float64)
+        return moment_score(self.mechanism_, self._encoded(X), points, law.shares)
 
     def find_bins(self, n_bins: int = 16) -> dict[str, np.ndarray]:
         """Return bins of numbers and dates that hold about equal shares of the records.
@@ -379,6 +396,14 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         if isinstance(self.mechanism, BaseEstimator):
             tags.input_tags = get_tags(self.mechanism).input_tags
         return tags
+
+
+def _check_kind(mechanism):
+    if not isinstance(mechanism, JointRandomizedResponse):
+        raise TypeError(
+            "mechanism must be a JointRandomizedResponse, got "
+            f"{type(mechanism).__name__}; EntropicDeconvGAN takes any mechanism."
+        )
 
 
 def _even_starts(below, n_bins):

@@ -338,7 +338,7 @@ def test_bad_tables(tiny, method, table, message):
     ("mechanism", "error", "message"),
     [
         ("laplace", TypeError, "mechanism must be a Mechanism with a likelihood"),
-        (None, TypeError, "NoneType lacks"),
+        (None, ValueError, "mechanism must be given .*, got None"),
         (StandardScaler(), TypeError, "StandardScaler lacks log_likelihood"),
         (LaplaceMechanism(np.inf, domain=BOX), ValueError, "epsilon=inf"),
         (GaussianMechanism(np.inf, domain=BOX), ValueError, "epsilon=inf"),

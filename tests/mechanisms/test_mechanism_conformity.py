@@ -264,7 +264,9 @@ def test_a_mechanism_of_a_user_is_learned_from():
     assert gan.privacy_.epsilon == 4.0
     assert gan.n_iter_ == 3
     assert np.isfinite(gan.loss_curve_).all()
-    assert np.isfinite(gan.score(Y))
+    assert np.isfinite(gan.score_samples(Y)).all()
+    with pytest.raises(ValueError, match="TruncatedLaplace has no method _unbiased"):
+        gan.score(Y)
     assert mechanism.domain_.contains(gan.sample(5, random_state=0)).all()
 
 

@@ -41,9 +41,9 @@ def refused(answers, match, **options):
 
 @pytest.mark.parametrize(
     "mechanism",
-    [LaplaceMechanism(1.0, domain=Box(0, 1)), TabularMechanism(1.0, schema=SCHEMA), None, 3.0]
+    [LaplaceMechanism(1.0, domain=Box(0, 1)), TabularMechanism(1.0, schema=SCHEMA), 3.0]
     + [JointRandomizedResponse],
-    ids=["laplace", "tabular", "none", "number", "class"],
+    ids=["laplace", "tabular", "number", "class"],
 )
 def test_another_kind_of_mechanism(mechanism):
     sampler = LocalTableSampler(mechanism)
@@ -51,6 +51,20 @@ def test_another_kind_of_mechanism(mechanism):
         sampler.fit(Y)
     repr(sampler)
     assert not hasattr(sampler, "privacy_")
+
+
+def test_no_mechanism():
+    sampler = LocalTableSampler()
+    released = TabularMechanism(1.0, schema=SCHEMA).fit_transform(X)
+    with pytest.raises(TypeError, match="must be a JointRandomizedResponse, got TabularMechanism"):
+        sampler.fit(released)
+    for answers in (from_file(Y), [Y[:50], Y[50:]], X):
+        with pytest.raises(ValueError, match="records that carry none, got None: pass mechanism="):
+            sampler.fit(answers)
+    with pytest.raises(ValueError, match="mechanism must be given with privatize=True"):
+        LocalTableSampler(privatize=True).fit(X)
+    with pytest.raises(ValueError, match="plan needs a mechanism, got None"):
+        sampler.plan()
 
 
 def test_a_mechanism_without_noise():

@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sliced_tables import SCHEMA, table
 
+from sklearn_dpgen.deconvolution import likelihood_score
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.tables import LocalTableSampler
@@ -126,10 +127,26 @@ def test_a_search_over_the_budget():
     budget = search.best_params_["mechanism__epsilon"]
     assert best.privacy_.epsilon == best.mechanism_.privacy_.epsilon == budget
     assert MECHANISM.epsilon == 3.0
-    # A pipeline parts the two mechanisms, and is refused.
+    # A pipeline in which both have one parts them, and is refused.
     pipeline = Pipeline([("answer", MECHANISM), ("learn", make(MECHANISM))])
     with pytest.raises(ValueError, match="epsilon=1, .* epsilon=3: take the mechanism that asked"):
         GridSearchCV(pipeline, {"answer__epsilon": [1.0]}, cv=2, error_score="raise").fit(X)
+
+
+def test_a_pipeline_has_one_mechanism():
+    grid = {
+        "ask": [clone(MECHANISM), JointRandomizedResponse(3.0, schema=SCHEMA, always=["job"])],
+        "ask__epsilon": [1.0, 5.0],
+        "learn__prior": [1.0, 100.0],
+    }
+    pipeline = Pipeline([("ask", MECHANISM), ("learn", make().set_params(mechanism=None))])
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    best = search.best_estimator_
+    assert best[-1].privacy_.epsilon == best[0].epsilon == search.best_params_["ask__epsilon"]
+    assert best[-1].mechanism_._always == best[0]._always
+    assert list(best[-1].sample(4).columns) == list(SCHEMA)
+    assert best[-1].mechanism_.random_state is None
 
 
 def test_folds_of_answers():
@@ -140,7 +157,7 @@ def test_folds_of_answers():
 
 
 @pytest.mark.parametrize("n_asked", [1, 2, 3])
-def test_scores_are_log_likelihoods(n_asked):
+def test_likelihoods_are_those_of_answers(n_asked):
     mechanism = clone(MECHANISM).set_params(n_asked=n_asked).fit()
     answers = mechanism.transform(X)
     sampler = make(mechanism).fit(answers)
@@ -150,7 +167,7 @@ def test_scores_are_log_likelihoods(n_asked):
     found = sampler.score_samples(answers)
     assert found.dtype == np.float64
     assert_allclose(found, expected, atol=1e-5)
-    assert sampler.score(answers) == pytest.approx(expected.mean(), abs=1e-5)
+    assert likelihood_score(sampler, answers) == pytest.approx(expected.mean(), abs=1e-5)
     # Of each answer by itself, in their order.
     assert_allclose(sampler.score_samples(answers[::-1]), found[::-1], atol=1e-6)
     assert_allclose(sampler.score_samples(answers[:1]), found[:1], atol=1e-6)
