@@ -53,7 +53,7 @@ def fit_local(rows, schema):
         LOCAL_EPSILON, schema=schema, bins=BINS, always=("mdvis",)
     ).fit()
     answers = mechanism.transform(rows)
-    return LocalTableSampler(mechanism).fit(answers), answers
+    return LocalTableSampler().fit(answers), answers
 
 
 def central_panels(sampler, rows, synthetic):

@@ -51,7 +51,7 @@ for epsilon in budgets:
     mechanism = JointRandomizedResponse(epsilon, **declared, always=("mdvis",)).fit()
     answers = mechanism.transform(raw)
     mechanisms[epsilon] = mechanism
-    joint[epsilon] = LocalTableSampler(mechanism).fit(answers).sample(100_000)
+    joint[epsilon] = LocalTableSampler().fit(answers).sample(100_000)
     split[epsilon] = TabularMechanism(epsilon, **declared).fit_transform(raw)
     print(f"\nε = {epsilon:g}, each about {mechanism.n_asked_} columns; the first answers:")
     print(answers[["asked", "grouping", "answer"]].head(3).to_string(index=False))

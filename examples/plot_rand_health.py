@@ -67,11 +67,11 @@ print(answers.head().to_string())
 # %%
 # Learn the raw records
 # ---------------------
-# The mechanism computes how likely each answer is, given a record. So the population under which
-# the answers are most likely is one of raw records, without the noise of the answers. This is
-# post-processing: it costs no privacy.
+# The answers carry the mechanism, which computes how likely each answer is, given a record. So the
+# population under which the answers are most likely is one of raw records, without the noise of the
+# answers. This is post-processing: it costs no privacy.
 
-local_sampler = LocalTableSampler(mechanism).fit(answers)
+local_sampler = LocalTableSampler().fit(answers)
 local = local_sampler.sample(len(raw))
 print(local.head().to_string())
 

@@ -225,7 +225,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         where that of private records is certified.
         """
         public = copy.copy(self)
-        vars(public).update(ledger=None, _seed=seed, _certified=False)
+        public.__dict__.update(ledger=None, _seed=seed, _certified=False)
         return public
 
     def require_noise(self) -> None:
@@ -252,7 +252,8 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
 
     def _raw_moments(self, Y):
         """Return estimates of the moments of raw records."""
-        return moments_of(self, *self._unbiased(Y), np.full(len(Y), 1 / len(Y)))
+        U, S = self._unbiased(Y)
+        return moments_of(self, U, S, np.full(len(Y), 1 / len(Y)))
 
     def _check_encoded(self, Y):
         """Refuse what cannot be encoded releases."""

@@ -135,7 +135,8 @@ class JointAnswersMixin(EstimatorMixin):
             for column, size in zip(columns, self._sizes, strict=True)
         ]
         sums = [np.zeros(size) for size in self._sizes]
-        counts, products = np.zeros(len(columns)), {}
+        counts = np.zeros(len(columns))
+        products: dict[tuple[int, ...], tuple] = {}
         asked = Y[:, 4:].astype(np.int64)
         kinds, kind = np.unique(asked, axis=0, return_inverse=True)
         order = np.argsort(kind.ravel(), kind="stable")
@@ -183,7 +184,7 @@ class JointAnswersMixin(EstimatorMixin):
             same_group(self._sizes[j], g, self._ordered[j])
             for j, g in zip(columns, groups, strict=False)
         ]
-        found = {}
+        found: dict[tuple[int, ...], np.ndarray] = {}
         for i, j in enumerate(columns):
             share = (flat[i].sum(axis=0) / len(Y) - q * K / groups[i]) / (p - q)
             found[j,] = np.linalg.solve(together[i], share)
