@@ -20,6 +20,7 @@ SCRIPTS = Path(__file__).parent / "peers"
 # What a peer calls its models, and the peer.
 MODELS = {
     "OpenDP AIM": ("opendp", "AIM"),
+    "OpenDP AIM, target named": ("opendp", "AIM of pairs with the target"),
     "OpenDP MST": ("opendp", "MST"),
     "SmartNoise AIM": ("smartnoise", "AIM"),
     "SmartNoise MST": ("smartnoise", "MST"),
@@ -27,7 +28,7 @@ MODELS = {
     "dpmm MST": ("dpmm", "MST"),
     "dpmm PrivBayes": ("dpmm", "PrivBayes"),
 }
-QUICK = [model for model in MODELS if not model.endswith("AIM")]
+QUICK = [model for model in MODELS if "AIM" not in model]
 PACKAGES = {
     "opendp": ("opendp", "mbi", "jax", "numpy"),
     "smartnoise": ("smartnoise-synth", "opendp", "mbi", "jax", "numpy"),

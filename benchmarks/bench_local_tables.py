@@ -151,6 +151,7 @@ MODELS = {
     "LocalTableSampler, equal bins": partial(local_sampler, asked=lambda table: {"bins": "auto"}),
     "least squares of pairs, target always": partial(least_squares, asked=always),
     "least squares of pairs": least_squares,
+    "least squares of pairs, equal bins": partial(least_squares, asked=lambda t: {"bins": "auto"}),
     "split budget, naive Bayes": partial(
         inverted, learn=lambda mechanism, Y, table: naive_bayes(mechanism, Y, table.target)
     ),

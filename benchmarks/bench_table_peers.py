@@ -1,7 +1,8 @@
 """Peers that make tables, on the tables of `REPORT` and the protocol of `bench_tables.py`.
 
 AIM and MST of OpenDP and of SmartNoise, and AIM, MST and PrivBayes of dpmm, each at its defaults,
-in an environment of its own, by a script of `peers/`, where a README says more::
+in an environment of its own, by a script of `peers/`, where a README says more. "target named" is
+AIM of OpenDP whose `queries` are the pairs with the target: it is not told otherwise::
 
     python benchmarks/peers/setup.py --to environments
     python benchmarks/bench_table_peers.py --environments environments --cache fits
@@ -214,6 +215,7 @@ def run(args, results, fits, current):
             task = task_of(case["table"])
             content = {"epsilon": case["epsilon"], "delta": DELTA, "seed": case["seed"]}
             content["sizes"] = task.sizes
+            content["target"] = f"c{list(task.encoder.columns_).index(task.table.target)}"
             try:
                 made, result = fit(
                     case["model"],

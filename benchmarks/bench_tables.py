@@ -27,12 +27,15 @@ remove it.
 
 Guarantees differ in kind, and the rows say which: central, with neighbours by replacing a record or
 by adding or removing one, or local, for each record by itself. `real` are the training records,
-`independent` columns drawn from noisy one-way counts.
+`independent` columns drawn from noisy one-way counts, and `pairs with the target` columns that are
+independent given the target, drawn from noisy counts of each with it. "without a target" is
+SlicedMeasureSampler that is not told which column will be predicted.
 
 Estimators have their defaults. Public bins of numbers are given to those that need them or do much
-better in them: `independent`, PrivateMixtureSampler, SmoothedSlicedWassersteinGenerator and
-EntropicDeconvGAN. The last learns from records that TabularMechanism privatized by randomized
-response: epsilon is for a record, in equal shares for its columns.
+better in them: `independent`, `pairs with the target`, PrivateMixtureSampler,
+SmoothedSlicedWassersteinGenerator and EntropicDeconvGAN. The last learns from records that
+TabularMechanism privatized by randomized response: epsilon is for a record, in equal shares for its
+columns.
 
 PrivateSignedMeasureSampler is left out: it takes no schema, and needs public points that are near
 to any record, which for records of ten columns or more nobody has. The other estimators fit
@@ -57,6 +60,7 @@ from _common import record
 from _tables import DELTA, TABLES, TWO, independent, scores, split, summarize
 from threadpoolctl import threadpool_limits
 
+from sklearn_dpgen.accounting import calibrate_noise_multiplier
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.mechanisms import TabularMechanism
@@ -67,6 +71,10 @@ from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
 
 RELATIONS = ("replace_one", "add_or_remove")
 SLICED = "SlicedMeasureSampler"
+NO_TARGET = "SlicedMeasureSampler, without a target"
+WITH_TARGET = "pairs with the target"
+# The models that have a parameter for the relation.
+OF_EITHER = (SLICED, NO_TARGET, WITH_TARGET)
 
 
 def sliced_measures(train, table, epsilon, seed, options):
@@ -77,6 +85,10 @@ def sliced_measures(train, table, epsilon, seed, options):
     fixed = {"schema": table.schema, "target": table.target, "random_state": seed}
     options = fixed | options
     return drawn(SlicedMeasureSampler(epsilon, DELTA, **options), train, seed)
+
+
+def without_target(train, table, epsilon, seed, options):
+    return sliced_measures(train, table, epsilon, seed, options | {"target": None})
 
 
 def mixture(train, table, epsilon, seed):
@@ -115,6 +127,36 @@ def drawn(sampler, records, seed):
     return sampler.sample(len(records), random_state=seed), sampler.privacy_
 
 
+def given_target(train, table, epsilon, seed, options):
+    """Return columns that are independent given the target: noisy counts of each pair with it."""
+    encoder = TabularEncoder(table.schema, bins=table.bins).fit(train)
+    codes = {name: column.codes(train[name]) for name, column in encoder.columns_.items()}
+    sizes = {name: column.n_categories for name, column in encoder.columns_.items()}
+    target = codes.pop(table.target)
+    n_target = sizes[table.target]
+    # A record is one count of each table, so that its change is of the root of their number.
+    change = np.sqrt(len(codes) * (2 if options["neighbours"] == "replace_one" else 1))
+    scale = change * calibrate_noise_multiplier(epsilon, DELTA)
+    rng = np.random.default_rng(seed)
+    noisy = {}
+    for name, values in codes.items():
+        counts = np.zeros((n_target, sizes[name]))
+        np.add.at(counts, (target, values), 1.0)
+        noisy[name] = counts + scale * rng.standard_normal(counts.shape)
+    # Each table has the shares of the target: their mean has the least noise.
+    shares = np.mean([counts.sum(axis=1) for counts in noisy.values()], axis=0).clip(1, None)
+    made = {table.target: rng.choice(n_target, size=len(train), p=shares / shares.sum())}
+    for name, counts in noisy.items():
+        rows = counts.clip(1e-9, None)
+        rows /= rows.sum(axis=1, keepdims=True)
+        made[name] = np.empty(len(train), dtype=int)
+        for value in range(n_target):
+            members = made[table.target] == value
+            made[name][members] = rng.choice(sizes[name], size=members.sum(), p=rows[value])
+    codes = np.column_stack([made[name] for name in encoder.columns_])
+    return encoder.decode_codes(codes, rng=rng), None
+
+
 def columns_alone(train, table, epsilon, seed):
     encoder = TabularEncoder(table.schema, bins=table.bins).fit(train)
     made, _ = independent("none", epsilon, encoder.transform(train), None, encoder.blocks_, seed)
@@ -124,7 +166,9 @@ def columns_alone(train, table, epsilon, seed):
 MODELS = {
     "real": lambda train, table, epsilon, seed: (train, None),
     "independent": columns_alone,
+    WITH_TARGET: given_target,
     SLICED: sliced_measures,
+    NO_TARGET: without_target,
     "PrivateMixtureSampler": mixture,
     "PrivateEvolutionSampler": evolution,
     "SmoothedSlicedWassersteinGenerator": smoothed,
@@ -133,12 +177,14 @@ MODELS = {
 }
 
 
-def guarantee(model, report):
+def guarantee(model, report, options=None):
     """Return the kind of the guarantee, and its delta."""
     if model == "real":
         return {"guarantee": "none", "delta": 0.0}
-    if model == "independent":
-        return {"guarantee": "central, replace one record", "delta": DELTA}
+    if report is None:  # of a baseline of this file
+        added = (options or {}).get("neighbours") == "add_or_remove"
+        relation = "add or remove" if added else "replace"
+        return {"guarantee": f"central, {relation} one record", "delta": DELTA}
     relation = report.neighbouring.partition(";")[0]
     kind = "local" if relation.startswith("local model:") else f"central, {relation}"
     return {"guarantee": kind, "delta": report.delta}
@@ -152,7 +198,7 @@ def cases(args):
                 yield model, np.inf, 0, {}
             continue
         further = [{}]
-        if model == SLICED:
+        if model in OF_EITHER:
             further = [{"options": args.options | {"neighbours": n}} for n in args.neighbours]
         for seed, arguments in itertools.product(range(args.seeds), further):
             yield model, epsilon, seed, arguments
@@ -181,7 +227,8 @@ def _fit(name, case, args):
         seconds = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     costs = {"cpu seconds": seconds, "peak MB": peak}
-    return made[list(train.columns)], guarantee(model, report), costs
+    promise = guarantee(model, report, arguments.get("options"))
+    return made[list(train.columns)], promise, costs
 
 
 def run(name, args):

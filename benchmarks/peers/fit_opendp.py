@@ -44,10 +44,20 @@ def fit(codes, task):
         privacy_loss=dp.loss_of(rho=rho),
     )
     query = context.query(rho=rho).select(*table.columns)
-    algorithm = {"AIM": dp.mbi.AIM, "MST": dp.mbi.MST}[task["model"]]()
+    algorithm = algorithm_of(task)
     released = query.contingency_table(keys=keys, algorithm=algorithm).release()
     np.random.seed(task["seed"])  # noqa: NPY002, it is what mbi draws from
     return released.synthesize(rows=len(codes)).to_pandas(), algorithm
+
+
+def algorithm_of(task):
+    if task["model"] == "MST":
+        return dp.mbi.MST()
+    if task["model"] == "AIM":
+        return dp.mbi.AIM()
+    target = task["target"]
+    pairs = [dp.mbi.Count(by=(target, name)) for name in task["sizes"] if name != target]
+    return dp.mbi.AIM(queries=pairs)
 
 
 def less(share):
