@@ -22,7 +22,7 @@ BASE ?=
 # What `make asv` measures: one quick run of this environment. ASV="run main~5..main" compares commits.
 ASV ?= run --quick --show-stderr --python=same
 
-.PHONY: help demo lint changes types test doctest doc linkcheck linkcheck-external wheel-test sdist test-minimum \
+.PHONY: help demo lint changes types test doctest figures doc linkcheck linkcheck-external wheel-test sdist test-minimum \
 	test-newest test-python test-pythons asv ci release-notes clean
 
 ## help: list these targets
@@ -52,6 +52,10 @@ test: $(READY) lint
 ## doctest: the snippets of all pages; warnings are errors
 doctest: $(VENV)/.doc-ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W -b doctest -D plot_gallery=0 doc doc/_build/doctest
+
+## figures: write the tables of figures of the pages from benchmarks/results
+figures: $(READY)
+	$(BIN)/python tools/figures.py
 
 ## doc: the documentation in doc/_build/html; warnings are errors
 doc: $(VENV)/.doc-ready

@@ -112,6 +112,9 @@ class Results:
             if content["versions"][peer] == current.get(peer, content["versions"][peer]):
                 self.rows[_key(row)] = row
         self.head |= {name: content[name] for name in ("versions", "settings")}
+        # Rows that stay may be of another machine.
+        machines = content["machine"]["processor"].split("; ") + [_processor()]
+        self.head["machine"] = {"processor": "; ".join(dict.fromkeys(machines))}
 
     def add(self, case, result, found):
         """Add what came of a case, with its scores if it has."""

@@ -1,0 +1,956 @@
+"""Write the tables of figures of the pages from the results of the benchmarks.
+
+``make figures`` makes each block of a page, between ``.. begin figures NAME`` and ``.. end figures
+NAME``, from ``benchmarks/results``; ``--check`` names the blocks that differ. No figure in them is
+typed: the best cheap method and the best method of others are the best in the files. What others
+print is in ``printed.json``, with its source.
+"""
+
+import argparse
+import json
+import math
+import re
+import statistics
+import textwrap
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Results", "blocks", "differences", "main", "tasks", "write_page"]
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.rst", "doc/index.rst", "doc/measured.rst", "doc/comparison.rst", "doc/tables.rst")
+BLOCK = r"^\.\. begin figures ([a-z -]+)\n(.*?)^\.\. end figures \1$"
+
+OURS = "SlicedMeasureSampler"
+NO_TARGET = f"{OURS}, without a target"
+PEERS = (
+    "OpenDP MST",
+    "SmartNoise MST",
+    "dpmm MST",
+    "dpmm PrivBayes",
+    "OpenDP AIM",
+    "SmartNoise AIM",
+    "dpmm AIM",
+)
+TITLES = {"adult": "Adult", "rand health": "RAND health"}
+TARGETS = {"adult": "``income``", "rand health": "``mdvis``"}
+BUDGETS = (0.3, 1.0, 3.0, 10.0)
+# By the relation, and whether ε is 1.
+FILES = {
+    ("replaced", True): "compare_replace",
+    ("replaced", False): "tables_budgets",
+    ("added or removed", True): "compare_ours",
+    ("added or removed", False): "compare_ours_budgets",
+}
+TOLD = "OpenDP AIM, target named"
+NEVER = "not run"
+
+
+class Results:
+    """The results of the benchmarks, each file read once.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+
+    def __init__(self, folder=ROOT / "benchmarks" / "results"):
+        self._folder, self._files = Path(folder), {}
+
+    def file(self, name):
+        if name not in self._files:
+            self._files[name] = json.loads((self._folder / f"{name}.json").read_text())
+        return self._files[name]
+
+    def rows(self, name, **wanted):
+        """Return the rows of a file that have the values that are wanted, at least one."""
+        content = self.file(name)
+        rows = content["rows"]
+        if "columns" in content:  # a list for each fit
+            rows = [dict(zip(content["columns"], row, strict=True)) for row in rows]
+        found = [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
+        if not found:
+            raise LookupError(f"{name}.json has no row with {wanted}.")
+        return found
+
+    def row(self, name, **wanted):
+        (row,) = self.rows(name, **wanted)
+        return row
+
+
+# ---- figures ----
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A mean over seeds, with its standard deviation, or with a range where the file has that."""
+
+    mean: float
+    sd: float = 0.0
+    seeds: int = 1
+    least: float | None = None
+    most: float | None = None
+    note: str = ""
+
+    @property
+    def error(self):
+        """The standard error; none of one seed."""
+        return self.sd / math.sqrt(self.seeds - 1) if self.seeds > 1 else math.nan
+
+    def text(self, digits):
+        found = f"{self.mean:.{digits}f}"
+        if self.least is not None:
+            found += f" ({self.least:.{digits}f} to {self.most:.{digits}f})"
+        elif self.seeds > 1:
+            found += f" ± {self.sd:.{digits}f}"
+        return found + (f", {self.note}" if self.note else "")
+
+
+@dataclass(frozen=True)
+class Score:
+    """What is measured, in how many digits it is shown, and under which name in the README."""
+
+    label: str
+    digits: int = 3
+    sign: int = 1
+    short: str = ""
+
+    def better(self):
+        return "more is better" if self.sign > 0 else "less is better"
+
+
+AUC = Score("AUC of boosting on real rows", short="AUC")
+PAIRS = Score("total variation of pairs of columns", sign=-1, short="TV")
+KEYS = {AUC: "AUC boosting", PAIRS: "2-way TV"}
+
+# What a method is in a comparison. A variant is this package's, and no row of the README.
+HERE, CHEAP, OTHER, REAL, VARIANT = "here", "cheap", "other", "not private", "variant"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method, its guarantee, and its figures by score."""
+
+    role: str
+    method: str
+    guarantee: str
+    figures: dict[Score, Figure]
+
+    @property
+    def seeds(self):
+        return max(figure.seeds for figure in self.figures.values())
+
+
+@dataclass(frozen=True)
+class Task:
+    """A comparison: one row of the README a score, and one table of the page of figures.
+
+    Attributes
+    ----------
+    name, title : str
+        Of the table, and of the rows.
+    guarantee : str
+        Of the figures of this package.
+    chosen : str
+        On what the settings were chosen.
+    sources : str
+        Scripts and files.
+    entries : list of Entry
+    remarks : str
+    scores : tuple of Score
+    n_headlines : int
+        How many of the scores are in the README.
+    """
+
+    name: str
+    title: str
+    guarantee: str
+    chosen: str
+    sources: str
+    entries: list[Entry]
+    remarks: str = ""
+    scores: tuple[Score, ...] = (AUC, PAIRS)
+    n_headlines: int = 2
+
+    def best(self, role, score):
+        """Return the best entry of a role in a score, or None."""
+        found = [e for e in self.entries if e.role == role and score in e.figures]
+        return max(found, key=lambda e: score.sign * e.figures[score].mean, default=None)
+
+    def leaders(self, score):
+        """Return the roles of which a private entry is best, or within one standard error."""
+        found = {role: self.best(role, score) for role in (HERE, CHEAP, OTHER)}
+        found = {role: e.figures[score] for role, e in found.items() if e is not None}
+        return near_best(found, score.sign, HERE)
+
+    def losses(self):
+        """Return sentences on the scores in which a method that is not this package's is better."""
+        found = []
+        for score in self.scores:
+            leaders = self.leaders(score)
+            if HERE not in leaders:
+                names = [
+                    self.best(role, score).method for role in (CHEAP, OTHER) if role in leaders
+                ]
+                found.append(f"**Better than this package in {score.label}: {', '.join(names)}.**")
+        return " ".join(found)
+
+
+def near_best(figures, sign, ours):
+    """Return the keys of the best figure, and of those within one standard error of the difference.
+
+    One seed has no spread: its error is that of a single seed of ours.
+    """
+    best = max(figures, key=lambda key: sign * figures[key].mean)
+    single = figures[ours].error * math.sqrt(figures[ours].seeds)
+
+    def near(key):
+        errors = (figures[k].error for k in (best, key))
+        errors = (error if math.isfinite(error) else single for error in errors)
+        return sign * (figures[best].mean - figures[key].mean) <= math.hypot(*errors)
+
+    return {best} | {key for key in figures if near(key)}
+
+
+def spread(values):
+    """Return the figure of values, one a seed."""
+    values = list(values)
+    return Figure(statistics.fmean(values), statistics.pstdev(values), len(values))
+
+
+# ---- tables of a curator, and of people who trust nobody ----
+
+
+def entry(row, role, method=None, scores=KEYS):
+    """Return an entry of a row of `bench_tables.py` or `bench_local_tables.py`."""
+    figures = {
+        score: Figure(row[key], row.get(f"{key} sd", 0.0), row.get("seeds", 1))
+        for score, key in scores.items()
+        if row.get(key) is not None
+    }
+    return Entry(role, method or row["model"], relation(row), figures)
+
+
+def relation(row):
+    kind = row.get("guarantee", "central, add or remove")
+    if kind.startswith("central"):
+        return "one record added or removed" if "add or remove" in kind else "one record replaced"
+    return {"local": "local", "none": "none"}[kind]
+
+
+def of_peers(results, table, *, told):
+    """Return the entries of others, one a model; without a target, of those that were not told."""
+    fits = defaultdict(list)
+    for row in results.rows("table_peers", table=table, epsilon=1.0):
+        if told or row["model"] != TOLD:
+            fits[row["model"]].append(row)
+    return [merged(rows) for rows in fits.values()]
+
+
+def merged(rows, scores=KEYS):
+    """Return the entry of rows of one fit each, or of one row of means."""
+    if len(rows) == 1:
+        return entry(rows[0], OTHER, scores=scores)
+    figures = {score: spread(row[key] for row in rows) for score, key in scores.items()}
+    return Entry(OTHER, rows[0]["model"], relation(rows[0]), figures)
+
+
+def named_target(results, table):
+    def either(name, **wanted):
+        return results.rows(name, table=table, epsilon=1.0, **wanted)
+
+    entries = [entry(row, HERE) for row in either("compare_replace")]
+    entries += [entry(row, VARIANT) for row in either("compare_ours")]
+    for row in either("tables_target_unknown", model="pairs with the target"):
+        role = CHEAP if "replace" in row["guarantee"] else VARIANT
+        name = "noisy pairs with the target, columns independent given it"
+        entries.append(entry(row, role, name))
+    if table == "adult":
+        row = results.row(
+            "synthetic_learners", table="Adult", method="naive Bayes of noisy histograms"
+        )
+        figure = Figure(row["AUC"], row["sd of AUC"], row["seeds"])
+        entries.append(
+            Entry(
+                CHEAP,
+                "noisy naive Bayes, without a table",
+                "one record replaced",
+                {AUC: figure},
+            )
+        )
+    entries += [entry(row, CHEAP, "independent columns") for row in either("compare_independent")]
+    entries += of_peers(results, table, told=True)
+    real = results.row("compare_real", table=table)
+    entries.append(entry(real, REAL, "real rows"))
+    return Task(
+        name=f"{TITLES[table]}, target named",
+        title=f"{TITLES[table]}, ε = 1, {TARGETS[table]} named as the target",
+        guarantee="one record replaced (the default), δ = 1e-5",
+        chosen="other tables, and splits of the training rows of this one",
+        sources="``bench_tables.py``, ``bench_table_peers.py``, ``bench_synthetic_learners.py``: "
+        "``compare_replace``, ``compare_ours``, ``compare_independent``, ``compare_real``, "
+        "``tables_target_unknown``, ``table_peers``, ``synthetic_learners``",
+        remarks="Others are told the target only where their name says so. Theirs is the weaker "
+        "guarantee, which needs less noise.",
+        entries=entries,
+    )
+
+
+def unknown_target(results, table):
+    rows = results.rows("tables_target_unknown", table=table, model=NO_TARGET, epsilon=1.0)
+    entries = [entry(r, HERE if "add" in r["guarantee"] else VARIANT, OURS) for r in rows]
+    found = results.row("compare_independent", table=table)
+    entries.append(entry(found, CHEAP, "independent columns"))
+    entries += of_peers(results, table, told=False)
+    entries.append(entry(results.row("compare_real", table=table), REAL, "real rows"))
+    return Task(
+        name=f"{TITLES[table]}, target not named",
+        title=f"{TITLES[table]}, ε = 1, target not named",
+        guarantee="one record added or removed, δ = 1e-5",
+        chosen="other tables, and splits of the training rows of this one",
+        sources="the same scripts: ``tables_target_unknown``, ``compare_independent``, "
+        "``table_peers``, ``compare_real``",
+        remarks="All know the same, and have the same guarantee, but for independent columns.",
+        entries=entries,
+        n_headlines=1,
+    )
+
+
+LEAST_SQUARES = "least squares of pairs, from the same answers"
+
+
+def local_defaults(results, name):
+    rows = results.rows("local_tables_snippet", table=name, epsilon=4.0)
+    roles = {
+        "LocalTableSampler, equal bins": (HERE, "LocalTableSampler"),
+        "least squares of pairs, equal bins": (CHEAP, LEAST_SQUARES),
+    }
+    entries = [entry(row, *roles[row["model"]]) for row in rows]
+    entries.append(entry(results.row("compare_real", table=name), REAL, "real rows"))
+    return Task(
+        name=f"{TITLES[name]}, nobody trusted, defaults",
+        title=f"{TITLES[name]}, ε = 4, nobody trusted, all defaults",
+        guarantee="each record by itself, δ = 0",
+        chosen="splits of the training rows of Adult, of the least squares too",
+        sources="``bench_local_tables.py``: ``local_tables_snippet``, ``compare_real``",
+        entries=entries,
+        n_headlines=2 if name == "adult" else 1,
+    )
+
+
+def local_asked(results):
+    wanted = {"table": "adult", "epsilon": 4.0}
+    entries = []
+    for row in results.rows("local_tables_adult", **wanted):
+        role = HERE if row["model"] == "LocalTableSampler, target always" else VARIANT
+        entries.append(entry(row, role))
+    names = {
+        "least squares of pairs, target always": LEAST_SQUARES,
+        "split budget, naive Bayes": "split budget, naive Bayes",
+        "split budget, independent columns": "split budget, independent columns",
+    }
+    for model, name in names.items():
+        row = results.row("local_tables_adult_others", model=model, **wanted)
+        entries.append(entry(row, CHEAP, name))
+    entries.append(entry(results.row("compare_real", table="adult"), REAL, "real rows"))
+    return Task(
+        name="Adult, nobody trusted, income asked of everybody",
+        title="Adult, ε = 4, nobody trusted, income asked of everybody, public bins",
+        guarantee="each record by itself, δ = 0",
+        chosen="splits of the training rows of Adult, of the least squares too",
+        sources="``bench_local_tables.py``: ``local_tables_adult``, "
+        "``local_tables_adult_others``, ``compare_real``",
+        remarks="The public bins show where the numbers are; the defaults are bins of equal width.",
+        entries=entries,
+    )
+
+
+# ---- others ----
+
+RATE = 0.75
+FAIR = {
+    "synthetic rows, barycentre": (HERE, "barycentre of synthetic rows", "one record replaced"),
+    "synthetic rows, barycentre, more for counts": (
+        VARIANT,
+        "the same, .3 of ε for the counts",
+        "one record replaced",
+    ),
+    "gradient penalty": (VARIANT, "gradient penalty", "one record replaced, same group"),
+    "DP-FERMI": (OTHER, "DP-FERMI", "one record added or removed"),
+    "opacus": (OTHER, "opacus and DP-postprocessing", "one record added or removed"),
+    "diffprivlib": (OTHER, "diffprivlib and DP-postprocessing", "one record replaced"),
+    "logistic, reduction by fairlearn": (
+        REAL,
+        "logistic regression, fairlearn's reduction",
+        "none",
+    ),
+    "logistic, thresholds by fairlearn": (
+        REAL,
+        "logistic regression, fairlearn's thresholds",
+        "none",
+    ),
+    "boosting, thresholds by fairlearn": (REAL, "trees, fairlearn's thresholds", "none"),
+}
+
+
+def fair(results):
+    score = Score("accuracy")
+    entries = []
+    for method, (role, name, promise) in FAIR.items():
+        epsilon = math.inf if role == REAL else 1.0
+        rows = results.rows("fair_frontier", table="Adult by sex", method=method, epsilon=epsilon)
+        rows = [row for row in rows if row["DI"] >= RATE]
+        if rows:
+            row = max(rows, key=lambda row: row["accuracy"])
+            note = f"at a ratio of {row['DI']:.2f}"
+            figure = Figure(row["accuracy"], row["sd of accuracy"], row["seeds"], note=note)
+            entries.append(Entry(role, name, promise, {score: figure}))
+    return Task(
+        name="Adult by sex",
+        title=f"Adult by sex, ε = 1, the smaller rate of approval at least {RATE} of the larger",
+        guarantee="one record replaced, δ = 1e-5",
+        chosen="simulated records, for the other methods too",
+        sources="``bench_fair_frontier.py``: ``fair_frontier``",
+        remarks=f"Of each method the most accurate setting whose ratio of rates is {RATE} or more, "
+        "by the means over three splits. DP-FERMI does not know the group when it predicts.",
+        entries=entries,
+        scores=(score,),
+    )
+
+
+def images(results):
+    scores = {
+        Score("accuracy of a convolutional network, percent", 1): "convolutional",
+        Score("of a perceptron", 1): "MLP",
+        Score("of logistic regression", 1): "LogReg",
+    }
+    named = {
+        "images": (HERE, "MomentImageSampler"),
+        "vectors, former covariances": (
+            CHEAP,
+            "MomentSampler on cosine coefficients, earlier version",
+        ),
+        "real images": (REAL, "real images"),
+    }
+    entries = []
+    for method, (role, name) in named.items():
+        epsilon = math.inf if role == REAL else 1.0
+        rows = results.rows("moments_mnist", method=method, epsilon=epsilon)
+        figures = {s: spread(100 * row[key] for row in rows) for s, key in scores.items()}
+        entries.append(Entry(role, name, "none" if role == REAL else "one image replaced", figures))
+    main_score = next(iter(scores))
+    for row in results.rows("printed", data="MNIST", epsilon=1.0):
+        figure = Figure(row["accuracy"], note=f"printed by {row['printed by']}")
+        entries.append(Entry(OTHER, row["method"], "as printed", {main_score: figure}))
+    return Task(
+        name="MNIST by class",
+        title="MNIST by class, ε = 1, trained on synthetic images",
+        guarantee="one image replaced, with its label, δ = 1e-5",
+        chosen="the last 10,000 training images",
+        sources="``bench_moments_mnist.py``: ``moments_mnist``; ``printed``",
+        remarks="Figures of others are printed by them, of other networks, and were not run here.",
+        entries=entries,
+        scores=tuple(scores),
+        n_headlines=1,
+    )
+
+
+ADAPTATION = {
+    "moments": (HERE, "moments"),
+    "projections": (VARIANT, "projections"),
+    "features": (VARIANT, "features"),
+    "recentered": (CHEAP, "features shifted by one noisy mean"),
+    "source only": (CHEAP, "source only"),
+    "private DANN": (OTHER, "private DANN"),
+    "Algorithm 2": (OTHER, "Algorithm 2"),
+    "two sides, not private": (REAL, "sliced Wasserstein"),
+    "DANN": (REAL, "DANN"),
+}
+
+
+def adaptation(results):
+    score = Score("mean accuracy on the target, percent", 1)
+    seeds = results.file("adaptation")["meta"]["seeds"]
+    entries = []
+    for method, (role, name) in ADAPTATION.items():
+        rows = results.rows("adaptation", method=method, change="-")
+        mean, least, most = (
+            statistics.fmean(row[key] for row in rows) for key in ("accuracy", "lowest", "highest")
+        )
+        # Three standard deviations are about the range of few seeds; it only says who is near.
+        figure = Figure(mean, (most - least) / 2, seeds, least, most)
+        promise = (
+            "none"
+            if role == REAL or method == "source only"
+            else "one record of the target replaced"
+        )
+        entries.append(Entry(role, name, promise, {score: figure}))
+    return Task(
+        name="Nine domain adaptations",
+        title="Nine domain adaptations, ε = 10",
+        guarantee="one record of the target replaced, δ = 1e-5",
+        chosen="three other transformations, by labels of the target",
+        sources="``bench_adaptation.py``: ``adaptation``",
+        remarks="In brackets the means of the lowest and of the highest seed of each task. The "
+        "source alone needs no guarantee.",
+        entries=entries,
+        scores=(score,),
+    )
+
+
+CURVES = {
+    "expectation maximization": (HERE, "DeconvolutionEM"),
+    "entropic": (VARIANT, "EntropicDeconvGAN"),
+    "moments": (CHEAP, "two moments"),
+    "unregularized": (OTHER, "unregularized generator"),
+}
+
+
+def rectangle(results):
+    score = Score("W2 to the raw points", sign=-1)
+    entries = []
+    for model, (role, name) in CURVES.items():
+        rows = results.rows("curves", curve="rectangle", mechanism="Laplace, eps 5", model=model)
+        entries.append(Entry(role, name, "local", {score: spread(row["W2"] for row in rows)}))
+    return Task(
+        name="Rectangle from noisy points",
+        title="Rectangle from Laplace noise, ε = 5, nobody trusted",
+        guarantee="each point by itself, δ = 0",
+        chosen="curves like these: no independent test",
+        sources="``bench_curves.py``: ``curves``",
+        entries=entries,
+        scores=(score,),
+    )
+
+
+def tasks(results):
+    return [
+        *(named_target(results, table) for table in TITLES),
+        *(unknown_target(results, table) for table in TITLES),
+        *(local_defaults(results, table) for table in TITLES),
+        local_asked(results),
+        fair(results),
+        images(results),
+        adaptation(results),
+        rectangle(results),
+    ]
+
+
+# ---- reStructuredText ----
+
+
+def wrapped(text, indent=0):
+    options = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(text, 116, subsequent_indent=" " * indent, **options)
+
+
+def table(head, rows, widths, title=""):
+    lines = [f".. list-table:: {title}".rstrip(), "   :header-rows: 1"]
+    lines += [f"   :widths: {' '.join(map(str, widths))}", ""]
+    for row in [head, *rows]:
+        for i, cell in enumerate(row):
+            lines += wrapped(f"   {'*' if i == 0 else ' '} - {cell}".rstrip(), 7).splitlines()
+    return "\n".join(lines)
+
+
+def headline(results):
+    """Return the table of the README: for each score the best of each role."""
+    rows = []
+    for task in tasks(results):
+        for score in task.scores[: task.n_headlines]:
+            leaders = task.leaders(score)
+            arrow = "↑" if score.sign > 0 else "↓"
+            name = score.short or score.label
+            row = [f"{task.title}; {task.guarantee}: **{name}** {arrow}"]
+            for role in (HERE, CHEAP, OTHER, REAL):
+                best = task.best(role, score)
+                row.append("" if best is None else _cell(task, best, score, leaders))
+            rows.append(row)
+    head = ["Measure", "Here", "Best of the cheap", "Best private one of others", "Not private"]
+    return table(head, rows, [32, 14, 20, 22, 12])
+
+
+def _cell(task, entry, score, leaders):
+    figure = entry.figures[score]
+    text = f"{figure.text(score.digits)} [{figure.seeds}]"
+    if entry.role in leaders:
+        text = f"**{text}**"
+    if entry.role == HERE:
+        return text
+    found = f"{entry.method} {text}"
+    if entry.role in leaders and HERE not in leaders:
+        found = f"**better**: {found}"
+    other = entry.role == OTHER and entry.guarantee.startswith("one")
+    return (
+        f"{found}; {entry.guarantee}" if other and entry.guarantee not in task.guarantee else found
+    )
+
+
+def details(results):
+    """Return a table for each task, with all methods that are in the files."""
+    roles = {HERE: "this package", OTHER: "others"}
+    parts = []
+    for task in tasks(results):
+        scores = {score: f"{score.label[0].upper()}{score.label[1:]}" for score in task.scores}
+        rows = []
+        for found in task.entries:
+            figures = found.figures
+            cells = [figures[s].text(s.digits) if s in figures else "" for s in scores]
+            role = roles.get(found.role, found.role)
+            rows.append([found.method, role, found.guarantee, str(found.seeds), *cells])
+        widths = [34, 13, 18, 7, *([28 // len(scores)] * len(scores))]
+        better = ", ".join(f"{score.label} ({score.better()})" for score in scores)
+        text = f"{task.title}; {task.guarantee}: {better}. {task.losses()} {task.remarks}"
+        text += f" Settings were chosen on {task.chosen}. Source: {task.sources}."
+        parts += [f"{task.name}\n{'~' * len(task.name)}", wrapped(text)]
+        parts.append(
+            table(["Method", "Kind", "Guarantee", "Seeds", *scores.values()], rows, widths)
+        )
+    return "\n\n".join(parts)
+
+
+def budgets(results, relations):
+    """Return the scores of two tables by budget, under neighbouring relations."""
+    rows = []
+    for name, title in TITLES.items():
+        for score in (AUC, PAIRS):
+            for changed in relations:
+                cells = []
+                for epsilon in BUDGETS:
+                    found = results.row(FILES[changed, epsilon == 1.0], table=name, epsilon=epsilon)
+                    figure = entry(found, HERE).figures[score]
+                    cells.append(f"{figure.text(score.digits)} [{figure.seeds}]")
+                rows.append([f"{title}, one record {changed}: {score.short}", *cells])
+    head = ["Target named, δ = 1e-5", *(f"ε = {budget:g}" for budget in BUDGETS)]
+    return table(head, rows, [40, 15, 15, 15, 15])
+
+
+def times(results):
+    """Return what the README says of time."""
+    fit = {name: results.row("compare_replace", table=name)["cpu seconds"] for name in TITLES}
+    wide = results.row("sliced_measures_scale", rows=100_000, columns=100)
+    sliced = results.row("sliced", case="against POT", n=100_000, m=100_000)
+    lines = results.row("sliced_lines", n=100_000)
+    half = results.row("sinkhorn", case="half circle", n=2000, dtype="float32")
+    return wrapped(
+        f"With one thread, a fit of Adult took {fit['adult']:.1f} seconds of a processor, one of "
+        f"RAND health {fit['rand health']:.1f}, and one of 100,000 rows of 100 columns "
+        f"{wide['counts, s'] + wide['fit, s']:.0f}, with {wide['peak, MiB'] / 1024:.1f} GiB. "
+        f"Sliced transport with both gradients for 100,000 points took "
+        f"{sliced['ours_ms'] / 1000:.2f} seconds; three lines of torch take "
+        f"{lines['ratio']:.1f} times that, and POT with autograd "
+        f"{sliced['ratio']:.0f} times. A hundred iterations of Sinkhorn for 2000 points took "
+        f"{half['ours_ms']:.0f} ms; a few lines of torch take {half['ratio_few_lines']:.1f} times "
+        f"that, the default ``ot.sinkhorn`` of POT {half['ratio_pot_default']:.1f} times, and "
+        f"POT in the log domain, which like ours does not underflow, "
+        f"{half['ratio_pot_torch']:.0f} times on torch and {half['ratio_pot_numpy']:.0f} times on "
+        f"NumPy."
+    )
+
+
+def wide_table(results):
+    """Return the sentence on the largest table that was fitted with many columns."""
+    wide = results.row("sliced_measures_scale", rows=100_000, columns=100)
+    return wrapped(
+        f"A fit of 100,000 rows of 100 columns, half of them numbers, took "
+        f"{wide['counts, s'] + wide['fit, s']:.0f} seconds of a processor with one thread, and "
+        f"{wide['peak, MiB'] / 1024:.1f} GiB (``bench_sliced_measures.py --scale``)."
+    )
+
+
+def solvers(results):
+    """Return the tables of the solvers on the page of figures."""
+    kinds = {"few_lines": "few lines of torch", "pot_default": "``ot.sinkhorn``"}
+    kinds |= {"pot_torch": "POT, log domain, torch", "pot_numpy": "POT, log domain, NumPy"}
+    rows = []
+    for row in results.rows("sinkhorn"):
+        if "ratio_pot_torch" not in row:
+            continue
+        cells = [f"{row[f'ratio_{kind}']:.1f}" for kind in kinds]
+        # A plan without a number, or one whose margins are off by half of the mass.
+        errors = [row.get(f"error_{kind}", 0.0) for kind in kinds]
+        lost = [error is None or error > 0.5 for error in errors]
+        cells = ["fails" if no else cell for no, cell in zip(lost, cells, strict=True)]
+        size, kind = f"{row['n']} x {row['n']}", f"{row['dtype']}, {row['iterations']} iterations"
+        rows.append([f"{row['case']}, {size}, {kind}", f"{row['ours_ms']:.1f}", *cells])
+    head = ["Problem", "Here, ms", *(f"{kind}, times that" for kind in kinds.values())]
+    first = table(head, rows, [36, 10, 13, 13, 14, 14], "Sinkhorn (``bench_sinkhorn.py``)")
+    head = ["Points, peer", "Here, s", "Time of the peer", "Memory of the peer"]
+    rows = []
+    for file, peer in (("sliced_lines", "lines"), ("sliced", "pot")):
+        for row in results.rows(file):
+            if f"peak_MB_{peer}" in row:
+                name = {"pot": "POT with autograd", "lines": "three lines of torch"}[peer]
+                memory = row[f"peak_MB_{peer}"] / row["peak_MB_ours"]
+                cells = [f"{row['n']:,} and {row['m']:,}, {name}", f"{row['ours_ms'] / 1000:.2f}"]
+                rows.append([*cells, f"{row['ratio']:.1f} times", f"{memory:.1f} times"])
+    title = "Sliced :math:`W_2`, both gradients, 50 columns, 100 directions (``bench_sliced.py``)"
+    return f"{first}\n\n{table(head, rows, [46, 14, 20, 20], title)}"
+
+
+def introduction(results):
+    """Return what the landing page says of one table."""
+    task = named_target(results, "adult")
+    here, real = (task.best(role, AUC).figures[AUC].mean for role in (HERE, REAL))
+    cheap = task.best(CHEAP, AUC)
+    return wrapped(
+        f"On the Adult census table at :math:`\\varepsilon = 1` (one record replaced, five seeds), "
+        f"a model trained on synthetic rows reaches an area under the ROC curve of {here:.3f} on "
+        f"real rows; trained on real rows, it reaches {real:.3f}. The best cheap method for this "
+        f"score, {cheap.method}, reaches {cheap.figures[AUC].mean:.3f} (:doc:`measured`). Read on "
+        f"in :doc:`tables`, or take the tutorial, :doc:`tutorial`."
+    )
+
+
+# ---- the comparison on twelve tables ----
+
+TARGET_AUC, TWO_WAY = Score("AUC"), Score("2-way TV", sign=-1)
+COMPARED = {TARGET_AUC: "AUC boosting", TWO_WAY: "2-way TV"}
+COMPARED |= {Score("3-way TV", sign=-1): "3-way TV"}
+NAMES = {OURS: "this package"}
+
+
+def compared(results):
+    """Return the entries and the seconds by (epsilon, table, model), and what failed."""
+    found, parts = {}, defaultdict(list)
+    for name in ("compare_ours", "compare_ours_budgets", "compare_independent", "table_peers"):
+        for row in results.rows(name):
+            if row["model"] != TOLD:
+                parts[row["epsilon"], row["table"], row["model"]].append(row)
+    for key, rows in parts.items():
+        one = merged(rows, COMPARED)
+        found[key] = one, statistics.fmean(row["cpu seconds"] for row in rows)
+    failed = {
+        (row["epsilon"], row["table"], row["model"]): row["failure"]
+        for row in results.file("table_peers")["failures"]
+    }
+    return found, failed
+
+
+def _models_and_tables(found, epsilon):
+    tables = [t for e, t, model in found if e == epsilon and model == OURS]
+    return [OURS, "independent", *PEERS], tables
+
+
+def marks(found, epsilon, name, score):
+    """Return the models that are best on a table, or near."""
+    rows = {m: row for (e, t, m), (row, _) in found.items() if (e, t) == (epsilon, name)}
+    return near_best({m: row.figures[score] for m, row in rows.items()}, score.sign, OURS)
+
+
+def wins(results):
+    """Return how often each method is best, or near."""
+    found, failed = compared(results)
+    models, names = _models_and_tables(found, 1.0)
+    best = {score: [marks(found, 1.0, name, score) for name in names] for score in COMPARED}
+    rows = []
+    for model in models:
+        run = sum((1.0, name, model) in found for name in names)
+        did_not = sum((1.0, name, model) in failed for name in names)
+        counts = [str(sum(model in marked for marked in best[score])) for score in COMPARED]
+        rest = len(names) - run - did_not
+        rows.append([NAMES.get(model, model), str(run), str(did_not), str(rest), *counts])
+    head = ["Method", "Tables run", "Failed", "Not run", *(score.label for score in COMPARED)]
+    title = (
+        f"On how many of {len(names)} tables a method is best, or within one standard error, ε = 1"
+    )
+    return table(head, rows, [30, 12, 10, 12, 12, 12, 12], title)
+
+
+def pairs_not_run(results):
+    """Return the sentence on what is missing."""
+    found, failed = compared(results)
+    _, names = _models_and_tables(found, 1.0)
+    keys = [(1.0, name, model) for name in names for model in PEERS]
+    run, did_not = (sum(key in part for key in keys) for part in (found, failed))
+    return wrapped(
+        f"Of the {len(keys)} pairs of a table and a method of others at ε = 1, {run} were run, "
+        f"{did_not} are recorded as failed, and of {len(keys) - run - did_not} there is no record: "
+        f"they are *{NEVER}*."
+    )
+
+
+def by_table(results):
+    """Return a table for each table, with all scores."""
+    found, failed = compared(results)
+    models, names = _models_and_tables(found, 1.0)
+    parts = []
+    for name in names:
+        real = results.row("compare_real", table=name)
+        rows = [["*real records*", *(f"{real[key]:.3f}" for key in COMPARED.values()), ""]]
+        best = {score: marks(found, 1.0, name, score) for score in COMPARED}
+        for model in models:
+            label = NAMES.get(model, model)
+            key = 1.0, name, model
+            if key not in found:
+                rows.append([label, failed.get(key, NEVER), "", "", ""])
+                continue
+            one, seconds = found[key]
+            cells = []
+            for score in COMPARED:
+                text = f"{one.figures[score].mean:.3f}"
+                cells.append(f"**{text}**" if model in best[score] else text)
+            rows.append([label, *cells, f"{seconds:.0f}"])
+        head = ["Method", *(score.label for score in COMPARED), "Seconds"]
+        parts.append(table(head, rows, [40, 15, 15, 15, 15], f"*{name}*, ε = 1"))
+    return "\n\n".join(parts)
+
+
+def by_budget(results, score):
+    """Return a score of this package by budget."""
+    found, _ = compared(results)
+    _, names = _models_and_tables(found, 1.0)
+    rows = []
+    for name in names:
+        cells = [f"{found[epsilon, name, OURS][0].figures[score].mean:.3f}" for epsilon in BUDGETS]
+        real = results.row("compare_real", table=name)[COMPARED[score]]
+        rows.append([name, *cells, f"{real:.3f}"])
+    head = ["Table", *(f"ε = {epsilon:g}" for epsilon in BUDGETS), "Real"]
+    return table(head, rows, [25, 15, 15, 15, 15, 15], f"{OURS}: {score.label}, by budget")
+
+
+def small_budget(results):
+    """Return what was run at ε = 0.3."""
+    found, failed = compared(results)
+    _, names = _models_and_tables(found, 0.3)
+    models = [m for m in PEERS if any((0.3, name, m) in found for name in names)]
+    parts = []
+    for score in (TARGET_AUC, TWO_WAY):
+        rows = []
+        for name in names:
+            keys = [(0.3, name, model) for model in models]
+            if not any(key in found for key in keys):
+                continue
+            cells = [
+                f"{found[key][0].figures[score].mean:.3f}"
+                if key in found
+                else failed.get(key, NEVER)
+                for key in [(0.3, name, OURS), *keys]
+            ]
+            rows.append([name, *cells])
+        widths = [28, 28, *([44 // len(models)] * len(models))]
+        parts.append(
+            table(["Table", "This package", *models], rows, widths, f"ε = 0.3: {score.label}")
+        )
+    return "\n\n".join(parts)
+
+
+# ---- all estimators that make tables ----
+
+
+def estimators(results, name):
+    """Return the table of all estimators that make tables."""
+    rows = []
+
+    def add(label, row):
+        kind = {"one record replaced": " (replace)", "one record added or removed": " (add)"}
+        suffix = (
+            " (no guarantee)" if row["model"] == "real" else kind.get(relation(row), " (local)")
+        )
+        seconds = "" if row["model"] == "real" else f"{row['cpu seconds']:.0f}"
+        rows.append(
+            [
+                label + suffix,
+                f"{row['2-way TV']:.3f}",
+                f"{row['sliced W1']:.4f}",
+                f"{row['AUC boosting']:.3f}",
+                f"{row['AUC logistic']:.3f}",
+                seconds,
+            ]
+        )
+
+    add(f"``{OURS}``, target named", results.row("compare_replace", table=name))
+    add(f"``{OURS}``, target named", results.row("compare_ours", table=name))
+    for row in results.rows("tables_target_unknown", table=name):
+        if row["model"] == NO_TARGET:
+            add(f"``{OURS}``, target not named", row)
+    others = {
+        "PrivateMixtureSampler": ", public bins",
+        "PrivateEvolutionSampler": "",
+        "SmoothedSlicedWassersteinGenerator": ", public bins",
+    }
+    for model, text in others.items():
+        add(f"``{model}``{text}", results.row("tables_others", table=name, model=model))
+    if name == "rand health":
+        add(
+            "``DPSlicedWassersteinGenerator``, two seeds",
+            results.row("tables_gradients", table=name),
+        )
+    row = results.row("tables_others", table=name, model="EntropicDeconvGAN")
+    add("``EntropicDeconvGAN``, public bins", row)
+    for row in results.rows("tables_target_unknown", table=name):
+        if row["model"] == "pairs with the target":
+            add("noisy pairs with the target, independent given it, public bins", row)
+    row = results.row("tables_others", table=name, model="independent")
+    add("independent columns, public bins", row)
+    add("real records", results.row("compare_real", table=name))
+    head = ["Estimator", "Pairs", "Sliced W₁", "AUC, boosting", "AUC, logistic", "Seconds"]
+    return table(head, rows, [42, 12, 12, 12, 12, 10], TITLES[name])
+
+
+# ---- pages ----
+
+BLOCKS: dict[str, Callable[[Results], str]] = {
+    "headline": headline,
+    "details": details,
+    "budgets": lambda results: budgets(results, ("replaced",)),
+    "budgets in full": lambda results: budgets(results, ("replaced", "added or removed")),
+    "times": times,
+    "solvers": solvers,
+    "wide table": wide_table,
+    "introduction": introduction,
+    "wins": wins,
+    "pairs not run": pairs_not_run,
+    "by table": by_table,
+    "auc by budget": lambda results: by_budget(results, TARGET_AUC),
+    "variation by budget": lambda results: by_budget(results, TWO_WAY),
+    "small budget": small_budget,
+    "estimators on adult": lambda results: estimators(results, "adult"),
+    "estimators on rand health": lambda results: estimators(results, "rand health"),
+}
+
+
+def blocks(text):
+    """Return the blocks of a page: their text by name."""
+    return {name: body.strip("\n") for name, body in re.findall(BLOCK, text, flags=re.M | re.S)}
+
+
+def write_page(text, results):
+    """Return a page with its blocks made anew."""
+
+    def block(found):
+        name = found[1]
+        return f".. begin figures {name}\n\n{BLOCKS[name](results)}\n\n.. end figures {name}"
+
+    return re.sub(BLOCK, block, text, flags=re.M | re.S)
+
+
+def differences(text, results):
+    """Return the names of the blocks of a page that are not what the results make."""
+    return [name for name, body in blocks(text).items() if body != BLOCKS[name](results)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if a page differs"
+    )
+    args = parser.parse_args()
+    results, faults = Results(), []
+    for name in PAGES:
+        path = ROOT / name
+        text = path.read_text(encoding="utf-8")
+        if args.check:
+            faults += [f"{name}: {block}" for block in differences(text, results)]
+        else:
+            path.write_text(write_page(text, results), encoding="utf-8")
+    if faults:
+        raise SystemExit(
+            "These blocks are not of the results; run make figures:\n" + "\n".join(faults)
+        )
+
+
+if __name__ == "__main__":
+    main()
