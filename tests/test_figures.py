@@ -277,7 +277,16 @@ def test_what_has_no_record_is_not_run(figures, pages, copied):
         row = {"table": "rand health", "model": "dpmm AIM", "epsilon": 1.0, "seed": 0}
         content["failures"].append(row | {"failure": "time: more than 900 CPU seconds"})
 
-    assert cells(copied("table_peers", fail))["dpmm AIM"].startswith("time: ")
+    failed = copied("table_peers", fail)
+    assert cells(failed)["dpmm AIM"].startswith("time: ")
+    for told in (True, False):
+        assert (
+            figures.of_peers(figures.Results(), "rand health", told=told)[1]["dpmm AIM"]
+            == "not run"
+        )
+        assert figures.of_peers(failed, "rand health", told=told)[1]["dpmm AIM"].startswith(
+            "time: "
+        )
 
 
 def test_pairs_are_counted(figures):

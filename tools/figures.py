@@ -14,7 +14,7 @@ import statistics
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 __all__ = ["Results", "blocks", "differences", "main", "tasks", "write_page"]
@@ -162,6 +162,8 @@ class Task:
     scores : tuple of Score
     n_headlines : int
         How many of the scores are in the README.
+    missing : dict of str to str
+        Methods without an entry, and why.
     """
 
     name: str
@@ -173,6 +175,7 @@ class Task:
     remarks: str = ""
     scores: tuple[Score, ...] = (AUC, PAIRS)
     n_headlines: int = 2
+    missing: dict[str, str] = field(default_factory=dict)
 
     def best(self, role, score):
         """Return the best entry of a role in a score, or None."""
@@ -241,12 +244,19 @@ def relation(row):
 
 
 def of_peers(results, table, *, told):
-    """Return the entries of others, one a model; without a target, of those that were not told."""
+    """Return the entries of others, one a model, and what came of the models that have none."""
     fits = defaultdict(list)
     for row in results.rows("table_peers", table=table, epsilon=1.0):
         if told or row["model"] != TOLD:
             fits[row["model"]].append(row)
-    return [merged(rows) for rows in fits.values()]
+    failed = {
+        row["model"]: row["failure"]
+        for row in results.file("table_peers")["failures"]
+        if (row["table"], row["epsilon"]) == (table, 1.0)
+    }
+    names = [*PEERS, TOLD] if told else PEERS
+    missing = {name: failed.get(name, NEVER) for name in names if name not in fits}
+    return [merged(rows) for rows in fits.values()], missing
 
 
 def merged(rows, scores=KEYS):
@@ -281,7 +291,8 @@ def named_target(results, table):
             )
         )
     entries += [entry(row, CHEAP, "independent columns") for row in either("compare_independent")]
-    entries += of_peers(results, table, told=True)
+    others, missing = of_peers(results, table, told=True)
+    entries += others
     real = results.row("compare_real", table=table)
     entries.append(entry(real, REAL, "real rows"))
     return Task(
@@ -295,6 +306,7 @@ def named_target(results, table):
         remarks="Others are told the target only where their name says so. Theirs is the weaker "
         "guarantee, which needs less noise.",
         entries=entries,
+        missing=missing,
     )
 
 
@@ -303,7 +315,8 @@ def unknown_target(results, table):
     entries = [entry(r, HERE if "add" in r["guarantee"] else VARIANT, OURS) for r in rows]
     found = results.row("compare_independent", table=table)
     entries.append(entry(found, CHEAP, "independent columns"))
-    entries += of_peers(results, table, told=False)
+    others, missing = of_peers(results, table, told=False)
+    entries += others
     entries.append(entry(results.row("compare_real", table=table), REAL, "real rows"))
     return Task(
         name=f"{TITLES[table]}, target not named",
@@ -314,6 +327,7 @@ def unknown_target(results, table):
         "``table_peers``, ``compare_real``",
         remarks="All know the same, and have the same guarantee, but for independent columns.",
         entries=entries,
+        missing=missing,
         n_headlines=1,
     )
 
@@ -600,11 +614,14 @@ def details(results):
             cells = [figures[s].text(s.digits) if s in figures else "" for s in scores]
             role = roles.get(found.role, found.role)
             rows.append([found.method, role, found.guarantee, str(found.seeds), *cells])
+        rows += [
+            [name, "others", "", "", *([why] * len(scores))] for name, why in task.missing.items()
+        ]
         widths = [34, 13, 18, 7, *([28 // len(scores)] * len(scores))]
         better = ", ".join(f"{score.label} ({score.better()})" for score in scores)
         text = f"{task.title}; {task.guarantee}: {better}. {task.losses()} {task.remarks}"
         text += f" Settings were chosen on {task.chosen}. Source: {task.sources}."
-        parts += [f"{task.name}\n{'~' * len(task.name)}", wrapped(text)]
+        parts += [f"{task.name}\n{'~' * len(task.name)}", wrapped(" ".join(text.split()))]
         parts.append(
             table(["Method", "Kind", "Guarantee", "Seeds", *scores.values()], rows, widths)
         )
