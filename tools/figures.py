@@ -1,12 +1,11 @@
 """Write the tables of figures of the pages from the results of the benchmarks.
 
 ``make figures`` makes each block of a page, between ``.. begin figures NAME`` and ``.. end figures
-NAME``, from ``benchmarks/results``; ``--check`` names the blocks that differ. No figure in them is
-typed: the best cheap method and the best method of others are the best in the files. What others
-print is in ``printed.json``, with its source.
+NAME``, from ``benchmarks/results``. No figure in them is typed: the best cheap method and the best
+method of others are the best in the files. What others print is in ``printed.json``, with its
+source. ``tests/test_figures.py`` compares pages and files.
 """
 
-import argparse
 import json
 import math
 import re
@@ -950,23 +949,11 @@ def differences(text, results):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail if a page differs"
-    )
-    args = parser.parse_args()
-    results, faults = Results(), []
+    results = Results()
     for name in PAGES:
         path = ROOT / name
         text = path.read_text(encoding="utf-8")
-        if args.check:
-            faults += [f"{name}: {block}" for block in differences(text, results)]
-        else:
-            path.write_text(write_page(text, results), encoding="utf-8")
-    if faults:
-        raise SystemExit(
-            "These blocks are not of the results; run make figures:\n" + "\n".join(faults)
-        )
+        path.write_text(write_page(text, results), encoding="utf-8")
 
 
 if __name__ == "__main__":
