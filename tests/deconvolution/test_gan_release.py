@@ -10,6 +10,7 @@ from sklearn.decomposition import PCA
 from sklearn.model_selection import GridSearchCV, ParameterGrid, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from sklearn_dpgen import load
 from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.datasets import make_half_circle
 from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN, likelihood_score
@@ -98,6 +99,18 @@ def test_a_pipeline_has_one_mechanism(tiny, name):
     seeded[0].set_params(random_state=0)
     assert seeded.fit(records)[-1].privacy_.is_seeded
     assert seeded[-1].mechanism_.random_state is None
+
+
+def test_what_a_pipeline_learned_is_saved_with_its_mechanism(tiny, tmp_path):
+    mechanism = LaplaceMechanism(5.0, domain=BOX, random_state=0)
+    gan = make_pipeline(mechanism, tiny().set_params(mechanism=None)).fit(X)[-1]
+    gan.save(tmp_path / "gan.safetensors")
+    loaded = load(tmp_path / "gan.safetensors")
+    assert loaded.mechanism is None
+    assert loaded.privacy_ == gan.privacy_
+    assert loaded.privacy_.is_seeded
+    released = clone(mechanism).fit_transform(X)
+    assert loaded.score(released) == gan.score(released)
 
 
 def test_names_of_columns_go_through_a_pipeline(tiny):
