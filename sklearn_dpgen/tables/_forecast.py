@@ -43,9 +43,10 @@ def table_forecast(table, slices, sampler, n_records):
     for part in slices.rounds:
         counted += part.n_tables
         if part.n_selected is not None:
-            # All candidates are scored, beside the law of what was measured before.
+            # All candidates are scored, beside the law of what was measured before, which a fit in
+            # a fifth of the steps gives.
             counted += len(part.candidates)
-            fitted += n_known
+            fitted += n_known / 5
         n_known += part.n_tables
     effort = (0.35 + 0.65 * sampler.population_size / 20_000) * sampler.max_iter / 30
     seconds = 0.2 + _TERM * effort * (fitted + n_known + len(table.names))

@@ -83,7 +83,8 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMi
     population_size : int, default=20000
         Rows that are drawn from the law of the first columns, to fit that of the next one on.
     max_iter : int, default=30
-        Steps of L-BFGS for each column, at most.
+        Steps of L-BFGS for each column, at most. Fits that only feed a selection take a fifth of
+        them, and each fit goes on from the one before.
     neighbours : {"replace_one", "add_or_remove"}, default="replace_one"
         Whether neighbouring tables differ in the values of one record, or by one record more. The
         number of records is public in the first case only.
