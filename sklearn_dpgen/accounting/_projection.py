@@ -19,6 +19,7 @@ from scipy.special import betainc, betaincc, gammaln, ndtr, ndtri
 
 from sklearn_dpgen.accounting._checks import check_choice, check_count, check_rate
 from sklearn_dpgen.accounting._profiles import GaussianProfile, MixtureProfile, PrivacyProfile
+from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_positive
 
 __all__ = ["ProjectionLaw", "projection_bound", "renyi_epsilon"]
@@ -200,6 +201,33 @@ class ProjectionLaw:
         weights += np.bincount(right - 1, (1 - share) * probabilities, len(nodes))
         kept = weights > 0
         return MixtureProfile([GaussianProfile(m) for m in nodes[kept]], weights[kept].tolist())
+
+    def draw(self, noise: NoiseSource) -> np.ndarray:
+        """Draw the directions of one release.
+
+        The price averages over their distribution, so they come from the source of the noise: a
+        generator with few states would draw each of few sets of directions, and records that
+        differ along one of them, far more often than is priced.
+
+        Parameters
+        ----------
+        noise : NoiseSource
+
+        Returns
+        -------
+        ndarray of float64 of shape (k, d)
+            Unit rows. In one dimension all are 1: a sign, which is published, hides nothing.
+        """
+        d, k = self.n_features, self.n_projections
+        if d == 1:
+            return np.ones((k, 1))
+        if self.kind == "independent":
+            directions = ndtri(noise.uniform((k, d)))
+            return directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        columns, triangles = np.linalg.qr(ndtri(noise.uniform((-(-k // d), d, min(k, d)))))
+        # The factor is Haar distributed only when the triangle's diagonal is positive.
+        signs = np.copysign(1.0, np.diagonal(triangles, axis1=1, axis2=2))[:, None]
+        return (columns * signs).swapaxes(1, 2).reshape(-1, d)[:k]
 
     def _quantile_bound(self, log_probability):
         """Return a value that H exceeds with at most this probability, by Chernoff's bound."""

@@ -9,7 +9,6 @@ from sklearn_dpgen.accounting import PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import enclosing_ball
 from sklearn_dpgen.moments import price_moments
-from sklearn_dpgen.ot import random_directions
 from sklearn_dpgen.preprocessing._records import resolve_domain
 from sklearn_dpgen.smoothed._adaptation import (
     adapt_to_moved,
@@ -21,7 +20,7 @@ from sklearn_dpgen.smoothed._forecast import adapter_forecast
 from sklearn_dpgen.smoothed._laws import projected_laws, release_laws
 from sklearn_dpgen.smoothed._normal_map import normal_map
 from sklearn_dpgen.smoothed._plan import ReleasePlan, plan_projections, plan_releases
-from sklearn_dpgen.utils._random import noise_source, torch_generator
+from sklearn_dpgen.utils._random import noise_source
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import check_widths, fit_context
@@ -46,21 +45,19 @@ class ProjectedFeatures:
     mechanism : StratifiedGaussianMechanism
         With the law of the directions.
     noise : NoiseSource
+        Of the directions, of the batches, and of their noise.
     X : Tensor of shape (n, n_inputs)
         Private records.
     shape_weight : float or "auto"
         As of :func:`release_laws`.
-    seed : int or None
-        Of the directions.
     persons : Persons or None, default=None
         Of whom the records are, where a batch is one of persons: of each one row, drawn anew.
     """
 
-    def __init__(self, mechanism, noise, X, *, shape_weight, seed, persons=None):
+    def __init__(self, mechanism, noise, X, *, shape_weight, persons=None):
         self._run, self._noise, self._persons = mechanism.run(noise), noise, persons
         self._law = mechanism.projections
         self._X = X
-        self._generator = torch_generator(seed)
         self._to_laws = partial(
             projected_laws, scale=mechanism.noise_scale, radius=RADIUS, shape_weight=shape_weight
         )
@@ -78,19 +75,12 @@ class ProjectedFeatures:
         ReleasedLaws
             On the directions of this release.
         """
-        law, X = self._law, self._X
-        directions = random_directions(
-            law.n_projections,
-            law.n_features,
-            kind=law.kind,
-            generator=self._generator,
-            dtype=torch.float64,
-        )
+        directions, X = self._law.draw(self._noise), self._X
         (rows,) = self._run.draw()
         if self._persons is not None:
             rows = self._persons.draw(self._noise, rows)
         features = feature_records(module, X[torch.from_numpy(rows).to(X.device)]).records
-        projected = features @ as_array(directions, dtype=np.float64).T
+        projected = features @ directions.T
         released = self._run.release(projected.ravel()).reshape(projected.shape)
         return self._to_laws(*(as_tensor(a, device=X.device) for a in (released, directions)))
 
@@ -272,16 +262,12 @@ class AdapterReleasesMixin(EstimatorMixin):
         parts = [as_array(part) for part in (target, source, labels)]
         if persons is not None:
             parts.append(persons.codes)
-        noise, seed = self._noise(seeds[0], *parts), None
-        if seeds[0] is not None:
-            # Releases of other records that shared directions would not compose by their profiles.
-            seed = self._noise(seeds[0], *parts, self.release).integers(2**32, 1).item()
         releases = ProjectedFeatures(
             plan.records,
-            noise,
+            # Releases of other records that shared directions would not compose by their profiles.
+            self._noise(seeds[0], *parts),
             target,
             shape_weight=self.shape_weight,
-            seed=seed,
             persons=persons,
         )
         weight = self.adaptation_weight * self.feature_dim

@@ -14,9 +14,9 @@ from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.budget._ledger import LedgerLike, open_ledger
 from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
-from sklearn_dpgen.ot import random_directions, wasserstein_lines
-from sklearn_dpgen.utils._random import noise_source, on_grid, split_random_state, torch_generator
-from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
+from sklearn_dpgen.ot import wasserstein_lines
+from sklearn_dpgen.utils._random import noise_source, on_grid, split_random_state
+from sklearn_dpgen.utils._torch import as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import check_array, check_delta, check_positive
 from sklearn_dpgen.utils._words import number_words
 
@@ -284,12 +284,12 @@ def smoothed_sliced_wasserstein(
         n_releases=1,
         projections=law,
     )
-    noise, direction_seed = _randomness(private_seed, X, domain, mechanism)
+    noise = _source(private_seed, X, domain, mechanism)
     privacy = _report(mechanism, noise, domain)
     if ledger is not None:
         open_ledger(ledger).reserve(privacy, what="smoothed_sliced_wasserstein")
 
-    U = _directions(law, direction_seed)
+    U = law.draw(noise)
     run = mechanism.run(noise)
     (rows,) = run.draw()
     released = run.release((X[rows] @ U.T).ravel()).reshape(len(X), law.n_projections)
@@ -311,21 +311,6 @@ def _projection_law(n_features, n_projections, kind):
     return ProjectionLaw(n_features, 1 if n_features == 1 else n_projections, kind)
 
 
-def _directions(law, seed):
-    """Draw the directions of a release, which know nothing of the records."""
-    if law.n_features == 1:
-        return np.ones((1, 1))
-    return as_array(
-        random_directions(
-            law.n_projections,
-            law.n_features,
-            kind=law.kind,
-            generator=torch_generator(seed),
-            dtype=torch.float64,
-        )
-    )
-
-
 def _centered(Z, name, domain):
     """Return records moved into the domain, from its center."""
     Z = check_array(Z, dtype=np.float64, input_name=name)
@@ -341,19 +326,17 @@ def _project(Z, name, domain, directions):
     return _centered(Z, name, domain) @ directions.T
 
 
-def _randomness(seed, X, domain, mechanism):
-    """Return the source of the noise of X, and the seed of the directions.
+def _source(seed, X, domain, mechanism):
+    """Return the source of the directions and of the noise of X.
 
-    With a seed, both are keyed by all that is released: releases that share directions would not
+    With a seed, it is keyed by all that is released: releases that share directions would not
     compose by the profiles of each.
     """
     if seed is None:
-        return noise_source(), None
+        return noise_source()
     plan = (domain, mechanism.epsilon, mechanism.delta, mechanism.projections)
     context = ("smoothed_sliced_wasserstein", pickle.dumps(plan), str(X.shape))
-    context = (*context, np.ascontiguousarray(X))
-    keyed = noise_source(seed, context=(*context, "directions"))
-    return noise_source(seed, context=context), keyed.integers(2**32, 1).item()
+    return noise_source(seed, context=(*context, np.ascontiguousarray(X)))
 
 
 def _with_noise(projected, scale, generator):

@@ -236,7 +236,5 @@ class GeneratorReleasesMixin(EstimatorMixin):
             records,
             ball.radius,
             q=self.q,
-            # Other records get other directions.
-            seed=self._noise(lines["seed"], *parts).integers(2**32, 1).item(),
             device=lines["device"],
         )

@@ -9,10 +9,10 @@ import torch
 from sklearn_dpgen.accounting import ProjectionLaw
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.ot import random_directions, wasserstein_lines
+from sklearn_dpgen.ot import wasserstein_lines
 from sklearn_dpgen.smoothed._releases import ClassRecords
-from sklearn_dpgen.utils._random import NoiseSource, torch_generator
-from sklearn_dpgen.utils._torch import as_array, as_tensor
+from sklearn_dpgen.utils._random import NoiseSource
+from sklearn_dpgen.utils._torch import as_tensor
 
 __all__ = ["ProjectedBatches"]
 
@@ -28,16 +28,14 @@ class ProjectedBatches:
     mechanism : StratifiedGaussianMechanism
         With the strata of ``records``, and the law of the directions as its ``projections``.
     noise : NoiseSource
-        Of the batches, and of their noise.
+        Of the directions, of the batches, and of their noise. Another fit needs another one, or
+        its releases would not compose with these by the price of each.
     records : ClassRecords
         With public classes.
     radius : float
         Of a ball around the centered records.
     q : {1, 2}
         Order of the distance.
-    seed : int
-        Of the directions. Another fit needs another one, or its releases would not compose with
-        these by the price of each.
     device : torch.device or str
     """
 
@@ -47,15 +45,12 @@ class ProjectedBatches:
     radius: float
     _: KW_ONLY
     q: int
-    seed: InitVar[int]
     device: torch.device | str
     _run: StratifiedGaussianRun = field(init=False, repr=False)
     _noise: NoiseSource = field(init=False, repr=False)
-    _stream: torch.Generator = field(init=False, repr=False)
 
-    def __post_init__(self, noise, seed):
+    def __post_init__(self, noise):
         self._run, self._noise = self.mechanism.run(noise), noise
-        self._stream = torch_generator(seed)
 
     def distance(self, points: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Release projections of a batch, and return their distance to those of points.
@@ -72,17 +67,10 @@ class ProjectedBatches:
         Tensor of shape ()
             Mean over classes and directions of W_q^q, in units of the radius.
         """
-        law = cast(ProjectionLaw, self.mechanism.projections)
-        directions = random_directions(
-            law.n_projections,
-            law.n_features,
-            kind=law.kind,
-            generator=self._stream,
-            dtype=torch.float64,
-        )
-        released = self._release(as_array(directions, dtype=np.float64))
+        directions = cast(ProjectionLaw, self.mechanism.projections).draw(self._noise)
+        released = self._release(directions)
         # Adam, for one, has a unit of its own.
-        projected = points @ (directions.t() / self.radius).to(points)
+        projected = points @ torch.from_numpy(directions.T / self.radius).to(points)
         if not projected.isfinite().all():
             # To the training loop a diverged run.
             return projected.sum()

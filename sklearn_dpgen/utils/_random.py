@@ -64,7 +64,8 @@ def torch_generator(seed, device="cpu"):
     """Return a ``torch.Generator`` on ``device``, seeded from the system's entropy if None.
 
     For latents and initial weights. Of any seed the generator of the CPU takes in 32 bits, few
-    enough to try them all: privacy noise and secret batches come from a NoiseSource.
+    enough to try them all, and for each to be far likelier than a price takes it to be: noise,
+    secret batches, and directions that a price averages over come from a NoiseSource.
     """
     import torch
 

@@ -24,6 +24,7 @@ from sklearn_dpgen.accounting import (
     sampled_without_replacement,
 )
 from sklearn_dpgen.accounting._projection import _log_kummer, _sampled_log_moments
+from sklearn_dpgen.utils._random import noise_source
 
 # d, k, records, epochs, batch, delta; exact Rényi, exact profile, paper's Bernstein and CLT as
 # recomputed. The Rényi value of the last is 2.573 by Theorem 9 of Wang, Balle and Kasiviswanathan,
@@ -88,10 +89,18 @@ CLOSED = [
 ]
 
 
-@pytest.mark.parametrize("law", [law for law in LAWS if law.n_features < 100], ids=str)
+SMALL_LAWS = [law for law in LAWS if law.n_features < 100]
+
+
+@pytest.mark.parametrize("law", SMALL_LAWS, ids=str)
 def test_law_is_that_of_random_directions(law):
     n_draws = 4000 if law.n_features < 50 else 400
-    sample = draws(law, n_draws)
+    check_law(law, draws(law, n_draws))
+
+
+def check_law(law, sample):
+    """Compare values of H, of independent draws, with the law."""
+    n_draws = len(sample)
     spread = math.sqrt(law.variance / n_draws)
     assert abs(sample.mean() - law.mean) <= 5 * spread + 1e-9
     squared = (sample - law.mean) ** 2
@@ -101,6 +110,39 @@ def test_law_is_that_of_random_directions(law):
     upper = law.survival(points)
     empirical = (sample[:, None] > points).mean(axis=0)
     assert (np.abs(upper - empirical) <= 5 * np.sqrt(0.25 / n_draws)).all()
+
+
+@pytest.mark.parametrize("law", SMALL_LAWS, ids=str)
+def test_drawn_directions_have_the_law(law):
+    n_draws = 1000 if law.n_features < 50 else 200
+    source = noise_source(0)
+    U = np.array([law.draw(source) for _ in range(n_draws)])
+    assert U.shape == (n_draws, law.n_projections, law.n_features)
+    assert U.dtype == np.float64
+    np.testing.assert_allclose(np.linalg.norm(U, axis=2), 1, atol=1e-12)
+    # It is the same along an axis as along any other vector.
+    z = np.linspace(1, 2, law.n_features)
+    for along in (np.eye(law.n_features)[0], z / np.linalg.norm(z)):
+        check_law(law, ((U @ along) ** 2).sum(axis=1))
+    if law.variance:
+        # Negative twins: normals that are not normalized, and one set of directions for all.
+        for broken in (1.2 * U, np.repeat(U[:1], n_draws, axis=0)):
+            with pytest.raises(AssertionError):
+                check_law(law, (broken[:, :, 0] ** 2).sum(axis=1))
+
+
+@pytest.mark.parametrize("law", [ProjectionLaw(3, 3), ProjectionLaw(6, 4)], ids=str)
+def test_each_direction_is_uniform_on_the_sphere(law):
+    """Without its signs a factor of Q R has columns that prefer one side."""
+    source, n_draws = noise_source(0), 4000
+    U = np.array([law.draw(source) for _ in range(n_draws)])
+
+    def has_no_side(U):
+        return abs(U.mean(axis=0)).max() * math.sqrt(law.n_features * n_draws) < 5
+
+    assert has_no_side(U)
+    normals = np.random.default_rng(0).normal(size=(n_draws, law.n_features, law.n_projections))
+    assert not has_no_side(np.linalg.qr(normals)[0].swapaxes(1, 2))
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)

@@ -205,6 +205,13 @@ CASES = {
         _alone,
         _width,
     ),
+    "smoothed projections on one direction": Case(
+        SmoothedSlicedWassersteinGenerator(
+            domain=BOX, latent_dim=2, release="projections", n_projections=1, **NETWORK
+        ),
+        _alone,
+        _width,
+    ),
     "smoothed moments": Case(
         SmoothedSlicedWassersteinGenerator(domain=BOX, latent_dim=2, release="moments", **NETWORK),
         _alone,
@@ -212,6 +219,13 @@ CASES = {
     ),
     "smoothed adapter": Case(
         SmoothedSlicedWassersteinAdapter(source_iter=2, feature_dim=2, batch_size=4, **NETWORK),
+        _adapted,
+        _adapter_sizes,
+    ),
+    "smoothed adapter on projections": Case(
+        SmoothedSlicedWassersteinAdapter(
+            source_iter=2, release="projections", feature_dim=3, n_projections=2, **NETWORK
+        ),
         _adapted,
         _adapter_sizes,
     ),

@@ -1,5 +1,6 @@
 """What the adapter lets out of its target step by step: noisy projections, on fresh directions."""
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,11 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn_dpgen.accounting import ProjectionLaw, epsilon_spent
 from sklearn_dpgen.budget import _base
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.smoothed import (
-    SmoothedSlicedWassersteinAdapter,
-    _adapter_releases,
-    _features,
-)
+from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _features
 from sklearn_dpgen.smoothed._adapter_releases import ProjectedFeatures
 from sklearn_dpgen.utils._random import NoiseSource
 
@@ -76,13 +73,13 @@ def releases(monkeypatch):
 def directions(monkeypatch):
     """Return a list that collects the directions of each step."""
     seen = []
-    draw = _adapter_releases.random_directions
+    draw = ProjectionLaw.draw
 
-    def watch(*args, **options):
-        seen.append(draw(*args, **options))
+    def watch(self, noise):
+        seen.append(draw(self, noise))
         return seen[-1]
 
-    monkeypatch.setattr(_adapter_releases, "random_directions", watch)
+    monkeypatch.setattr(ProjectionLaw, "draw", watch)
     return seen
 
 
@@ -91,7 +88,7 @@ def forced(patch, seen=None):
     rng = np.random.default_rng(3)
     batches = [rng.permutation(N_TARGET)[:6] for _ in range(N_STEPS)]
     answers = iter(0.3 * rng.normal(size=(2 * N_STEPS, 24)))
-    blocks = iter([torch.linalg.qr(torch.from_numpy(rng.normal(size=(4, 4))))[0] for _ in batches])
+    blocks = iter([np.linalg.qr(rng.normal(size=(4, 4)))[0] for _ in batches])
     order = iter(batches)
 
     def draw(self, n_releases=None):
@@ -104,7 +101,7 @@ def forced(patch, seen=None):
 
     patch.setattr(StratifiedGaussianRun, "draw", draw)
     patch.setattr(StratifiedGaussianRun, "release", release)
-    patch.setattr(_adapter_releases, "random_directions", lambda *a, **k: next(blocks))
+    patch.setattr(ProjectionLaw, "draw", lambda self, noise: next(blocks))
     return batches
 
 
@@ -227,19 +224,19 @@ def test_huge_records_are_released_finite(table, releases):
 def test_directions_are_drawn_anew_for_each_release(table, directions):
     fitted(tiny(), table)
     assert len(directions) == N_STEPS
-    assert len({tuple(U.flatten().tolist()) for U in directions}) == N_STEPS
+    assert len({U.tobytes() for U in directions}) == N_STEPS
     for U in directions:
         assert_allclose(U @ U.T, np.eye(4), atol=1e-12)
     directions.clear()
     fitted(tiny(n_projections=3, directions="independent"), table)
     assert all(U.shape == (3, 4) for U in directions)
-    assert abs(directions[0] @ directions[0].T - torch.eye(3)).max() > 1e-3
+    assert abs(directions[0] @ directions[0].T - np.eye(3)).max() > 1e-3
 
 
 def test_directions_are_those_of_a_fit(table, directions):
     """A seeded fit of other records has others: releases that share them compose otherwise."""
     fitted(tiny(), table)
-    first = directions[0].clone()
+    first = directions[0].copy()
     directions.clear()
     fitted(tiny(), table)
     assert_array_equal(directions[0], first)
@@ -270,21 +267,26 @@ def streams(adapter, table, monkeypatch):
     return keys
 
 
-def test_noise_and_directions_have_streams_of_their_own(table, monkeypatch):
+def test_no_draw_is_used_twice(table, monkeypatch):
     """Directions are published: noise that came of the same draws would be, too."""
 
     def apart():
-        keys = streams(tiny(), table, monkeypatch)
-        return len(keys) > 1 and len({repr(key) for key in keys[-2:]}) == 2
+        draws, uniform = [], NoiseSource._uniform
+
+        def watch(self, size):
+            draws.append(uniform(self, size).ravel())
+            return draws[-1].reshape(size)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(NoiseSource, "_uniform", watch)
+            fitted(tiny(), table)
+        draws = np.concatenate(draws)
+        return len(draws) > N_STEPS * 40 and len(np.unique(draws)) == len(draws)
 
     assert apart()
-    # Twin: a key that leaves out what the stream is for.
-    keyed = SmoothedSlicedWassersteinAdapter._noise
-    monkeypatch.setattr(
-        SmoothedSlicedWassersteinAdapter,
-        "_noise",
-        lambda self, seed, *parts: keyed(self, seed, *(p for p in parts if not isinstance(p, str))),
-    )
+    # Twin: directions of a copy of the source.
+    draw = ProjectionLaw.draw
+    monkeypatch.setattr(ProjectionLaw, "draw", lambda self, noise: draw(self, copy.deepcopy(noise)))
     assert not apart()
 
 

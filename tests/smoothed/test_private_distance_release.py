@@ -17,6 +17,7 @@ from sklearn_dpgen.accounting import (
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.ot import sliced_wasserstein
 from sklearn_dpgen.smoothed import _distance
+from sklearn_dpgen.utils._random import noise_source
 
 
 @pytest.mark.parametrize("p", [1, 1.5, 2])
@@ -93,10 +94,10 @@ class Unprojected(Ball):
 @pytest.fixture
 def fixed_directions(monkeypatch):
     """Give all releases the same directions, by a seed of the test's choice."""
-    directions = _distance._directions
+    draw = ProjectionLaw.draw
 
     def fix(seed):
-        monkeypatch.setattr(_distance, "_directions", lambda law, _: directions(law, seed))
+        monkeypatch.setattr(ProjectionLaw, "draw", lambda law, _: draw(law, noise_source(seed)))
 
     fix(0)
     return fix
@@ -247,12 +248,12 @@ def largest_correlation_across_domains():
 
 def test_seeded_noise_is_keyed_by_the_domain(monkeypatch):
     assert largest_correlation_across_domains() < 5 / math.sqrt(2000)
-    randomness = _distance._randomness
+    source = _distance._source
 
     def without_domain(seed, X, domain, mechanism):
-        return randomness(seed, X, BALL, mechanism)
+        return source(seed, X, BALL, mechanism)
 
-    monkeypatch.setattr(_distance, "_randomness", without_domain)
+    monkeypatch.setattr(_distance, "_source", without_domain)
     assert largest_correlation_across_domains() > 0.99
 
 
@@ -282,16 +283,16 @@ def test_seeded_directions_are_keyed_by_what_is_released(monkeypatch):
     for other in (private(X, Y), private(X, Y[:20] + 0.1, p=1, n_repeats=2)):
         np.testing.assert_array_equal(other.directions, first.directions)
     assert not directions_are_shared()
-    randomness = _distance._randomness
+    source = _distance._source
 
     def by_seed_alone(seed, *plan):
-        return randomness(seed, *plan)[0], seed % 2**32
+        return noise_source(seed)
 
     def without_records(seed, X, *plan):
-        return randomness(seed, X, *plan)[0], randomness(seed, 0 * X, *plan)[1]
+        return source(seed, 0 * X, *plan)
 
     for broken in (by_seed_alone, without_records):
-        monkeypatch.setattr(_distance, "_randomness", broken)
+        monkeypatch.setattr(_distance, "_source", broken)
         assert directions_are_shared()
 
 

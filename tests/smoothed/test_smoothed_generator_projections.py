@@ -5,6 +5,8 @@ The oracles know the sizes of a fit, and nothing of what the estimator says of i
 
 import math
 import pickle
+from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -17,10 +19,10 @@ from sklearn_dpgen.accounting import ProjectionLaw, epsilon_spent
 from sklearn_dpgen.budget import _base
 from sklearn_dpgen.domains import Ball, Box, Domain
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.ot import random_directions, sliced_wasserstein
+from sklearn_dpgen.ot import sliced_wasserstein
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _projected_batches
 from sklearn_dpgen.smoothed._plan import plan_projections
-from sklearn_dpgen.utils._random import NoiseSource
+from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
 D = 3
 BALL = Ball(2.0, center=[3.0, 0.0, 0.0])
@@ -43,25 +45,21 @@ def fit(tiny_generator, labelled):
 @pytest.fixture
 def directions(monkeypatch):
     """Return a list that collects the directions of each release."""
-    seen = []
+    seen, draw = [], ProjectionLaw.draw
 
-    def watch(*sizes, **options):
-        seen.append(random_directions(*sizes, **options))
+    def watch(self, noise):
+        seen.append(draw(self, noise))
         return seen[-1]
 
-    monkeypatch.setattr(_projected_batches, "random_directions", watch)
+    monkeypatch.setattr(ProjectionLaw, "draw", watch)
     return seen
 
 
 def fix_directions(monkeypatch):
     """Draw the directions of each fit from a stream that knows nothing of its records."""
-    stream = torch.Generator().manual_seed(5)
-
-    def drawn(*sizes, generator, **options):
-        return random_directions(*sizes, generator=stream, **options)
-
-    monkeypatch.setattr(_projected_batches, "random_directions", drawn)
-    return lambda: stream.manual_seed(5)
+    draw, streams = ProjectionLaw.draw, [noise_source(5)]
+    monkeypatch.setattr(ProjectionLaw, "draw", lambda law, _: draw(law, streams[-1]))
+    return lambda: streams.append(noise_source(5))
 
 
 # One record moves a release by what is priced.
@@ -85,11 +83,9 @@ def largest_change(fit, kind, n_projections, released, monkeypatch):
                 fit(kind, records, y, n_projections=n_projections, **options)
                 values.append(released[0][0])
             restart()
-            U = random_directions(
-                n_projections, D, generator=torch.Generator().manual_seed(5), dtype=torch.float64
-            )
+            U = ProjectionLaw(D, n_projections).draw(None)
             z = 4.0 * way / np.linalg.norm(way)
-            ratios.append(np.linalg.norm(values[0] - values[1]) / np.linalg.norm(U.numpy() @ z))
+            ratios.append(np.linalg.norm(values[0] - values[1]) / np.linalg.norm(U @ z))
         return max(ratios)
 
 
@@ -160,7 +156,7 @@ def test_the_noise_of_the_plan_for_mnist():
 def test_batches_and_directions_are_new_at_each_step(fit, kind, drawn, directions, released):
     def is_new():
         batches = [tuple(np.concatenate(parts).tolist()) for _, parts in drawn]
-        return len(set(batches)) == 9, len({U.numpy().tobytes() for U in directions}) == 9
+        return len(set(batches)) == 9, len({U.tobytes() for U in directions}) == 9
 
     fit(kind, batch_size=5, max_iter=9)
     assert [len(parts) for _, parts in drawn] == [1 if kind == "none" else 2] * 9
@@ -200,7 +196,7 @@ def test_other_records_get_other_directions(fit, labelled, directions, monkeypat
         directions.clear()
         for records in (labelled.X, X):
             fit("none", records, max_iter=1)
-        return torch.equal(*directions)
+        return np.array_equal(*directions)
 
     moved = labelled.X.copy()
     moved[3, 1] += 1e-9
@@ -229,7 +225,7 @@ def test_what_is_released_is_of_the_secret_batch(
             np.allclose(
                 value.reshape(-1, 2),
                 labelled.X[np.concatenate([m[rows] for m, rows in zip(strata, parts, strict=True)])]
-                @ U.numpy().T,
+                @ U.T,
             )
             for (_, parts), U, (value, _) in zip(drawn, directions, released, strict=True)
         )
@@ -260,16 +256,14 @@ def test_directions_are_of_the_law_that_was_priced(fit, directions, monkeypatch)
     def is_basis(kind):
         directions.clear()
         fit("none", max_iter=1, n_projections=3, directions=kind)
-        return torch.allclose(directions[0] @ directions[0].T, torch.eye(3).double(), atol=1e-9)
+        return np.allclose(directions[0] @ directions[0].T, np.eye(3), atol=1e-9)
 
     assert is_basis("orthogonal")
     assert not is_basis("independent")
     # Negative twin: what is drawn does not follow what is priced.
-    watch = _projected_batches.random_directions
+    watch = ProjectionLaw.draw
     monkeypatch.setattr(
-        _projected_batches,
-        "random_directions",
-        lambda *sizes, kind, **options: watch(*sizes, kind="orthogonal", **options),
+        ProjectionLaw, "draw", lambda law, noise: watch(replace(law, kind="orthogonal"), noise)
     )
     assert is_basis("independent")
 
@@ -290,19 +284,27 @@ def streams(fit, monkeypatch, *args, **options):
     return keys
 
 
-def test_noise_and_directions_have_streams_of_their_own(fit, monkeypatch):
+def test_no_draw_is_used_twice(fit, monkeypatch):
     """Directions are published: noise that came of the same draws would be, too."""
 
     def apart():
-        noise, directions = streams(fit, monkeypatch)
-        return noise != directions
+        draws, uniform = [], NoiseSource._uniform
+
+        def watch(self, size):
+            draws.append(uniform(self, size).ravel())
+            return draws[-1].reshape(size)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(NoiseSource, "_uniform", watch)
+            fit(batch_size=5, max_iter=4)
+        draws = np.concatenate(draws)
+        # Four times five records on three directions of three columns.
+        return len(draws) >= 4 * (9 + 15) and len(np.unique(draws)) == len(draws)
 
     assert apart()
-    # Negative twin: one seed for both.
-    keyed = SmoothedSlicedWassersteinGenerator._noise
-    monkeypatch.setattr(
-        SmoothedSlicedWassersteinGenerator, "_noise", lambda self, _, *parts: keyed(self, 7, *parts)
-    )
+    # Negative twin: directions of a copy of the source.
+    draw = ProjectionLaw.draw
+    monkeypatch.setattr(ProjectionLaw, "draw", lambda law, noise: draw(law, deepcopy(noise)))
     assert not apart()
 
 
@@ -498,7 +500,10 @@ def test_without_noise_it_is_the_sliced_distance(fit, labelled, directions, q):
         domain=Ball(10.0, n_features=3),
     )
     expected = sliced_wasserstein(
-        points[0] / 10, torch.tensor(labelled.X / 10).float(), directions=directions[0].float(), p=q
+        points[0] / 10,
+        torch.tensor(labelled.X / 10).float(),
+        directions=torch.tensor(directions[0]).float(),
+        p=q,
     )
     assert_allclose(generator.loss_curve_, [expected.item()], rtol=1e-4)
 

@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from generator_cases import train
 
+from sklearn_dpgen.accounting import ProjectionLaw
 from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.budget._unit import Persons
@@ -16,11 +16,7 @@ from sklearn_dpgen.exceptions import BudgetExceededError
 from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.schema import Numeric, Schema
-from sklearn_dpgen.smoothed import (
-    SmoothedSlicedWassersteinAdapter,
-    _projected_batches,
-    smoothed_sliced_wasserstein,
-)
+from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, smoothed_sliced_wasserstein
 from sklearn_dpgen.smoothed._releases import ClassRecords
 from sklearn_dpgen.utils._random import NoiseSource
 
@@ -230,9 +226,7 @@ def test_a_person_moves_a_release_by_the_diameter(
         monkeypatch.setattr(PrivateEstimator, "_one_labelled_row_each", all_rows_each)
         monkeypatch.setattr(ClassRecords, "rows", all_rows_of_members)
     # Other records get other directions, but for here.
-    monkeypatch.setattr(
-        _projected_batches, "random_directions", lambda *_, **given: torch.eye(3).double()
-    )
+    monkeypatch.setattr(ProjectionLaw, "draw", lambda law, noise: np.eye(3))
     frame, rows = of_persons(labelled)
     options = {"batch_size": 40, "n_epochs": 1.0, "max_iter": 1, "epsilon": 1e4, "delta": 1e-3}
     options |= {"domain": Ball(1.0, n_features=3), "n_projections": 3, "release": release}
