@@ -16,7 +16,7 @@ import torch
 from _common import record
 
 from sklearn_dpgen.accounting import ProjectionLaw, calibrate_noise_multiplier
-from sklearn_dpgen.ot import random_directions, sliced_wasserstein, smoothed_sliced_wasserstein
+from sklearn_dpgen.ot import noisy_projected_wasserstein, random_directions, sliced_wasserstein
 
 DTYPE = torch.float64
 D_TOY, N_TOY, K_TOY = 5, 5000, 50
@@ -46,7 +46,7 @@ def toy(repeat):
                 if sigma == 0:
                     value = sliced_wasserstein(X, Y + c, directions=theta)
                 else:
-                    value = smoothed_sliced_wasserstein(
+                    value = noisy_projected_wasserstein(
                         X, Y + c, theta, *(sigma * v for v in noise)
                     )
                 values.setdefault((sigma, c), []).append(math.sqrt(value.item()))
@@ -104,7 +104,7 @@ def sampled_values(law, d, k, kind, n_draws, *, n, sigma):
         X = first.sqrt() * normal(n, d, generator=generator)
         Y = shift + second.sqrt() * normal(n, d, generator=generator)
         noise = (sigma * normal(n, k, generator=generator) for _ in range(2))
-        values.append(smoothed_sliced_wasserstein(X, Y, theta, *noise).item())
+        values.append(noisy_projected_wasserstein(X, Y, theta, *noise).item())
     return np.array(values)
 
 

@@ -7,6 +7,7 @@ from sklearn_dpgen.ot._costs import pairwise_cost
 from sklearn_dpgen.ot._directions import random_directions
 from sklearn_dpgen.ot._lines import LineGrid, SmoothedLines
 from sklearn_dpgen.ot._losses import entropic_loss, likelihood_loss
+from sklearn_dpgen.ot._noisy_projections import noisy_projected_wasserstein
 from sklearn_dpgen.ot._problem import DualPotentials
 from sklearn_dpgen.ot._sinkhorn import SinkhornResult, sinkhorn
 from sklearn_dpgen.ot._sliced import (
@@ -15,7 +16,6 @@ from sklearn_dpgen.ot._sliced import (
     wasserstein2_gradient,
     wasserstein_lines,
 )
-from sklearn_dpgen.ot._smoothed import smoothed_sliced_wasserstein
 
 __all__ = [
     "BarycenterMaps",
@@ -34,7 +34,7 @@ __all__ = [
     "sinkhorn_divergence",
     "sliced_wasserstein",
     "sliced_wasserstein2_gradient",
-    "smoothed_sliced_wasserstein",
+    "noisy_projected_wasserstein",
     "wasserstein2_gradient",
     "wasserstein_lines",
     "wasserstein_loss",

@@ -1,14 +1,14 @@
-"""Smoothed sliced Wasserstein distance: noise of the same law on the projections of both sides."""
+"""Sliced Wasserstein distance of projections with noise of one distribution on both sides."""
 
 import torch
 
 from sklearn_dpgen.ot._problem import check_points
 from sklearn_dpgen.ot._sliced import check_directions, wasserstein_lines
 
-__all__ = ["smoothed_sliced_wasserstein"]
+__all__ = ["noisy_projected_wasserstein"]
 
 
-def smoothed_sliced_wasserstein(
+def noisy_projected_wasserstein(
     X: torch.Tensor,
     Y: torch.Tensor,
     directions: torch.Tensor,
@@ -23,6 +23,8 @@ def smoothed_sliced_wasserstein(
 
     With independent noise of one law on both sides its mean is a distance between smoothed laws:
     it vanishes, up to what finite samples leave, where the laws of X and Y agree and nowhere else.
+    It is not private: :func:`sklearn_dpgen.smoothed.smoothed_sliced_wasserstein` is, and returns
+    the p-th root.
 
     Parameters
     ----------

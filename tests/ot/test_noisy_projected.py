@@ -1,4 +1,4 @@
-"""Smoothed sliced transport: the sliced distance without noise, closed forms, gradients."""
+"""Sliced transport of noisy projections: the distance without noise, closed forms, gradients."""
 
 import math
 
@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 
 from sklearn_dpgen.ot import (
+    noisy_projected_wasserstein,
     random_directions,
     sliced_wasserstein,
-    smoothed_sliced_wasserstein,
     wasserstein_lines,
 )
 
@@ -32,7 +32,7 @@ def test_without_noise_it_is_the_sliced_distance(n, m, p):
     none = torch.zeros(n, 4, dtype=X.dtype), torch.zeros(m, 4, dtype=X.dtype)
     values, gradients = [], []
     for call in (
-        lambda X, Y: smoothed_sliced_wasserstein(X, Y, theta, *none, p=p),
+        lambda X, Y: noisy_projected_wasserstein(X, Y, theta, *none, p=p),
         lambda X, Y: sliced_wasserstein(X, Y, directions=theta, p=p),
     ):
         x, y = X.clone().requires_grad_(), Y.clone().requires_grad_()
@@ -48,7 +48,7 @@ def test_gradient(n, m, p):
     theta, noise = directions(4), (normal(n, 4, seed=2), normal(m, 4, seed=3))
     X, Y = normal(n, 3).requires_grad_(), normal(m, 3, seed=1).requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda X, Y: smoothed_sliced_wasserstein(X, Y, theta, *noise, p=p), (X, Y)
+        lambda X, Y: noisy_projected_wasserstein(X, Y, theta, *noise, p=p), (X, Y)
     )
     assert torch.autograd.gradcheck(
         lambda U, V: 3 * wasserstein_lines(U, V, p=p), tuple(v.requires_grad_() for v in noise)
@@ -69,7 +69,7 @@ def test_the_same_noise_on_a_shifted_cloud_leaves_the_shift():
     X, noise = normal(20, 3), normal(20, 6, seed=1)
     shift = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
     for p, expected in ((1, (directions(6) @ shift).abs().mean()), (2, shift.square().sum() / 3)):
-        value = smoothed_sliced_wasserstein(X, X + shift, directions(6), noise, noise, p=p)
+        value = noisy_projected_wasserstein(X, X + shift, directions(6), noise, noise, p=p)
         torch.testing.assert_close(value, expected)
 
 
@@ -91,10 +91,10 @@ def test_gaussians_have_a_closed_form(distance, scale, sigma):
     Y[:, 0] += distance
     theta = directions(k, d)
     noise = sigma * normal(n, k, seed=2), sigma * normal(n, k, seed=3)
-    value = smoothed_sliced_wasserstein(X, Y, theta, *noise).item()
+    value = noisy_projected_wasserstein(X, Y, theta, *noise).item()
     check_gaussian(value, distance, sigma, scale, n, d)
     # Noise on one side alone compares different laws.
-    one_sided = smoothed_sliced_wasserstein(X, Y, theta, noise[0], 0 * noise[1]).item()
+    one_sided = noisy_projected_wasserstein(X, Y, theta, noise[0], 0 * noise[1]).item()
     with pytest.raises(AssertionError):
         check_gaussian(one_sided, distance, sigma, scale, n, d)
 
@@ -112,12 +112,12 @@ def test_shapes_and_symmetry(n, m, d, k, p, dtype):
     X, Y = normal(n, d, dtype=dtype), normal(m, d, seed=1, dtype=dtype)
     U, V = normal(n, k, seed=2, dtype=dtype), normal(m, k, seed=3, dtype=dtype)
     theta = directions(k, d, dtype=dtype)
-    value = smoothed_sliced_wasserstein(X, Y, theta, U, V, p=p)
+    value = noisy_projected_wasserstein(X, Y, theta, U, V, p=p)
     assert value.shape == ()
     assert value.dtype == dtype
     assert value >= 0
-    torch.testing.assert_close(value, smoothed_sliced_wasserstein(Y, X, theta, V, U, p=p))
-    assert smoothed_sliced_wasserstein(X, X, theta, U, U, p=p) == 0
+    torch.testing.assert_close(value, noisy_projected_wasserstein(Y, X, theta, V, U, p=p))
+    assert noisy_projected_wasserstein(X, X, theta, U, U, p=p) == 0
 
 
 def test_invalid_arguments():
@@ -125,15 +125,15 @@ def test_invalid_arguments():
     U, V = normal(4, 2), normal(5, 2)
     for bad in (V, U[:, :1], U.float(), U.numpy(), None):
         with pytest.raises(ValueError, match=r"noise_X must be a tensor of shape \(4, 2\)"):
-            smoothed_sliced_wasserstein(X, Y, theta, bad, V)
+            noisy_projected_wasserstein(X, Y, theta, bad, V)
     with pytest.raises(ValueError, match=r"noise_Y must be a tensor of shape \(5, 2\)"):
-        smoothed_sliced_wasserstein(X, Y, theta, U, U)
+        noisy_projected_wasserstein(X, Y, theta, U, U)
     with pytest.raises(ValueError, match="rows of unit norm"):
-        smoothed_sliced_wasserstein(X, Y, 2 * theta, U, V)
+        noisy_projected_wasserstein(X, Y, 2 * theta, U, V)
     with pytest.raises(ValueError, match="agree in dimension"):
-        smoothed_sliced_wasserstein(X, Y[:, :2], theta, U, V)
+        noisy_projected_wasserstein(X, Y[:, :2], theta, U, V)
     with pytest.raises(ValueError, match="p must be"):
-        smoothed_sliced_wasserstein(X, Y, theta, U, V, p=0.5)
+        noisy_projected_wasserstein(X, Y, theta, U, V, p=0.5)
 
 
 def test_invalid_lines():
@@ -158,7 +158,7 @@ def test_the_triangle_inequality_is_of_the_root(p):
     clouds[1], clouds[2] = clouds[0] + 1, clouds[0] + 2
 
     def distance(i, j):
-        value = smoothed_sliced_wasserstein(
+        value = noisy_projected_wasserstein(
             clouds[i], clouds[j], directions(6), noise[i], noise[j], p=p
         )
         return value.item()
