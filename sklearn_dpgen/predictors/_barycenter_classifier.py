@@ -118,7 +118,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: One count a record: on each level of its group, with weights whose squares sum to
         1, and after that a share of at most 1 in the sums of its group. Two vectors of l2
-        sensitivity √2.
+        sensitivity √2 where a record is replaced, and 1 where it is added or removed.
     :Noise: Gaussian, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, in floating
         point, from the operating system's entropy.
     :Priced by: The privacy profiles of the fits and of both releases, composed: their noise is the

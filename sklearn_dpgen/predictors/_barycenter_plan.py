@@ -30,8 +30,9 @@ SMALL_GROUPS = (
     "be moved as all are. Raise epsilon, leave more of it to the counts, or merge groups."
 )
 
-# A replaced row leaves one cell of one group, and enters another.
-_SENSITIVITY = math.sqrt(2)
+# What a record adds to a vector has norm 1 and no negative entry. A record that is replaced takes
+# one such vector away and adds another.
+_SENSITIVITIES = {"replace_one": math.sqrt(2), "add_or_remove": 1.0}
 # Of what the estimator leaves of the budget: of the counts for the maps, and of the means.
 _SHARES = (0.85, 0.15)
 # In the rate of a group, of the noise in how many of its scores are above 1/2.
@@ -171,7 +172,7 @@ class BarycenterPlanMixin(EstimatorMixin):
             # What the searches below round stays within what is left.
             mu = (1 - 1e-9) * calibrate_remainder(left, delta, releases)
             left = GaussianProfile(mu).epsilon(delta)
-        return GaussianSequenceMechanism(_SENSITIVITY, _SHARES, left, delta)
+        return GaussianSequenceMechanism(_SENSITIVITIES[_neighbours(costs)], _SHARES, left, delta)
 
     def _public_report(self):
         return PrivacyReport(
@@ -191,7 +192,6 @@ class BarycenterPlanMixin(EstimatorMixin):
             public.append("the fitted estimator")
             caveats.insert(1, "What a frozen estimator was fitted on is not paid for here.")
         neighbouring = "replace one record, of any group; the number of records is public"
-        neighbours = "replace_one"
         forecast = {}
         if _is_n_public(costs):
             public.insert(0, "n_samples")
@@ -200,15 +200,14 @@ class BarycenterPlanMixin(EstimatorMixin):
                 "bytes": _BYTES + _RECORD_BYTES * n_samples,
             }
         else:
-            # One record less changes counts by 1, and not by √2.
-            neighbouring, neighbours = common_neighbours(costs), costs[0].neighbours
+            neighbouring = common_neighbours(costs)
         return PrivacyReport(
             mechanism=f"{type(self).__name__}: noisy counts of predictions by group, then sums of "
             "moved ones",
             epsilon=mechanism.epsilon,
             delta=mechanism.delta,
             neighbouring=neighbouring,
-            neighbours=neighbours,
+            neighbours=_neighbours(costs),
             public=tuple(public),
             sensitivity_source="l2; a record is in one bin of one group on each level, with "
             "weights of norm 1, and has a share of 1 in the sums of one group",
@@ -284,3 +283,9 @@ def _union(*sequences):
 
 def _is_n_public(costs):
     return all({"n_samples", "number of persons"} & set(cost.public) for cost in costs)
+
+
+def _neighbours(costs):
+    """Return the kind of neighbours that the fits within, if any, all have."""
+    is_added = not _is_n_public(costs) and all(c.neighbours == "add_or_remove" for c in costs)
+    return "add_or_remove" if is_added else "replace_one"

@@ -41,8 +41,9 @@ def count_halves(scores, codes, n_groups, n_levels):
     -------
     ndarray of float64
         The counts of each level, weighted: a row is in one cell of each, and the squares of its
-        weights sum to 1. So the l2 sensitivity is √2 where a row is replaced by another of any
-        group.
+        weights sum to 1. So the l2 sensitivity is 1 where a row is added or removed, and √2 where
+        it is replaced by another of any group: two vectors of norm 1 without a negative entry have
+        ‖u − v‖² = 2 − 2⟨u, v⟩ ≤ 2.
     """
     scores = np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)
     bins = np.minimum((scores * 2**n_levels).astype(np.int64), 2**n_levels - 1)

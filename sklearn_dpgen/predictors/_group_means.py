@@ -23,7 +23,8 @@ def outcome_sums(outcomes, codes, n_groups):
     -------
     ndarray of shape (2 * n_groups,)
         First the sums of z. A row adds (z, 1 - z) to one group, of l2 norm 1 at most and without a
-        negative entry: the l2 sensitivity is √2 where it is replaced by another of any group.
+        negative entry: the l2 sensitivity is 1 where it is added or removed, and √2 where it is
+        replaced by another of any group.
     """
     outcomes = np.clip(np.nan_to_num(outcomes, nan=0.0), 0.0, 1.0)
     sums = [np.bincount(codes, weights=z, minlength=n_groups) for z in (outcomes, 1 - outcomes)]

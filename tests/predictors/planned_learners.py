@@ -1,5 +1,7 @@
 """A private classifier of which only the budget is known, and that counts its fits."""
 
+from dataclasses import replace
+
 import numpy as np
 from sklearn.base import ClassifierMixin
 
@@ -55,3 +57,16 @@ class Sign(ClassifierMixin, PrivateEstimator):
     def predict(self, X):
         """Return labels."""
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+class AddedSign(Sign):
+    """Protects against one record more or less, whose number is not public."""
+
+    def plan(self, n_samples, n_features=None):
+        """Return the report of a fit."""
+        return replace(
+            super().plan(n_samples),
+            neighbouring="add or remove one record",
+            neighbours="add_or_remove",
+            public=(),
+        )

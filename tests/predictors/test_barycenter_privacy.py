@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from planned_learners import Sign
+from planned_learners import AddedSign, Sign
 from scipy.stats import norm
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -192,6 +192,75 @@ def test_what_has_no_price_is_refused(loans, sampler):
     with pytest.raises(ValueError, match="more than the inf that"):
         BarycenterClassifier(learner, epsilon=1.0).fit(loans.X, loans.y, **group)
     assert X.get_params()["bins"] is None
+
+
+def signed(kind, n=400):
+    """Return records, labels and groups, and a fit of them with a learner of budget alone."""
+    rng = np.random.default_rng(0)
+    X, y, group = rng.normal(size=(n, 2)), rng.integers(0, 2, size=n), rng.integers(0, 2, size=n)
+
+    def fit(kept=slice(None), **changes):
+        given = {"epsilon": 1.0, "delta": 1e-5, "groups": [0, 1]} | changes
+        model = BarycenterClassifier(kind(epsilon=0.5, delta=1e-6), **given)
+        return model.fit(X[kept], y[kept], sensitive_features=group[kept])
+
+    return fit
+
+
+@pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
+@pytest.mark.parametrize(
+    ("kind", "sensitivity"), [(Sign, math.sqrt(2)), (AddedSign, 1.0)], ids=["replace", "add"]
+)
+def test_counts_have_the_noise_of_the_relation(kind, sensitivity, released, monkeypatch):
+    """Counts change by √2 where a record is replaced, and by 1 where it is added or removed."""
+
+    def spent():
+        released.clear()
+        model = signed(kind)()
+        assert model.privacy_.neighbours == ("replace_one" if kind is Sign else "add_or_remove")
+        mu = math.sqrt(sum((sensitivity / release.scale) ** 2 for release in released))
+        # The worst mechanism of (1/2, 1e-6) fails openly, or answers by randomized response.
+        kept = math.exp(0.5) / (1 + math.exp(0.5))
+        delta = kept * gaussian_delta(0.5, mu) + (1 - kept) * gaussian_delta(1.5, mu)
+        return 1e-6 + (1 - 1e-6) * delta
+
+    # The whole budget, and no more.
+    assert 0.99e-5 < spent() <= 1e-5
+    # Negative twin: the noise of a smaller change.
+    stated = plans._SENSITIVITIES[signed(kind)().privacy_.neighbours]
+    assert stated == sensitivity
+    for relation in plans._SENSITIVITIES:
+        monkeypatch.setitem(plans._SENSITIVITIES, relation, 0.9 * stated)
+    assert spent() > 1e-5
+
+
+@pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
+def test_a_removed_record_changes_each_release_by_one_at_most(released, monkeypatch):
+    fit = signed(AddedSign, n=60)
+
+    def largest_change():
+        model = fit(epsilon=1e5)
+        strength, maps = model.strength_, model.maps_
+        # A neighbour whose noise made up for the difference has the same maps.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "maps_of_halves", lambda *args: maps)
+            patch.setattr(BarycenterClassifier, "_strength", lambda self: strength)
+            released.clear()
+            fit(epsilon=1e5)
+            whole = [release.value for release in released]
+            changes = []
+            for place in range(12):
+                released.clear()
+                fit(np.arange(60) != place, epsilon=1e5)
+                pairs = zip(whole, [release.value for release in released], strict=True)
+                changes += [np.linalg.norm(first - second) for first, second in pairs]
+        return max(changes)
+
+    assert 0.99 < largest_change() <= 1 + 1e-9
+    # Negative twin: a level that counts for too much.
+    halves = module.count_halves
+    monkeypatch.setattr(module, "count_halves", lambda *args: 1.1 * halves(*args))
+    assert largest_change() > 1.09
 
 
 def test_delta_is_asked_for_where_the_number_of_records_is_not_public(loans, sampler):

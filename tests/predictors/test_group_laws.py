@@ -60,6 +60,25 @@ def test_the_bound_is_attained(function):
     assert change == pytest.approx(np.sqrt(2))
 
 
+@settings(max_examples=100, deadline=None)
+@given(RECORDS, st.tuples(ANY, st.integers(0, 2)))
+def test_an_added_record_changes_counts_and_sums_by_one(records, added):
+    for function in (counted, summed):
+        assert added_change(function, records, added) <= 1 + 1e-12
+
+
+def added_change(function, records, added):
+    return np.linalg.norm(function([*records, added]) - function(records))
+
+
+def test_the_bound_of_an_added_record_is_attained():
+    for function in (counted, summed):
+        assert added_change(function, [(0.3, 1)], (1.0, 2)) == pytest.approx(1)
+    # Negative twins: a record counts in full on each level, or is not clipped.
+    for function in (counted_without_weights, summed_unclipped):
+        assert added_change(function, [(0.3, 1)], (2.0, 2)) > 1.5
+
+
 @pytest.mark.parametrize("function", [counted_without_weights, summed_unclipped])
 def test_a_record_that_counts_for_more_is_caught(function):
     assert largest_change(function, [(0.0, 0), (0.3, 1)], [(2.0, 2), (-2.0, 0)]) > 1.5
