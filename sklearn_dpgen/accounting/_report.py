@@ -21,7 +21,7 @@ __all__ = ["CERTIFIED_NOISE", "FLOATING_POINT", "PrivacyReport"]
 # A caveat of all that draws its noise from a NoiseSource.
 FLOATING_POINT = (
     "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
-    "draws."
+    "draws, from which all values together are as far as the rounding says, in total variation."
 )
 
 # And of all that draws certified noise, in its place.
@@ -104,6 +104,11 @@ class PrivacyReport:
         Parts of the budget, by what they are spent on, in the scale in which they add up to 1.
     precision : dict of str to str
         What the noise leaves of what is released, in units that a person reads.
+    rounding : float or None
+        How far all noisy values together are at most from exact draws, in total variation, because
+        noise is drawn in floating point: 2**-36 for each value and for each score that a selection
+        compares. 0 for certified noise and for none; None where they are not counted. The guarantee
+        then holds with (1 + exp(epsilon)) times as much added to ``delta``.
     forecast : dict of str to float
         What a fit takes, roughly: ``"seconds"`` on two cores, and ``"bytes"`` of memory.
     ledger : dict
@@ -135,13 +140,14 @@ class PrivacyReport:
     releases: tuple[tuple[PrivacyProfile, int], ...] = ()
     split: dict[str, float] = field(default_factory=dict)
     precision: dict[str, str] = field(default_factory=dict)
+    rounding: float | None = None
     forecast: dict[str, float] = field(default_factory=dict)
     ledger: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self):
         for name in ("epsilon", "delta", "sampling_rate"):
             object.__setattr__(self, name, _number(getattr(self, name), name))
-        for name in ("sensitivity", "noise_multiplier", "discretization"):
+        for name in ("sensitivity", "noise_multiplier", "discretization", "rounding"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _number(value, name))
@@ -316,6 +322,15 @@ class PrivacyReport:
         grid = "" if self.discretization is None else f" (grid {self.discretization:.3g})"
         yield "accountant", f"{self.accountant}{grid}"
         yield "noise source", self.noise_source
+        if self.rounding is not None:
+            yield (
+                "rounding",
+                (
+                    f"{self.rounding:.2g} in total variation"
+                    if self.rounding
+                    else "none: exact draws"
+                ),
+            )
         if self.forecast:
             yield "forecast", _forecast_text(**self.forecast)
         yield "versions", ", ".join(f"{name} {version}" for name, version in self.versions.items())

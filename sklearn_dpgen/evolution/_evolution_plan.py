@@ -77,7 +77,8 @@ def plan_evolution(sampler, voters, interface, rng):
     queries = start_queries(sampler, voters)
     shares = settings[0].shares
     start_share = None if queries is None else sampler.start_share
-    plan = sampler._votes_plan(voters, shares, sum(most), start_share)
+    n_moments = sum(query.size for query in queries or ())
+    plan = sampler._votes_plan(voters, shares, sum(most), start_share, n_moments)
     noise = plan.last_noise_scale
     copies = sampler.variant == "theory" and sampler.postprocess == "threshold"
     if copies and sampler.histogram == "gaussian":

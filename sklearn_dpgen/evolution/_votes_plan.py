@@ -9,6 +9,7 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
 from sklearn_dpgen.moments import MOMENT_SHARES
+from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._words import count_words, number_words
 
 __all__ = ["HISTOGRAMS", "VotesPlan"]
@@ -44,6 +45,8 @@ class VotesPlan:
         the same sensitivity. Gaussian alone, and not with certified noise.
     n_candidates : int or None, default=None
         Of all classes together, at most, of certified noise. None is for noise in floating point.
+    n_values : int, default=0
+        How many counts and moments all releases together have, at most.
     """
 
     epsilon: float
@@ -52,6 +55,7 @@ class VotesPlan:
     histogram: str
     start_share: float | None = None
     n_candidates: int | None = None
+    n_values: int = 0
 
     @cached_property
     def mechanism(self):
@@ -118,11 +122,13 @@ class VotesPlan:
         source = f"{norm}; a record has one vote, so two counts change by one"
         if self.start_share is not None:
             source += "; sums of moments are scaled to the same"
+        is_floating = self.n_candidates is None and math.isfinite(self.epsilon)
         return PrivacyReport(
             epsilon=self.epsilon,
             delta=self.delta if math.isfinite(self.epsilon) else 0.0,
             caveats=(_NOT_PAID, FLOATING_POINT if self.n_candidates is None else CERTIFIED_NOISE),
             split=self.split,
+            rounding=self.n_values * ROUNDING if is_floating else 0.0,
             **self.mechanism.report_fields(),
             **({"sensitivity_source": source} | words),
         )

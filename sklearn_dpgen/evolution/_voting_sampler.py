@@ -206,7 +206,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             sizes = [max(1, round(n_samples * s)) for s in shares / shares.sum()]
         return Voters(n_samples, n_classes, sizes, domain, n_features)
 
-    def _votes_plan(self, voters, shares, n_candidates, start_share=None):
+    def _votes_plan(self, voters, shares, n_candidates, start_share=None, n_moments=0):
         if self.histogram == "laplace_threshold":
             shares = [1 / len(shares)] * len(shares)
         delta = self._delta(voters.n_samples)
@@ -219,6 +219,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             histogram=self.histogram,
             start_share=start_share,
             n_candidates=n_candidates if self._is_certified else None,
+            n_values=n_moments + len(shares) * n_candidates,
         )
 
     def _report(self, plan, voters, **words):

@@ -16,6 +16,7 @@ from sklearn_dpgen.mechanisms._densities import (
 )
 from sklearn_dpgen.mechanisms._priced_noise import priced_gaussian, priced_laplace
 from sklearn_dpgen.utils._certified_noise import FARTHEST_SCALES
+from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import Interval, Real, StrOptions, check_delta
 
 __all__ = ["GaussianMechanism", "LaplaceMechanism"]
@@ -41,6 +42,11 @@ class _AdditiveMechanism(Mechanism):
                 f"is for values up to {FARTHEST_SCALES * self.scale_:.3g}: move the domain nearer "
                 "to 0, or take a smaller epsilon."
             )
+
+    def _rounding(self):
+        """Return how far the noise of a record is from exact draws, in total variation."""
+        is_exact = self._certified or self.scale_ == 0
+        return 0.0 if is_exact else self.domain_.n_features * ROUNDING
 
 
 class LaplaceMechanism(_AdditiveMechanism):
@@ -147,6 +153,7 @@ class LaplaceMechanism(_AdditiveMechanism):
             noise_multiplier=self.scale_ / sensitivity,
             releases=releases,
             precision=_precision(math.sqrt(2) * self.scale_, sensitivity, "l1"),
+            rounding=self._rounding(),
         )
 
     def _randomize(self, X, noise):
@@ -266,6 +273,7 @@ class GaussianMechanism(_AdditiveMechanism):
             accountant=f"{self.calibration.replace('_', ' ')} Gaussian calibration",
             releases=releases,
             precision=_precision(self.scale_, sensitivity, "l2"),
+            rounding=self._rounding(),
         )
 
     def _randomize(self, X, noise):

@@ -21,7 +21,7 @@ from sklearn_dpgen.moments._noisy_moments import (
     release_moments,
 )
 from sklearn_dpgen.moments._normal_laws import denoised_covariances
-from sklearn_dpgen.utils._random import NoiseSource, noise_source
+from sklearn_dpgen.utils._random import ROUNDING, NoiseSource, noise_source
 from sklearn_dpgen.utils._validation import check_fits
 from sklearn_dpgen.utils._words import count_words, number_words
 
@@ -88,6 +88,7 @@ class MomentPlan:
         means, _ = self.mechanism.queries
         counts = ", with the class sizes" if means.with_counts else ""
         epsilon = self.mechanism.epsilon
+        n_values = sum(query.size for query in self.mechanism.queries)
         return PrivacyReport(
             mechanism=f"{name}: means by class{counts}, then second moments about them",
             epsilon=epsilon,
@@ -98,6 +99,7 @@ class MomentPlan:
             ),
             split=dict(zip(("means", "second moments"), self.mechanism.shares, strict=True)),
             precision=self.precision(),
+            rounding=n_values * ROUNDING if np.isfinite(epsilon) else 0.0,
             noise_source=noise.description,
             caveats=_CAVEATS,
             **self.mechanism.report_fields(),

@@ -20,6 +20,7 @@ from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.predictors._fit_cost import common_neighbours, plan_cost, within
 from sklearn_dpgen.predictors._group_laws import first_split_noise
 from sklearn_dpgen.utils._groups import check_groups
+from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import fit_context
 
@@ -146,7 +147,7 @@ class BarycenterPlanMixin(EstimatorMixin):
             estimators.append(estimator)
             costs.append(plan_cost(estimator, n_samples, n_classes=n_classes, **sizes))
         mechanism = self._plan_mechanism(n_samples, costs)
-        report = self._protected(self._counts_report(n_samples, mechanism, costs))
+        report = self._protected(self._counts_report(n_samples, n_groups, mechanism, costs))
         if costs:
             report = self._whole_report((*costs, report), mechanism)
         return BarycenterPlan(tuple(estimators), tuple(costs), mechanism, report)
@@ -182,9 +183,10 @@ class BarycenterPlanMixin(EstimatorMixin):
             delta=0.0,
             accountant="none: there is no noise",
             noise_source="none",
+            rounding=0.0,
         )
 
-    def _counts_report(self, n_samples, mechanism, costs):
+    def _counts_report(self, n_samples, n_groups, mechanism, costs):
         """Return the report of the releases that are made here."""
         public = ["groups" if self.groups is not None else "values of the sensitive features"]
         caveats = ["The estimator is taken to predict each record by itself.", FLOATING_POINT]
@@ -215,6 +217,8 @@ class BarycenterPlanMixin(EstimatorMixin):
             caveats=tuple(caveats),
             split=dict(zip(("counts", "means by group"), _SHARES, strict=True)),
             precision=self._precision(mechanism),
+            # Counts of 2, 4, 8, ... cells a group, and two sums.
+            rounding=n_groups * 2 ** (self.n_levels + 1) * ROUNDING,
             forecast=forecast,
             **mechanism.report_fields(),
         )
@@ -238,6 +242,7 @@ class BarycenterPlanMixin(EstimatorMixin):
         split = {"fits of estimators": 1 - own}
         split |= {name: share * own for name, share in counts.split.items()}
         known = all(part.releases for part in parts)
+        rounding = [part.rounding for part in parts]
         forecast = {}
         # Not told where the number of records is not public.
         if counts.forecast:
@@ -263,6 +268,7 @@ class BarycenterPlanMixin(EstimatorMixin):
             releases=tuple(release for part in parts for release in part.releases) if known else (),
             split=split,
             precision=counts.precision,
+            rounding=None if None in rounding else sum(rounding),
             forecast=forecast,
         )
 

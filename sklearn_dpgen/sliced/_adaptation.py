@@ -168,4 +168,5 @@ def source_report(name):
         "public",
         public=("source records and their labels", *_PUBLIC),
         sampler="no target record",
+        rounding=0.0,
     )

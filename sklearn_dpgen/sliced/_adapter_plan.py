@@ -115,9 +115,11 @@ class AdapterPlanMixin(EstimatorMixin):
         released = stacks if 0 in private else stacks[:1]
         task, distance = objective.largest_gradients()
         norms = {"the task": task if 0 in private else 0.0, "the distance": distance}
+        n_values = sum(map(count_parameters, released))
         report = self._report(
             mechanism,
-            precision=step_precision(norms, mechanism, sum(map(count_parameters, released))),
+            n_values,
+            precision=step_precision(norms, mechanism, n_values),
             forecast=fit_forecast(
                 self.max_iter,
                 2 * max(mechanism.strata, key=lambda stratum: stratum.batch_size).batch_size,

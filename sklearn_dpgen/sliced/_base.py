@@ -12,7 +12,7 @@ from sklearn_dpgen.budget._base import TrainedEstimator
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, SCHEDULES, descend
 from sklearn_dpgen.ot import random_directions
-from sklearn_dpgen.utils._random import split_random_state, torch_generator
+from sklearn_dpgen.utils._random import ROUNDING, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import (
     Integral,
@@ -86,14 +86,19 @@ class SlicedEstimator(TrainedEstimator):
             n_releases=self.max_iter,
         )
 
-    def _report(self, mechanism, **words):
-        """Return the report: what the mechanism states, and words of this estimator."""
+    def _report(self, mechanism, n_values, **words):
+        """Return the report: what the mechanism states, and words of this estimator.
+
+        ``n_values`` is the number of entries of a gradient that is released.
+        """
+        rounding = mechanism.n_releases * n_values * ROUNDING if mechanism.noise_scale else 0.0
         report = PrivacyReport(
             mechanism=f"{type(self).__name__}: all iterates of noisy clipped gradient descent",
             epsilon=mechanism.epsilon,
             delta=mechanism.delta if math.isfinite(mechanism.epsilon) else 0.0,
             noise_source=self._noise_description(),
             split={"noisy gradients": 1.0} if mechanism.noise_scale else {},
+            rounding=rounding,
             **mechanism.report_fields(),
             **words,
         )

@@ -168,9 +168,11 @@ class FairEstimator(SlicedEstimator):
         if message is not None:
             warnings.warn(message, NoisyGradientsWarning, stacklevel=4)
         norms = dict(zip(("the task", "the penalty"), objective.largest_gradients(), strict=True))
+        n_values = sum(map(count_parameters, stacks))
         report = self._report(
             mechanism,
-            precision=step_precision(norms, mechanism, sum(map(count_parameters, stacks))),
+            n_values,
+            precision=step_precision(norms, mechanism, n_values),
             forecast=fit_forecast(
                 self.max_iter, sum(batch_sizes), n_samples, stacks, objective.n_lines()
             ),

@@ -57,11 +57,11 @@ class GeneratorPlanMixin(EstimatorMixin):
         widths = [self.latent_dim, *self._widths(), domain.n_features]
         # As far as all points can be from the records that they are matched with.
         longest = batch_sizes[0] * self._sensitivities(batch_sizes[:1], domain)[0]
+        n_values = count_parameters(widths)
         report = self._report(
             mechanism,
-            precision=step_precision(
-                {"the distance": longest}, mechanism, count_parameters(widths)
-            ),
+            n_values,
+            precision=step_precision({"the distance": longest}, mechanism, n_values),
             forecast=fit_forecast(
                 self.max_iter,
                 batch_sizes[0],

@@ -15,7 +15,7 @@ from sklearn_dpgen.budget._ledger import LedgerLike, open_ledger
 from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.ot import wasserstein_lines
-from sklearn_dpgen.utils._random import noise_source, on_grid, split_random_state
+from sklearn_dpgen.utils._random import ROUNDING, noise_source, on_grid, split_random_state
 from sklearn_dpgen.utils._torch import as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import check_array, check_delta, check_positive
 from sklearn_dpgen.utils._words import number_words
@@ -285,7 +285,7 @@ def smoothed_sliced_wasserstein(
         projections=law,
     )
     noise = _source(private_seed, X, domain, mechanism)
-    privacy = _report(mechanism, noise, domain)
+    privacy = _report(mechanism, noise, domain, len(X) * law.n_projections)
     if ledger is not None:
         open_ledger(ledger).reserve(privacy, what="smoothed_sliced_wasserstein")
 
@@ -358,7 +358,7 @@ def _generator(random_state):
     return np.random.default_rng(seed)
 
 
-def _report(mechanism, noise, domain):
+def _report(mechanism, noise, domain, n_values):
     return PrivacyReport(
         mechanism="smoothed_sliced_wasserstein: noisy projections of the records, with their "
         "directions",
@@ -370,6 +370,7 @@ def _report(mechanism, noise, domain):
         noise_source=noise.description,
         caveats=_CAVEATS,
         split={"projections": 1.0} if mechanism.noise_scale else {},
+        rounding=n_values * ROUNDING if mechanism.noise_scale else 0.0,
         precision={
             "a projection of a record": f"± {number_words(mechanism.noise_scale)}, where a domain "
             f"of diameter {number_words(domain.diameter(2))} has at most that width"

@@ -188,6 +188,7 @@ class GeneratorReleasesMixin(EstimatorMixin):
             batch_size=batch_size,
             n_epochs=self.n_epochs,
             slot_radius=enclosing_ball(domain).radius if is_private else None,
+            n_slots=n_classes if is_private else 1,
             with_counts=is_private and self.label_proportions is None,
         )
 

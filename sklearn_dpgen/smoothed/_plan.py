@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
+from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._words import count_words, number_words
 
 __all__ = ["ReleasePlan", "plan_projections", "plan_releases"]
@@ -23,7 +24,8 @@ _CAVEATS = (
 class ReleasePlan:
     """The mechanism of the records, that of private label counts or None, and the whole price.
 
-    Without a mechanism of the records nothing is released, and nothing is spent.
+    Without a mechanism of the records nothing is released, and nothing is spent. A record is
+    released in one of ``n_slots`` slots, of which each has noise, and is the one of its class.
     """
 
     records: StratifiedGaussianMechanism | None
@@ -31,6 +33,7 @@ class ReleasePlan:
     epsilon: float = 0.0
     delta: float = 0.0
     n_features: int = 0
+    n_slots: int = 1
 
     @property
     def noise_multiplier(self):
@@ -45,6 +48,16 @@ class ReleasePlan:
         if self.counts is None:
             return {name: 1.0}
         return {"label counts": _COUNT_SHARE, name: 1 - _COUNT_SHARE}
+
+    def rounding(self):
+        """Return how far all noisy values are from exact draws, in total variation."""
+        if self.records is None or self.records.noise_scale == 0:
+            return 0.0
+        law = self.records.projections
+        width = self.n_slots * self.n_features if law is None else law.n_projections
+        batch = sum(stratum.batch_size for stratum in self.records.strata)
+        n_values = self.records.n_releases * batch * width
+        return ROUNDING * (n_values + (0 if self.counts is None else self.n_slots))
 
     def precision(self):
         """Return what noise leaves of the releases, in words."""
@@ -86,6 +99,7 @@ class ReleasePlan:
                 delta=0.0,
                 n_releases=0,
                 accountant="none: nothing is released",
+                rounding=0.0,
                 **words,
             )
 
@@ -97,7 +111,7 @@ class ReleasePlan:
                 **(words | others),
             )
 
-        told = {"split": self.split(), "precision": self.precision()}
+        told = {"split": self.split(), "precision": self.precision(), "rounding": self.rounding()}
         whole = priced(self.epsilon, self.delta, self.records, **told)
         if self.counts is None:
             return whole
@@ -127,6 +141,7 @@ def plan_releases(
     batch_size,
     n_epochs,
     slot_radius=None,
+    n_slots=1,
     with_counts=False,
 ):
     """Price noisy records, and label counts.
@@ -148,6 +163,8 @@ def plan_releases(
     slot_radius : float or None, default=None
         Largest l2 norm of a record where it is released in the slot of its private class: another
         label empties one slot and fills another. None without slots.
+    n_slots : int, default=1
+        How many there are, of which each has noise.
     with_counts : bool, default=False
         Whether the counts of the labels are released too.
 
@@ -177,7 +194,7 @@ def plan_releases(
         n_releases=max(1, round(n_epochs * n_samples / sum(batches))),
     )
     _warn_of_noise(records, n_features, epsilon)
-    return ReleasePlan(records, counts, epsilon, delta, n_features)
+    return ReleasePlan(records, counts, epsilon, delta, n_features, n_slots)
 
 
 def plan_projections(sizes, diameter, law, *, epsilon, delta, batch_size, n_releases):

@@ -29,7 +29,7 @@ from sklearn_dpgen.tables._mixture_evolution import (
 from sklearn_dpgen.tables._table_sampler import TableSampler
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
-from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._random import ROUNDING, split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -330,14 +330,17 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
         delta = self._delta(n_samples)
         if math.isfinite(self.epsilon):
             check_delta_size(delta, n_samples)
-        sizes = {}
-        if self._is_certified:
-            n_cells = MOST_CELLS if self.n_cells == "auto" else self.n_cells
-            most = (self.n_candidates, self.n_iter, n_cells)
-            sizes = release_sizes(domain, max(n_classes, 1), *most)
+        most_cells = MOST_CELLS if self.n_cells == "auto" else self.n_cells
+        most = (self.n_candidates, self.n_iter, most_cells)
+        sizes = release_sizes(domain, max(n_classes, 1), *most)
         mechanism = GaussianSequenceMechanism(
-            math.sqrt(2), (_FIRST, *votes, _LAST), self.epsilon, delta, **sizes
+            math.sqrt(2),
+            (_FIRST, *votes, _LAST),
+            self.epsilon,
+            delta,
+            **(sizes if self._is_certified else {}),
         )
+        is_floating = math.isfinite(self.epsilon) and not self._is_certified
         first, vote, *_, last = mechanism.noise_scales
         unit = "records" if self.unit is None else "persons"
         relation, public = self._label_terms(n_classes > 0)
@@ -352,6 +355,7 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
             ),
             caveats=(CERTIFIED_NOISE if self._is_certified else FLOATING_POINT,),
             noise_source=self._noise_description(),
+            rounding=sum(sizes["n_values"]) * ROUNDING if is_floating else 0.0,
             split={"single columns": _FIRST, "votes": _VOTES, "single columns in cells": _LAST},
             precision={
                 "category of a column": count_words(

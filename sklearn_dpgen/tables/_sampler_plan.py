@@ -15,6 +15,7 @@ from sklearn_dpgen.tables._releases import noise_factors
 from sklearn_dpgen.tables._resolution import affordable_cells, is_drowned, warn_of_noise
 from sklearn_dpgen.tables._slices import check_memory, expand_slices, slice_weight, target_columns
 from sklearn_dpgen.tables._table_rules import TableRules, check_measured
+from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import check_delta, fit_context
 from sklearn_dpgen.utils._words import count_words, number_words
@@ -131,17 +132,16 @@ class SamplerPlan:
             noise_scale=noise_scale,
             constants=table.constants,
         )
-        sizes = None
-        if sampler._is_certified:
-            sizes = release_sizes(
-                table.trees,
-                rounds,
-                sampler.neighbours,
-                unit=sampler.unit,
-                n_records=self.n_records,
-                noise_scale=noise_scale,
-            )
-        self.slices = SlicesPlan(*budget, rounds, most, sizes)
+        sizes = release_sizes(
+            table.trees,
+            rounds,
+            sampler.neighbours,
+            unit=sampler.unit,
+            n_records=self.n_records,
+            noise_scale=noise_scale,
+        )
+        self._n_values = sum(sizes[0])
+        self.slices = SlicesPlan(*budget, rounds, most, sizes if sampler._is_certified else None)
         if n_public is not None and n_public > self.slices.most_records:
             raise ValueError(
                 f"noise='certified' selects tables of at most {self.slices.most_records} records "
@@ -198,6 +198,13 @@ class SamplerPlan:
                 words[name] += f"; clear in tables of up to {cells} even cells"
         return words
 
+    def _rounding(self):
+        """Return how far all noisy values and scores are from exact draws, in total variation."""
+        if self._sampler._is_certified or math.isinf(self.slices.epsilon):
+            return 0.0
+        scores = sum((part.n_selected or 0) * len(part.candidates) for part in self.slices.rounds)
+        return (self._n_values + scores) * ROUNDING
+
     def report(self):
         """Return the PrivacyReport of the fit."""
         sampler = self._sampler
@@ -209,6 +216,7 @@ class SamplerPlan:
             public=tuple(public),
             noise_source=sampler._noise_description(),
             precision=self.precision(),
+            rounding=self._rounding(),
             forecast=table_forecast(self._table, self.slices, sampler, self.n_records),
         )
         if sampler.unit_weights == "equal":

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 
 __all__ = [
     "SEEDED",
+    "ROUNDING",
     "NoiseObserver",
     "NoiseSource",
     "noise_source",
@@ -29,6 +30,10 @@ __all__ = [
 
 # How a seeded source is described in a privacy report.
 SEEDED = "seeded generator: the guarantee is void for whoever knows or guesses the seed"
+
+# How far, in total variation, a value with noise in floating point is at most from one with exact
+# noise, rounded alike; and an index that is selected among so many. See doc/certified_noise.rst.
+ROUNDING = 2.0**-36
 
 # What scikit-learn takes as an int random_state.
 _SEED_BOUND = 2**32
@@ -246,11 +251,16 @@ class NoiseSource:
         return np.floor(self.uniform(size) * high).astype(np.int64)
 
     def _noisy(self, values, scale, kind):
-        draw = {"gaussian": self.normal, "laplace": self.laplace}[kind]
-        return on_grid(values + scale * draw(values.shape), scale)
+        noise = scale * {"gaussian": self.normal, "laplace": self.laplace}[kind](values.shape)
+        # Sums of large values and noise lose its low bits: what is left of a value on the grid is
+        # exact, and no larger than half a step.
+        coarse = on_grid(values, scale)
+        return coarse + on_grid(values - coarse + noise, scale)
 
     def _selected(self, scores, scale, count):
-        return _first(scale * np.log(-np.log(self._uniform(scores.shape))) - scores, count)
+        # Differences of large scores are exact where they matter, among the largest.
+        gaps = scores.max(initial=-np.inf) - scores
+        return _first(gaps + scale * np.log(-np.log(self._uniform(scores.shape))), count)
 
     def choice(self, n: int, size: int) -> np.ndarray:
         """Draw ``size`` distinct indices out of ``range(n)``, in random order.
@@ -355,7 +365,7 @@ def on_grid(values: np.ndarray, scale: float) -> np.ndarray:
 
     The low bits of a sum of floats tell which record the noise was added to [1]_. Rounding is
     post-processing of the real-valued release, and on so coarse a grid the floating-point one is
-    within about 1e-11 of it in total variation, a value.
+    within ROUNDING of it in total variation, a value.
 
     Parameters
     ----------
