@@ -14,10 +14,10 @@ __all__ = ["add_to"]
 _TEXT = """\
 Draft a schema, to be completed and reviewed by hand.
 
-Of a table only the names and the types of its columns are taken, never a bound or a category: what
-occurs in the records is private, and a schema is public. A file of CSV has no types: they are
-guessed from its first values, and may be wrong. The draft has '...' wherever something is to be
-declared, and no command accepts it before that is done.
+Of a table only the names of its columns are taken, and the types that a file of Parquet, Feather or
+Arrow states; never a bound or a category, nor whether numbers are integers: what occurs in the
+records is private, and a schema is public. A file of CSV states no types. The draft has '...'
+wherever something is to be declared, and no command accepts it before that is done.
 
 Of a codebook (--codebook, or a file of JSON or YAML) bounds and categories are taken as well. A
 codebook is a data dictionary with a row for each column, with at least the fields name and type,
@@ -36,7 +36,8 @@ _HEAD = """\
 # Replace each '...' by what is known before anyone looks at the records: from the questionnaire,
 # the range of an instrument, the law, the codes of a form. Never by what occurs in the table.
 #
-#   type: numeric      low, high; integer: true; step; nullable: true where values may be missing
+#   type: numeric      low, high; integer: true or false; step; nullable: true where values may be
+#                      missing
 #   type: datetime     low, high, such as '2020-01-31'; resolution: D for days
 #   type: categorical  categories: ['no', 'yes']  (quote labels that are texts)
 #   type: ordinal      values: [1, 2, 3]
@@ -45,8 +46,8 @@ _HEAD = """\
 # names and other identifiers.
 """
 _TABLE_NOTE = (
-    "The draft holds the names and the types of the columns, and no value. Names are those of the "
-    "first line in a file of CSV, and types are guessed from its first values: review both."
+    "The draft holds the names of the columns and the types that a file states, and no value. A "
+    "file of CSV states no types, and its first line is taken as the names: review them."
 )
 _CODEBOOK_NOTE = (
     "What the codebook says is taken as public. If its bounds are the smallest and the largest "
@@ -100,40 +101,55 @@ def run(arguments, console: Console) -> int:
 
 
 def _from_table(paths: Sequence[str]):
-    """Draft from names and types of columns."""
-    files = files_of(paths)
+    """Draft from names of columns, and from the types that files state."""
+    paths = files_of(paths)
+    from sklearn_dpgen.preprocessing._csv import CsvFiles
     from sklearn_dpgen.preprocessing._files import open_files
-    from sklearn_dpgen.schema import Schema
+    from sklearn_dpgen.schema import Schema, SchemaDraft
+    from sklearn_dpgen.schema._draft import GAP
 
-    schema = open_files(files, []).schema
-    is_text = ".csv" in paths[0].lower()
-    if is_text and not _are_names(schema.names):
-        raise CommandError(
-            "The first line of the file does not look like names of columns: some are empty, there "
-            "twice, or numbers. A file of CSV needs a header; without one, the first record would "
-            "be published as names."
-        )
-    if is_text and len(schema.names) == 1 and re.search("[;\t|]", schema.names[0]):
-        raise CommandError("Fields of a file of CSV must be separated by commas.")
-    if is_text and _is_dictionary(schema.names):
-        raise CommandError(
-            "The file has the fields name and type, as a codebook: --codebook reads it as one. If "
-            "it is a table of records, rename these columns."
-        )
-    # Of columns without a value in the first ones, and of times of day, labels are to be declared.
+    files = open_files(paths, None)
+    if isinstance(files, CsvFiles):
+        _check_names(files.names)
+        return SchemaDraft({name: {"type": GAP} for name in files.names})
+    # Of columns without a value, and of times of day, labels are to be declared.
     types = {
         field.name: "string"
         if re.match("null|time(32|64)|duration", str(field.type))
         else str(field.type)
-        for field in schema
+        for field in files.schema
     }
-    return Schema.draft(types)
-
-
-def _are_names(names):
-    return len({*names}) == len(names) and not any(
-        not name.strip() or re.fullmatch(r"[\s\d.,:/eE+-]+", name) for name in names
+    # One number with a fraction, or one that is missing, makes integers floats.
+    return SchemaDraft(
+        {
+            name: entry | ({"integer": GAP} if entry["type"] == "numeric" else {})
+            for name, entry in Schema.draft(types).declaration.items()
+        }
     )
+
+
+def _check_names(names):
+    """Refuse the first line of a file of CSV that holds no names, or those of a codebook."""
+    # By their places: in a file without a header they are values.
+    for i, name in enumerate(names):
+        fault = (
+            f"has the name of field {names.index(name) + 1}"
+            if name in names[:i]
+            else "is empty"
+            if not name.strip()
+            else "is a number"
+        )
+        if name in names[:i] or re.fullmatch(r"[\s\d.,:/eE+-]*", name):
+            raise CommandError(
+                "The first line of the file does not look like names of columns: field "
+                f"{i + 1} {fault}. A file of CSV needs a header; without one, the first record "
+                "would be published as names."
+            )
+    if _is_dictionary(names):
+        raise CommandError(
+            "The file has the fields name and type, as a codebook: --codebook reads it as one. If "
+            "it is a table of records, rename these columns."
+        )
 
 
 def _is_dictionary(names):
@@ -155,6 +171,10 @@ def _from_codebook(path):
 
     if is_json:
         return Schema.draft(parse(text, path))
+    from sklearn_dpgen.preprocessing._csv import CsvFiles
+
+    # Other delimiters are named.
+    CsvFiles([path], None)
     try:
         import io
 

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.command_line._errors import describe
-from sklearn_dpgen.preprocessing._files import _type, require
+from sklearn_dpgen.preprocessing._csv import text_type
+from sklearn_dpgen.preprocessing._files import require
 from sklearn_dpgen.preprocessing._reader import map_frames
 from sklearn_dpgen.schema import Identifier, Schema
 
@@ -14,12 +15,6 @@ __all__ = ["check_table", "identifiers_of"]
 
 # An object that no column declares.
 _NO_VALUE = object()
-# How the errors of files that are broken begin.
-_NOT_READ = "The table could not be read"
-_UNREADABLE = (
-    "The files cannot be read as one table: a row has another number of fields than the header, a "
-    "quote is not closed, a text is not in UTF-8, or a file is cut off."
-)
 
 
 def check_table(files: Sequence[str], schema: Schema, unit: str | None = None) -> dict:
@@ -42,16 +37,15 @@ def check_table(files: Sequence[str], schema: Schema, unit: str | None = None) -
     beside = {} if unit is None else {unit: None}
     try:
         return _counted(files, schema, dict(schema) | beside, unit)
-    except (ValueError, FileNotFoundError) as error:
-        fault = describe(error)
+    except (ValueError, FileNotFoundError):
+        pass
     # A single text among numbers keeps a file of CSV from being read as declared: read texts.
     try:
         typed = _typed(schema)
         columns = {name: None if name in typed else schema[name] for name in schema}
         return _counted(files, schema, columns | beside, unit, typed)
     except (ValueError, FileNotFoundError) as error:
-        if describe(error).startswith(_NOT_READ) and fault.startswith(_NOT_READ):
-            fault = _UNREADABLE
+        fault = describe(error)
     return {"fault": fault, "faults": {}, "n_rows": None}
 
 
@@ -103,13 +97,13 @@ def _hashes(ids):
 def _typed(schema):
     """Return the columns that texts are not left as they are for."""
     text = require("pyarrow").string()
-    return {name for name, column in schema.items() if _type(column) != text}
+    return {name for name, column in schema.items() if text_type(column) != text}
 
 
 def _parsed(texts, column):
     """Return texts as a file of CSV is read; what cannot be is no value of any column."""
     null = texts.isna()
-    if _type(column) == require("pyarrow").bool_():
+    if text_type(column) == require("pyarrow").bool_():
         values = texts.str.lower().map({"true": True, "1": True, "false": False, "0": False})
     else:
         values = pd.to_numeric(texts, errors="coerce")

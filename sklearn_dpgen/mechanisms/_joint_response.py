@@ -270,7 +270,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         check_is_fitted(self)
         if is_release(X):
             raise ValueError("X holds answers already, and transform takes raw records.")
-        parts = list(map_frames(self._codes, X, list(self.encoder_.columns_)))
+        parts = list(map_frames(self._codes, X, self.encoder_.columns_))
         if not parts:
             raise ValueError(NO_RECORDS)
         self._reserve(self.privacy_)

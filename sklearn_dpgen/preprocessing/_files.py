@@ -2,12 +2,10 @@
 
 import glob
 import os
-import re
 from collections.abc import Mapping
 from importlib import import_module
 
-from sklearn_dpgen.schema import Datetime, Identifier, Numeric
-from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.preprocessing._csv import CsvFiles
 
 __all__ = ["check_files", "open_files", "read_quietly", "require"]
 
@@ -21,27 +19,24 @@ _FORMATS = {
     ".arrow": "ipc",
     ".ipc": "ipc",
 }
-_EXACT_INTEGERS = 2**53
 _ENGINES = ("pyarrow", "polars", "duckdb", "_duckdb")
-# What stands for no value in a file of texts, unless it is a declared label.
-_NULLS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "#N/A", "<NA>")
 
 
 def open_files(paths, columns):
-    """Return a data set of pyarrow of files of one format.
+    """Return a data set of files of one format.
 
     Parameters
     ----------
     paths : list of str or path
         Files, with wildcards or not, or a folder of files of Parquet. A file is read once, however
         often it is named: by a link, or as of a folder that wildcards name beside its files.
-    columns : mapping of str to Column, or list of str
-        The declared columns: of them texts of a file of CSV are read as numbers or as labels. None
-        in the place of a column leaves its texts as they are.
+    columns : mapping of str to Column, list of str or None
+        The declared columns, as for :class:`~sklearn_dpgen.preprocessing._csv.CsvFiles`. Of a list
+        texts stay as they are.
 
     Returns
     -------
-    pyarrow.dataset.Dataset
+    pyarrow.dataset.Dataset or CsvFiles
 
     Raises
     ------
@@ -61,14 +56,14 @@ def open_files(paths, columns):
             f"of {', '.join(_FORMATS)}."
         )
     (form,) = formats
-    if form == "csv":
-        form = _csv(columns if isinstance(columns, Mapping) else {})
     found = [file for path in paths for match in _matches(path) for file in _files(match, form)]
     if not found:
         raise FileNotFoundError("X names folders without files of Parquet.")
     # Records that are read twice count twice, by whatever names and links.
     found = list({_identity(file): file for file in reversed(found)}.values())[::-1]
-    # Of texts, the first are read.
+    if form == "csv":
+        is_text = columns is not None and not isinstance(columns, Mapping)
+        return CsvFiles(found, dict.fromkeys(columns) if is_text else columns)
     return read_quietly(pyarrow.dataset.dataset, found, format=form)
 
 
@@ -123,17 +118,8 @@ def read_quietly(function, *args, **options):
         package = type(error).__module__.partition(".")[0]
         if package not in _ENGINES and not isinstance(error, OSError | UnicodeError):
             raise
-        column = _column_of(str(error))
     # Outside of the handler, or the context of the error would show values.
-    raise ValueError(
-        f"X could not be read{column}: it holds what is no value of its type, or is cut off."
-    )
-
-
-def _column_of(message):
-    """Return which column of a file an error of Arrow is about, where it tells."""
-    place = re.search(r"CSV column #(\d+)", message)
-    return f" in column {place[1]} of a file, from 0" if place else ""
+    raise ValueError("X could not be read: it holds what is no value of its type, or is cut off.")
 
 
 def require(module):
@@ -153,37 +139,3 @@ def _format(path):
         return "parquet"
     name = os.path.basename(path).lower()
     return next((form for ending, form in _FORMATS.items() if name.endswith(ending)), None)
-
-
-def _csv(columns):
-    import pyarrow.csv
-    import pyarrow.dataset
-
-    labels = {label for column in columns.values() for label in getattr(column, "labels", ())}
-    options = pyarrow.csv.ConvertOptions(
-        column_types={name: _type(column) for name, column in columns.items()},
-        null_values=[text for text in _NULLS if text not in labels],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    return pyarrow.dataset.CsvFileFormat(convert_options=options)
-
-
-def _type(column):
-    """Return the type that texts are read as: of dates they stay texts, which are read in turn."""
-    import pyarrow
-
-    column = column.column if isinstance(column, Binned) else column
-    if isinstance(column, Numeric):
-        return pyarrow.float64()
-    if column is None or isinstance(column, (Datetime, Identifier)):
-        return pyarrow.string()
-    kinds = {type(label) for label in column.labels}
-    if kinds == {bool}:
-        return pyarrow.bool_()
-    if kinds <= {int, float}:
-        if all(abs(label) <= _EXACT_INTEGERS for label in column.labels):
-            return pyarrow.float64()
-        if kinds == {int}:
-            return pyarrow.int64()
-    return pyarrow.string()

@@ -10,6 +10,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.preprocessing._csv import CsvFiles
 from sklearn_dpgen.preprocessing._files import check_files, open_files, read_quietly, require
 from sklearn_dpgen.utils._validation import check_array
 
@@ -95,6 +96,8 @@ def open_named(X, columns):
         return Source(lambda names: iter([X]), list(X.columns), n_rows=len(X))
     if _is_path(X) or (isinstance(X, list | tuple) and X and all(map(_is_path, X))):
         files = open_files([X] if _is_path(X) else X, columns)
+        if isinstance(files, CsvFiles):
+            return Source(files.read, files.names, is_projected=True)
         return _dataset(files, check=partial(check_files, files))
     package = type(X).__module__.partition(".")[0]
     if package == "pyarrow" and hasattr(X, "scanner") and hasattr(X, "schema"):

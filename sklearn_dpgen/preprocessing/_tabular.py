@@ -141,7 +141,7 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
             or holds a value outside the declared ones.
         """
         check_is_fitted(self)
-        parts = list(map_frames(partial(_encode, self.columns_), X, list(self.columns_)))
+        parts = list(map_frames(partial(_encode, self.columns_), X, self.columns_))
         if not parts:
             raise ValueError(NO_RECORDS)
         return np.concatenate(parts)

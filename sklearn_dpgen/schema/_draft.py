@@ -57,7 +57,8 @@ class SchemaDraft:
 
     def to_code(self) -> str:
         """Return Python code to paste, which raises as long as a ``...`` is left."""
-        kinds = {_TYPES[entry["type"]].__name__ for entry in self.declaration.values()}
+        types = {entry["type"] for entry in self.declaration.values()} - {GAP}
+        kinds = {_TYPES[kind].__name__ for kind in types}
         lines = [f"from sklearn_dpgen.schema import {', '.join(sorted({*kinds, 'Schema'}))}", ""]
         lines.append("schema = Schema({")
         for name, entry in self.declaration.items():
@@ -77,6 +78,8 @@ class SchemaDraft:
 
 def _call(entry):
     """Return the code of one column."""
+    if entry["type"] == GAP:
+        return GAP
     fields = {key: "..." if v == GAP else _literal(v) for key, v in entry.items() if key != "type"}
     bare = () if GAP in entry.values() else ("low", "high", "categories", "values")
     arguments = [text if key in bare else f"{key}={text}" for key, text in fields.items()]

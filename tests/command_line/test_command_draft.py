@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from sklearn_dpgen.schema import Schema, SchemaDraft
+
 TABLE = pd.DataFrame(
     {
         "n": [41, 42],
@@ -36,24 +38,82 @@ def test_of_a_table_names_and_types_alone(run, form):
     with open("draft.yaml", encoding="utf-8") as file:
         text = file.read()
     draft = yaml.safe_load(text)
-    assert {name: entry["type"] for name, entry in draft.items()} == {
-        "n": "numeric",
-        "x": "numeric",
-        "t": "categorical",
-        "d": "datetime",
-        "b": "categorical",
-        "c": "categorical",
-        "empty": "categorical",
-    }
-    assert draft["n"] == {"type": "numeric", "low": "...", "high": "...", "integer": True}
-    assert done.json["missing"]["d"] == ["low", "high"]
+    if form == "csv":
+        assert draft == {name: {"type": "..."} for name in TABLE}
+        assert done.json["missing"] == {name: ["type"] for name in TABLE}
+    else:
+        assert {name: entry["type"] for name, entry in draft.items()} == {
+            "n": "numeric",
+            "x": "numeric",
+            "t": "categorical",
+            "d": "datetime",
+            "b": "categorical",
+            "c": "categorical",
+            "empty": "categorical",
+        }
+        gaps = dict.fromkeys(("low", "high", "integer"), "...")
+        assert draft["n"] == draft["x"] == {"type": "numeric", **gaps}
+        assert done.json["missing"]["d"] == ["low", "high"]
     for value in ("41", "42", "43.5", "secret", "1999"):
         assert value not in text + done.all
     assert "Review every line" in text
-    assert "review both" in done.json["warnings"][0]
+    assert "review them" in done.json["warnings"][0]
     # No command takes a draft for a schema.
     assert run("check", "draft.yaml").code == 1
     assert "is a draft" in run("plan", "--schema", "draft.yaml", "--rows", 9, "--epsilon", 1).err
+
+
+NEIGHBOURS = {
+    "a fraction": "36.5,no,3",
+    "a text": "none,no,3",
+    "a missing number": ",no,3",
+}
+
+
+@pytest.mark.parametrize("other", NEIGHBOURS.values(), ids=NEIGHBOURS)
+def test_a_record_decides_nothing(run, folder, other):
+    """Of a file without types not even the type, of one with types not whether it is integers."""
+
+    def drafts(draft):
+        found = []
+        for row in ("36,no,3", other):
+            text = f"age,smoker,grade\n31,yes,1\n{row}\n"
+            (folder / "t.csv").write_text(text, encoding="utf-8")
+            found.append(draft("t.csv"))
+        return found
+
+    def drafted(path):
+        assert run("draft-schema", path, "--out", "draft.yaml", "--overwrite").code == 0
+        return (folder / "draft.yaml").read_text(encoding="utf-8")
+
+    def guessed(path):
+        return Schema.draft(pd.read_csv(path).dtypes).to_yaml()
+
+    one, two = drafts(drafted)
+    assert one == two
+    # Negative twin: a guess from the records tells the neighbours apart.
+    one, two = drafts(guessed)
+    assert one != two
+
+
+def test_an_integer_is_declared_and_not_taken_from_a_type(run, folder):
+    texts = []
+    for ages in ([31, 36], [31, 36.5], [31, None]):
+        pd.DataFrame({"age": ages}).to_parquet("t.parquet")
+        assert run("draft-schema", "t.parquet", "--out", "draft.yaml", "--overwrite").code == 0
+        texts.append((folder / "draft.yaml").read_text(encoding="utf-8"))
+    assert len({*texts}) == 1
+    assert "integer: '...'" in texts[0]
+    # Negative twin: the types of the three frames.
+    drafts = [Schema.draft(pd.DataFrame({"age": a}).dtypes) for a in ([31, 36], [31, 36.5])]
+    assert drafts[0].to_yaml() != drafts[1].to_yaml()
+
+
+def test_a_draft_without_types_is_code_too():
+    draft = SchemaDraft({"age": {"type": "..."}, "n": {"type": "numeric", "low": 0, "high": 1}})
+    assert draft.missing == {"age": ("type",)}
+    assert '"age": ...,  # declare type' in draft.to_code()
+    assert "import Numeric, Schema" in draft.to_code()
 
 
 @pytest.mark.parametrize("names", ["31,no,1", "a,,b", "1.5,a,b", "2020-01-01,a,b"])
@@ -66,19 +126,23 @@ def test_a_table_without_a_header_is_refused(run, folder, names):
     assert not (folder / "draft.yaml").exists()
 
 
-@pytest.mark.parametrize("mark", [";", "\t", "|"])
-def test_other_separators(run, folder, mark):
+@pytest.mark.parametrize(
+    ("mark", "word"), [(";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")]
+)
+def test_other_separators(run, folder, mark, word):
     (folder / "t.csv").write_text(f"a{mark}b\n1{mark}2\n")
     done = run("draft-schema", "t.csv", "--out", "draft.yaml")
     assert done.code == 2
-    assert "separated by commas" in done.err
+    assert f"have {word}" in done.err
 
 
 def test_two_columns_of_one_name(run, folder):
-    (folder / "t.csv").write_text("a,a\n1,2\n")
+    (folder / "t.csv").write_text("n,secret,secret\n1,2,3\n")
     done = run("draft-schema", "t.csv", "--out", "draft.yaml")
     assert done.code == 2
-    assert "The table could not be read" in done.err
+    assert "field 3 has the name of field 2" in done.err
+    # In a file without a header they are values.
+    assert "secret" not in done.err
 
 
 def test_a_codebook(run, folder):

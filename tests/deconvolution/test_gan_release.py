@@ -196,7 +196,7 @@ def test_a_search_over_the_step_itself():
 
 def test_a_search_over_the_mechanism_pays_for_each_fit_and_each_score(tmp_path):
     path = tmp_path / "people.ledger"
-    PrivacyLedger(path, dataset="people", epsilon=100.0, delta=1e-5, filter="renyi")
+    PrivacyLedger.create(path, dataset="people", epsilon=100.0, delta=1e-5, filter="renyi")
     pipeline = make_pipeline(
         LaplaceMechanism(1.0, domain=DISC, ledger=path), DeconvolutionEM(n_points=9)
     )

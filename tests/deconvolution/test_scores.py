@@ -112,7 +112,7 @@ MECHANISMS = {
 
 
 def make_ledger(path, epsilon):
-    PrivacyLedger(path, dataset="people", epsilon=epsilon, delta=1e-4, filter="renyi")
+    PrivacyLedger.create(path, dataset="people", epsilon=epsilon, delta=1e-4, filter="renyi")
     return path
 
 
