@@ -50,7 +50,7 @@ def read_blocks(source, names):
     """
     if source.is_projected:
         _check_columns(source.names, names, is_projected=True)
-    for part in source.read(names):
+    for part in source.parts(names):
         if isinstance(part, np.ndarray):
             for start in range(0, len(part), _BLOCK):
                 yield as_frame(part[start : start + _BLOCK], names)

@@ -1,6 +1,7 @@
 """Tables of any kind as parts that are read one after another."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,8 @@ __all__ = ["Source", "open_named", "open_source"]
 
 # Records that an engine hands over at a time: what is held beside the result is small.
 _BATCH = 1 << 17
+# Older ones lose the last batches of a query that fails, and print its values.
+_POLARS = "1.37.1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,8 @@ class Source:
         Whether only the columns that are asked for are read, be there others or not.
     n_rows : int or None, default=None
         Where it is known before a record is read.
+    count : callable or None, default=None
+        Returns the number of records where it takes a query of its own.
     """
 
     read: Callable[[list[str]], Iterator[Any]]
@@ -47,6 +52,26 @@ class Source:
     is_once: bool = False
     is_projected: bool = False
     n_rows: int | None = None
+    count: Callable[[], int] | None = None
+
+    def parts(self, names: list[str]) -> Iterator[Any]:
+        """Yield what `read` gives, and compare the records that came with those that are there.
+
+        Raises
+        ------
+        ValueError
+            Others came: an engine may lose a part of a query that fails, and say nothing.
+        """
+        n_rows = 0
+        for part in self.read(names):
+            n_rows += len(part)
+            yield part
+        promised = self.n_rows if self.count is None else self.count()
+        if promised is not None and n_rows != promised:
+            raise ValueError(
+                "X must give as many records as it says to have, and gave another number: its "
+                "engine failed in between, or it was changed. Nothing of it is released."
+            )
 
 
 def open_source(X, columns):
@@ -102,7 +127,7 @@ def open_named(X, columns):
     package = type(X).__module__.partition(".")[0]
     if package == "pyarrow" and hasattr(X, "scanner") and hasattr(X, "schema"):
         return _dataset(X)
-    if package == "polars" and hasattr(X, "collect_batches"):
+    if package == "polars" and hasattr(X, "collect"):
         return _lazy_frame(X)
     if package == "polars" and hasattr(X, "iter_slices"):
         return Source(lambda names: _stream(X), X.columns, n_rows=len(X))
@@ -152,13 +177,26 @@ def _dataset(X, check=lambda names: None):
 def _lazy_frame(X):
     import polars
 
+    if _numbers_of(polars.__version__) < _numbers_of(_POLARS):
+        raise ImportError(
+            f"Lazy frames need Polars {_POLARS} or newer, got {polars.__version__}, which gives a "
+            "part of a query that fails as if it were all: pip install -U 'sklearn-dpgen[polars]'"
+        )
     options = {"chunk_size": _BATCH, "maintain_order": True, "lazy": True}
 
     def read(names):
         for part in _quiet(lambda: X.select(polars.col(names)).collect_batches(**options)):
             yield from _stream(part)
 
-    return Source(read, X.collect_schema().names(), is_projected=True)
+    def count():
+        rows = X.select(polars.len())
+        return read_quietly(lambda: rows.collect(engine="streaming").item())
+
+    return Source(read, X.collect_schema().names(), is_projected=True, count=count)
+
+
+def _numbers_of(version):
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
 
 def _relation(X):
@@ -199,7 +237,7 @@ def _chunks(X, columns, names):
         source = _chunk(chunk, columns)
         if source is None:
             raise TypeError(f"Chunks of X must be data frames, got {type(chunk).__name__}.")
-        yield from source.read(names)
+        yield from source.parts(names)
 
 
 def _chunk(X, columns):
