@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
-from sklearn.utils import check_array, check_random_state, check_scalar
+from sklearn.utils import check_random_state, check_scalar
 
-from sklearn_dpgen.utils._validation import Integral, check_positive
+from sklearn_dpgen.utils._validation import Integral, check_array, check_positive
 
 __all__ = ["check_point_clouds", "sliced_wasserstein_distance", "wasserstein_distance"]
 

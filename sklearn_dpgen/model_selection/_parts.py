@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from sklearn_dpgen.budget._unit import Persons, split_unit
-from sklearn_dpgen.utils._validation import num_samples
+from sklearn_dpgen.utils._validation import call_quietly, num_samples
 
 __all__ = ["Records"]
 
@@ -56,7 +56,8 @@ class Records:
         self.beside = None if unit in (schema or ()) else unit
         self._persons = np.arange(n_rows) if unit is None else split_unit(X, unit)[1].codes
         self.n_units = int(self._persons.max()) + 1 if n_rows else 0
-        shape = getattr(X, "shape", None) or np.shape(X)
+        rule = "X must be a table, or rows of one length."
+        shape = getattr(X, "shape", None) or call_quietly(rule, np.shape, X)
         self.n_features = shape[1] - (self.beside is not None) if len(shape) == 2 else 1
 
     def split(self, n_scored, noise):

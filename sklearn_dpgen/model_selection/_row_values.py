@@ -19,7 +19,8 @@ __all__ = [
 
 def hits(estimator, X, y):
     """Return whether each label is predicted."""
-    return np.asarray(estimator.predict(X), dtype=object) == _labels(y)
+    predicted = np.asarray(estimator.predict(X), dtype=object)
+    return np.array([_equal(*pair) for pair in zip(predicted, _labels(y), strict=True)])
 
 
 def closeness_of_labels(estimator, X, y):
@@ -28,7 +29,8 @@ def closeness_of_labels(estimator, X, y):
     A label that the estimator does not know has probability 0.
     """
     law = np.asarray(estimator.predict_proba(X), dtype=np.float64)
-    is_class = _labels(y)[:, None] == np.asarray(estimator.classes_, dtype=object)
+    classes = np.asarray(estimator.classes_, dtype=object)
+    is_class = np.array([[_equal(label, each) for each in classes] for label in _labels(y)])
     known = is_class.any(axis=1)
     return 1 - (np.square(law - is_class).sum(axis=1) + ~known) / 2
 
@@ -37,9 +39,7 @@ def closeness(estimator, X, y, target_range):
     """Return 1 − |prediction − value| over the declared range, to which both are clipped."""
     low, high = target_range
     predicted = np.clip(np.asarray(estimator.predict(X), dtype=np.float64), low, high)
-    return 1 - np.abs(predicted - np.clip(np.asarray(y, dtype=np.float64), low, high)) / (
-        high - low
-    )
+    return 1 - np.abs(predicted - np.clip(_numbers(y), low, high)) / (high - low)
 
 
 def row_values(scoring, estimator, target_range):
@@ -77,6 +77,26 @@ def _labels(y):
     labels = np.array(y, dtype=object)
     labels[pd.isna(labels)] = None
     return labels
+
+
+def _equal(one, other):
+    """Return whether two labels are equal; what cannot be compared is not."""
+    try:
+        return bool(one == other)
+    except Exception:  # of any kind, by what a label is
+        return False
+
+
+def _numbers(y):
+    """Return values one by one as floats: what is no number is NaN, and leaves the others."""
+    return np.array([_number(value) for value in _labels(y).ravel()]).reshape(np.shape(y))
+
+
+def _number(value):
+    try:
+        return np.nan if isinstance(value, str) else float(value)
+    except Exception:  # of any kind, by what a value is
+        return np.nan
 
 
 def bounded_values(values, n_rows):

@@ -254,7 +254,7 @@ class MomentImageSampler(BaseMomentSampler):
         self._check_label_parameters(y)
         self._check_labels_are_given(y)
         low, high, shape = check_images(self.shape, self.pixel_range)
-        if np.ndim(X) > 2:
+        if getattr(X, "ndim", 2) > 2:
             raise ValueError("X must hold a flattened image a row: X.reshape(len(X), -1).")
         seed, match_seed = split_random_state(self.random_state, 2)
         X, y = self._one_labelled_row_each(X, y, seed)

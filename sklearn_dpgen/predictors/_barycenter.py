@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
-from sklearn.utils import column_or_1d, get_tags
+from sklearn.utils import get_tags
 
 from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.budget._unit import split_unit
@@ -25,6 +25,7 @@ from sklearn_dpgen.predictors._group_laws import (
     maps_of_scores,
 )
 from sklearn_dpgen.predictors._group_means import mean_intervals, outcome_sums
+from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._groups import check_sensitive_features
 from sklearn_dpgen.utils._random import noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
@@ -34,7 +35,9 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
     StrOptions,
+    call_quietly,
     check_is_fitted,
+    column_or_1d,
     num_samples,
 )
 
@@ -57,6 +60,7 @@ class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstima
 
     def _fit_maps(self, X, y, sensitive_features):
         """Fit the estimator, unless it is frozen, then the maps, and measure what they do."""
+        X = as_pandas(X)
         n_rows, table = num_samples(X), self._without_unit(X)
         codes = self._group_codes(sensitive_features, n_rows)
         n_groups = len(self.groups_ or [None])
@@ -246,6 +250,7 @@ class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstima
 
 def _widths(X):
     """Return what a plan may ask of records: how many columns, and their names in a frame."""
-    shape = X.shape if hasattr(X, "shape") else np.shape(X)
+    rule = "X must be a table, or rows of one length."
+    shape = X.shape if hasattr(X, "shape") else call_quietly(rule, np.shape, X)
     names = list(X.columns) if hasattr(X, "columns") else None
     return {"n_features": shape[1] if len(shape) == 2 else None, "columns": names}

@@ -6,12 +6,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
 
 from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.predictors._barycenter import BarycenterEstimator
-from sklearn_dpgen.utils._validation import HasMethods, Interval, Real, fit_context
+from sklearn_dpgen.utils._validation import (
+    HasMethods,
+    Interval,
+    Real,
+    assert_all_finite,
+    check_classification_targets,
+    fit_context,
+)
 
 __all__ = ["BarycenterClassifier"]
 

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array
 
 from sklearn_dpgen.domains import array_namespace
-from sklearn_dpgen.utils._validation import check_is_fitted, fit_context, validate_data
+from sklearn_dpgen.utils._validation import (
+    check_array,
+    check_is_fitted,
+    fit_context,
+    validate_data,
+)
 
 if TYPE_CHECKING:
     import torch

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 
 from sklearn_dpgen.preprocessing._csv import CsvFiles
+from sklearn_dpgen.utils._validation import call_quietly
 
 __all__ = ["check_files", "open_files", "read_quietly", "require"]
 
@@ -48,7 +49,7 @@ def open_files(paths, columns):
         Without pyarrow.
     """
     pyarrow = require("pyarrow.dataset")
-    paths = [os.fspath(path) for path in paths]
+    paths = [call_quietly("X must be the path of a table.", os.fspath, path) for path in paths]
     formats = {_format(path) for path in paths}
     if len(formats) > 1 or None in formats:
         raise ValueError(

@@ -251,7 +251,9 @@ def _is_path(X):
 
 def _is_chunked(X):
     if isinstance(X, list | tuple):
-        return len(X) == 0 or isinstance(X[0], pd.DataFrame) or hasattr(X[0], "__arrow_c_stream__")
+        # By its type: what is in a list may be a record.
+        kind = type(X[0]) if len(X) else pd.DataFrame
+        return issubclass(kind, pd.DataFrame) or hasattr(kind, "__arrow_c_stream__")
     is_table = hasattr(X, "shape") or hasattr(X, "__array__")
     return isinstance(X, Iterable) and not is_table and not isinstance(X, bytes | Mapping)
 

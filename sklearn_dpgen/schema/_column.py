@@ -264,6 +264,19 @@ def read_each(read, series, null, dtype):
     return values, bad
 
 
+def given_as(value):
+    """Return how a declared value is shown: by its type, where it could hold records."""
+    if isinstance(value, str):
+        return f"the text {value!r}" if len(value) <= 50 else "a long text"
+    if value is Ellipsis:
+        return "..., which is to be declared"
+    if value is None or isinstance(value, bool | float):
+        return repr(value)
+    if type(value) is int:
+        return repr(value) if abs(value) < 10**50 else "an integer of many digits"
+    return f"a {type(value).__name__}"
+
+
 def check_flags(column, *names):
     """Check that the named fields are bools."""
     for name in names:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.schema._column import check_flags, read_each
+from sklearn_dpgen.schema._column import check_flags, given_as, read_each
 from sklearn_dpgen.schema._interval import IntervalColumn
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -231,13 +231,19 @@ def _since_epoch(moment):
 
 def _as_datetime(value, field):
     """Return a bound as a naive datetime in UTC, and the name of its time zone, if any."""
+    given, stamp = value, None
     try:
         if isinstance(value, Real):
             raise ValueError
         value = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
         stamp = pd.Timestamp(value).as_unit("us", round_ok=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{field} must be a date and time, to the microsecond.") from error
+    except (TypeError, ValueError):
+        pass
+    if stamp is None:
+        raise ValueError(
+            f"{field} must be a date and time, to the microsecond, such as '2020-01-31', got "
+            f"{given_as(given)}."
+        )
     if pd.isna(stamp):
         raise ValueError(f"{field} must be a date and time, not a missing one.")
     if stamp.tz is None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from sklearn_dpgen.schema._column import check_flags, read_each
+from sklearn_dpgen.schema._column import check_flags, given_as, read_each
 from sklearn_dpgen.schema._interval import IntervalColumn
 
 if TYPE_CHECKING:
@@ -66,8 +66,10 @@ class Numeric(IntervalColumn):
             object.__setattr__(self, field, value)
             if value is None and field == "step":
                 continue
-            if type(value) not in (int, float) or not math.isfinite(value):
-                raise ValueError(f"{field} must be a finite number, got {value!r}.")
+            if type(value) not in (int, float) or not math.isfinite(_as_float(value)):
+                raise ValueError(
+                    f"{field} must be a finite number, got {given_as(value)}{_hint(value)}."
+                )
         check_flags(self, "integer", "nullable")
         if self.low == self.high:
             raise ValueError(
@@ -176,6 +178,15 @@ class Numeric(IntervalColumn):
         if self.integer:
             values = np.clip(np.rint(values), self.low, self.high)
         return pd.Series(np.where(null, np.nan, values)).astype(self.dtype)
+
+
+def _hint(value):
+    """Return what to write for a text that is a number, such as 1e5, which YAML takes as text."""
+    try:
+        number = float(value) if isinstance(value, str) else math.nan
+    except ValueError:
+        return ""
+    return f": write {number!r}, which is a number in YAML too" if math.isfinite(number) else ""
 
 
 def _as_float(value):

@@ -11,7 +11,7 @@ import yaml
 
 from sklearn_dpgen.domains import Product
 from sklearn_dpgen.schema._check import check_records
-from sklearn_dpgen.schema._column import Column
+from sklearn_dpgen.schema._column import Column, given_as
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._labels import Categorical, Ordinal
 from sklearn_dpgen.schema._made_up import Identifier
@@ -262,7 +262,13 @@ class Schema(Mapping):
 
         YAML reads the bare words ``yes`` and ``no`` as booleans: quote labels.
         """
-        return cls.from_dict(yaml.safe_load(text))
+        try:
+            return cls.from_dict(yaml.safe_load(text))
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+        # Of the place alone: a table may have been given in the place of a schema.
+        place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ValueError(f"text must be YAML, and is none{place}.")
 
 
 def _column_to_dict(column):
@@ -281,8 +287,10 @@ def _column_from_dict(name, entry):
         raise ValueError(f"Column {name!r}: a declaration must be a mapping.")
     given = dict(entry)
     kind = given.pop("type", None)
-    if kind not in _TYPES:
-        raise ValueError(f"Column {name!r}: type must be one of {list(_TYPES)}, got {kind!r}.")
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise ValueError(
+            f"Column {name!r}: type must be one of {list(_TYPES)}, got {given_as(kind)}."
+        )
     known = fields(_TYPES[kind])
     unknown = [key for key in given if key not in {field.name for field in known}]
     missing = [f.name for f in known if f.default is MISSING and f.name not in given]

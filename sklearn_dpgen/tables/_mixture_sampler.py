@@ -39,7 +39,6 @@ from sklearn_dpgen.utils._validation import (
     check_is_fitted,
     check_n_samples,
     fit_context,
-    num_samples,
 )
 from sklearn_dpgen.utils._words import count_words
 
@@ -233,13 +232,14 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
         noise_seed, candidate_seed = split_random_state(self.random_state, 2)
         X, y = self._one_row_each(X, y, seed=noise_seed)
         encoder = self._encoder(X)
-        codes = self._encode_labels(y, num_samples(X))
+        # Of chunks the number of records is known after they are read.
+        X = encoder.domain_.project(encoder.transform(X))
+        codes = self._encode_labels(y, len(X))
         n_classes = 0 if y is None else len(self.classes_)
-        mechanism, report = self._planned(encoder, num_samples(X), n_classes)
+        mechanism, report = self._planned(encoder, len(X), n_classes)
         self.encoder_ = encoder
         self.n_features_in_ = encoder.n_features_in_
         self.feature_names_in_ = encoder.feature_names_in_
-        X = encoder.domain_.project(encoder.transform(X))
         n_classes = max(n_classes, 1)
         members = [X[codes == code] for code in range(n_classes)]
 

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import check_consistent_length, column_or_1d, get_tags
+from sklearn.utils import get_tags
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.budget._base import PrivateEstimator
@@ -24,7 +24,10 @@ from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
     StrOptions,
+    call_quietly,
+    check_consistent_length,
     check_is_fitted,
+    column_or_1d,
     fit_context,
 )
 
@@ -307,12 +310,13 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
 
 def _named(X, names):
     """Return an array as a frame with columns of these names."""
-    shape = np.shape(X)
-    if len(shape) != 2:
-        raise TypeError("X must be a data frame in memory, or an array of two dimensions.")
-    if shape[1] != len(names):
-        raise ValueError(f"X has {shape[1]} features, but the schema has {len(names)}: {names}.")
-    X = np.asarray(X)
+    rule = "X must be a data frame in memory, or an array of two dimensions."
+    # As an array of numbers or of texts, one value would decide about the others.
+    X = call_quietly(rule, np.asarray, X, getattr(X, "dtype", object))
+    if X.ndim != 2:
+        raise TypeError(rule)
+    if X.shape[1] != len(names):
+        raise ValueError(f"X has {X.shape[1]} features, but the schema has {len(names)}: {names}.")
     return pd.DataFrame({name: X[:, j] for j, name in enumerate(names)}).infer_objects()
 
 

@@ -37,7 +37,8 @@ def frame_kind(X):
     if isinstance(X, pd.DataFrame | pd.Series) or package in _ENGINES:
         return "pandas"
     is_dataset = package == "pyarrow" and hasattr(X, "scanner")
-    return "pyarrow" if is_dataset or hasattr(X, "__arrow_c_stream__") else "pandas"
+    # Of its type: what is in a list may be a record.
+    return "pyarrow" if is_dataset or hasattr(type(X), "__arrow_c_stream__") else "pandas"
 
 
 def as_pandas(X):

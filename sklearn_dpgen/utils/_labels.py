@@ -4,12 +4,17 @@ from collections.abc import Mapping, Set
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import check_n_samples, column_or_1d
+from sklearn_dpgen.utils._validation import (
+    call_quietly,
+    check_classification_targets,
+    check_n_samples,
+    column_or_1d,
+)
 
 __all__ = [
     "LabelSamplerMixin",
@@ -163,11 +168,8 @@ def distinct_labels(labels, name):
         raise ValueError(f"{name} holds labels that are missing.")
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise ValueError(f"{name} holds labels that are infinite.")
-    try:
-        check_classification_targets(labels)
-        found = unique_labels(labels)
-    except TypeError:
-        raise ValueError(f"{name} holds labels that are not of one type.") from None
+    check_classification_targets(labels)
+    found = call_quietly(f"{name} holds labels that are not of one type.", unique_labels, labels)
     if len(found) < 2:
         raise ValueError(
             f"classes must be at least two, got {len(found)} class; fit without y for one."
@@ -186,14 +188,18 @@ def check_labels(y, classes, n_samples):
     if len(y) != n_samples:
         raise ValueError(f"y must hold {n_samples} labels, one a record, got {len(y)}.")
     codes = {label: code for code, label in enumerate(classes.tolist())}
-    try:
-        found = [codes.get(label, -1) for label in y]
-    except (ArithmeticError, TypeError):
-        # Of what cannot be looked up, such as a list.
-        found = [-1]
+    found = [_code(codes, label) for label in y]
     if -1 in found:
         raise ValueError("y holds labels that are missing or not among the classes.")
     return np.array(found, dtype=np.int64)
+
+
+def _code(codes, label):
+    """Return the position of a label, -1 if it is no class or cannot be looked up, as a list."""
+    try:
+        return codes.get(label, -1)
+    except Exception:  # of any kind, by what a label is
+        return -1
 
 
 def check_proportions(label_proportions, n_classes=None):

@@ -4,10 +4,13 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 
-from sklearn_dpgen.utils._validation import check_array
+from sklearn_dpgen.utils._validation import (
+    check_array,
+    check_classification_targets,
+    check_consistent_length,
+    column_or_1d,
+)
 
 __all__ = [
     "check_labels_of_both",

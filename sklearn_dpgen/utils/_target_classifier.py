@@ -5,11 +5,14 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import check_consistent_length
 
 from sklearn_dpgen.utils._source_and_target import check_labels_of_both, scored_rows
 from sklearn_dpgen.utils._torch import as_array, as_tensor
-from sklearn_dpgen.utils._validation import check_is_fitted, validate_data
+from sklearn_dpgen.utils._validation import (
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
 __all__ = ["TargetClassifierMixin"]
 

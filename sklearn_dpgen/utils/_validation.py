@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import sklearn.utils.multiclass
 import sklearn.utils.validation
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import (
@@ -41,8 +42,11 @@ __all__ = [
     "Real",
     "StrOptions",
     "as_frame",
+    "assert_all_finite",
     "call_quietly",
     "check_array",
+    "check_classification_targets",
+    "check_consistent_length",
     "check_delta",
     "check_epsilon",
     "check_fits",
@@ -76,11 +80,70 @@ class _Device(metaclass=_DeviceType):
 # A parameter constraint: a device by its name, or as PyTorch has it.
 DEVICE = [str, _Device]
 
-# How the errors begin that name no column, or of which the rest would show values of an array.
-_REVEALING = re.compile(
-    "could not convert string to float|Complex data not supported|Expected 2D array, got .* instead"
-    "|int too large to convert to float"
+# What scikit-learn, NumPy and pandas say that holds no value: names of classes, shapes and counts.
+# Nothing else that they say is shown, nor what an object says that is converted.
+_TOLD = re.compile(
+    r"Input (\w+ )?contains (NaN|infinity or a value too large for dtype\('\w+'\))\.|"
+    r"Found array with \d+ (sample|feature)\(s\) \(shape=\([\d, ]*\)\) while a minimum of \d+ is "
+    r"required( by \w+)?\.|"
+    r"Found array with dim \d+(\. \w+ expected <= 2|, while dim <= 2 is required( by \w+)?)\.|"
+    r"Found input variables with inconsistent numbers of samples: \[[\d, ]*\]|"
+    r"Expected 2D input, got input with shape \([\d, ]*\)\.|"
+    r"Expected a 2-dimensional container but got <class '[\w.]+'> instead\.|"
+    r"Expected sequence or array-like, got <class '[\w.]+'>|"
+    r"Sparse data was passed( for \w+)?, but dense data is required\. Use '\.toarray\(\)' to "
+    r"convert to a dense numpy array\.|"
+    r"np\.matrix is not supported\. Please convert to a numpy array with np\.asarray\.|"
+    r"(\w+|This \w+ estimator) requires y to be passed, but the target y is None|"
+    r"y cannot be None|"
+    r"y should be a 1d array, got an array of shape \([\d, ]*\) instead\.|"
+    r"X has \d+ features, but \w+ is expecting \d+ features as input\.?|"
+    r"X (has|does not have valid) feature names, but \w+ was fitted with(out)? feature names|"
+    r"Feature names are only supported if all input features have string names, but your input "
+    r"has \[['\w, ]*\] as feature name / column name types\.|"
+    r"Unable to find the number of features from X of type [\w.]+|"
+    r"A column-vector y was passed when a 1d array was expected\.|"
+    r"setting an array element with a sequence\.( The requested array has an inhomogeneous shape "
+    r"after \d+ dimensions\. The detected shape was \([\d, ]*\) \+ inhomogeneous part\.)?|"
+    r"float\(\) argument must be a string or a (real )?number, not '[\w.]+'|"
+    r"Unknown label type: [\w-]+|"
+    r"(invalid value|overflow) encountered in \w+",
+    re.ASCII,
 )
+# The beginnings of others, which go on with values of an array.
+_BEGUN = re.compile(
+    r"could not convert string to float|Complex data not supported|int too large to convert to "
+    r"float|Expected 2D array, got (\w+) array instead|dtype='numeric' is not compatible with "
+    r"arrays of bytes/strings",
+    re.ASCII,
+)
+_NAMES_DIFFER = "The feature names should match those that were passed during fit"
+
+
+def _attempt(function, *args, **kwargs):
+    """Return what a function returns and None, or None and the type and the text of its error.
+
+    They are shown outside of the handler, or the context of the error would show values.
+    """
+    try:
+        return function(*args, **kwargs), None
+    except Exception as error:  # of any kind, by what a value is
+        try:
+            return None, (type(error), str(error))
+        except Exception:  # which the text of an error may raise as well
+            return None, (type(error), "")
+
+
+def _told(kind, text):
+    """Return an error of a library as far as its message holds no value, or None."""
+    if issubclass(kind, MemoryError):
+        return MemoryError("X does not fit in memory.")
+    message = _TOLD.match(text) or _BEGUN.match(text)
+    if message is None:
+        return None
+    is_known = kind.__module__.partition(".")[0] in ("builtins", "numpy", "sklearn")
+    is_shown = is_known and issubclass(kind, Warning | TypeError)
+    return (kind if is_shown else ValueError)(message[0])
 
 
 def _explaining(function):
@@ -94,22 +157,22 @@ def _explaining(function):
             _check_columns(frame, is_real)
         if is_real and any(isinstance(arg, np.ndarray) and arg.dtype.kind in "mM" for arg in args):
             raise ValueError("X must hold real numbers, and dates are none: declare a schema.")
-        try:
-            return function(*args, dtype=dtype, **kwargs)
-        except (MemoryError, Warning):
-            raise
-        except Exception as error:  # of any kind, by what a value is
-            kind, text = type(error), str(error)
-        # Outside of the handler, or the context of the error would show values.
+        result, error = _attempt(function, *args, dtype=dtype, **kwargs)
+        if error is None:
+            return result
         names = [] if frame is None or not is_real else _not_real(frame)
         if names:
             raise ValueError(f"X must hold real numbers; columns that do not: {names}.")
-        message = _REVEALING.match(text)
-        if message is None and kind in (TypeError, ValueError):
-            raise kind(text)
-        problem = "could not convert X to numbers" if message is None else message[0]
+        if error[1].startswith(_NAMES_DIFFER) and len(args) > 1:
+            # Of the names alone, which are public.
+            sklearn.utils.validation._check_feature_names(*args[:2], reset=False)
+        begun = _BEGUN.match(error[1])
+        if begun is None and (told := _told(*error)) is not None:
+            raise told
+        name = kwargs.get("input_name") or "X"
+        problem = f"could not convert {name} to numbers" if begun is None else begun[0]
         raise ValueError(
-            f"{problem}{_place_of_text(args)}. X must hold real numbers in two dimensions. "
+            f"{problem}{_place_of_text(args)}. {name} must hold real numbers in two dimensions. "
             "Reshape your data with reshape(-1, 1) if it has a single feature."
         )
 
@@ -168,13 +231,11 @@ def call_quietly(message, function, *args):
 
     Nothing of the error that it replaces is kept, as that may show a value.
     """
-    try:
-        return function(*args)
-    except MemoryError:
-        raise
-    except Exception:  # of any kind, by what a value is
-        pass
-    # Outside of the handler, or the context of the error would show it.
+    result, error = _attempt(function, *args)
+    if error is None:
+        return result
+    if issubclass(error[0], MemoryError):
+        raise MemoryError("X does not fit in memory.")
     raise ValueError(message)
 
 
@@ -183,7 +244,29 @@ def output_kind(estimator):
     return _get_output_config("transform", estimator)["dense"]
 
 
-num_samples = sklearn.utils.validation._num_samples
+def _telling(function, message):
+    """Return a function of scikit-learn whose errors show no value: the message, where they may."""
+
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        result, error = _attempt(function, *args, **kwargs)
+        if error is None:
+            return result
+        raise _told(*error) or ValueError(message)
+
+    return wrapped
+
+
+num_samples = _telling(sklearn.utils.validation._num_samples, "X must have rows.")
+check_consistent_length = _telling(
+    sklearn.utils.validation.check_consistent_length, "X and y must have as many rows."
+)
+assert_all_finite = _telling(
+    sklearn.utils.validation.assert_all_finite, "X must hold finite numbers."
+)
+check_classification_targets = _telling(
+    sklearn.utils.multiclass.check_classification_targets, "y must hold one label a row."
+)
 check_array = _explaining(sklearn.utils.validation.check_array)
 validate_data = _explaining(sklearn.utils.validation.validate_data)
 
@@ -292,10 +375,14 @@ def check_widths(widths, name="hidden_layer_sizes"):
     return tuple(int(width) for width in widths)
 
 
-def column_or_1d(y):
+def column_or_1d(y, warn=False):
     """Return labels as an array of one dimension; any frame of several columns is a ValueError.
 
     scikit-learn's own raises TypeError where the columns have no common type.
     """
     y = y.to_numpy() if isinstance(y, pd.DataFrame) else y
-    return sklearn.utils.validation.column_or_1d(y)
+    if isinstance(y, list | tuple) and len({isinstance(label, str) for label in y}) > 1:
+        # As an array, one text would make texts of all the numbers.
+        y = pd.Series(y, dtype=object)
+    message = "y must hold one label a row, in one dimension."
+    return _telling(sklearn.utils.validation.column_or_1d, message)(y, warn=warn)

@@ -109,6 +109,18 @@ def test_numbers_are_predicted_within_a_declared_range():
         PrivateSearchCV(Constant(), CUTS).fit(X, y)
 
 
+def test_a_text_among_numbers_decides_about_its_row_alone():
+    """Whichever part it is in: with one array of all values no candidate could be scored."""
+    for place in range(0, len(X), 80):
+        values = [0.6] * len(X)
+        values[place] = "text"
+        search = PrivateSearchCV(Constant(), CUTS, target_range=(0, 1), **SEEDED)
+        assert search.fit(X, values).best_params_ == {"cut": 0.6}
+    # The negative twin.
+    with pytest.raises(ValueError, match="could not convert"):
+        np.asarray(values, dtype=np.float64)
+
+
 def test_only_what_the_candidate_has_is_handed_on():
     search = PrivateSearchCV(NoisyThreshold(), CUTS)
     assert is_classifier(search)

@@ -117,3 +117,41 @@ def test_a_label_of_another_type_changes_no_other_row(scoring, odd):
         np.testing.assert_array_equal(moved[1:], before[1:])
     # The negative twin: one array of all labels.
     assert (model.predict(X) == np.asarray(["text", *labels[1:]])).mean() == 0 < before.mean()
+
+
+@pytest.mark.parametrize("odd", ["text", "0.5", None, pd.NA, [1], 10**400, np.nan], ids=repr)
+def test_a_value_that_is_no_number_changes_no_other_row(odd):
+    model = Constant(cut=0.3).fit(X, y)
+    values, numbers = row_values("absolute_error", model, (0.0, 1.0)), TARGETS.tolist()
+    before = bounded_values(values(model, X, numbers), len(y))
+    labels = np.empty(len(y), dtype=object)
+    labels[:] = numbers
+    labels[0] = odd
+    for others in (labels, pd.Series(labels)):
+        moved = bounded_values(values(model, X, others), len(y))
+        np.testing.assert_array_equal(moved[1:], before[1:])
+        assert moved[0] == 0
+    # The negative twin: one array of all numbers.
+    if isinstance(odd, str) and odd == "text":
+        with pytest.raises(ValueError, match="could not convert"):
+            np.asarray(labels, dtype=np.float64)
+
+
+def test_labels_that_cannot_be_compared_change_no_other_row():
+    class Odd:
+        def __eq__(self, other):
+            raise ValueError("secret-7")
+
+        __hash__ = None
+
+    model = NoisyThreshold().fit(X, y)
+    for scoring in ("accuracy", "brier"):
+        values = row_values(scoring, model, None)
+        labels = np.array(y, dtype=object)
+        before = bounded_values(values(model, X, labels), len(y))
+        labels[0] = Odd()
+        moved = bounded_values(values(model, X, labels), len(y))
+        np.testing.assert_array_equal(moved[1:], before[1:])
+    # The negative twin: all labels at once.
+    with pytest.raises(ValueError, match="secret-7"):
+        np.equal(labels, np.asarray(y, dtype=object))

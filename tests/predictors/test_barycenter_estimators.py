@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from planned_learners import Sign
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -273,3 +274,24 @@ def test_a_number_is_no_group():
     with pytest.raises(ValueError, match="has 6000 groups, more than 200: bin numbers"):
         model.fit(X, LABELS, sensitive_features=X[:, 0])
     assert not hasattr(model, "groups_")
+
+
+class Planned(Sign):
+    """A private classifier whose plan asks for the names of the columns."""
+
+    def plan(self, n_samples, n_features=None, columns=None):
+        assert columns in (None, ["a", "b"])
+        return super().plan(n_samples, n_features)
+
+
+@pytest.mark.parametrize("epsilon", [2.0, np.inf])
+def test_frames_of_other_libraries_are_those_of_pandas(epsilon):
+    pyarrow = pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    estimator = Planned() if np.isfinite(epsilon) else LogisticRegression()
+    options = {"epsilon": epsilon, "groups": ["a", "b"], "random_state": 0}
+    rates = []
+    for table in (frame, pyarrow.Table.from_pandas(frame, preserve_index=False)):
+        model = BarycenterClassifier(estimator, **options)
+        rates.append(model.fit(table, LABELS, sensitive_features=GROUP).rates_)
+    pd.testing.assert_frame_equal(*rates)

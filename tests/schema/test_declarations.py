@@ -3,6 +3,7 @@
 import copy
 import datetime
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -78,6 +79,28 @@ def test_the_domain_is_the_product_of_the_columns():
         (lambda: Numeric(0, np.inf), "high must be a finite number"),
         (lambda: Numeric("0", 1), "low must be a finite number"),
         (lambda: Numeric(True, 2), "low must be a finite number"),
+        (lambda: Numeric(0, 10**400), "high must be a finite number, got an integer of many"),
+        (lambda: Numeric(0, 1, step=10**5000), "step must be a finite number, got an integer of"),
+        (lambda: Numeric(0, ...), "high must be a finite number, got ..., which is to be declared"),
+        (lambda: Numeric(pd.DataFrame({"x": [771]}), 1), "low must be .* got a DataFrame.$"),
+        (lambda: Datetime("2021", ...), "low must be a date and time, .* got the text '2021'"),
+        (lambda: Datetime("2021-01-01", ...), "high must be a date and time, .* to be declared"),
+        (lambda: Datetime(10**400, "2021-01-01"), "low must be a date and time, .* many digits"),
+        (lambda: Schema.from_yaml("a: [1, 2"), "must be YAML, and is none: see line 1, column 9"),
+        (lambda: Schema.from_yaml("a: 1\nb: 'x"), "must be YAML, and is none: see line 2"),
+        (
+            lambda: Schema.from_yaml("a: {type: numeric, low: 0, high: 1e5}"),
+            "Column 'a': high must be a finite number, got the text '1e5': write 100000.0,",
+        ),
+        (
+            lambda: Schema.from_yaml(f"a: {{type: numeric, low: 0, high: 1{'0' * 400}}}"),
+            "Column 'a': high must be a finite number, got an integer of many digits",
+        ),
+        (
+            lambda: Schema.from_yaml("a: {type: datetime, low: 2021, high: 2022-01-01}"),
+            "Column 'a': low must be a date and time, .* got 2021.",
+        ),
+        (lambda: Schema.from_yaml("a: {type: [x], low: 1}"), "Column 'a': type must be .* a list"),
         (lambda: Numeric(-1e308, 1e308), "finite amount"),
         (lambda: Numeric(0, 1, step=0), "step must be positive"),
         (lambda: Numeric(0, 1, step=0.3), "step must divide"),
@@ -146,3 +169,18 @@ def test_numpy_scalars_are_accepted_and_stored_plainly():
     assert Datetime(np.datetime64("2020-01-01"), datetime.date(2021, 1, 1)) == Datetime(
         pd.Timestamp("2020-01-01"), "2021-01-01"
     )
+
+
+def test_what_to_write_for_a_number_that_yaml_takes_as_text():
+    with pytest.raises(ValueError, match="write") as caught:
+        Schema.from_yaml("a: {type: numeric, low: 0, high: 1e5}")
+    written = re.search("write (\\S+),", str(caught.value))[1]
+    schema = Schema.from_yaml(f"a: {{type: numeric, low: 0, high: {written}}}")
+    assert schema["a"].high == 1e5
+
+
+def test_an_error_of_yaml_shows_no_text():
+    with pytest.raises(ValueError, match="see line 2") as caught:
+        Schema.from_yaml("a: [1\nsecret-7: {")
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is caught.value.__cause__ is None

@@ -261,3 +261,17 @@ def test_the_label_may_be_a_column_too():
     schema = Schema({**SCHEMA, "y": Categorical(["a", "b"])})
     sampler = make(np.inf, schema=schema, n_cells=1).fit(X.assign(y=Y), Y)
     assert set(sampler.sample(20, y="a")["y"]) == {"a"}
+
+
+@pytest.mark.parametrize("labels", [None, Y])
+def test_chunks_are_one_table(labels):
+    """Also of which the number of records is known only after they are read."""
+    whole = make().fit(X, labels)
+    for chunks in ([X[:90], X[90:]], iter([X[:90], X[90:]])):
+        assert same(make().fit(chunks, labels), whole)
+
+
+def test_a_table_of_arrow_is_one():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.Table.from_pandas(X, preserve_index=False)
+    assert same(make().fit(table).set_output(transform="pandas"), make().fit(X))
