@@ -125,9 +125,9 @@ def fitted(fit, estimator, given, tape, seed=0):
     Parameters
     ----------
     fit : callable
-        Of records, and the estimator.
+        Of a frame, the sides of its records, and the estimator.
     estimator : estimator
-    given : tuple
+    given : Records
     tape : Tape
     seed : int
 
@@ -144,7 +144,7 @@ def fitted(fit, estimator, given, tape, seed=0):
         contextlib.redirect_stderr(printed),
     ):
         warnings.simplefilter("always")
-        fit(*given, estimator)
+        fit(given.frame, given.side, estimator)
     if tape._earlier is not None and len(tape.releases) != len(tape._earlier.releases):
         raise Diverged("fewer releases")
     told = [(warning.category, str(warning.message)) for warning in warned]
@@ -218,8 +218,10 @@ def _parts(thing):
 
 
 def _norms(a, b, rows=1):
-    moved = (a.values - b.values).reshape(rows, -1) / a.scale
-    return np.linalg.norm(moved, axis=1)
+    moved = np.zeros(a.values.shape)
+    # A score of a fit that fails is −∞ on both.
+    np.subtract(a.values, b.values, out=moved, where=a.values != b.values)
+    return np.linalg.norm(moved.reshape(rows, -1) / a.scale, axis=1)
 
 
 def least_epsilon(first, second, delta):
@@ -266,24 +268,28 @@ def least_epsilon(first, second, delta):
 _ROUNDED_DOWN = {"pessimistic_estimate": False, "value_discretization_interval": 1e-3}
 
 
-def least_search_epsilon(first, second, n_fitted, mean_runs, delta):
+def least_search_epsilon(first, second, mean_runs, delta):
     """Return an ε that the best of a Poisson number of runs costs at least, by its worst run.
 
     Parameters
     ----------
     first, second : sequence of Release
-        Of each run those of the fit, and its score.
-    n_fitted : int
-        Releases of a fit.
+        Of each run those of the fit, and its score, a vector of one.
     mean_runs : float
     delta : float
     """
-    moved = np.array([_norms(a, b)[0] for a, b in zip(first, second, strict=True)])
-    runs = moved.reshape(-1, n_fitted + 1)
-    fits, scores = np.linalg.norm(runs[:, :-1], axis=1), runs[:, -1]
+    fits, scores, fit = [], [], 0.0
+    for a, b in zip(first, second, strict=True):
+        norm = float(_norms(a, b)[0])
+        if a.values.shape == (1,):
+            fits.append(math.sqrt(fit))
+            scores.append(norm)
+            fit = 0.0
+        else:
+            fit += norm**2
     # A record trains or scores.
-    assert not (fits.any() and scores.any())
-    mu = max(fits.max(), scores.max())
+    assert not (any(fits) and any(scores))
+    mu = max(fits + scores)
     # The best of the runs is above a threshold where one of them is; on the one table the score
     # of each is larger by μ.
     thresholds = np.linspace(-8, 8 + mu, 4001)

@@ -5,17 +5,16 @@ from dataclasses import dataclass, replace
 import contract_cases as contract
 import numpy as np
 import pandas as pd
-from contract_cases import CASES, FAIR, LEARNER, NETWORK
+from contract_cases import CASES
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeClassifier
 
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.predictors import BarycenterClassifier, BarycenterRegressor
-from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinAdapter,
@@ -84,7 +83,7 @@ class Records:
         return Records(self.frame[is_left].reset_index(drop=True), self.side[is_left])
 
     def _who(self):
-        return (self.frame[WHO] if WHO in self.frame else self.frame.index).to_numpy()
+        return (self.frame.get(WHO, self.frame.index)).to_numpy()
 
 
 @dataclass(frozen=True)
@@ -166,22 +165,21 @@ class Replayed:
         return Records(frame, side[rows])
 
     def neighbours(self):
-        """Return pairs of neighbours: extreme records in the place of the first one."""
-        given = self.records()
-        person = 0 if self.fixed_side != 0 else 2
+        """Return two neighbours: one record, or person, is at one end of the domain, or another.
+
+        In a search the label alone differs, of which a score must tell.
+        """
+        given, person = self.records(), 0 if self.fixed_side != 0 else 2
         low = dict.fromkeys(self.columns, 0.0)
-        high = {name: {"d": 2.0}.get(name, 1.0) for name in self.columns}
-        mixed = low | {"a": 1.0}
+        first = given.replaced(person, low)
         if self.private == "number":
-            return [
-                (given.replaced(person, values), given.without(person)) for values in (low, high)
-            ]
+            return first, given.without(person)
+        high = {name: {"d": 2.0}.get(name, 1.0) for name in self.columns}
+        if isinstance(self.estimator, PrivateSearchCV):
+            high = low | {"b": 1.0}
         side = 1 if self.private == "sides" else None
         n_rows = 1 if self.unit is None else 3
-        return [
-            (given.replaced(person, low), given.replaced(person, high, side, n_rows)),
-            (given.replaced(person, mixed), given.replaced(person, high | {"a": 0.0}, side)),
-        ]
+        return first, given.replaced(person, high, side, n_rows)
 
     def of_persons(self):
         """Return the case in which persons are protected, who have several rows."""
@@ -255,7 +253,7 @@ _ADDED = {"neighbours": "add_or_remove"}
 _LEARNED = _tables(target="b", population_size=500, epsilon=1.0, delta=1e-5)
 _SEARCHED = SyntheticDataClassifier(
     _tables(target="b", n_bins=4, population_size=300),
-    LogisticRegression(),
+    DecisionTreeClassifier(max_depth=2),
     n_samples=200,
     n_draws=1,
 )
@@ -279,8 +277,12 @@ AUTO = {
         600,
         private="sides",
     ),
-    "auto: mixtures, certified": Replayed(
-        PrivateMixtureSampler(schema=WIDE, noise="certified", device="cpu"), _alone, NAMES, 500
+    "certified mixtures": Replayed(
+        PrivateMixtureSampler(
+            schema=WIDE, bins=4, n_candidates=50, noise="certified", device="cpu"
+        ),
+        _alone,
+        NAMES,
     ),
     "auto: evolution": Replayed(
         PrivateEvolutionSampler(domain=BOX, device="cpu", **RICH), _alone, n=2000
@@ -289,9 +291,7 @@ AUTO = {
         PrivateEvolutionSampler(schema=WIDE, device="cpu", **RICH), _alone, NAMES, 2000
     ),
     "auto: evolution of private classes": Replayed(
-        PrivateEvolutionSampler(
-            domain=BOX, labels="private", classes=[0, 1], device="cpu", **RICH
-        ),
+        PrivateEvolutionSampler(domain=BOX, labels="private", classes=[0, 1], device="cpu", **RICH),
         _with_sides,
         n=2000,
         private="sides",
@@ -318,8 +318,13 @@ AUTO = {
     ),
     "auto: images of private classes": Replayed(
         MomentImageSampler(
-            shape=(1, 2), pixel_range=(0, 1), labels="private", classes=[0, 1], max_iter=3,
-            device="cpu", epsilon=5.0,
+            epsilon=5.0,
+            shape=(1, 2),
+            pixel_range=(0, 1),
+            labels="private",
+            classes=[0, 1],
+            max_iter=3,
+            device="cpu",
         ),
         _with_sides,
         n=500,
@@ -378,9 +383,7 @@ AUTO = {
         fixed_side=0,
     ),
     "auto: smoothed adapter of moments": Replayed(
-        SmoothedSlicedWassersteinAdapter(
-            release="moments", domain=BOX, source_iter=2, **FEW_STEPS
-        ),
+        SmoothedSlicedWassersteinAdapter(release="moments", domain=BOX, source_iter=2, **FEW_STEPS),
         _adapted,
         fixed_side=0,
     ),
@@ -424,7 +427,12 @@ AUTO = {
         private="sides",
     ),
     "search": Replayed(
-        PrivateSearchCV(_SEARCHED, _DRAWS, n_runs=4, epsilon=3.0, delta=1e-4), _labelled, NAMES, 60
+        PrivateSearchCV(
+            _SEARCHED, _DRAWS, n_runs=4, epsilon=3.0, delta=1e-4, validation_fraction=0.5
+        ),
+        _labelled,
+        NAMES,
+        40,
     ),
     "search by samples": Replayed(
         PrivateSearchCV(
