@@ -21,7 +21,7 @@ from sklearn_dpgen.accounting import (
     LaplaceProfile,
     PrivacyReport,
 )
-from sklearn_dpgen.budget import PrivacyLedger
+from sklearn_dpgen.budget import PrivacyLedger, _ledger
 from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.exceptions import BudgetExceededError
@@ -457,6 +457,29 @@ def test_another_ledger_in_the_place_of_the_file_is_refused(path):
     assert rows(path) == []
     with pytest.raises(BudgetExceededError):
         PrivacyLedger(path).reserve(gaussian_plan(10.0), what="after")
+
+
+def test_a_ledger_of_equal_settings_in_the_place_of_the_file_is_refused(path, monkeypatch):
+    """Made in the same second, too: what was spent would be forgotten with the file."""
+    monkeypatch.setattr(_ledger, "_now", lambda: "2026-01-01T00:00:00+00:00")
+
+    def is_refused():
+        path.unlink(missing_ok=True)
+        fresh = path.with_name("fresh.ledger")
+        fresh.unlink(missing_ok=True)
+        spent = PrivacyLedger(path, **CAP)
+        spent.reserve(gaussian_plan(1.0), what="before")
+        shutil.copy(PrivacyLedger(fresh, **CAP).path, path)
+        try:
+            spent.reserve(gaussian_plan(1.0), what="after")
+        except ValueError as error:
+            return "no longer the ledger" in str(error)
+        return False
+
+    assert is_refused()
+    # The negative twin: all ledgers have one name.
+    monkeypatch.setattr(_ledger.secrets, "token_hex", lambda n: "0" * 2 * n)
+    assert not is_refused()
 
 
 @pytest.mark.parametrize(

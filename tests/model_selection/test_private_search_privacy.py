@@ -9,6 +9,7 @@ import pytest
 from search_cases import NoisyThreshold, Sampled, TwoColumns, Understating, labelled, table
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import ParameterSampler
 
 from sklearn_dpgen.accounting import (
     ComposedProfile,
@@ -19,7 +20,7 @@ from sklearn_dpgen.accounting import (
 )
 from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.exceptions import BudgetExceededError, NoisyCountsWarning
-from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
+from sklearn_dpgen.model_selection import PrivateSearchCV, _private_search, utility_scorer
 from sklearn_dpgen.model_selection._candidates import draw_parameters
 from sklearn_dpgen.model_selection._parts import Records
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
@@ -211,6 +212,23 @@ def test_parameters_of_a_run_are_drawn_apart_from_those_of_others():
     assert first == second
     drawn = {draw_parameters(space, NoiseSource())["cut"] for _ in range(20)}
     assert len(drawn) > 10
+
+
+def cuts_of_one_seed(fits):
+    """Return the parameters of all runs, where whatever is drawn as a seed is the same."""
+    fits.clear()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(NoiseSource, "integers", lambda self, high, size: np.full(size, 12))
+        PrivateSearchCV(NoisyThreshold(), {"cut": list(np.linspace(0, 1, 1001))}).fit(X, y)
+    return {fit.cut for fit in fits}
+
+
+def test_a_search_draws_the_parameters_of_each_run_apart(fits, seven, monkeypatch):
+    assert len(cuts_of_one_seed(fits)) == 1
+    # The negative twin: one generator for all runs.
+    drawn = iter(ParameterSampler({"cut": list(np.linspace(0, 1, 1001))}, 50, random_state=12))
+    monkeypatch.setattr(_private_search, "draw_parameters", lambda space, noise: next(drawn))
+    assert len(cuts_of_one_seed(fits)) == 7
 
 
 def test_neither_the_number_of_runs_nor_a_loser_is_kept(seven):
