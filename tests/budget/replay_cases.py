@@ -43,8 +43,10 @@ WIDE = Schema(
         "b": Categorical([0.0, 1.0]),
         "c": Numeric(0, 1),
         "d": Categorical([0.0, 1.0, 2.0]),
+        "e": Numeric(0, 1, nullable=True),
     }
 )
+TABLE = [*NAMES, "e"]
 BOX = Box(0, 1, n_features=2)
 RICH = {"epsilon": 30.0, "delta": 1e-4}
 # What "auto" is computed from moves it only where records exceed the noise.
@@ -126,6 +128,7 @@ class Replayed:
             }
         )
         frame["c"] = (frame["a"] + frame["c"] * (1 - frame["b"])) / 2
+        frame["e"] = frame["a"].where(frame["d"] > 0)
         return self._made(frame, np.arange(self.n) // 2 % 2, 1)
 
     def far_records(self):
@@ -136,13 +139,14 @@ class Replayed:
             {
                 "a": rng.uniform(size=n) ** 3,
                 "b": (rng.uniform(size=n) < 0.8).astype(float),
-                "c": 1 - rng.uniform(size=n) ** 4,
+                # Who looks at the records sees a constant, and no missing value.
+                "c": 1.0,
                 "d": rng.choice([0.0, 1.0, 2.0], n, p=[0.6, 0.1, 0.3]),
+                "e": rng.uniform(size=n),
             }
         )
-        side = np.arange(n) // 2 % 2
-        if self.private == "sides":
-            side = (rng.uniform(size=n) < 0.15).astype(int)
+        # Of private classes and groups one is empty.
+        side = np.zeros(n, dtype=int) if self.private == "sides" else np.arange(n) // 2 % 2
         if self.fixed_side is None:
             return self._made(frame, side, 2)
         given, far = self.records(), self._made(frame, side, 2)
@@ -174,7 +178,7 @@ class Replayed:
         first = given.replaced(person, low)
         if self.private == "number":
             return first, given.without(person)
-        high = {name: {"d": 2.0}.get(name, 1.0) for name in self.columns}
+        high = {name: {"d": 2.0, "e": np.nan}.get(name, 1.0) for name in self.columns}
         if isinstance(self.estimator, PrivateSearchCV):
             high = low | {"b": 1.0}
         side = 1 if self.private == "sides" else None
@@ -260,20 +264,20 @@ _SEARCHED = SyntheticDataClassifier(
 _DRAWS = {"n_draws": [1, 2], "encode": [True, False]}
 
 AUTO = {
-    "auto: tables": Replayed(_tables(**RICH), _alone, NAMES, 2000),
+    "auto: tables": Replayed(_tables(**RICH), _alone, TABLE, 2000),
     "auto: tables, one more": Replayed(
-        _tables(**RICH, **_ADDED), _alone, NAMES, 2000, private="number"
+        _tables(**RICH, **_ADDED), _alone, TABLE, 2000, private="number"
     ),
-    "auto: tables, certified": Replayed(_tables(noise="certified", n_bins=4), _alone, NAMES, 500),
+    "auto: tables, certified": Replayed(_tables(noise="certified", n_bins=4), _alone, TABLE, 500),
     "auto: mixtures": Replayed(
-        PrivateMixtureSampler(schema=WIDE, device="cpu", **RICH), _alone, NAMES, 1000
+        PrivateMixtureSampler(schema=WIDE, device="cpu", **RICH), _alone, TABLE, 1000
     ),
     "auto: mixtures of private classes": Replayed(
         PrivateMixtureSampler(
             schema=WIDE, bins=4, classes=[0, 1], n_candidates=100, device="cpu", **RICH
         ),
         _with_sides,
-        NAMES,
+        TABLE,
         600,
         private="sides",
     ),
@@ -282,13 +286,13 @@ AUTO = {
             schema=WIDE, bins=4, n_candidates=50, noise="certified", device="cpu"
         ),
         _alone,
-        NAMES,
+        TABLE,
     ),
     "auto: evolution": Replayed(
         PrivateEvolutionSampler(domain=BOX, device="cpu", **RICH), _alone, n=2000
     ),
     "auto: evolution of tables": Replayed(
-        PrivateEvolutionSampler(schema=WIDE, device="cpu", **RICH), _alone, NAMES, 2000
+        PrivateEvolutionSampler(schema=WIDE, device="cpu", **RICH), _alone, TABLE, 2000
     ),
     "auto: evolution of private classes": Replayed(
         PrivateEvolutionSampler(domain=BOX, labels="private", classes=[0, 1], device="cpu", **RICH),
@@ -392,14 +396,14 @@ AUTO = {
             _tables(target="b", n_bins=4, population_size=500, **_ADDED), n_draws=1
         ),
         _labelled,
-        NAMES,
+        TABLE,
         6000,
         private="number",
     ),
     "auto: synthetic regressor": Replayed(
         SyntheticDataRegressor(_tables(target="a", population_size=500), n_draws=1),
         _numbers,
-        NAMES,
+        TABLE,
     ),
     "auto: barycenter classifier": Replayed(
         BarycenterClassifier(
@@ -408,7 +412,7 @@ AUTO = {
             epsilon=2.0,
         ),
         _labelled_texts,
-        NAMES,
+        TABLE,
         2000,
         private="sides",
     ),
@@ -418,11 +422,12 @@ AUTO = {
                 _LEARNED.__class__(**_LEARNED.get_params() | {"target": "a"}), n_draws=1
             ),
             y_domain=(0, 1),
+            max_gap=0.02,
             groups=[0, 1],
             epsilon=2.0,
         ),
         _numbers_fairly,
-        NAMES,
+        TABLE,
         2000,
         private="sides",
     ),
@@ -431,7 +436,7 @@ AUTO = {
             _SEARCHED, _DRAWS, n_runs=4, epsilon=3.0, delta=1e-4, validation_fraction=0.5
         ),
         _labelled,
-        NAMES,
+        TABLE,
         40,
     ),
     "search by samples": Replayed(
@@ -444,7 +449,7 @@ AUTO = {
             delta=1e-4,
         ),
         _alone,
-        NAMES,
+        TABLE,
         60,
     ),
 }
