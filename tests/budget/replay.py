@@ -71,11 +71,13 @@ class Tape(NoiseObserver):
     earlier : Tape or None, default=None
     member : int or None, default=None
         Which record of each stratum is in every secret batch.
+    altered : collection of int, default=()
+        Places of releases that are others than in the earlier fit.
     """
 
-    def __init__(self, earlier=None, member=None):
+    def __init__(self, earlier=None, member=None, altered=()):
         self.releases, self._batches = [], []
-        self._earlier, self._member = earlier, member
+        self._earlier, self._member, self._altered = earlier, member, altered
 
     def added(self, values, scale, kind, noisy):
         return self._released(Release(kind, values.copy(), scale, noisy, self._batches))
@@ -105,7 +107,7 @@ class Tape(NoiseObserver):
             for name in ("values", "outcome"):
                 if getattr(release, name).shape != getattr(first, name).shape:
                     raise Diverged(f"release {place} has other numbers of {name}")
-            release.outcome = first.outcome.copy()
+            release.outcome = first.outcome + release.scale * (place in self._altered)
         return release.outcome.copy()
 
 
@@ -268,25 +270,30 @@ def least_epsilon(first, second, delta):
 _ROUNDED_DOWN = {"pessimistic_estimate": False, "value_discretization_interval": 1e-3}
 
 
+def runs_of(releases):
+    """Return the places of the releases of each run of a search: those of its fit, and its score.
+
+    A score is a vector of one, and ends its run.
+    """
+    ends = [i for i, release in enumerate(releases) if release.values.shape == (1,)]
+    if not ends or ends[-1] != len(releases) - 1:
+        raise Diverged("a release that is of no run")
+    return np.split(np.arange(len(releases)), np.add(ends, 1))[:-1]
+
+
 def least_search_epsilon(first, second, mean_runs, delta):
     """Return an ε that the best of a Poisson number of runs costs at least, by its worst run.
 
     Parameters
     ----------
     first, second : sequence of Release
-        Of each run those of the fit, and its score, a vector of one.
     mean_runs : float
     delta : float
     """
-    fits, scores, fit = [], [], 0.0
-    for a, b in zip(first, second, strict=True):
-        norm = float(_norms(a, b)[0])
-        if a.values.shape == (1,):
-            fits.append(math.sqrt(fit))
-            scores.append(norm)
-            fit = 0.0
-        else:
-            fit += norm**2
+    moved = np.array([_norms(a, b)[0] for a, b in zip(first, second, strict=True)])
+    runs = runs_of(first)
+    fits = [float(np.linalg.norm(moved[run[:-1]])) for run in runs]
+    scores = [float(moved[run[-1]]) for run in runs]
     # A record trains or scores.
     assert not (any(fits) and any(scores))
     mu = max(fits + scores)

@@ -8,11 +8,24 @@ fail on account of a record, which the docs name as not covered.
 """
 
 import warnings
+from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
-from replay import Diverged, Tape, differences, fitted, least_epsilon, least_search_epsilon
+import torch
+from replay import (
+    Diverged,
+    Tape,
+    differences,
+    fitted,
+    least_epsilon,
+    least_search_epsilon,
+    runs_of,
+)
 from replay_cases import CASES, REPLAYED
+from sklearn.base import clone
+from sklearn.tree import DecisionTreeRegressor
 
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.model_selection import PrivateSearchCV, _private_search
@@ -104,6 +117,57 @@ def test_what_differs_by_a_person_is_what_is_paid_for(name, tmp_path):
     found, ratio = check(REPLAYED[name].of_persons(), tmp_path)
     assert found == []
     assert ratio <= 1 + 1e-6
+
+
+def shows_a_loser(seed, tmp_path):
+    """Return whether a search shows the same where all fits but the best one release another."""
+    case = REPLAYED["search"]
+    estimator = clone(case.estimator).set_params(param_distributions={"n_draws": [1]})
+    first = fitted(case.fit, estimator, case.records(), Tape(), seed)
+    runs = runs_of(first.tape.releases)
+    scores = [first.tape.releases[run[-1]].outcome[0] for run in runs]
+    losers = [place for i, run in enumerate(runs) for place in run[:-1] if i != np.argmax(scores)]
+    second = fitted(case.fit, estimator, case.records(), Tape(first.tape, altered=losers), seed)
+    return bool(differences(seen(first, tmp_path), seen(second, tmp_path)))
+
+
+def test_nothing_of_a_loser_shows(tmp_path, monkeypatch):
+    seeds = range(3)
+    assert not any(shows_a_loser(seed, tmp_path) for seed in seeds)
+    # The negative twin: runs of equal parameters are one estimator, which keeps the last of them.
+    monkeypatch.setattr(_private_search, "seeded", lambda candidate, seed: candidate)
+    assert any(shows_a_loser(seed, tmp_path) for seed in seeds)
+
+
+class Slotted:
+    __slots__ = ("held",)
+
+    def __init__(self, held):
+        self.held = held
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda a: a,
+        lambda a: {"x": [(0, a)]},
+        lambda a: Slotted(a),
+        lambda a: lambda: a,
+        lambda a: partial(print, a),
+        lambda a: torch.tensor(a),
+        lambda a: pd.DataFrame({"x": a}),
+        lambda a: np.array([None, a], dtype=object),
+        lambda a: DecisionTreeRegressor().fit(a[:, None], np.arange(len(a))),
+        lambda a: torch.Generator().manual_seed(int(a[0] * 1000)),
+        lambda a: np.random.default_rng(int(a[0] * 1000)),
+        lambda a: set(a.tolist()),
+    ],
+)
+def test_a_difference_is_found_wherever_it_is(wrap):
+    a = np.linspace(0.1, 1, 5)
+    assert differences(wrap(a), wrap(a.copy())) == []
+    assert differences(wrap(a), wrap(a + 1e-3)) != []
+    assert differences(wrap(a), None) != []
 
 
 def is_caught(case, tmp_path, estimator=None):
