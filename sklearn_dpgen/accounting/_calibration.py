@@ -7,12 +7,14 @@ doubles the sensitivity once more. Where records are projected on random directi
 is that of the records, and the law of the projections is accounted for here.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 
 from dp_accounting import dp_event
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
+from scipy.optimize import brentq
 
 from sklearn_dpgen.accounting._checks import (
     check_choice,
@@ -263,16 +265,44 @@ def calibrate_noise_multiplier(
         guess = math.sqrt(
             squared_sensitivity / math.log1p(squared_sensitivity / (unsampled * rate) ** 2)
         )
-        multiplier = smallest_passing(
-            lambda m: compose_delta(_releases(m, rate, n_steps, projections), epsilon) <= delta,
+        multiplier = _crossing(
+            lambda m: compose_delta(_releases(m, rate, n_steps, projections), epsilon),
+            delta,
             guess,
-            rtol=1e-5,
         )
     # The searches over delta and over epsilon round in different places.
     step = 1e-9
     while not is_spent_within(multiplier):
         multiplier *= 1 + step
         step *= 10
+    return multiplier
+
+
+def _crossing(spent, delta, guess):
+    """Return a multiplier that spends ``delta`` at most, within a relative 1e-5 of the smallest.
+
+    The logarithm of what is spent is smooth: a secant needs a third of the steps of a bisection,
+    of which each composes all releases.
+    """
+
+    @functools.cache
+    def excess(log_multiplier):
+        # Where nothing is spent that floats hold, or all, it has no logarithm.
+        return math.log(min(max(spent(math.exp(log_multiplier)), 1e-300), 1 - 1e-16) / delta)
+
+    low = high = math.log(guess)
+    step = 0.02
+    if excess(high) > 0:
+        while excess(high := high + step) > 0:
+            low, step = high, 2 * step
+    else:
+        while excess(low := low - step) <= 0:
+            high, step = low, 2 * step
+    root = brentq(excess, low, high, xtol=2e-6, rtol=1e-15)
+    multiplier, step = math.exp(root), 2e-6
+    while spent(multiplier) > delta:
+        multiplier *= 1 + step
+        step *= 2
     return multiplier
 
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from sklearn_dpgen.accounting import (
     GaussianProfile,
+    ProjectionLaw,
+    _calibration,
     calibrate_noise_multiplier,
     compose_epsilon,
     epsilon_spent,
@@ -19,6 +21,7 @@ from sklearn_dpgen.accounting import (
     laplace_scale,
     sampled_without_replacement,
 )
+from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum, _sampled
 
 # rate, steps, delta, epsilon; multipliers: exact profile, RDP, Poisson (wrong for this sampler).
 SAMPLED = [
@@ -229,3 +232,50 @@ def test_bad_plans(arguments, error, name):
 def test_bad_scales(call, error, name):
     with pytest.raises(error, match=name):
         call()
+
+
+CALIBRATED = [
+    (1.0, 2e-5, 0.02, 100, None),
+    (0.1, 1e-6, 0.5, 10, None),
+    (100.0, 1e-5, 0.3, 50, None),
+    (1.0, 1e-5, 1.0, 3, ProjectionLaw(20, 7, "independent")),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "rate", "n_steps", "law"), CALIBRATED)
+def test_a_calibration_composes_few_times(epsilon, delta, rate, n_steps, law, monkeypatch):
+    """Each composition takes most of the time of a small fit; a bisection needs 16 to 20."""
+    asked, compose = [], _calibration.compose_delta
+
+    def watch(releases, epsilon):
+        asked.append(releases)
+        return compose(releases, epsilon)
+
+    monkeypatch.setattr(_calibration, "compose_delta", watch)
+    plan = {"sampling_rate": rate, "n_steps": n_steps, "projections": law}
+    multiplier = calibrate_noise_multiplier(epsilon, delta, **plan)
+    assert 0 < len(asked) <= 14
+    # Within the budget, and hardly more noise than that takes.
+    assert epsilon_spent(multiplier, delta, **plan) <= epsilon
+    assert epsilon_spent(multiplier * (1 - 3e-5), delta, **plan) > epsilon
+
+
+def test_a_plan_that_is_made_again_calibrates_nothing(monkeypatch):
+    asked, compose = [], _calibration.compose_delta
+
+    def watch(releases, epsilon):
+        asked.append(releases)
+        return compose(releases, epsilon)
+
+    monkeypatch.setattr(_calibration, "compose_delta", watch)
+
+    def composed():
+        asked.clear()
+        StratifiedGaussianMechanism([Stratum(613, 7, 1.0)], epsilon=0.7, delta=1e-5, n_releases=9)
+        return len(asked)
+
+    assert composed() > 0
+    assert composed() == 0
+    # Negative twin: nothing is kept.
+    _sampled._noise_multiplier.cache_clear()
+    assert composed() > 0
