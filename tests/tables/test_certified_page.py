@@ -18,6 +18,8 @@ def test_the_page_prints_what_it_says(capsys):
     block = r"^\.\. {}::\n\n((?:\n|[ ]+.*\n)+)"
     text = PAGE.read_text(encoding="utf-8")
     code, said = (re.findall(block.format(k), text, flags=re.M) for k in ("testcode", "testoutput"))
-    assert len(code) == len(said) == 1
-    exec(compile(textwrap.dedent(code[0]), PAGE.name, "exec"), {})
-    assert capsys.readouterr().out.strip() == textwrap.dedent(said[0]).strip()
+    assert len(code) == len(said) == 2
+    names = {}
+    for block, output in zip(code, said, strict=True):
+        exec(compile(textwrap.dedent(block), PAGE.name, "exec"), names)
+        assert capsys.readouterr().out.strip() == textwrap.dedent(output).strip()
