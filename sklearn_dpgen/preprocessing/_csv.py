@@ -14,6 +14,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -160,7 +161,7 @@ class CsvFiles:
 
 def _open(path):
     """Open a file to be read, unpacked as its ending says."""
-    openers = {".gz": gzip.open, ".bz2": bz2.open}
+    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
     return openers.get(os.path.splitext(path)[1].lower(), open)(path, "rb")
 
 
