@@ -265,7 +265,8 @@ assert_all_finite = _telling(
     sklearn.utils.validation.assert_all_finite, "X must hold finite numbers."
 )
 check_classification_targets = _telling(
-    sklearn.utils.multiclass.check_classification_targets, "y must hold one label a row."
+    sklearn.utils.multiclass.check_classification_targets,
+    "y holds labels that are not of one type.",
 )
 check_array = _explaining(sklearn.utils.validation.check_array)
 validate_data = _explaining(sklearn.utils.validation.validate_data)
