@@ -230,7 +230,12 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
             )
 
     def _split_unit(self, X):
-        """Return records, without the column of the unit unless the schema has it, and persons."""
+        """Return records, without the column of the unit unless the schema has it, and persons.
+
+        Persons are None where there is no unit.
+        """
+        if self.unit is None:
+            return X, None
         return split_unit(X, self.unit, getattr(self, "schema", None))
 
     def _one_row_each(self, X, *aligned, seed):
@@ -265,8 +270,9 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
 
     def _without_unit(self, X):
         """Return records to predict without the column of the unit, unless it was fitted too."""
-        is_kept = self.unit is None or self.unit in list(getattr(self, "feature_names_in_", ()))
-        return X if is_kept else drop_unit(X, self.unit)
+        if self.unit is None or self.unit in list(getattr(self, "feature_names_in_", ())):
+            return X
+        return drop_unit(X, self.unit)
 
     @property
     def _is_certified(self):

@@ -138,11 +138,10 @@ def _writing(db):
         yield
         db.execute("COMMIT")
     except BaseException:
-        # A full disk ends some transactions by itself. What cannot be undone now, because the disk
-        # fails, is undone by whoever opens the file next.
-        if db.in_transaction:
-            with suppress(sqlite3.OperationalError):
-                db.execute("ROLLBACK")
+        # A full disk ends some transactions by itself, and then there is none to be rolled back.
+        # What cannot be undone as the disk fails is undone by whoever opens the file next.
+        with suppress(sqlite3.OperationalError):
+            db.execute("ROLLBACK")
         raise
 
 

@@ -288,7 +288,7 @@ class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, Sliced
         """
         self._start()
         name = type(self).__name__
-        X, persons = self._split_persons(X)
+        X, persons = self._split_unit(X)
         X = validate_data(self, X, dtype=np.float64)
         y = check_labels_of_both(X, y, name)
         is_source = source_mask(y, sample_domain)

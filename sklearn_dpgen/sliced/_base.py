@@ -67,10 +67,6 @@ class SlicedEstimator(TrainedEstimator):
         self._forget()
         return resolve_device(self.device)
 
-    def _split_persons(self, X):
-        """Return records as `_split_unit` does, and None where there is no unit."""
-        return (X, None) if self.unit is None else self._split_unit(X)
-
     def _price(self, strata, sensitivities, n_samples):
         """Price every step from public quantities: sizes, rates, clips, number of steps."""
         batch_sizes = strata.batch_sizes(self.batch_fraction)

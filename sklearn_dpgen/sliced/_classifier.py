@@ -344,7 +344,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         """
         self._start()
         declared = None if self.classes is None else check_classes(self.classes)
-        X, persons = self._split_persons(X)
+        X, persons = self._split_unit(X)
         X, y = validate_data(self, X, y, dtype=np.float64)
         self.classes_ = distinct_labels(y, "y") if declared is None else declared
         labels = check_labels(y, self.classes_, len(X))

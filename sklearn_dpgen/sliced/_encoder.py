@@ -316,7 +316,7 @@ class DPSlicedWassersteinFairEncoder(
             When a noisy gradient or a parameter is not finite.
         """
         self._start()
-        X, persons = self._split_persons(X)
+        X, persons = self._split_unit(X)
         X = validate_data(self, X, dtype=np.float64)
         strata, members = self._divide(sensitive_features, len(X), persons)
         terms = self._terms(X.shape[1])

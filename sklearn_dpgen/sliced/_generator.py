@@ -251,7 +251,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
         """
         device = self._start()
         self._check_unit()
-        X, persons = self._split_persons(X)
+        X, persons = self._split_unit(X)
         X = encode_records(self, X)
         if latents is not None:
             self._check_unit_of_latents()

@@ -350,7 +350,7 @@ class DPSlicedWassersteinFairRegressor(
         """
         self._start()
         self._check_penalty()
-        X, persons = self._split_persons(X)
+        X, persons = self._split_unit(X)
         _check_numbers(y)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")

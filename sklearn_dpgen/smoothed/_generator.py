@@ -345,7 +345,7 @@ class SmoothedSlicedWassersteinGenerator(
         persons = None
         if self.release != "projections":
             X, y = self._one_labelled_row_each(X, y, noise_seed)
-        elif self.unit is not None:
+        else:
             X, persons = self._split_unit(X)
         X = encode_records(self, X)
         codes = self._encode_labels(y, len(X))
