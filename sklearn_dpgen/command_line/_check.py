@@ -105,8 +105,8 @@ def _text(found, stops):
             lines.append(f"{column!r}: {count} {values} {_FAULTS[name][0]}{stop}")
             if name == "repeated":
                 lines.append(
-                    f"  Where {column!r} names persons, a fit protects each row by itself, and "
-                    f"nobody with all of their rows: --unit {column} does."
+                    f"  Where {column!r} names persons, a fit protects each row, and no person as "
+                    f"a whole: --unit {column} does."
                 )
     if found["n_rows"] is not None:
         lines.append(f"{found['n_rows']} rows read.")

@@ -91,8 +91,8 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
         Name of the column of X, a data frame, that says whose row each is. Then a person is
         protected with all of their rows, and not each row by itself: one row of each person is
         drawn, once and secretly, and no other is looked at. What is learned is the law of a random
-        row of a random person. The column itself is not learned from, and not in the schema. None
-        protects rows.
+        row of a random person. The column is beside a schema or an Identifier of it, and is not
+        learned from. None protects rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
         guarantee for whoever knows or guesses it.

@@ -93,8 +93,9 @@ class SlicedMeasureSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMi
         with BudgetExceededError where less is left. None books nowhere.
     unit : str or None, default=None
         Name of the column of X, a data frame or chunks of one, that says whose row each is. Then a
-        person is protected with all of their rows, and not each row by itself. The column is not
-        in the schema, and nothing of it is fitted or shown. None protects rows.
+        person is protected with all of their rows, and not each row by itself. The column is
+        beside the schema or an Identifier of it, and nothing of it is fitted or shown. None
+        protects rows.
     unit_weights : {"equal", "rows"}, default="equal"
         With ``unit``. "equal": each of the m rows of a person counts 1/m, so that every person
         counts once, and noise is as for one row a person. What is learned is the law of a random

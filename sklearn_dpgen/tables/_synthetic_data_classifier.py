@@ -41,8 +41,8 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
         BudgetExceededError where less is left. None is the sampler's own, if it has one.
     unit : str or None, default=None
         Column of X that says whose row each is: the sampler protects a person with all of their
-        rows. The column is not in the schema, and nothing is learned from it. None is the
-        sampler's own, if it has one, or protects rows.
+        rows. The column is beside the schema or an Identifier of it, and nothing is learned from
+        it. None is the sampler's own, if it has one, or protects rows.
     random_state : int, RandomState or None, default=None
         Of the drawn rows, and of estimators that have none; the sampler has one for its noise.
 

@@ -23,7 +23,7 @@ from sklearn_dpgen.exceptions import BudgetExceededError, NoisyCountsWarning
 from sklearn_dpgen.model_selection import PrivateSearchCV, _private_search, utility_scorer
 from sklearn_dpgen.model_selection._candidates import draw_parameters
 from sklearn_dpgen.model_selection._parts import Records
-from sklearn_dpgen.schema import Categorical, Numeric, Schema
+from sklearn_dpgen.schema import Categorical, Identifier, Numeric, Schema
 from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
 from sklearn_dpgen.utils._random import NoiseSource
 
@@ -140,6 +140,26 @@ def test_a_person_weighs_the_same_in_a_score_however_many_rows_there_are():
         assert mine.sum() == pytest.approx(1 / 60)
         # A mean over rows moves by more.
         assert (rows / len(scored) > 1.5 / 60) == (rows == 50)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")
+def test_persons_may_be_named_by_an_identifier_of_the_schema():
+    schema = Schema(
+        {"who": Identifier(), "x": Numeric(0, 1), "label": Categorical(["low", "high"])}
+    )
+    frame = visits()
+    for unit, n in (("who", 60), (None, len(frame))):
+        search = PrivateSearchCV(
+            SlicedMeasureSampler(schema=schema, unit=unit, n_bins=4, population_size=200),
+            {"slices": ["pairs"]},
+            scoring=utility_scorer("label", n_synthetic=200),
+            epsilon=3.0,
+            n_runs=2,
+        ).fit(frame)
+        assert search.privacy_ == search.plan(n)
+        assert search.privacy_.unit == unit
+        assert list(search.feature_names_in_) == ["who", "x", "label"]
+        assert search.sample(2)["who"].tolist() == [0, 1]
 
 
 def test_persons_are_protected_where_the_estimator_protects_them(tmp_path):
