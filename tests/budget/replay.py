@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from dp_accounting import get_epsilon_gaussian
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.optimize import brentq
 from scipy.special import ndtr, softmax
-from sklearn.base import clone
 
+from sklearn_dpgen.mechanisms import ThresholdedLaplaceRun
 from sklearn_dpgen.utils._random import NoiseObserver, observed_noise
 
 
@@ -76,7 +77,7 @@ class Tape(NoiseObserver):
     """
 
     def __init__(self, earlier=None, member=None, altered=()):
-        self.releases, self._batches = [], []
+        self.releases, self._batches, self.kept = [], [], []
         self._earlier, self._member, self._altered = earlier, member, altered
 
     def added(self, values, scale, kind, noisy):
@@ -93,6 +94,12 @@ class Tape(NoiseObserver):
         self._batches.append((n, indices.copy()))
         return indices
 
+    def above_threshold(self, counts):
+        """Return the noisy counts that passed a threshold, which a count of 0 never does."""
+        place = len(self.kept)
+        self.kept.append(counts if self._earlier is None else self._earlier.kept[place])
+        return self.kept[-1].copy()
+
     def _released(self, release):
         self._batches = []
         self.releases.append(release)
@@ -107,7 +114,9 @@ class Tape(NoiseObserver):
             for name in ("values", "outcome"):
                 if getattr(release, name).shape != getattr(first, name).shape:
                     raise Diverged(f"release {place} has other numbers of {name}")
-            release.outcome = first.outcome + release.scale * (place in self._altered)
+            release.outcome = first.outcome.copy()
+            if place in self._altered:
+                release.outcome += release.scale
         return release.outcome.copy()
 
 
@@ -121,8 +130,20 @@ class Fit:
     tape: Tape
 
 
+@contextlib.contextmanager
+def _thresholds(tape):
+    release = ThresholdedLaplaceRun.release
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            ThresholdedLaplaceRun,
+            "release",
+            lambda self, counts, noise: tape.above_threshold(release(self, counts, noise)),
+        )
+        yield
+
+
 def fitted(fit, estimator, given, tape, seed=0):
-    """Fit a clone of an estimator on records, to what a tape says.
+    """Fit an estimator on records, to what a tape says.
 
     Parameters
     ----------
@@ -137,9 +158,10 @@ def fitted(fit, estimator, given, tape, seed=0):
     -------
     Fit
     """
-    estimator, printed = clone(estimator), io.StringIO()
+    printed = io.StringIO()
     with (
         scripted_entropy(seed),
+        _thresholds(tape),
         observed_noise(tape),
         warnings.catch_warnings(record=True) as warned,
         contextlib.redirect_stdout(printed),
@@ -214,7 +236,8 @@ def _parts(thing):
             if hasattr(thing, name) and not name.startswith("__"):
                 held[name] = getattr(thing, name)
     if held:
-        return held
+        # In the order of names: a second fit sets some of them anew.
+        return dict(sorted(held.items()))
     # Of compiled classes, what they would be made of again.
     return {"pickled": thing.__reduce_ex__(4)[1:]}
 

@@ -138,13 +138,16 @@ class Replayed:
         frame = pd.DataFrame(
             {
                 "a": rng.uniform(size=n) ** 3,
-                "b": (rng.uniform(size=n) < 0.8).astype(float),
-                # Who looks at the records sees a constant, and no missing value.
+                "b": 1.0,
+                # Who looks at the records sees constants, and no missing value.
                 "c": 1.0,
                 "d": rng.choice([0.0, 1.0, 2.0], n, p=[0.6, 0.1, 0.3]),
                 "e": rng.uniform(size=n),
             }
         )
+        if self.fixed_side == 1:
+            # A private source needs two classes.
+            frame["b"] = np.arange(n) % 2.0
         # Of private classes and groups one is empty.
         side = np.zeros(n, dtype=int) if self.private == "sides" else np.arange(n) // 2 % 2
         if self.fixed_side is None:

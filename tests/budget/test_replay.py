@@ -35,26 +35,28 @@ from sklearn_dpgen.tables import SyntheticDataClassifier, _mixture_sampler
 from sklearn_dpgen.tables._mixture_evolution import automatic_cells, evolve_mixtures
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
+# Of these the price averages over directions that are drawn, and a replay has those of one draw.
+AVERAGED = {"smoothed projections on one direction"}
 # They take longest; smaller cases of the same kind are in the default run.
 SLOW = {"auto: mixtures", "search by samples"}
 DEFAULT = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in REPLAYED]
 WITH_PERSONS = [*CASES, "search"]
 
 
-def replay(case, others, estimator=None, seed=0):
-    """Return the fit on given records, and those on others to which the same is released."""
-    estimator = case.estimator if estimator is None else estimator
-    base = case.neighbours()[0]
-    # A search draws which records score; all else that is drawn are secret batches.
-    member = None if case.private == "number" or is_search(case) else 0
-    first = fitted(case.fit, estimator, base, Tape(member=member), seed)
-    return first, [fitted(case.fit, estimator, o, Tape(first.tape, member), seed) for o in others]
+def member_of(case):
+    """Return which record is made to be in every secret batch, where there may be any."""
+    # A search draws which records score.
+    return None if case.private == "number" or is_search(case) else 0
 
 
 def seen(fit, tmp_path):
     """Return all that can be seen of a fit: what it stores, shows, warns of, draws and saves."""
     estimator = fit.estimator
-    shown = {"state": vars(estimator), "warnings": fit.warned, "printed": fit.printed}
+    shown = {
+        "state": dict(sorted(vars(estimator).items())),
+        "warnings": fit.warned,
+        "printed": fit.printed,
+    }
     shown["report"] = estimator.privacy_.to_json()
     if hasattr(estimator, "sample") and not hasattr(estimator, "best_estimator_"):
         shown["drawn"] = estimator.sample(5, random_state=0)
@@ -88,13 +90,18 @@ def moved(first, second):
 
 def check(case, tmp_path, estimator=None):
     """Return how two other tables show, and the price of the neighbour over what is stated."""
-    found, prices, parts = [], [], set()
+    estimator = case.estimator if estimator is None else estimator
+    found, prices, parts, member = [], [], set(), member_of(case)
     # In a search, until the record that differs has trained, and has scored.
     for seed in range(12 if is_search(case) else 1):
-        others = case.neighbours()[1], case.far_records()
-        first, (near, far) = replay(case, others, estimator, seed)
+        base, neighbour = case.neighbours()
+        first = fitted(case.fit, clone(estimator), base, Tape(member=member), seed)
         shown = seen(first, tmp_path)
-        found += differences(shown, seen(near, tmp_path)) + differences(shown, seen(far, tmp_path))
+        far = fitted(case.fit, clone(estimator), case.far_records(), Tape(first.tape, member), seed)
+        found += differences(shown, seen(far, tmp_path))
+        # Fitted once more: nothing is left of the fit before.
+        near = fitted(case.fit, far.estimator, neighbour, Tape(first.tape, member), seed)
+        found += differences(shown, seen(near, tmp_path))
         prices.append(price(case, first, near))
         is_moved = moved(first, near)
         parts |= {"train" if is_moved[0] else "score"} if any(is_moved) else set()
@@ -109,25 +116,26 @@ def check(case, tmp_path, estimator=None):
 def test_what_differs_is_what_is_paid_for(name, tmp_path):
     found, ratio = check(REPLAYED[name], tmp_path)
     assert found == []
-    assert ratio <= 1 + 1e-6
+    assert ratio <= 1 + 1e-6 or name in AVERAGED
 
 
 @pytest.mark.parametrize("name", WITH_PERSONS)
 def test_what_differs_by_a_person_is_what_is_paid_for(name, tmp_path):
     found, ratio = check(REPLAYED[name].of_persons(), tmp_path)
     assert found == []
-    assert ratio <= 1 + 1e-6
+    assert ratio <= 1 + 1e-6 or name in AVERAGED
 
 
 def shows_a_loser(seed, tmp_path):
     """Return whether a search shows the same where all fits but the best one release another."""
     case = REPLAYED["search"]
     estimator = clone(case.estimator).set_params(param_distributions={"n_draws": [1]})
-    first = fitted(case.fit, estimator, case.records(), Tape(), seed)
+    first = fitted(case.fit, clone(estimator), case.records(), Tape(), seed)
     runs = runs_of(first.tape.releases)
     scores = [first.tape.releases[run[-1]].outcome[0] for run in runs]
     losers = [place for i, run in enumerate(runs) for place in run[:-1] if i != np.argmax(scores)]
-    second = fitted(case.fit, estimator, case.records(), Tape(first.tape, altered=losers), seed)
+    tape = Tape(first.tape, altered=losers)
+    second = fitted(case.fit, clone(estimator), case.records(), tape, seed)
     return bool(differences(seen(first, tmp_path), seen(second, tmp_path)))
 
 
@@ -219,6 +227,16 @@ class KeepsRecords(MomentSampler):
         return self
 
 
+class KeepsTheLastFit(MomentSampler):
+    """Starts from what an earlier fit left."""
+
+    def fit(self, X, y=None):
+        earlier = getattr(self, "means_", None)
+        super().fit(X, y)
+        self._start = earlier
+        return self
+
+
 class WarnsOfRecords(MomentSampler):
     def fit(self, X, y=None):
         warnings.warn(f"{np.mean(X):.2f} on average", UserWarning, stacklevel=2)
@@ -241,6 +259,7 @@ class ReleasesOnCondition(MomentSampler):
         (PicksByExactScores, "search"),
         (DrawsAsManyAsThereAre, "auto: synthetic classifier, one more"),
         (KeepsRecords, "moments"),
+        (KeepsTheLastFit, "moments"),
         (WarnsOfRecords, "moments"),
         (ReleasesOnCondition, "moments"),
     ],
@@ -287,7 +306,9 @@ def most_changed(name, monkeypatch):
     case = REPLAYED[name]
     with monkeypatch.context() as patched:
         patched.setattr(GaussianSequenceMechanism, "run", watched)
-        first, (near,) = replay(case, [case.neighbours()[1]])
+        member, (base, neighbour) = member_of(case), case.neighbours()
+        first = fitted(case.fit, clone(case.estimator), base, Tape(member=member))
+        near = fitted(case.fit, clone(case.estimator), neighbour, Tape(first.tape, member))
     changed = [
         (a.values != b.values).sum()
         for a, b in zip(first.tape.releases, near.tape.releases, strict=True)
