@@ -76,7 +76,7 @@ def _single_threaded(method):
         with one_thread():
             return method(self, *args, **kwargs)
 
-    limited.is_single_threaded = True
+    limited.is_single_threaded = True  # type: ignore[attr-defined]
     return limited
 
 

@@ -1,11 +1,11 @@
 """The settings of private evolution for every class, and whether noise hides the votes."""
 
 import math
-import warnings
 
 from scipy.stats import norm
 
 from sklearn_dpgen.evolution._schedules import annealed_parameters, theory_parameters
+from sklearn_dpgen.utils._validation import warn_user
 
 __all__ = ["check_threshold", "class_settings", "first_degrees", "warn_of_noise"]
 
@@ -101,12 +101,11 @@ def warn_of_noise(noise_scale, sizes, settings, epsilon):
             problem = f"{noise * setting.n_samples:.2g} times the mean share of a record"
         else:
             continue
-        warnings.warn(
+        warn_user(
             f"The noise on the votes for a candidate is {problem}: the result says little "
             f"about the records. Here epsilon={epsilon:g}, n_iter={setting.n_iter}, "
             f"n_samples={setting.n_samples} and {size} records; a larger epsilon, fewer "
             "steps, fewer candidates or more records would help.",
             UserWarning,
-            stacklevel=6,
         )
         return

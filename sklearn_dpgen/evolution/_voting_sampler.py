@@ -2,7 +2,6 @@
 
 import math
 import pickle
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -38,6 +37,7 @@ from sklearn_dpgen.utils._validation import (
     check_is_fitted,
     check_n_samples,
     fit_context,
+    warn_user,
 )
 
 __all__ = ["ClassVotes", "Voters", "VotingSampler"]
@@ -333,12 +333,11 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
 
     def _warn_nothing_left(self, code):
         of_class = f" of class {code}" if len(self._sizes) > 1 else ""
-        warnings.warn(
+        warn_user(
             f"No candidate{of_class} kept any votes after noise and threshold, so the candidates "
             "stay as they were. A larger epsilon, fewer candidates, fewer steps or a smaller "
             "threshold would help.",
             UserWarning,
-            stacklevel=4,
         )
 
     def sample(

@@ -2,7 +2,6 @@
 
 import math
 import pickle
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -22,7 +21,7 @@ from sklearn_dpgen.moments._noisy_moments import (
 )
 from sklearn_dpgen.moments._normal_laws import denoised_covariances
 from sklearn_dpgen.utils._random import ROUNDING, NoiseSource, noise_source
-from sklearn_dpgen.utils._validation import check_fits
+from sklearn_dpgen.utils._validation import check_fits, warn_user
 from sklearn_dpgen.utils._words import count_words, number_words
 
 __all__ = ["MomentPlan", "price_moments"]
@@ -235,11 +234,10 @@ def _warn_of_noise(mechanism, smallest):
     width = mechanism.queries[0].features.ball.n_features
     noise = mechanism.noise_scales[0] * np.sqrt(width) / smallest
     if noise > 1:
-        warnings.warn(
+        warn_user(
             f"The noise on the mean of a class is {noise:.2g} times the radius of the domain: it "
             f"says little about the records. Here epsilon={mechanism.epsilon:g}, {width} columns "
             f"and {smallest:.0f} records in the smallest class; a larger epsilon, fewer columns "
             "or more records would help.",
             UserWarning,
-            stacklevel=7,
         )

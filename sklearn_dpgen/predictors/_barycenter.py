@@ -1,7 +1,6 @@
 """What the estimators share whose predictions are moved to a Wasserstein barycentre."""
 
 import math
-import warnings
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
@@ -39,6 +38,7 @@ from sklearn_dpgen.utils._validation import (
     check_is_fitted,
     column_or_1d,
     num_samples,
+    warn_user,
 )
 
 __all__ = ["BarycenterEstimator"]
@@ -191,11 +191,10 @@ class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstima
         if sensitive_features is None:
             self.groups_ = None
             if self._asks_for_parity():
-                warnings.warn(
+                warn_user(
                     "sensitive_features is absent: nothing is moved. In a pipeline or a search, "
                     "enable metadata routing and call set_fit_request(sensitive_features=True).",
                     UserWarning,
-                    stacklevel=4,
                 )
             return np.zeros(n_samples, dtype=np.int64)
         codes, groups = check_sensitive_features(sensitive_features, n_samples, self.groups)
@@ -211,10 +210,9 @@ class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstima
             return
         small = [group for group, size in zip(self.groups_, sizes, strict=True) if size < least]
         if small:
-            warnings.warn(
+            warn_user(
                 f"Groups {small} have fewer records than about {least:.0f}. {SMALL_GROUPS}",
                 SmallGroupWarning,
-                stacklevel=4,
             )
 
     def _strength_by_gap(self, max_gap):

@@ -1,7 +1,6 @@
 """What the fit of a barycentre estimator costs, with the fits within it, before any of them."""
 
 import math
-import warnings
 from dataclasses import dataclass
 
 from sklearn.frozen import FrozenEstimator
@@ -22,7 +21,7 @@ from sklearn_dpgen.predictors._group_laws import first_split_noise
 from sklearn_dpgen.utils._groups import check_groups
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import fit_context
+from sklearn_dpgen.utils._validation import fit_context, warn_user
 
 __all__ = ["SMALL_GROUPS", "BarycenterPlan", "BarycenterPlanMixin", "check_n_groups"]
 
@@ -121,11 +120,10 @@ class BarycenterPlanMixin(EstimatorMixin):
         if plan.mechanism is not None and n_groups > 1:
             least = self._least_size(plan.mechanism)
             if n_samples < n_groups * least:
-                warnings.warn(
+                warn_user(
                     f"Of {n_groups} groups one at least has fewer records than about {least:.0f}. "
                     f"{SMALL_GROUPS}",
                     SmallGroupWarning,
-                    stacklevel=3,
                 )
         return plan.report
 

@@ -1,6 +1,5 @@
 """What the estimators share whose outputs are compared between groups."""
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -46,6 +45,7 @@ from sklearn_dpgen.utils._validation import (
     check_is_fitted,
     check_weights,
     validate_data,
+    warn_user,
 )
 
 __all__ = ["FairEstimator", "FairPredictor"]
@@ -144,11 +144,7 @@ class FairEstimator(SlicedEstimator):
                     " In a pipeline or a search, enable metadata routing and call "
                     "set_fit_request(sensitive_features=True)."
                 )
-            warnings.warn(
-                f"{why}: fitting without the penalty, as with alpha=0.{hint}",
-                UserWarning,
-                stacklevel=4,
-            )
+            warn_user(f"{why}: fitting without the penalty, as with alpha=0.{hint}", UserWarning)
         objective = FairObjective(
             alpha=self.alpha if strata.pairs else 0.0,
             strata=strata,
@@ -166,7 +162,7 @@ class FairEstimator(SlicedEstimator):
             groups = range(n_samples) if self.groups is None else check_groups(self.groups)
         message = noise_message(objective, mechanism, groups, n_features)
         if message is not None:
-            warnings.warn(message, NoisyGradientsWarning, stacklevel=4)
+            warn_user(message, NoisyGradientsWarning)
         norms = dict(zip(("the task", "the penalty"), objective.largest_gradients(), strict=True))
         n_values = sum(map(count_parameters, stacks))
         report = self._report(

@@ -1,13 +1,13 @@
 """What the releases of noisy records cost, from public quantities alone."""
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.utils._random import ROUNDING
+from sklearn_dpgen.utils._validation import warn_user
 from sklearn_dpgen.utils._words import count_words, number_words
 
 __all__ = ["ReleasePlan", "plan_projections", "plan_releases"]
@@ -239,13 +239,12 @@ def _warn_of_noise(mechanism, n_features, epsilon):
     smallest = min(mechanism.strata, key=lambda stratum: stratum.batch_size)
     noise = _noise_of_mean(mechanism, n_features)
     if noise > 1:
-        warnings.warn(
+        warn_user(
             f"All releases together leave noise of {noise:.2g} times the radius of the domain on "
             f"the mean of the records: they say little about them. Here epsilon={epsilon:g}, "
             f"{n_features} columns and {smallest.size} records, of the smallest class if there "
             "are any; a larger epsilon, fewer columns or more records would help.",
             UserWarning,
-            stacklevel=7,
         )
 
 

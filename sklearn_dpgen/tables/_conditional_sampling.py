@@ -1,6 +1,5 @@
 """Samples of laws of tables, under conditions on the values of columns."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -17,7 +16,7 @@ from sklearn_dpgen.tables._drawn_rows import DrawnRows
 from sklearn_dpgen.tables._draws import draw_weighted
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._validation import check_is_fitted, check_n_samples
+from sklearn_dpgen.utils._validation import check_is_fitted, check_n_samples, warn_user
 
 if TYPE_CHECKING:
     from sklearn_dpgen.tables._table_rules import TableRules
@@ -105,7 +104,7 @@ class ConditionalSamplerMixin(FramesMixin):
         rows = self._rows(conditions)
         if rows.found and rows.law.effective_size < _FEW:
             message = _FEW_MESSAGE.format(names=list(rows.found), size=rows.law.effective_size)
-            warnings.warn(message, UserWarning, stacklevel=2)
+            warn_user(message, UserWarning)
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
         under = f" under the conditions on {list(conditions)}" if conditions else ""

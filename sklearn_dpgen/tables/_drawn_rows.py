@@ -1,7 +1,6 @@
 """Draws of records that fulfil rules: drawn again until they do, up to a limit."""
 
 import math
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.utils._validation import warn_user
 
 __all__ = ["DrawnRows", "draw_kept"]
 
@@ -157,5 +157,5 @@ def draw_kept(draw, n, most, under=""):
         if n_drawn >= PILOT and n_kept < _LEAST * n_drawn:
             raise ValueError(_HOPELESS.format(**counts))
     if n_kept < _FEW * n_drawn:
-        warnings.warn(_RARE.format(**counts), UserWarning, stacklevel=4)
+        warn_user(_RARE.format(**counts), UserWarning)
     return pd.concat(parts, ignore_index=True)

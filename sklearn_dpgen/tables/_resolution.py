@@ -1,9 +1,9 @@
 """How fine tables may be, and how many, for their noise: from public quantities."""
 
 import math
-import warnings
 
 from sklearn_dpgen.exceptions import NoisyCountsWarning
+from sklearn_dpgen.utils._validation import warn_user
 
 __all__ = ["CELLS", "affordable_cells", "affordable_slices", "is_drowned", "warn_of_noise"]
 
@@ -76,10 +76,9 @@ def warn_of_noise(n_records, column_scale, table_scale, *, epsilon):
         (table_scale, "Columns are sampled as if hardly any of them depended on another"),
     ):
         if scale is not None and is_drowned(n_records, scale):
-            warnings.warn(
+            warn_user(
                 f"With epsilon={epsilon:g} and about {n_records:.0f} records, a count has noise of "
                 f"standard deviation {scale:.0f}. {what}: {cure}",
                 NoisyCountsWarning,
-                stacklevel=5,
             )
             return

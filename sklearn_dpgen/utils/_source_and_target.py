@@ -1,7 +1,5 @@
 """Rows of two domains in one table: which is of the target, which labels are known."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 
@@ -10,6 +8,7 @@ from sklearn_dpgen.utils._validation import (
     check_classification_targets,
     check_consistent_length,
     column_or_1d,
+    warn_user,
 )
 
 __all__ = [
@@ -71,12 +70,11 @@ def source_mask(y, sample_domain):
     if sample_domain is None:
         is_source = known_labels(y)
         if is_source.all():
-            warnings.warn(
+            warn_user(
                 "sample_domain is absent and no label is masked: fitting on the source alone. In "
                 "a pipeline or a search, enable metadata routing and call "
                 "set_fit_request(sample_domain=True).",
                 UserWarning,
-                stacklevel=4,
             )
             return is_source
     else:
@@ -110,12 +108,11 @@ def scored_rows(y, sample_domain):
     if sample_domain is not None:
         known &= _check_domains(sample_domain, len(y)) < 0
     elif not known.all():
-        warnings.warn(
+        warn_user(
             "sample_domain is absent and labels are masked: the score is that of the rows with "
             "known labels, which may all be of the source. In a search, enable metadata routing "
             "and call set_score_request(sample_domain=True).",
             UserWarning,
-            stacklevel=3,
         )
     if not known.any():
         raise ValueError(

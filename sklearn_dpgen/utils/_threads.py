@@ -145,7 +145,10 @@ _torch = threading.Lock()
 def _libraries(n_modules):
     """Return what controls OpenMP, and what controls BLAS, beside a number of loaded modules."""
     controller = ThreadpoolController()
-    return controller.select(user_api="openmp"), controller.select(user_api="blas")
+    blas = [each for each in controller.lib_controllers if each.user_api == "blas"]
+    # An OpenBLAS that has its threads of OpenMP is limited by that, and would restore the limit.
+    blas = [each.filepath for each in blas if getattr(each, "threading_layer", "") != "openmp"]
+    return controller.select(user_api="openmp"), controller.select(filepath=blas)
 
 
 @contextmanager

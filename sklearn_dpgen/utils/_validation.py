@@ -5,6 +5,7 @@ import math
 import os
 import re
 import sys
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,15 +61,16 @@ __all__ = [
     "num_samples",
     "output_kind",
     "validate_data",
+    "warn_user",
 ]
 
 # A parameter constraint: beyond it a finite budget protects nobody, or leaves nothing.
 BUDGET = [Interval(Real, 1e-50, 1e5, closed="both"), Options(Real, {math.inf})]
 
+
 class _DeviceType(type):
     def __instancecheck__(cls, value):
-        torch = sys.modules.get("torch")
-        return hasattr(torch, "device") and isinstance(value, torch.device)
+        return isinstance(value, getattr(sys.modules.get("torch"), "device", ()))
 
 
 class _Device(metaclass=_DeviceType):
@@ -242,6 +244,18 @@ def call_quietly(message, function, *args):
 def output_kind(estimator):
     """Return what ``set_output`` or the global configuration asks for, "default" if nothing."""
     return _get_output_config("transform", estimator)["dense"]
+
+
+def warn_user(message, category=UserWarning):
+    """Warn at the line of code that called this package, whatever lies between."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and _is_between(frame):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_between(frame):
+    return frame.f_globals.get("__name__", "").partition(".")[0] in ("sklearn", "sklearn_dpgen")
 
 
 def _telling(function, message):
