@@ -7,8 +7,8 @@ seconds are medians, and CPU seconds are of all threads. ``default / best`` is t
 default in units of the better of the two others.
 
 Sizes are for ``MANY_VALUES`` of ``utils/_threads.py``, from which on transport keeps its
-threads: it
-should be where ``all / one`` is below 1 alone, and not much above it beside another process.
+threads: it should be where ``all / one`` is below 1 alone, and not much above it beside another
+process.
 
 Run it on an idle machine, where it takes about seven minutes:
 ``python benchmarks/bench_threads.py``.
