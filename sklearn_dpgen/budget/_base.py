@@ -5,7 +5,6 @@ import inspect
 import math
 import os
 import pickle
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
@@ -35,6 +34,7 @@ from sklearn_dpgen.utils._validation import (
     StrOptions,
     check_delta,
     check_is_fitted,
+    warn_user,
 )
 
 __all__ = ["PrivateEstimator", "TrainedEstimator", "UnpaidScoreMixin"]
@@ -199,12 +199,11 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
     def _warn_of_score(self):
         """Warn that a score is not private, where the fit is: called by ``score`` itself."""
         if math.isfinite(self.privacy_.epsilon):
-            warnings.warn(
+            warn_user(
                 "A score of private rows is not private, nor is what is chosen by it: it is "
                 "computed without noise, and no budget or ledger is charged for it. Use "
                 "PrivateSearchCV; where the rows are public, ignore UnpaidScoreWarning.",
                 UnpaidScoreWarning,
-                stacklevel=3,
             )
 
     def _protected(self, report):
