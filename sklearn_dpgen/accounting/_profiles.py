@@ -283,8 +283,11 @@ class MixtureProfile(PrivacyProfile):
         total = math.fsum(weights)
         if not all(weight >= 0 for weight in weights) or not math.isclose(total, 1, rel_tol=1e-9):
             raise ValueError("weights must be non-negative and sum to 1.")
+        # Weights that were normalized stay as they are, so that what is read back is what was written.
+        if abs(total - 1) > len(weights) * 2**-53:
+            weights = tuple(weight / total for weight in weights)
         object.__setattr__(self, "profiles", profiles)
-        object.__setattr__(self, "weights", tuple(weight / total for weight in weights))
+        object.__setattr__(self, "weights", weights)
 
     def _delta(self, epsilon):
         pairs = zip(self.weights, self.profiles, strict=True)

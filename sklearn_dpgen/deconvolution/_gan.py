@@ -415,7 +415,8 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         log_likelihood : ndarray of shape (n_samples,)
             ``log mean_i p(y | G(z_i))`` over a fixed set of latents.
         """
-        return as_array(self._model.log_likelihood(as_tensor(self._encoded(X))))
+        Y = self._encoded(X)
+        return as_array(self._model.log_likelihood(as_tensor(Y)))
 
     def score(self, X: ArrayLike | pd.DataFrame, y: object = None) -> float:
         """Minus the distance of the first two moments of what was learned to those of raw records.

@@ -255,7 +255,9 @@ class NoiseSource:
         # Sums of large values and noise lose its low bits: what is left of a value on the grid is
         # exact, and no larger than half a step.
         coarse = on_grid(values, scale)
-        return coarse + on_grid(values - coarse + noise, scale)
+        # An infinite value, as of a candidate that failed, has no rest.
+        rest = np.subtract(values, coarse, out=np.zeros_like(noise), where=np.isfinite(coarse))
+        return coarse + on_grid(rest + noise, scale)
 
     def _selected(self, scores, scale, count):
         # Differences of large scores are exact where they matter, among the largest.

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import pickle
 import re
 import warnings
@@ -209,10 +210,12 @@ def test_what_a_refused_fit_has_read_is_caught(ledger, monkeypatch):
         "barycenter classifier",
     ):
         case = CASES[name]
-        estimator = clone(case.estimator).set_params(ledger=ledger(case.estimator, epsilon=0.5))
+        book = ledger(case.estimator, epsilon=0.5)
+        estimator = clone(case.estimator).set_params(ledger=book)
         before = set(vars(estimator))
         with pytest.raises(BudgetExceededError):
             case.fit(FRAME, SIDE, estimator)
+        os.remove(book.path)
         assert not what_is_left(estimator, before) <= {"sampler_"}
 
 

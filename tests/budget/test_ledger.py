@@ -467,9 +467,9 @@ def test_a_ledger_of_equal_settings_in_the_place_of_the_file_is_refused(path, mo
         path.unlink(missing_ok=True)
         fresh = path.with_name("fresh.ledger")
         fresh.unlink(missing_ok=True)
-        spent = PrivacyLedger(path, **CAP)
+        spent = PrivacyLedger.create(path, **CAP)
         spent.reserve(gaussian_plan(1.0), what="before")
-        shutil.copy(PrivacyLedger(fresh, **CAP).path, path)
+        shutil.copy(PrivacyLedger.create(fresh, **CAP).path, path)
         try:
             spent.reserve(gaussian_plan(1.0), what="after")
         except ValueError as error:
