@@ -147,6 +147,33 @@ def test_nothing_of_a_loser_shows(tmp_path, monkeypatch):
     assert any(shows_a_loser(seed, tmp_path) for seed in seeds)
 
 
+def drawn_twice(case, seeds=(0, 1)):
+    """Return what two fits of the same records draw alike: noise, secret batches, values."""
+    fits = [fitted(case.fit, clone(case.estimator), case.records(), Tape(), s) for s in seeds]
+    tapes = [fit.tape for fit in fits]
+    alike = set()
+    for a, b in zip(*(tape.releases for tape in tapes), strict=True):
+        if a.kind != "gumbel" and np.array_equal(a.outcome - a.values, b.outcome - b.values):
+            alike.add("noise")
+        for (n, rows), (_, others) in zip(a.batches, b.batches, strict=True):
+            if rows.shape[-1] < n and np.array_equal(rows, others):
+                alike.add("batches")
+    first, second = (tape.releases[0].values for tape in tapes)
+    return alike | ({"values"} if np.array_equal(first, second) else set())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_noise_and_batches_are_drawn_anew(name):
+    assert not drawn_twice(REPLAYED[name]) & {"noise", "batches"}
+
+
+def test_draws_that_are_fixed_are_caught():
+    # One row of each person is drawn, and which one differs.
+    assert drawn_twice(REPLAYED["moments"].of_persons()) == set()
+    assert drawn_twice(REPLAYED["moments"].of_persons(), (0, 0)) == {"noise", "values"}
+    assert drawn_twice(REPLAYED["sliced generator"], (0, 0)) >= {"noise", "batches"}
+
+
 class Slotted:
     __slots__ = ("held",)
 
