@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import os
 import pickle
 import re
 import warnings
@@ -203,6 +202,7 @@ def test_what_a_refused_fit_has_read_is_caught(ledger, monkeypatch):
         self.privacy_ = report
 
     monkeypatch.setattr(PrivateEstimator, "_charge", remember)
+    book = ledger(CASES["moments"].estimator, epsilon=0.5)
     for name in (
         "evolution of public classes",
         "fair classifier",
@@ -210,12 +210,10 @@ def test_what_a_refused_fit_has_read_is_caught(ledger, monkeypatch):
         "barycenter classifier",
     ):
         case = CASES[name]
-        book = ledger(case.estimator, epsilon=0.5)
         estimator = clone(case.estimator).set_params(ledger=book)
         before = set(vars(estimator))
         with pytest.raises(BudgetExceededError):
             case.fit(FRAME, SIDE, estimator)
-        os.remove(book.path)
         assert not what_is_left(estimator, before) <= {"sampler_"}
 
 
