@@ -283,7 +283,7 @@ class MixtureProfile(PrivacyProfile):
         total = math.fsum(weights)
         if not all(weight >= 0 for weight in weights) or not math.isclose(total, 1, rel_tol=1e-9):
             raise ValueError("weights must be non-negative and sum to 1.")
-        # Weights that were normalized stay as they are, so that what is read back is what was written.
+        # Normalized weights stay as they are: what is read back equals what was written.
         if abs(total - 1) > len(weights) * 2**-53:
             weights = tuple(weight / total for weight in weights)
         object.__setattr__(self, "profiles", profiles)
