@@ -210,12 +210,12 @@ def test_all_of_a_fit_is_one_charge(loans, sampler, ledger, name):
 
 
 def test_a_fit_within_is_not_paid_twice(loans, sampler, ledger):
-    own = ledger()
+    own, other = ledger(), ledger(name="other")
     for learner in (
         SyntheticDataClassifier(sampler(), n_samples=500, n_draws=1, ledger=own),
         SyntheticDataClassifier(sampler(ledger=own), n_samples=500, n_draws=1),
     ):
-        for outer in (ledger(), None):
+        for outer in (other, None):
             model = BarycenterClassifier(learner, ledger=outer)
             with pytest.raises(ValueError, match="ledger of its own.*would not see"):
                 model.fit(loans.X, loans.y, sensitive_features=loans.group)

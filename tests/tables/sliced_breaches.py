@@ -9,6 +9,7 @@ from sliced_tables import MECHANISM
 from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.tables import (
     SlicedMeasureSampler,
+    _chain_fit,
     _column_measurements,
     _privacy_plan,
     _releases,
@@ -293,13 +294,13 @@ def tell_order(monkeypatch):
 
 
 def tell_seed(monkeypatch):
-    found, fit = note_records(monkeypatch), _sliced_measure_sampler.ChainFit
+    found, fit = note_records(monkeypatch), _chain_fit.ChainFit
 
     def leak(measured, order, n_rows, seed, **options):
         seed = [int(part.sum()) for part in found[-1]._codes]
         return fit(measured, order, n_rows, seed, **options)
 
-    monkeypatch.setattr(_sliced_measure_sampler, "ChainFit", leak)
+    monkeypatch.setattr(_chain_fit, "ChainFit", leak)
 
 
 def keep_records(monkeypatch):

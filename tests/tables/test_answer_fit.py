@@ -12,7 +12,7 @@ from scipy import stats
 
 from sklearn_dpgen.exceptions import TrainingDivergedError
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
-from sklearn_dpgen.tables import _answer_fit, _local_table_sampler
+from sklearn_dpgen.tables import _answer_fit
 from sklearn_dpgen.tables._answer_fit import AnswerFit, split_answers
 from sklearn_dpgen.tables._population import Population
 
@@ -274,7 +274,7 @@ def test_a_start_that_knows_the_training_answers_by_heart_is_not_kept(
 
     def kept(split):
         starts.clear()
-        monkeypatch.setattr(_local_table_sampler, "split_answers", split)
+        monkeypatch.setattr(_answer_fit, "split_answers", split)
         options = {"n_init": 2, "early_stopping": early_stopping, "learning_rate": 1e-20}
         rows = make(mechanism, **options).fit(known).law_.probabilities
         return [np.allclose(rows, law, atol=1e-5) for law in laws].index(True)
@@ -291,7 +291,7 @@ def test_without_need_nothing_is_held_out(coins, monkeypatch):
     def refuse(*args):
         raise AssertionError("answers were held out")
 
-    monkeypatch.setattr(_local_table_sampler, "split_answers", refuse)
+    monkeypatch.setattr(_answer_fit, "split_answers", refuse)
     make(mechanism).fit(known)
     for options in ({"early_stopping": True}, {"n_init": 2}):
         with pytest.raises(AssertionError, match="held out"):
