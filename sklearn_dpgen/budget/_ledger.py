@@ -241,11 +241,12 @@ class PrivacyLedger:
         """Return what is booked for a fit that costs so much, or refuse it."""
         if self._fits(cost, totals):
             return cost
-        pure = _sum_up(_pure_total(db), _pure(report)) if report.delta == 0 else math.inf
+        pure = _pure_total(db, report)
         if pure <= self.epsilon:
             return cost
-        # Before anything was released no choice depends on it: one fit may take it all.
-        if any(totals) or not self._is_all(report):
+        # Before anything was released no choice depends on it: one fit may take it all. By the
+        # totals a charge that is tiny would be none.
+        if last_number(db) or not self._is_all(report):
             raise BudgetExceededError(self._refusal(report, what, cost, totals, pure))
         return DominatingCost(self._filter.cap, self._filter.open_delta)
 
@@ -320,7 +321,7 @@ class PrivacyLedger:
         with self._file.reading() as db:
             (amount, open_delta), pure = self._totals(db), _pure_total(db)
         if amount == open_delta == 0:
-            return 0.0
+            return 0.0 if math.isinf(pure) else pure
         if amount > self._filter.cap and math.isinf(pure):
             # One fit has all of it, and was booked as the cap; at other δ it is what it is.
             return self._charges()[0].report.profile().epsilon(delta)
@@ -342,9 +343,10 @@ class PrivacyLedger:
         float
             In nats, 0 where nothing is left.
         """
-        amount, open_delta = self._read_totals()
+        with self._file.reading() as db:
+            (amount, _), is_new = self._totals(db), not last_number(db)
         delta = self.delta if delta is None else check_delta(delta)
-        if amount == open_delta == 0:
+        if is_new:
             return self._filter.whole_fit(delta)
         return self._filter.largest_fit(self._filter.cap - amount, delta)
 
@@ -371,10 +373,6 @@ class PrivacyLedger:
             Charge(n, time, user, what, amount, delta, PrivacyReport.from_dict(json.loads(report)))
             for n, time, user, what, amount, delta, report in rows
         ]
-
-    def _read_totals(self):
-        with self._file.reading() as db:
-            return self._totals(db)
 
     def _totals(self, db):
         # Another file may have been moved to the place of the one that was opened.
@@ -431,14 +429,12 @@ def _pure(report):
     return report.epsilon if report.delta == 0 else math.inf
 
 
-def _pure_total(db):
-    """Return the sum of the ε of all charges, which is infinite unless all are pure."""
-    total = 0.0
-    for (content,) in db.execute("SELECT report FROM charges"):
-        total = _sum_up(total, _pure(PrivacyReport.from_dict(json.loads(content))))
-        if math.isinf(total):
-            break
-    return total
+def _pure_total(db, *others):
+    """Return the sum of the ε of all charges and of other reports; infinite unless all are pure."""
+    contents = db.execute("SELECT report FROM charges").fetchall()
+    reports = (PrivacyReport.from_dict(json.loads(content)) for (content,) in contents)
+    # Exact up to one rounding, so that ten times 0.1 is all of 1.
+    return math.fsum(_pure(report) for report in (*reports, *others))
 
 
 def _now():

@@ -89,7 +89,9 @@ def _equal(one, other):
 
 def _numbers(y):
     """Return values one by one as floats: what is no number is NaN, and leaves the others."""
-    return np.array([_number(value) for value in _labels(y).ravel()]).reshape(np.shape(y))
+    labels = _labels(y)
+    # By the shape of the labels: that of a list fails where one of them is a sequence.
+    return np.array([_number(value) for value in labels.ravel()]).reshape(labels.shape)
 
 
 def _number(value):

@@ -95,9 +95,10 @@ class CsvFiles:
         labels = {label for column in held for label in getattr(column, "labels", ())}
         try:
             table = pyarrow.csv.read_csv(
-                pyarrow.BufferReader(block),
+                # Of what it is given Arrow takes a byte order mark away, which here is a value.
+                pyarrow.BufferReader(b"\n" + block),
                 read_options=pyarrow.csv.ReadOptions(
-                    column_names=[str(i) for i in range(len(given))], block_size=len(block) + 1
+                    column_names=[str(i) for i in range(len(given))], block_size=len(block) + 2
                 ),
                 parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
                 convert_options=pyarrow.csv.ConvertOptions(
@@ -109,7 +110,7 @@ class CsvFiles:
                 ),
             )
         except pyarrow.ArrowException as error:
-            place = re.search(r"CSV column #(\d+)", str(error))
+            place = re.match(r"In CSV column #(\d+)", str(error))
         else:
             return table.rename_columns(names)
         # Outside of the handler, or the context of the error would show values.

@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from sklearn_dpgen.accounting import (
+    ApproximateProfile,
     ComposedProfile,
     GaussianProfile,
     LaplaceProfile,
@@ -214,6 +215,46 @@ def test_pure_charges_add_up_as_pure_ones(kind, tmp_path):
         ledger.reserve(plan_of((GaussianProfile(0.05), 1), epsilon=0.2), what="counts")
     n_charges, faults = ledger_faults(ledger)
     assert (n_charges, faults) == (5, [])
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "renyi"])
+@pytest.mark.parametrize(("part", "count"), [(0.1, 10), (0.2, 5), (0.25, 4), (0.5, 2), (1.0, 1)])
+def test_pure_charges_may_add_up_to_the_whole_cap(kind, part, count, tmp_path):
+    cap = {"dataset": "x", "epsilon": 1.0, "delta": 1e-6, "filter": kind}
+    ledger = PrivacyLedger.create(tmp_path / "a.ledger", **cap)
+    for _ in range(count):
+        ledger.reserve(pure_plan(part), what="an answer")
+    assert ledger.spent() == 1.0
+    assert ledger_faults(ledger) == (count, [])
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve(pure_plan(1e-9), what="one more")
+
+
+@pytest.mark.parametrize("before", [(), (0.3,)])
+def test_a_charge_with_a_large_delta_is_not_pure(before, tmp_path):
+    """By its ε alone it would be within the cap, of which its δ is 300,000 times the δ."""
+    ledger = PrivacyLedger.create(tmp_path / "a.ledger", dataset="x", epsilon=1.0, delta=1e-6)
+    for epsilon in before:
+        ledger.reserve(pure_plan(epsilon), what="an answer")
+    report = plan_of((ApproximateProfile(0.5, 0.3), 1), epsilon=0.5, delta=0.3)
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve(report, what="counts")
+    assert ledger.spent() == pytest.approx(sum(before))
+
+
+def test_a_charge_of_almost_nothing_is_a_charge(tmp_path):
+    """After it the fit that is chosen may depend on it, and the cap is not for one fit alone."""
+    ledger = PrivacyLedger.create(tmp_path / "a.ledger", dataset="x", epsilon=1.0, delta=1e-6)
+    tiny = plan_of((ApproximateProfile(1e-40, 0.0), 1), epsilon=1e-40, delta=0.0)
+    ledger.reserve(tiny, what="an answer")
+    assert ledger.spent() == 1e-40
+    whole = plan_of((ApproximateProfile(1.0, 1e-6), 1), epsilon=1.0, delta=1e-6)
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve(whole, what="all")
+    # The negative twin: it is booked where nothing was.
+    fresh = PrivacyLedger.create(tmp_path / "b.ledger", dataset="x", epsilon=1.0, delta=1e-6)
+    fresh.reserve(whole, what="all")
+    assert fresh.spent() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "renyi"])

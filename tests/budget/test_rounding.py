@@ -3,12 +3,15 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from contract_cases import CASES, FRAME, SCHEMA, SIDE
 from sklearn.base import clone
 
 from sklearn_dpgen.moments._plan import MomentPlan
+from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables._sampler_plan import SamplerPlan
 from sklearn_dpgen.utils._random import NoiseObserver, observed_noise
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -39,6 +42,16 @@ class Count(NoiseObserver):
     def selected(self, scores, scale, indices):
         self.n_values += scores.size
         return indices
+
+
+class Scores(Count):
+    """Counts the scores apart, too."""
+
+    n_scores = 0
+
+    def selected(self, scores, scale, indices):
+        self.n_scores += scores.size
+        return super().selected(scores, scale, indices)
 
 
 def counted(case):
@@ -96,3 +109,18 @@ def test_certified_noise_is_exact():
     assert report.rounding > 0
     assert f"{report.rounding:.2g} in total variation" in report.to_text()
     assert report.rounding == type(report).from_dict(report.to_dict()).rounding
+
+
+def test_scores_that_are_compared_are_counted_too(monkeypatch):
+    """In twenty columns of two labels each table of two is a candidate."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({name: rng.integers(0, 2, 300) for name in "abcdefghijklmnopqrst"})
+    schema = Schema({name: Categorical([0, 1]) for name in X})
+    sampler = SlicedMeasureSampler(2.0, 1e-4, schema=schema, max_iter=2)
+    with observed_noise(Scores()) as seen:
+        sampler.fit(X)
+    assert seen.n_scores >= 190
+    assert seen.n_values <= sampler.privacy_.rounding / A_VALUE
+    # The negative twin: without the scores it says less than there are.
+    monkeypatch.setattr(SamplerPlan, "_rounding", lambda self: self._n_values * A_VALUE)
+    assert seen.n_values > sampler.plan(300).rounding / A_VALUE

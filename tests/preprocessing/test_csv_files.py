@@ -138,6 +138,21 @@ def test_a_record_moves_no_other(tmp_path_factory, rows, other, place, size):
     assert found == [[list(row) for row in part] for part in (rows, neighbour)]
 
 
+@pytest.mark.parametrize("note", ["\ufeff", "\ufeffbob", "a"])
+def test_a_mark_at_the_start_of_a_block_is_a_value(tmp_path, monkeypatch, note):
+    rows = [[note]] * 40
+    out = "x\n" + "".join(f"{value}\n" for (value,) in rows)
+    for size in (1, 4, 7, 64):
+        monkeypatch.setattr(_csv, "_BLOCK", size)
+        assert rows_of(written(tmp_path / "table.csv", out), {"x": None}) == rows
+
+
+def test_a_text_blames_no_other_column(tmp_path):
+    path = written(tmp_path / "table.csv", "a,b,c\nword,2,CSV column #99\n")
+    with pytest.raises(ValueError, match="'a'"):
+        rows_of(path, {"a": Numeric(0, 5), "b": Numeric(0, 5), "c": None})
+
+
 HOSTILE = ['a\n"b', '"', '""', ',"\r\n', "\n" * 9, '1,nurse\n2,baker,"x', "\ufeff", "\u2028", "'"]
 
 
