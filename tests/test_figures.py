@@ -78,6 +78,7 @@ def test_pages_have_what_the_files_make(figures, pages):
         ("doc/index.rst", "introduction"),
         ("doc/measured.rst", "details"),
         ("doc/measured.rst", "solvers"),
+        ("doc/measured.rst", "threads"),
         ("doc/comparison.rst", "by table"),
         ("doc/tables.rst", "estimators on adult"),
     ],
@@ -107,6 +108,7 @@ def test_a_changed_figure_on_a_page_is_found(figures, pages, page, block):
         ("sinkhorn", "ratio_pot_torch", {"times", "solvers"}),
         ("sliced_measures_scale", "fit, s", {"times"}),
         ("tables_budgets", "AUC boosting", {"budgets", "budgets in full"}),
+        ("threads", "default wall", {"threads"}),
     ],
 )
 def test_a_changed_result_is_found(figures, pages, copied, name, key, found):

@@ -36,6 +36,7 @@ PEERS = (
 TITLES = {"adult": "Adult", "rand health": "RAND health"}
 TARGETS = {"adult": "``income``", "rand health": "``mdvis``"}
 BUDGETS = (0.3, 1.0, 3.0, 10.0)
+_THREADS = {"all": "all threads", "default": "default", "one": "``OMP_NUM_THREADS=1``"}
 # By the relation, and whether ε is 1.
 FILES = {
     ("replaced", True): "compare_replace",
@@ -706,6 +707,25 @@ def solvers(results):
     return f"{first}\n\n{table(head, rows, [46, 14, 20, 20], title)}"
 
 
+def threads(results):
+    """Return the table of default fits, with all threads and with one, on the page of figures."""
+    found = {}
+    for row in results.rows("threads"):
+        if "default wall" in row:
+            found.setdefault(row["case"], {})[row["load"]] = row
+    rows = [
+        [f"``{case}``" if case in ("sinkhorn", "sliced_wasserstein") else case]
+        + [f"{loads[load][f'{name} wall']:.2f}" for load in ("idle", "busy") for name in _THREADS]
+        + [f"{loads[load]['default / best']:.2f}" for load in ("idle", "busy")]
+        for case, loads in found.items()
+    ]
+    names = _THREADS.values()
+    head = ["Estimator", *(f"{load}: {name}" for load in ("idle", "busy") for name in names)]
+    head += ["idle: default over best", "busy: default over best"]
+    title = "Seconds of the clock (``bench_threads.py``)"
+    return table(head, rows, [20, 10, 10, 10, 10, 10, 10, 10, 10], title)
+
+
 def introduction(results):
     """Return what the landing page says of one table."""
     task = named_target(results, "adult")
@@ -915,6 +935,7 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "budgets in full": lambda results: budgets(results, ("replaced", "added or removed")),
     "times": times,
     "solvers": solvers,
+    "threads": threads,
     "wide table": wide_table,
     "introduction": introduction,
     "wins": wins,
