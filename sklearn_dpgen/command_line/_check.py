@@ -19,6 +19,7 @@ _FAULTS = {
     "null": ("missing, in a column that is not declared nullable", True),
     "not_integer": ("no integers, as declared: they will be rounded", False),
     "unreadable": ("of another type than declared", True),
+    "unnamed": ("that name no person, as --unit does in every row", True),
     "repeated": ("in rows whose identifier is there twice or more", False),
 }
 _TEXT = """\

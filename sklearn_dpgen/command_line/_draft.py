@@ -41,9 +41,10 @@ _HEAD = """\
 #   type: datetime     low, high, such as '2020-01-31'; resolution: D for days
 #   type: categorical  categories: ['no', 'yes']  (quote labels that are texts)
 #   type: ordinal      values: [1, 2, 3]
+#   type: identifier   never learned; synthetic rows are numbered; --unit may name it
 #
 # A number that is a code is a category. Take columns out that need no synthetic twin, such as
-# names and other identifiers.
+# names, or declare them as identifiers.
 """
 _TABLE_NOTE = (
     "The draft holds the names of the columns and the types that a file states, and no value. A "

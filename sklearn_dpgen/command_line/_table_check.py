@@ -55,11 +55,16 @@ def _counted(files, schema, columns, unit, typed=frozenset()):
     names = [name for name in identifiers_of(schema) if name != unit]
     hashes: dict[str, list] = {name: [] for name in names}
 
-    def counts_of(frame):
-        return _counts(frame, schema, typed), len(frame), {n: _hashes(frame[n]) for n in names}
+    n_unnamed = 0
 
-    for counts, n, own in map_frames(counts_of, [*files], columns):
+    def counts_of(frame):
+        hashes = {name: _hashes(frame[name]) for name in names}
+        nulls = 0 if unit is None else int(frame[unit].isna().sum())
+        return _counts(frame, schema, typed), len(frame), hashes, nulls
+
+    for counts, n, own, nulls in map_frames(counts_of, [*files], columns):
         total = counts if total is None else total + counts
+        n_unnamed += nulls
         n_rows += n
         for name in names:
             hashes[name].append(own[name])
@@ -72,6 +77,8 @@ def _counted(files, schema, columns, unit, typed=frozenset()):
         times = np.unique(np.concatenate(hashes[name]), return_counts=True)[1]
         if (times > 1).any():
             faults[name]["repeated"] = int(times[times > 1].sum())
+    if n_unnamed:
+        faults.setdefault(unit, {})["unnamed"] = n_unnamed
     return {
         "fault": None,
         "faults": {column: row for column, row in faults.items() if row},

@@ -246,6 +246,10 @@ def output_kind(estimator):
     return _get_output_config("transform", estimator)["dense"]
 
 
+# Whose lines lie between a warning and the line of a user.
+_BETWEEN = ("joblib", "sklearn", "sklearn_dpgen")
+
+
 def warn_user(message, category=UserWarning):
     """Warn at the line of code that called this package, whatever lies between."""
     level, frame = 2, sys._getframe(1)
@@ -255,7 +259,7 @@ def warn_user(message, category=UserWarning):
 
 
 def _is_between(frame):
-    return frame.f_globals.get("__name__", "").partition(".")[0] in ("sklearn", "sklearn_dpgen")
+    return frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN
 
 
 def _telling(function, message):

@@ -175,6 +175,23 @@ def test_identifiers_that_are_repeated_are_counted(run, visits, form):
     assert run("check", "visits.yaml", "once.csv", "--json").json["faults"] == {}
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_rows_that_name_no_person_stop_a_fit(run, visits, form):
+    table = pd.read_csv("visits.csv").astype({"patient": "Int64"})
+    table.loc[:5, "patient"] = pd.NA
+    getattr(table, f"to_{form}")(f"some.{form}", index=False)
+    done = run("check", "visits.yaml", f"some.{form}", "--unit", "patient", "--json")
+    assert (done.code, done.json["faults"]) == (1, {"patient": {"unnamed": 6}})
+    done = run("check", "visits.yaml", f"some.{form}", "--unit", "patient")
+    assert "'patient': 6 values that name no person" in done.out
+    fit = ("synthesize", f"some.{form}", "--schema", "visits.yaml", "--epsilon", "1", "--out", "a")
+    refused = run(*fit, "--unit", "patient")
+    assert refused.code == 2
+    assert "must name a person in every row" in refused.err
+    # The twin: without the unit the column is not read.
+    assert run("check", "visits.yaml", f"some.{form}").code == 0
+
+
 def test_identifiers_are_compared_across_files(run, visits):
     table = pd.read_csv("visits.csv").drop_duplicates("patient")
     for name in ("part-1.csv", "part-2.csv"):
