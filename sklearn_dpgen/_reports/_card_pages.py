@@ -34,7 +34,8 @@ def _blocks(content):
     shown = estimator["parameters"].items()
     rows += [(name, str(value)) for name, value in shown if value is not None]
     size = content["n_records"]
-    rows.append(("number of records", "not stated" if size is None else f"{size:,.0f}"))
+    counted = "number of records" if privacy["unit"] is None else "number of persons"
+    rows.append((counted, "not stated" if size is None else f"{size:,.0f}"))
     yield "model", "Model", privacy["mechanism"], rows
     if content["schema"] is not None:
         columns = content["schema"]

@@ -164,6 +164,9 @@ def _result(sampler, rows, out, ledger, console):
     }
     if ledger is not None:
         left = ledger.remaining()
-        lines.append(f"Left in the ledger: epsilon {left:.4g} at delta {ledger.delta:g}.")
+        lines.append(
+            f"Largest fit that the ledger still takes: epsilon {left:.4g} at delta "
+            f"{ledger.delta:g}."
+        )
         document["ledger"] = {"file": ledger.path, "spent": ledger.spent(), "remaining": left}
     return console.result("\n".join(lines), document)
