@@ -71,7 +71,7 @@ def local_panels(sampler, answers, rows, synthetic):
     edges = [BINS[name] for name in PAIR]
     return edges, [
         count(rows, edges),
-        face_value(sampler.mechanism, answers),
+        face_value(sampler.mechanism_, answers),
         count(synthetic, edges),
     ]
 
