@@ -17,8 +17,8 @@ import pandas as pd
 from _common import RESULTS, record
 from sklearn.base import BaseEstimator
 
+from sklearn_dpgen.auditing import audit
 from sklearn_dpgen.domains import Ball, Box, OneHot
-from sklearn_dpgen.inspection import audit
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,
     JointRandomizedResponse,

@@ -23,7 +23,7 @@ from _common import record
 from sklearn_dpgen.datasets import fetch_adult, load_rand_health
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
 from sklearn_dpgen.metrics import marginal_total_variation
-from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
 from sklearn_dpgen.utils._certified_noise import GRID_BITS
 from sklearn_dpgen.utils._exact_draws import discrete_gaussian, discrete_laplace
 from sklearn_dpgen.utils._random import NoiseSource
@@ -78,7 +78,7 @@ def spread(values):
 def central(table, data, repeat):
     """Yield what fits with each noise take and give."""
     frame, schema = data.frame, data.schema
-    for kind in (SlicedMeasureSampler, PrivateMixtureSampler):
+    for kind in (TableSampler, PrivateMixtureSampler):
         for noise in ("float", "certified"):
             seconds, singles, pairs = [], [], []
             for _ in range(repeat):

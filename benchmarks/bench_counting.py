@@ -71,7 +71,7 @@ def fitted(n_rows):
     """Fit the sampler on all pairs, with two threads; tell passes from the rest."""
     import pyarrow  # noqa: F401
 
-    from sklearn_dpgen.tables import SlicedMeasureSampler, _records
+    from sklearn_dpgen.tables import TableSampler, _records
 
     spent = []
 
@@ -83,8 +83,8 @@ def fitted(n_rows):
             return counter
 
     _records.StreamedRecords = Timed
-    sampler = SlicedMeasureSampler(
-        schema=SCHEMA, slices="pairs", store="none", n_jobs=2, random_state=0
+    sampler = TableSampler(
+        schema=SCHEMA, marginals="pairs", store="none", n_jobs=2, random_state=0
     )
     with Meter() as meter:
         sampler.fit(Batches(n_rows))
@@ -95,8 +95,8 @@ def fitted(n_rows):
         "passes cpu s": round(cpu, 2),
         "after wall s": round(meter.wall - wall, 2),
         "after cpu s": round(meter.cpu - cpu, 2),
-        "tables": len(sampler.slices_),
-        "cells": int(sum(part.counts.size for part in sampler.slices_)),
+        "tables": len(sampler.marginals_),
+        "cells": int(sum(part.counts.size for part in sampler.marginals_)),
     }
 
 

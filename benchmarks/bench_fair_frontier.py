@@ -35,7 +35,7 @@ from sklearn_dpgen.predictors import BarycenterClassifier
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
-from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
+from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 
 IMAGES = Path(__file__).parents[1] / "doc" / "images"
 EPSILONS = (0.5, 1.0, 3.0, np.inf)
@@ -72,7 +72,7 @@ def barycentres(data, epsilon, seed, share=SHARE):
     """Yield boosted trees of synthetic rows, mapped to the barycentre, for several least ratios."""
     frame, schema = with_target(data)
     delta = data.task.delta
-    sampler = SlicedMeasureSampler(
+    sampler = TableSampler(
         share * epsilon, delta, schema=schema, target="label", random_state=seed
     )
     model = BarycenterClassifier(
@@ -89,7 +89,7 @@ def blind_barycentres(data, epsilon, seed):
     """Yield the same where the group is not known at prediction, all of it from synthetic rows."""
     frame, schema = with_target(data)
     schema = Schema({**schema, "group": Categorical(data.groups.tolist())})
-    sampler = SlicedMeasureSampler(
+    sampler = TableSampler(
         epsilon, data.task.delta, schema=schema, target=["label", "group"], random_state=seed
     )
     rows = sampler.fit(frame.assign(group=data.a)).sample(100_000, random_state=seed)
@@ -129,7 +129,7 @@ def synthetic(data, epsilon, seed):
         ("boosting", HistGradientBoostingClassifier(random_state=seed)),
         ("logistic", LogisticRegression(max_iter=2000)),
     ):
-        sampler = SlicedMeasureSampler(
+        sampler = TableSampler(
             epsilon, data.task.delta, schema=schema, target="label", random_state=seed
         )
         model = SyntheticDataClassifier(sampler, estimator, random_state=seed)

@@ -26,7 +26,7 @@ from _tables import DELTA, TABLES, measures, split
 
 from sklearn_dpgen.moments import MomentImageSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 ROOT = Path(__file__).parents[1]
 # The commit before joint tables were grouped greedily and fits went on from one another.
@@ -69,7 +69,7 @@ def fit_table(name, relation, seed):
     else:
         train, schema = simulated(name)
         target = "x1"
-    sampler = SlicedMeasureSampler(
+    sampler = TableSampler(
         1.0, DELTA, schema=schema, target=target, neighbours=relation, random_state=seed
     )
     start = time.process_time()
@@ -80,7 +80,7 @@ def fit_table(name, relation, seed):
         worth = {key: found[key] for key in ("AUC boosting", "2-way TV")}
     else:
         worth = {"2-way TV": -sampler.score(train)}
-    return {"seconds": seconds, "tables": len(sampler.slices_)} | worth
+    return {"seconds": seconds, "tables": len(sampler.marginals_)} | worth
 
 
 def fit_images(seed):

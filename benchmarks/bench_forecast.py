@@ -23,7 +23,7 @@ from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
-from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
 
 
 def mixed_table(n, p, seed=0):
@@ -47,18 +47,18 @@ def tables():
     """Yield samplers of tables: Adult, and simulated tables of several sizes."""
     adult = fetch_adult()
     for name, options in (("", {}), (", a target", {"target": "income"})):
-        sampler = SlicedMeasureSampler(schema=adult.schema, device="cpu", **options)
+        sampler = TableSampler(schema=adult.schema, device="cpu", **options)
         yield f"Adult{name}", sampler, adult.frame, None
     for n, p, options in (
         (2_000, 6, {}),
         (20_000, 15, {}),
         (20_000, 15, {"population_size": 5_000}),
-        (100_000, 15, {"slices": "pairs"}),
+        (100_000, 15, {"marginals": "pairs"}),
         (100_000, 30, {}),
     ):
         frame, schema = mixed_table(n, p)
         name = ", ".join(f"{key}={value}" for key, value in options.items())
-        yield f"{n} x {p} {name}", SlicedMeasureSampler(schema=schema, **options), frame, None
+        yield f"{n} x {p} {name}", TableSampler(schema=schema, **options), frame, None
     for n in (10_000, 100_000):
         frame, schema = mixed_table(n, 12)
         yield f"mixture, {n} x 12", PrivateMixtureSampler(schema=schema, device="cpu"), frame, None

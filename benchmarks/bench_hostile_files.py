@@ -30,7 +30,7 @@ import sklearn_dpgen  # noqa: E402
 from sklearn_dpgen.exceptions import InvalidFileError  # noqa: E402
 
 MODELS = {
-    "rules": "SlicedMeasureSampler, with rules",
+    "rules": "TableSampler, with rules",
     "mixtures of classes": "PrivateMixtureSampler",
     "evolution of tables": "PrivateEvolutionSampler, of tables",
     "smoothed, by a convolution": "SmoothedSlicedWassersteinGenerator, of images",

@@ -27,7 +27,7 @@ from sklearn_dpgen.inference import (
     sample_tables,
 )
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 N, LEVEL, Z = 10_000, 0.95, 1.959964
 
@@ -175,7 +175,7 @@ def run(name, args):
         rng = np.random.default_rng(seed)
         sample = frame.iloc[rng.integers(len(frame), size=N)].reset_index(drop=True)
         options = {"schema": case["schema"], "target": case["target"][0], "random_state": seed}
-        sampler = SlicedMeasureSampler(args.epsilon, 1e-6, **options).fit(sample)
+        sampler = TableSampler(args.epsilon, 1e-6, **options).fit(sample)
         start = time.process_time()
         found = {"intervals": ours(sampler, case)}
         seconds.append(time.process_time() - start)

@@ -1,7 +1,7 @@
 """Counting all pairs of 15 columns: nanoseconds a record, what they are spent on, and two threads.
 
-Compared are the tables one by one (``slice_counts``), the joint tables of ``JointCounts``, and the
-same two ways compiled by numba, where it is installed: codes of a block of records, then one
+Compared are the tables one by one (``marginal_counts``), the joint tables of ``JointCounts``, and
+the same two ways compiled by numba, where it is installed: codes of a block of records, then one
 increment each. Times are CPU times of one thread, the least of several runs. Parts (--part):
 ``counting``, ``threads``, ``batches``.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from _common import record
 
 from sklearn_dpgen.tables._joint_counts import JointCounts, cover_tables
-from sklearn_dpgen.tables._slices import Slice, slice_counts
+from sklearn_dpgen.tables._marginals import Marginal, marginal_counts
 
 N_COLUMNS = 15
 PAIRS = tuple(combinations(range(N_COLUMNS), 2))
@@ -49,9 +49,9 @@ def copy_bandwidth(repeat):
     return 2 / cpu_ns(lambda: np.copyto(target, source), source.nbytes, repeat)
 
 
-def pair_slices(sizes):
+def pair_marginals(sizes):
     groups = [np.arange(size) for size in sizes]
-    return [Slice(pair, tuple(groups[j] for j in pair)) for pair in PAIRS]
+    return [Marginal(pair, tuple(groups[j] for j in pair)) for pair in PAIRS]
 
 
 def compiled_counter():
@@ -116,13 +116,13 @@ def counting(options):
             n = options.rows
             codes = records(sizes, n, is_skewed=kind == "skewed")
             weights = np.full(n, 1 << 26) if kind == "weighted" else None
-            joint, slices = JointCounts(sizes, PAIRS), pair_slices(sizes)
+            joint, marginals = JointCounts(sizes, PAIRS), pair_marginals(sizes)
             start = time.thread_time()
             cover_tables.__wrapped__(joint.sizes, joint.tables)
             planning = time.thread_time() - start
             before = [column[: n // 4] for column in codes]
             heavy = None if weights is None else weights[: n // 4]
-            old = cpu_ns(lambda b=before, h=heavy, s=slices: slice_counts(b, s, h), n // 4, 2)
+            old = cpu_ns(lambda b=before, h=heavy, s=marginals: marginal_counts(b, s, h), n // 4, 2)
             new = cpu_ns(lambda j=joint, c=codes, w=weights: j.add(c, w), n, options.repeat)
             limits = {}
             for label, tables in (("pairs", PAIRS), ("joint", joint.blocks)):
@@ -139,7 +139,7 @@ def counting(options):
                 "part": "counting",
                 "sizes": name,
                 "records": kind,
-                "slice_counts ns": old,
+                "marginal_counts ns": old,
                 "JointCounts ns": new,
                 **{f"{key} ns": value for key, value in limits.items()},
                 "times faster": old / new,
@@ -162,11 +162,11 @@ def threads(options):
     for name in ("2", "8", "16", "64", "mixed"):
         sizes = CASES[name]
         halves = [records(sizes, n, seed=seed) for seed in range(2)]
-        slices = pair_slices(sizes)
+        marginals = pair_marginals(sizes)
         counters = [JointCounts(sizes, PAIRS) for _ in halves]
         ways = {
             "JointCounts": lambda i, c=counters, h=halves: c[i].add(h[i]),
-            "slice_counts": lambda i, h=halves, s=slices: slice_counts(h[i], s),
+            "marginal_counts": lambda i, h=halves, s=marginals: marginal_counts(h[i], s),
         }
         for way, count in ways.items():
             with ThreadPoolExecutor(2) as pool:

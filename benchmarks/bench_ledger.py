@@ -29,10 +29,10 @@ from sklearn_dpgen.accounting import (
     SampledProfile,
     gaussian_sigma,
 )
-from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.exceptions import BudgetExceededError
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 DELTA = 1e-6
 
@@ -109,7 +109,7 @@ def shared(folder, options):
 _DRAW = """
 import os, sys
 from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport
-from sklearn_dpgen.budget import PrivacyLedger
+from sklearn_dpgen.ledger import PrivacyLedger
 profile = GaussianProfile(1e-4)
 plan = PrivacyReport(mechanism="a", epsilon=1e-3, delta=1e-6, releases=[(profile, 1)])
 ledger = PrivacyLedger(sys.argv[1])
@@ -188,7 +188,7 @@ def search(folder, options):
     for cap in (1.0, 0.3):
         path = folder / f"search-{cap}.ledger"
         ledger = PrivacyLedger.create(path, dataset="hours", epsilon=cap, delta=DELTA)
-        sampler = SlicedMeasureSampler(schema=schema, delta=DELTA, ledger=ledger, max_iter=20)
+        sampler = TableSampler(schema=schema, delta=DELTA, ledger=ledger, max_iter=20)
         grid = {"epsilon": [0.05, 0.1, 0.15, 0.2]}
         refused = None
         with warnings.catch_warnings():

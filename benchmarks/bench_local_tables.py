@@ -11,7 +11,7 @@ defaults; bins of numbers are the public ones, but for the central sampler, "equ
 the default of the mechanism, and "found bins", by the answers of the first fifth of the people,
 whose records do nothing else.
 
-"large" is simulated, from a known law: a SlicedMeasureSampler without noise is fitted to all of
+"large" is simulated, from a known law: a TableSampler without noise is fitted to all of
 Adult in the public bins, and 1,430,000 records are drawn. Of its test part 50,000 count, and models
 make 100,000 records.
 
@@ -51,7 +51,7 @@ from threadpoolctl import threadpool_limits
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
 from sklearn_dpgen.schema import Categorical, Schema
-from sklearn_dpgen.tables import LocalTableSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import LocalTableSampler, TableSampler
 
 N_LARGE, N_TEST, N_MADE = 1_430_000, 50_000, 100_000
 
@@ -61,7 +61,7 @@ def adult_law():
     """Return the table of Adult, and a sampler that was fitted to it without noise."""
     table = TABLES["adult"]()
     options = {"schema": table.schema, "n_bins": table.bins, "random_state": 0}
-    return table, SlicedMeasureSampler(np.inf, DELTA, **options).fit(table.frame)
+    return table, TableSampler(np.inf, DELTA, **options).fit(table.frame)
 
 
 @functools.cache
@@ -134,7 +134,7 @@ def joint_network(train, table, epsilon, seed, n, args):
 
 def central(train, table, epsilon, seed, n, args):
     options = {"schema": table.schema, "target": table.target, "random_state": seed}
-    return drawn(SlicedMeasureSampler(epsilon, DELTA, **options), train, seed, n)
+    return drawn(TableSampler(epsilon, DELTA, **options), train, seed, n)
 
 
 def drawn(sampler, records, seed, n):
@@ -160,7 +160,7 @@ MODELS = {
     ),
     "EntropicDeconvGAN, split budget": split_network,
     "EntropicDeconvGAN, joint answers": joint_network,
-    "SlicedMeasureSampler": central,
+    "TableSampler": central,
 }
 
 

@@ -33,19 +33,19 @@ from sklearn_dpgen.accounting import (
     compose_epsilon,
     gaussian_sigma,
 )
-from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.datasets import fetch_adult
 from sklearn_dpgen.exceptions import NoisyCountsWarning
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 EPSILON, DELTA = 1.0, 1e-5
 N_NAIVE, N_SPLIT = 40, 5
 SPACE = {
     "target": ["income", None],
-    "slices": ["auto", "pairs"],
+    "marginals": ["auto", "pairs"],
     "n_bins": ["auto", 8, 32],
     "max_iter": [3, 30],
     "population_size": [2000, 20_000],
@@ -53,7 +53,7 @@ SPACE = {
 
 
 class Tables:
-    """Slices of Adult, for rows that predict the income: defaults that are made for such tables."""
+    """Marginals of Adult for rows that predict the income, with the defaults for such tables."""
 
     space = SPACE
     scoring = utility_scorer("income")
@@ -155,7 +155,7 @@ def tables(n, seed):
 
 def sampler(epsilon, **parameters):
     schema = fetch_adult().schema
-    return SlicedMeasureSampler(epsilon, DELTA, schema=schema, **{"target": "income"} | parameters)
+    return TableSampler(epsilon, DELTA, schema=schema, **{"target": "income"} | parameters)
 
 
 def draws(space, n_runs, seed):

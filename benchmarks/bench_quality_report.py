@@ -1,6 +1,6 @@
 """Quality reports: how large their pages are, and how long they take.
 
-A page of Adult with its synthetic table (SlicedMeasureSampler at ε = 1 with its defaults, the
+A page of Adult with its synthetic table (TableSampler at ε = 1 with its defaults, the
 target income), one of what it released alone, one of a made-up table of 100 columns, and a model
 card. CPU seconds of one thread, the median of three; the fit is not counted.
 """
@@ -15,8 +15,8 @@ from _common import record
 from threadpoolctl import threadpool_limits
 
 from sklearn_dpgen.datasets import fetch_adult
-from sklearn_dpgen.inspection import QualityReport, model_card
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.reporting import QualityReport, model_card
+from sklearn_dpgen.tables import TableSampler
 
 
 def wide(n=10_000):
@@ -45,7 +45,7 @@ def main():
     torch.set_num_threads(1)
     adult, tables = fetch_adult(), wide()
     start = time.process_time()
-    sampler = SlicedMeasureSampler(schema=adult.schema, target="income").fit(adult.frame)
+    sampler = TableSampler(schema=adult.schema, target="income").fit(adult.frame)
     fit_seconds = time.process_time() - start
     synthetic = sampler.sample(len(adult.frame))
     options = {"privacy": sampler.privacy_, "schema": adult.schema, "target": "income"}

@@ -1,6 +1,6 @@
 """Rules of a table: how many synthetic records break them, and what it costs to keep them.
 
-SlicedMeasureSampler with its defaults, with and without ``constraints``, is fitted to the training
+TableSampler with its defaults, with and without ``constraints``, is fitted to the training
 part of a 70/30 split; scores are those of `bench_tables.py`. The rules are true of all records, and
 public:
 
@@ -34,7 +34,7 @@ from sklearn_dpgen.schema import (
     Schema,
     Sum,
 )
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 WARDS = {"north": "A", "south": "A", "west": "B", "hill": "C"}
 
@@ -182,7 +182,7 @@ def run(name, args):
             for constraints in (None, rules):
                 options = {"target": table.target, "constraints": constraints}
                 start = time.process_time()
-                sampler = SlicedMeasureSampler(
+                sampler = TableSampler(
                     epsilon, DELTA, schema=table.schema, random_state=seed, **options
                 ).fit(train)
                 made = sampler.sample(len(train), random_state=seed)

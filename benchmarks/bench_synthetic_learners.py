@@ -33,9 +33,9 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairRegressor
 from sklearn_dpgen.tables import (
-    SlicedMeasureSampler,
     SyntheticDataClassifier,
     SyntheticDataRegressor,
+    TableSampler,
 )
 
 EPSILON = 1.0
@@ -81,7 +81,7 @@ def binned(table, names, train, test):
 def learned(model, others, table, train, test, names, seed):
     """Yield the learners of one fitted sampler, and those of the records themselves."""
     start = time.process_time()
-    sampler = SlicedMeasureSampler(
+    sampler = TableSampler(
         EPSILON, DELTA, schema=table.schema, target=table.target, random_state=seed
     ).fit(train)
     seconds = time.process_time() - start

@@ -29,7 +29,7 @@ Guarantees differ in kind, and the rows say which: central, with neighbours by r
 by adding or removing one, or local, for each record by itself. `real` are the training records,
 `independent` columns drawn from noisy one-way counts, and `pairs with the target` columns that are
 independent given the target, drawn from noisy counts of each with it. "without a target" is
-SlicedMeasureSampler that is not told which column will be predicted.
+TableSampler that is not told which column will be predicted.
 
 Estimators have their defaults. Public bins of numbers are given to those that need them or do much
 better in them: `independent`, `pairs with the target`, PrivateMixtureSampler,
@@ -41,7 +41,7 @@ PrivateSignedMeasureSampler is left out: it takes no schema, and needs public po
 to any record, which for records of ten columns or more nobody has. The other estimators fit
 predictors and encoders, and make no records.
 
-`--options` is for ablations of SlicedMeasureSampler; "public" as its "n_bins" are the public bins.
+`--options` is for ablations of TableSampler; "public" as its "n_bins" are the public bins.
 """
 
 import argparse
@@ -67,28 +67,28 @@ from sklearn_dpgen.mechanisms import TabularMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
-from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
 
 RELATIONS = ("replace_one", "add_or_remove")
-SLICED = "SlicedMeasureSampler"
-NO_TARGET = "SlicedMeasureSampler, without a target"
+SLICED = "TableSampler"
+NO_TARGET = "TableSampler, without a target"
 WITH_TARGET = "pairs with the target"
 # The models that have a parameter for the relation.
 OF_EITHER = (SLICED, NO_TARGET, WITH_TARGET)
 
 
-def sliced_measures(train, table, epsilon, seed, options):
+def table_sampler(train, table, epsilon, seed, options):
     if options.get("n_bins") == "public":
         options = options | {"n_bins": table.bins}
-    if isinstance(options.get("slices"), list):
-        options = options | {"slices": [tuple(columns) for columns in options["slices"]]}
+    if isinstance(options.get("marginals"), list):
+        options = options | {"marginals": [tuple(columns) for columns in options["marginals"]]}
     fixed = {"schema": table.schema, "target": table.target, "random_state": seed}
     options = fixed | options
-    return drawn(SlicedMeasureSampler(epsilon, DELTA, **options), train, seed)
+    return drawn(TableSampler(epsilon, DELTA, **options), train, seed)
 
 
 def without_target(train, table, epsilon, seed, options):
-    return sliced_measures(train, table, epsilon, seed, options | {"target": None})
+    return table_sampler(train, table, epsilon, seed, options | {"target": None})
 
 
 def mixture(train, table, epsilon, seed):
@@ -167,7 +167,7 @@ MODELS = {
     "real": lambda train, table, epsilon, seed: (train, None),
     "independent": columns_alone,
     WITH_TARGET: given_target,
-    SLICED: sliced_measures,
+    SLICED: table_sampler,
     NO_TARGET: without_target,
     "PrivateMixtureSampler": mixture,
     "PrivateEvolutionSampler": evolution,

@@ -51,12 +51,12 @@ def curve(n=20000):
 
 
 def table_sampler():
-    from sklearn_dpgen.tables import SlicedMeasureSampler
+    from sklearn_dpgen.tables import TableSampler
 
     X, schema = rand_health()
 
     def run():
-        SlicedMeasureSampler(**BUDGET, schema=schema, random_state=0).fit(X).sample(len(X))
+        TableSampler(**BUDGET, schema=schema, random_state=0).fit(X).sample(len(X))
 
     return run
 

@@ -13,17 +13,17 @@ import numpy as np
 import pandas as pd
 from _common import record
 
-from sklearn_dpgen.budget._unit import Persons
 from sklearn_dpgen.datasets import load_rand_health
+from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.tables._code_counter import CodeCounter
 from sklearn_dpgen.tables._count_layout import CountLayout
+from sklearn_dpgen.tables._marginals import all_pairs
 from sklearn_dpgen.tables._record_codes import encode_codes
 from sklearn_dpgen.tables._row_weights import weights_of
-from sklearn_dpgen.tables._slices import all_pairs
 
 MOST_ROWS, EXPONENT = 36, 1.4
 N_DRAWN, N_BINS = 200_000, 10
@@ -114,7 +114,7 @@ def distances(tables, others, n_columns):
 
 
 def sampler_of(options, schema, seed):
-    return SlicedMeasureSampler(
+    return TableSampler(
         schema=schema, population_size=5_000, random_state=seed, device="cpu", **options
     )
 

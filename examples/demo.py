@@ -24,11 +24,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import train_test_split
 
 from sklearn_dpgen.datasets import load_rand_health
-from sklearn_dpgen.inspection import QualityReport, model_card
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
 from sklearn_dpgen.metrics import marginal_total_variation, train_synthetic_test_real
+from sklearn_dpgen.reporting import QualityReport, model_card
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.tables import LocalTableSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import LocalTableSampler, TableSampler
 
 CENTRAL_EPSILON, LOCAL_EPSILON, DELTA = 1.0, 4.0, 1e-6
 COLUMNS = ["mdvis", "disea", "idp", "physlm", "hlthp"]
@@ -43,7 +43,7 @@ PAIR = ("mdvis", "disea")
 
 def fit_central(rows, schema):
     """Return a sampler of a curator who may see the rows."""
-    sampler = SlicedMeasureSampler(CENTRAL_EPSILON, DELTA, schema=schema, target="mdvis")
+    sampler = TableSampler(CENTRAL_EPSILON, DELTA, schema=schema, target="mdvis")
     return sampler.fit(rows)
 
 
@@ -58,7 +58,7 @@ def fit_local(rows, schema):
 
 def central_panels(sampler, rows, synthetic):
     """Return the edges of the counted cells, with counts of rows, noisy ones, of synthetic rows."""
-    (released,) = (part for part in sampler.slices_ if part.columns == PAIR)
+    (released,) = (part for part in sampler.marginals_ if part.columns == PAIR)
     edges = []
     for name, groups in zip(PAIR, released.groups, strict=True):
         starts = np.flatnonzero(np.diff(groups, prepend=-1))

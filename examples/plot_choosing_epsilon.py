@@ -12,16 +12,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from sklearn_dpgen.datasets import load_rand_health
-from sklearn_dpgen.inspection import TradeOffDisplay
 from sklearn_dpgen.model_selection import privacy_utility_curve, utility_scorer
+from sklearn_dpgen.reporting import TradeOffDisplay
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 health = load_rand_health()
 columns = ["mdvis", "lncoins", "disea", "physlm", "hlthp"]
 records = health.frame[columns]
 schema = Schema({name: health.schema[name] for name in columns})
-sampler = SlicedMeasureSampler(delta=1e-6, schema=schema, target="mdvis")
+sampler = TableSampler(delta=1e-6, schema=schema, target="mdvis")
 
 # %%
 # What the best attacker finds

@@ -29,11 +29,11 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
 from sklearn_dpgen.datasets import load_rand_health
-from sklearn_dpgen.inspection import FairnessCurveDisplay, FairnessDisplay
 from sklearn_dpgen.predictors import BarycenterClassifier
 from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.reporting import FairnessCurveDisplay, FairnessDisplay
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
+from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 
 rand = load_rand_health()
 words = {"hlthp": "poor", "hlthf": "fair", "hlthg": "good"}
@@ -74,7 +74,7 @@ print(y.groupby(plan).mean().round(2).to_dict())
 # asks for 0.8. It is about all people, and rates are known with some error, so we ask for a little
 # more.
 
-sampler = SlicedMeasureSampler(epsilon=0.95, delta=1e-6, schema=schema, target="often")
+sampler = TableSampler(epsilon=0.95, delta=1e-6, schema=schema, target="often")
 learner = SyntheticDataClassifier(sampler, LogisticRegression(max_iter=300))
 model = BarycenterClassifier(
     learner, min_ratio=0.9, epsilon=1.0, groups=["free care", "pays a share"]

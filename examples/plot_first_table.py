@@ -26,7 +26,7 @@ from matplotlib.colors import PowerNorm
 
 from sklearn_dpgen.datasets import load_rand_health
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 parser = argparse.ArgumentParser(description="Counts with noise, and rows that fit them.")
 parser.add_argument("--output", type=Path, help="write the figure here")
@@ -41,7 +41,7 @@ schema = Schema(
         "hlthp": Categorical([0, 1]),
     }
 )
-sampler = SlicedMeasureSampler(epsilon=1.0, delta=1e-6, schema=schema, target="mdvis")
+sampler = TableSampler(epsilon=1.0, delta=1e-6, schema=schema, target="mdvis")
 synthetic = sampler.fit(survey).sample(len(survey))
 print(synthetic.head().to_string())
 print(sampler.privacy_)
@@ -55,7 +55,7 @@ print(sampler.privacy_)
 # noise makes of some empty cells.
 
 encoder = sampler.encoder_
-(released,) = (part for part in sampler.slices_ if part.columns == ("mdvis", "disea"))
+(released,) = (part for part in sampler.marginals_ if part.columns == ("mdvis", "disea"))
 
 
 def members(frame, axis):

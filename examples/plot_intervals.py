@@ -21,7 +21,7 @@ import pandas as pd
 
 from sklearn_dpgen.inference import combine_estimates, estimate_regression, sample_tables
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 TRUE = pd.Series({"age": 0.04, "income": -0.03, "smoker=yes": 0.7, "sex=m": -0.2, "site=b": 0.3})
 
@@ -51,7 +51,7 @@ schema = Schema(
         "came": Categorical([False, True]),
     }
 )
-sampler = SlicedMeasureSampler(1.0, 1e-6, schema=schema, target="came").fit(patients)
+sampler = TableSampler(1.0, 1e-6, schema=schema, target="came").fit(patients)
 
 # %%
 # The estimate

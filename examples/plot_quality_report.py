@@ -14,7 +14,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 from sklearn_dpgen.datasets import load_rand_health
-from sklearn_dpgen.inspection import (
+from sklearn_dpgen.reporting import (
     MarginalDisplay,
     PairDisplay,
     QualityReport,
@@ -22,7 +22,7 @@ from sklearn_dpgen.inspection import (
     model_card,
 )
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 parser = argparse.ArgumentParser(description="Reports, a model card, and their pictures.")
 parser.add_argument("--output", type=Path, help="write the pages here")
@@ -32,7 +32,7 @@ health = load_rand_health()
 columns = ["mdvis", "disea", "physlm", "idp", "hlthp"]
 records = health.frame[columns]
 schema = Schema({name: health.schema[name] for name in columns})
-sampler = SlicedMeasureSampler(epsilon=1.0, delta=1e-6, schema=schema, target="hlthp")
+sampler = TableSampler(epsilon=1.0, delta=1e-6, schema=schema, target="hlthp")
 synthetic = sampler.fit(records).sample(len(records))
 
 # %%

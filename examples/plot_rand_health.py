@@ -23,7 +23,7 @@ from sklearn_dpgen.accounting import shuffled_epsilon
 from sklearn_dpgen.datasets import load_rand_health
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
 from sklearn_dpgen.metrics import marginal_total_variation, train_synthetic_test_real
-from sklearn_dpgen.tables import LocalTableSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import LocalTableSampler, TableSampler
 
 EPSILON = 4.0
 
@@ -100,7 +100,7 @@ print(randomized.head().to_string())
 # record. Central noise is much smaller, since it is added once to the counts of all people; but
 # there must be a curator whom everybody trusts.
 
-sampler = SlicedMeasureSampler(EPSILON, 1e-6, schema=health.schema).fit(raw)
+sampler = TableSampler(EPSILON, 1e-6, schema=health.schema).fit(raw)
 central = sampler.sample(len(raw))
 print(sampler.privacy_)
 

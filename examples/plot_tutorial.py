@@ -15,9 +15,9 @@ from sklearn.linear_model import LogisticRegression
 
 from sklearn_dpgen.datasets import load_rand_health
 from sklearn_dpgen.inference import estimate_regression
-from sklearn_dpgen.inspection import MarginalDisplay
+from sklearn_dpgen.reporting import MarginalDisplay
 from sklearn_dpgen.schema import Implication, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 # %%
 # The fit
@@ -27,7 +27,7 @@ from sklearn_dpgen.tables import SlicedMeasureSampler
 health = load_rand_health()
 columns = ["mdvis", "lncoins", "idp", "physlm", "disea", "hlthg", "hlthf", "hlthp"]
 survey = health.frame[columns]
-sampler = SlicedMeasureSampler(
+sampler = TableSampler(
     epsilon=1.0,
     delta=1e-6,
     schema=Schema({name: health.schema[name] for name in columns}),

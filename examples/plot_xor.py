@@ -5,7 +5,7 @@ Dependence of three columns
 This example shows that a private sampler finds a dependence of three columns that no pair of
 columns shows. In an exclusive or, each of two columns alone tells nothing about a third, and both
 together determine it. Synthetic rows from counts of pairs alone cannot have this dependence.
-:class:`~sklearn_dpgen.tables.SlicedMeasureSampler` selects triples privately, without being told
+:class:`~sklearn_dpgen.tables.TableSampler` selects triples privately, without being told
 which; :doc:`/tables` describes how.
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 rng = np.random.default_rng()
 n = 30_000
@@ -59,17 +59,17 @@ schema = Schema(
 # same budget pays for the selection.
 
 options = {
-    "pairs in 7 bins": {"slices": "pairs", "n_bins": 7},
+    "pairs in 7 bins": {"marginals": "pairs", "n_bins": 7},
     "default": {},
     "target": {"target": ["sign", "wave"]},
 }
 samplers = {
-    name: SlicedMeasureSampler(1.0, 1e-6, schema=schema, **given).fit(records)
+    name: TableSampler(1.0, 1e-6, schema=schema, **given).fit(records)
     for name, given in options.items()
 }
 for name, sampler in samplers.items():
-    triples = [part for part in sampler.slices_ if len(part.columns) == 3]
-    print(f"{name}: {len(sampler.slices_) - len(triples)} pairs, {len(triples)} triples")
+    triples = [part for part in sampler.marginals_ if len(part.columns) == 3]
+    print(f"{name}: {len(sampler.marginals_) - len(triples)} pairs, {len(triples)} triples")
     for part in triples[:3]:
         shape = " x ".join(map(str, part.counts.shape))
         print(f"    {', '.join(part.columns)}: {shape} cells, noise of {part.noise_scale:.0f}")

@@ -26,10 +26,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import sklearn_dpgen
-from sklearn_dpgen.budget import PrivacyLedger
-from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN
 from sklearn_dpgen.domains import OneHot
+from sklearn_dpgen.ledger import PrivacyLedger
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,
     JointRandomizedResponse,
@@ -43,7 +43,7 @@ from sklearn_dpgen.tables import LocalTableSampler, SyntheticDataRegressor
 from sklearn_dpgen.utils._validation import StrOptions
 
 # The contract's cases, from wherever this runs.
-_CONTRACT = str(Path(__file__).parent / "budget")
+_CONTRACT = str(Path(__file__).parent / "ledger")
 if _CONTRACT not in sys.path:
     sys.path.append(_CONTRACT)
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 
 @pytest.fixture
@@ -43,6 +43,6 @@ def sampler(loans):
 
     def make(target="paid", **params):
         given = {"epsilon": 0.9, "slices": [("income", target), ("job", target)]} | params
-        return SlicedMeasureSampler(schema=loans.schema, target=target, **given)
+        return TableSampler(schema=loans.schema, target=target, **given)
 
     return make

@@ -12,7 +12,7 @@ import pytest
 
 import sklearn_dpgen
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 ROOT = Path(sklearn_dpgen.__file__).parent
 PROJECT = ROOT.parent
@@ -66,7 +66,7 @@ def seeded(source, names):
 
 def test_no_page_and_no_example_fits_privately_with_a_seed():
     names = private_names()
-    assert {"SlicedMeasureSampler", "LaplaceMechanism", "smoothed_sliced_wasserstein"} <= names
+    assert {"TableSampler", "LaplaceMechanism", "smoothed_sliced_wasserstein"} <= names
     sources = [(path, path.read_text(encoding="utf-8")) for path in SCRIPTS]
     for path in PAGES:
         text = path.read_text(encoding="utf-8")
@@ -137,7 +137,7 @@ def test_the_schema_of_the_readme_reads_a_csv(tmp_path):
         f"P-{i},{20 + i % 60},{25 + i % 7 / 10},2022-03-0{i % 9 + 1},no" for i in range(500)
     )
     path.write_text(f"patient,age,bmi,admitted,smoker\nP,30,,2022-03-04,yes\n{rows}\n", "utf-8")
-    drawn = SlicedMeasureSampler(1.0, 1e-6, schema=schema).fit(str(path)).sample(50)
+    drawn = TableSampler(1.0, 1e-6, schema=schema).fit(str(path)).sample(50)
     assert list(drawn) == ["patient", "age", "bmi", "admitted", "smoker"]
     # Of the ids nothing is learned: rows are numbered.
     assert drawn["patient"].tolist() == list(range(50))

@@ -106,7 +106,7 @@ def test_a_changed_figure_on_a_page_is_found(figures, pages, page, block):
         ("sliced", "ratio", {"times", "solvers"}),
         ("sliced_lines", "ratio", {"times", "solvers"}),
         ("sinkhorn", "ratio_pot_torch", {"times", "solvers"}),
-        ("sliced_measures_scale", "fit, s", {"times"}),
+        ("table_sampler_scale", "fit, s", {"times"}),
         ("tables_budgets", "AUC boosting", {"budgets", "budgets in full"}),
         ("threads", "default wall", {"threads"}),
     ],

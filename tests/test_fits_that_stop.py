@@ -28,8 +28,8 @@ from sklearn_dpgen.smoothed import (
 )
 from sklearn_dpgen.tables import (
     PrivateMixtureSampler,
-    SlicedMeasureSampler,
     SyntheticDataClassifier,
+    TableSampler,
 )
 
 N = 60
@@ -44,7 +44,7 @@ ADAPTER = NETWORK | {"source_iter": 2, "feature_dim": 2}
 SOURCE = np.where(HALVES, -1, np.arange(N) % 2)
 
 LEARNER = SyntheticDataClassifier(
-    SlicedMeasureSampler(3.0, schema=SCHEMA, n_bins=2, target="b"), n_samples=200, n_draws=1
+    TableSampler(3.0, schema=SCHEMA, n_bins=2, target="b"), n_samples=200, n_draws=1
 )
 
 # Estimators with what they are fitted on.
@@ -69,7 +69,7 @@ FITS = {
         (TABLE,),
     ),
     "sliced measure": (
-        SlicedMeasureSampler(3.0, schema=SCHEMA, n_bins=2, population_size=5, max_iter=2),
+        TableSampler(3.0, schema=SCHEMA, n_bins=2, population_size=5, max_iter=2),
         (TABLE,),
     ),
     "synthetic classifier": (LEARNER, (TABLE[["a"]], TABLE["b"])),

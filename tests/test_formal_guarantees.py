@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from estimator_table import DOC, FRAME, contract, parameters, plans, private_classes, public_objects
 
-from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.smoothed import smoothed_sliced_wasserstein
 
 FIELDS = [
@@ -210,7 +210,7 @@ def test_the_section_says_what_the_code_says(thing):
 
 def test_the_classes_and_functions_are_found():
     names = {cls.__name__ for cls in CLASSES}
-    assert {"SlicedMeasureSampler", "LaplaceMechanism", "PrivateSearchCV"} <= names
+    assert {"TableSampler", "LaplaceMechanism", "PrivateSearchCV"} <= names
     assert len(names) > 25
     assert "Mechanism" not in names
     assert private_functions() == [smoothed_sliced_wasserstein]
@@ -265,10 +265,10 @@ BROKEN = [
     ("LaplaceMechanism", r"\*\*Formal guarantee", "**Guarantee", "fields"),
     ("LaplaceMechanism", r"Notes\n    -----\n", "Remarks\n    -------\n", "fields"),
     ("LaplaceMechanism", "Local ε", "Central ε", "Promise"),
-    ("SlicedMeasureSampler", r"Central \(", "Local (", "Promise"),
-    ("SlicedMeasureSampler", "Replace one record; ", "Replace one person; ", "Neighbours lacks"),
+    ("TableSampler", r"Central \(", "Local (", "Promise"),
+    ("TableSampler", "Replace one record; ", "Replace one person; ", "Neighbours lacks"),
     (
-        "SlicedMeasureSampler",
+        "TableSampler",
         r"With\s+``neighbours=\"add_or_remove\"``: add or remove",
         'With ``neighbours="add_or_remove"``: add',
         "Neighbours lacks 'add",

@@ -11,7 +11,7 @@ from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasur
 from sklearn_dpgen.exceptions import LargeDeltaWarning
 from sklearn_dpgen.moments import MomentSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
 
 SCHEMA = Schema({"a": Numeric(0, 1), "b": Categorical(["x", "y"])})
 BOX = Box(0, 1, n_features=2)
@@ -20,7 +20,7 @@ RARE = ["x"] * 10 + ["y"] * 90
 
 def sliced(**options):
     small = {"schema": SCHEMA, "n_bins": 2, "population_size": 5, "max_iter": 2}
-    return SlicedMeasureSampler(**small, **options)
+    return TableSampler(**small, **options)
 
 
 def mixture(**options):

@@ -20,7 +20,7 @@ LEVELS = {
     "domains": 1,
     "schema": 1,
     "accounting": 1,
-    "budget": 1,
+    "ledger": 1,
     "ot": 1,
     "nn": 1,
     "mechanisms": 2,
@@ -32,11 +32,11 @@ LEVELS = {
     "evolution": 3,
     "moments": 3,
     "tables": 3,
-    "_reports": 4,
     "metrics": 4,
     "datasets": 4,
     "model_selection": 4,
-    "inspection": 4,
+    "auditing": 4,
+    "reporting": 4,
     "inference": 4,
     "predictors": 4,
     "persistence": 5,
@@ -45,7 +45,7 @@ LEVELS = {
 }
 
 # Saving and loading are offered below what knows all estimators, which is imported when called.
-LATE = {(None, "persistence"), ("budget", "persistence")}
+LATE = {(None, "persistence"), ("ledger", "persistence")}
 
 # Within a level, first importer then imported. The papers of level 3 do not import one another;
 # tables takes votes and projections from evolution, as a user would. What is released of moments
@@ -55,18 +55,16 @@ LATE = {(None, "persistence"), ("budget", "persistence")}
 SAME_LEVEL = {
     ("utils", "exceptions"),
     ("schema", "domains"),
-    ("budget", "accounting"),
-    ("budget", "schema"),
+    ("ledger", "accounting"),
+    ("ledger", "schema"),
     ("nn", "domains"),
     ("mechanisms", "preprocessing"),
     ("preprocessing", "engines"),
     ("tables", "evolution"),
     ("evolution", "moments"),
     ("smoothed", "moments"),
-    ("_reports", "metrics"),
-    ("inspection", "_reports"),
-    ("inspection", "metrics"),
-    ("model_selection", "inspection"),
+    ("reporting", "metrics"),
+    ("model_selection", "reporting"),
 }
 
 # Mathematics on arrays and tensors knows nothing of estimators; the accountant needs no network.
@@ -162,8 +160,8 @@ def test_every_module_has_a_level():
         ("smoothed._loss", "from sklearn_dpgen.moments._plan import price_moments"),
         ("moments._plan", "from sklearn_dpgen.smoothed import anything"),
         ("evolution._tabular_variation", "from sklearn_dpgen.tables import ProductMixture"),
-        ("tables._slices", "from sklearn_dpgen.sliced import anything"),
-        ("tables._slices", "from sklearn_dpgen.evolution._votes import nearest_neighbor_votes"),
+        ("tables._marginals", "from sklearn_dpgen.sliced import anything"),
+        ("tables._marginals", "from sklearn_dpgen.evolution._votes import nearest_neighbor_votes"),
         ("preprocessing._tabular", "from sklearn_dpgen.mechanisms import LaplaceMechanism"),
         ("domains", "from sklearn_dpgen.schema import Schema"),
         ("ot._costs", "from sklearn_dpgen.accounting import gaussian_sigma"),
@@ -287,12 +285,12 @@ from sklearn.dummy import DummyClassifier
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.mechanisms import LaplaceMechanism
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
+from sklearn_dpgen.tables import TableSampler, SyntheticDataClassifier
 from sklearn_dpgen.utils._random import NoiseSource
 
 schema = Schema({"a": Numeric(0, 1), "b": Categorical(["n", "y"])})
 X = pd.DataFrame({"a": [0.25, 0.75] * 50, "b": ["n", "y"] * 50})
-sampler = SlicedMeasureSampler(50.0, 1e-3, schema=schema, target="b", max_iter=5)
+sampler = TableSampler(50.0, 1e-3, schema=schema, target="b", max_iter=5)
 sampler.plan(100)
 LaplaceMechanism(1.0, domain=Box(0, 1, n_features=1)).fit_transform(X[["a"]])
 early = "torch" in sys.modules
@@ -316,11 +314,12 @@ print(json.dumps({"early": early, "threads": found}))
 
 _WITHOUT_TORCH = [
     ".accounting",
-    ".budget",
+    ".ledger",
     ".command_line",
     ".domains",
     ".evolution",
-    ".inspection",
+    ".reporting",
+    ".auditing",
     ".mechanisms",
     ".model_selection",
     ".moments",

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = ("README.rst", "doc/index.rst", "doc/measured.rst", "doc/comparison.rst", "doc/tables.rst")
 BLOCK = r"^\.\. begin figures ([a-z -]+)\n(.*?)^\.\. end figures \1$"
 
-OURS = "SlicedMeasureSampler"
+OURS = "TableSampler"
 NO_TARGET = f"{OURS}, without a target"
 PEERS = (
     "OpenDP MST",
@@ -647,7 +647,7 @@ def budgets(results, relations):
 def times(results):
     """Return what the README says of time."""
     fit = {name: results.row("compare_replace", table=name)["cpu seconds"] for name in TITLES}
-    wide = results.row("sliced_measures_scale", rows=100_000, columns=100)
+    wide = results.row("table_sampler_scale", rows=100_000, columns=100)
     sliced = results.row("sliced", case="against POT", n=100_000, m=100_000)
     lines = results.row("sliced_lines", n=100_000)
     half = results.row("sinkhorn", case="half circle", n=2000, dtype="float32")
@@ -669,11 +669,11 @@ def times(results):
 
 def wide_table(results):
     """Return the sentence on the largest table that was fitted with many columns."""
-    wide = results.row("sliced_measures_scale", rows=100_000, columns=100)
+    wide = results.row("table_sampler_scale", rows=100_000, columns=100)
     return wrapped(
         f"A fit of 100,000 rows of 100 columns, half of them numbers, took "
         f"{wide['counts, s'] + wide['fit, s']:.0f} seconds of a processor with one thread, and "
-        f"{wide['peak, MiB'] / 1024:.1f} GiB (``bench_sliced_measures.py --scale``)."
+        f"{wide['peak, MiB'] / 1024:.1f} GiB (``bench_table_sampler.py --scale``)."
     )
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 import sklearn_dpgen
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 
 def check(condition, message):
@@ -36,7 +36,7 @@ def main():
     group = rng.choice(["a", "b"], size=2000)
     frame = pd.DataFrame({"group": group, "score": rng.normal(5 + (group == "b"), 1).clip(0, 10)})
     schema = Schema({"group": Categorical(["a", "b"]), "score": Numeric(0, 10)})
-    sampler = SlicedMeasureSampler(epsilon=1.0, delta=1e-6, schema=schema).fit(frame)
+    sampler = TableSampler(epsilon=1.0, delta=1e-6, schema=schema).fit(frame)
     rows = sampler.sample(1000)
     check(list(rows) == ["group", "score"] and len(rows) == 1000, "rows are missing")
     check(rows["score"].between(0, 10).all(), "a value is out of its bounds")

@@ -23,11 +23,11 @@ from sklearn_dpgen.accounting._domination import (
 )
 from sklearn_dpgen.accounting._profiles import (
     ApproximateProfile,
+    CatastrophicFailureProfile,
     GaussianProfile,
     LaplaceProfile,
     MaximumProfile,
     MixtureProfile,
-    OpenFailureProfile,
     PrivacyProfile,
     RandomizedResponseProfile,
     SampledProfile,
@@ -65,7 +65,7 @@ __all__ = [
     "MaximumProfile",
     "MixtureProfile",
     "NegativeBinomialRuns",
-    "OpenFailureProfile",
+    "CatastrophicFailureProfile",
     "PoissonRuns",
     "PrivacyProfile",
     "PrivacyReport",

@@ -35,7 +35,7 @@ class AttackRisk:
     See Also
     --------
     PrivacyReport.attack_risk : Of a report.
-    sklearn_dpgen.inspection.TradeOffDisplay : The curve.
+    sklearn_dpgen.reporting.TradeOffDisplay : The curve.
 
     Notes
     -----

@@ -24,7 +24,7 @@ __all__ = [
     "LaplaceProfile",
     "MaximumProfile",
     "MixtureProfile",
-    "OpenFailureProfile",
+    "CatastrophicFailureProfile",
     "PrivacyProfile",
     "RandomizedResponseProfile",
     "SampledProfile",
@@ -238,7 +238,7 @@ class ApproximateProfile(PrivacyProfile):
 
 
 @dataclass(frozen=True)
-class OpenFailureProfile(PrivacyProfile):
+class CatastrophicFailureProfile(PrivacyProfile):
     """A mechanism that reveals nothing, or everything with probability δ₀: δ(ε) = δ₀.
 
     Parameters

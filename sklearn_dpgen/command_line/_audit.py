@@ -56,9 +56,9 @@ def run(arguments, console: Console) -> int:
         raise CommandError("--unit: an audit is of tables in which each person has one row.")
     check_options(arguments)
     schema = read_schema(arguments.schema)
+    from sklearn_dpgen.auditing import audit
     from sklearn_dpgen.command_line._fit import make_sampler
     from sklearn_dpgen.command_line._made_up import made_up_table
-    from sklearn_dpgen.inspection import audit
 
     sampler = make_sampler(arguments, schema)
     console.say("Auditing on a made-up table: what is found is public. It takes a minute or more.")

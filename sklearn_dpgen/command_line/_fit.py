@@ -3,17 +3,17 @@
 from typing import TYPE_CHECKING
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.budget._base import PrivateEstimator
-from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
+from sklearn_dpgen.ledger._base import PrivateEstimator
+from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
 
 if TYPE_CHECKING:
-    from sklearn_dpgen.budget import PrivacyLedger
+    from sklearn_dpgen.ledger import PrivacyLedger
     from sklearn_dpgen.schema import Schema
 
 __all__ = ["make_sampler", "risk_of"]
 
 _SAMPLERS: dict[str, type[PrivateEstimator]] = {
-    "sliced": SlicedMeasureSampler,
+    "sliced": TableSampler,
     "mixture": PrivateMixtureSampler,
 }
 

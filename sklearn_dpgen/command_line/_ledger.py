@@ -7,7 +7,7 @@ from sklearn_dpgen.command_line._files import check_files
 from sklearn_dpgen.command_line._options import add_command, add_group, positive, probability
 
 if TYPE_CHECKING:
-    from sklearn_dpgen.budget import PrivacyLedger
+    from sklearn_dpgen.ledger import PrivacyLedger
 
 __all__ = ["add_to", "open_existing"]
 
@@ -88,7 +88,7 @@ def add_to(commands) -> None:
 
 def run_init(arguments, console: Console) -> int:
     """Make a ledger."""
-    from sklearn_dpgen.budget import PrivacyLedger
+    from sklearn_dpgen.ledger import PrivacyLedger
 
     ledger = PrivacyLedger.create(
         arguments.file,
@@ -133,7 +133,7 @@ def run_show(arguments, console: Console) -> int:
 def run_verify(arguments, console: Console) -> int:
     """Compute a ledger anew."""
     ledger = open_existing(arguments.file)
-    from sklearn_dpgen.budget._ledger_check import ledger_faults
+    from sklearn_dpgen.ledger._ledger_check import ledger_faults
 
     n, faults = ledger_faults(ledger)
     said = faults or [f"{arguments.file} adds up: {n} charges."]
@@ -145,7 +145,7 @@ def run_verify(arguments, console: Console) -> int:
 def open_existing(path: str) -> "PrivacyLedger":
     """Return a ledger that is there."""
     check_files(ledger=path)
-    from sklearn_dpgen.budget import PrivacyLedger
+    from sklearn_dpgen.ledger import PrivacyLedger
 
     return PrivacyLedger(path)
 

@@ -121,7 +121,7 @@ def run_verify(arguments, console: Console) -> int:
     check_files(others=[arguments.public_key, arguments.file])
     content = parse(read_text(arguments.card, "card"), arguments.card)
     from sklearn_dpgen.command_line._keys import read_key
-    from sklearn_dpgen.inspection import verify_model_card
+    from sklearn_dpgen.reporting import verify_model_card
 
     key = read_key(arguments.public_key, private=False)
     if not isinstance(content, dict):

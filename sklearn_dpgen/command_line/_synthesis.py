@@ -10,7 +10,7 @@ from sklearn_dpgen.command_line._keys import read_key
 from sklearn_dpgen.command_line._ledger import open_existing
 from sklearn_dpgen.command_line._table_check import identifiers_of
 from sklearn_dpgen.command_line._tables import files_of, output_ending, read_frame, write_table
-from sklearn_dpgen.inspection import QualityReport, model_card
+from sklearn_dpgen.reporting import QualityReport, model_card
 
 __all__ = ["synthesize"]
 

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
-from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.deconvolution._cells import record_cells
 from sklearn_dpgen.deconvolution._mixture_weights import fit_weights
 from sklearn_dpgen.deconvolution._model import mixture_log_likelihood
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
 from sklearn_dpgen.mechanisms._moments import moment_score

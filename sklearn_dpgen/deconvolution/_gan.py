@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
-from sklearn_dpgen.budget._base import PrivateEstimator
-from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
 from sklearn_dpgen.deconvolution._model import GeneratorModel
 from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out
 from sklearn_dpgen.deconvolution._training import train_generator
 from sklearn_dpgen.domains import Domain, Product
+from sklearn_dpgen.ledger._base import PrivateEstimator
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
 from sklearn_dpgen.mechanisms._moments import moment_score

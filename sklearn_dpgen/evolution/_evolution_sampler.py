@@ -8,7 +8,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from tqdm import tqdm
 
-from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.evolution._class_settings import first_degrees
 from sklearn_dpgen.evolution._evolution_plan import make_interface, plan_evolution
@@ -21,6 +20,7 @@ from sklearn_dpgen.evolution._populations import (
 )
 from sklearn_dpgen.evolution._variation_interface import VariationInterface, check_candidates
 from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._typing import Transformer

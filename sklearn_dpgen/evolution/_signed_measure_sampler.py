@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import gaussian_sigma
-from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.evolution._forecast import votes_forecast
 from sklearn_dpgen.evolution._public_supports import grid_support
 from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.evolution._records import encode_votes
 from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
@@ -21,6 +20,7 @@ from sklearn_dpgen.evolution._weight_projections import (
     project_simplex,
     threshold_weights,
 )
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.preprocessing._records import declared_domain, decode_records
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._frames import FramesMixin

@@ -38,7 +38,7 @@ class Calibration:
 
     Parameters
     ----------
-    sampler : SlicedMeasureSampler
+    sampler : TableSampler
         Fitted.
     columns : collection of str
         Of the analysis.
@@ -214,7 +214,7 @@ class Calibration:
 def _coarsest(sampler, columns):
     """Return place, groups, noisy counts and their noise in the coarsest table of each column."""
     places = {name: j for j, name in enumerate(sampler.encoder_.columns_)}
-    tables = {table.columns[0]: table for table in sampler.marginals_}
+    tables = {table.columns[0]: table for table in sampler.one_way_marginals_}
     found = [(places[name], tables[name]) for name in columns if name in tables]
     return [(j, table.groups[0], table.counts, table.noise_scale) for j, table in found]
 
@@ -268,7 +268,7 @@ def _unselected(marginals):
 
 def _tables(sampler, columns):
     """Return the released tables of columns, and those that hold one of them, while cheap."""
-    found = [*_unselected(sampler.marginals_), *sampler.slices_]
+    found = [*_unselected(sampler.one_way_marginals_), *sampler.marginals_]
     kept = [table for table in found if columns.issuperset(table.columns)]
     if not kept:
         raise ValueError(f"No table tells of {sorted(columns)}: a constant is not measured.")

@@ -11,7 +11,7 @@ from sklearn.utils import check_scalar
 from sklearn_dpgen.inference._calibration import Calibration
 from sklearn_dpgen.inference._designs import check_columns, check_level, check_sampler
 from sklearn_dpgen.schema._made_up import MadeUpColumn
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import Integral
 
@@ -19,7 +19,7 @@ __all__ = ["combine_estimates", "sample_tables"]
 
 
 def sample_tables(
-    sampler: SlicedMeasureSampler,
+    sampler: TableSampler,
     n_tables: int = 20,
     *,
     columns: Sequence[str] | None = None,
@@ -36,7 +36,7 @@ def sample_tables(
 
     Parameters
     ----------
-    sampler : SlicedMeasureSampler
+    sampler : TableSampler
         Fitted.
     n_tables : int, default=20
         How many.

@@ -6,7 +6,7 @@ import numpy as np
 from pandas.api.types import is_list_like
 from sklearn.utils import check_scalar
 
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.tables._table_rules import is_number
 from sklearn_dpgen.tables._value_sets import ValueSet
 from sklearn_dpgen.utils._validation import Real, check_is_fitted
@@ -16,8 +16,8 @@ __all__ = ["check_columns", "check_level", "check_sampler", "design", "holds", "
 
 def check_sampler(sampler):
     """Check that a sampler is one that tells what it released."""
-    if not isinstance(sampler, SlicedMeasureSampler):
-        raise TypeError(f"sampler must be a SlicedMeasureSampler, not {type(sampler).__name__}.")
+    if not isinstance(sampler, TableSampler):
+        raise TypeError(f"sampler must be a TableSampler, not {type(sampler).__name__}.")
     check_is_fitted(sampler)
 
 
@@ -48,7 +48,7 @@ def values(frame, name):
 
 
 def holds(frame, sampler, conditions):
-    """Return which rows fulfil conditions, as :meth:`SlicedMeasureSampler.sample` takes them."""
+    """Return which rows fulfil conditions, as :meth:`TableSampler.sample` takes them."""
     found = np.ones(len(frame), dtype=bool)
     for name, given in (conditions or {}).items():
         found &= ValueSet.read(sampler.encoder_, name, given).holds(frame[name])

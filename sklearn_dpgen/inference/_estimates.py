@@ -21,7 +21,7 @@ from sklearn_dpgen.inference._designs import (
     values,
 )
 from sklearn_dpgen.schema import Datetime
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.tables._table_rules import is_number
 from sklearn_dpgen.utils._validation import Integral
 
@@ -34,7 +34,7 @@ _NOTHING_LEFT = "conditions: next to no row of the fitted law is left for {}."
 
 
 def estimate_means(
-    sampler: SlicedMeasureSampler,
+    sampler: TableSampler,
     columns: str | Sequence[str],
     *,
     conditions: Mapping | None = None,
@@ -46,12 +46,12 @@ def estimate_means(
 
     Parameters
     ----------
-    sampler : SlicedMeasureSampler
+    sampler : TableSampler
         Fitted.
     columns : str or sequence of str
         Numbers, or ordinal labels that are numbers. Nulls are left out of each.
     conditions : mapping or None, default=None
-        Of the records that count, as for :meth:`SlicedMeasureSampler.sample`.
+        Of the records that count, as for :meth:`TableSampler.sample`.
     confidence_level : float, default=0.95
         Of the intervals, in (0, 1).
     n_rows : int, default=20000
@@ -91,9 +91,9 @@ def estimate_means(
     --------
     >>> from sklearn_dpgen.datasets import load_rand_health
     >>> from sklearn_dpgen.inference import estimate_means
-    >>> from sklearn_dpgen.tables import SlicedMeasureSampler
+    >>> from sklearn_dpgen.tables import TableSampler
     >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(schema=data.schema).fit(data.frame)
+    >>> sampler = TableSampler(schema=data.schema).fit(data.frame)
     >>> found = estimate_means(sampler, "mdvis")
     >>> found.columns.tolist()
     ['estimate', 'std_error', 'low', 'high', 'measured', 'hidden', 'promised']
@@ -114,7 +114,7 @@ def estimate_means(
 
 
 def estimate_shares(
-    sampler: SlicedMeasureSampler,
+    sampler: TableSampler,
     events: str | Sequence[Mapping],
     *,
     conditions: Mapping | None = None,
@@ -126,10 +126,10 @@ def estimate_shares(
 
     Parameters
     ----------
-    sampler : SlicedMeasureSampler
+    sampler : TableSampler
         Fitted.
     events : str or sequence of mapping
-        What to tell the share of: conditions as for :meth:`SlicedMeasureSampler.sample`, each of
+        What to tell the share of: conditions as for :meth:`TableSampler.sample`, each of
         them. A column stands for each of its labels, and null if it has any.
     conditions : mapping or None, default=None
         Of the records that the shares are of; None takes all.
@@ -154,9 +154,9 @@ def estimate_shares(
     --------
     >>> from sklearn_dpgen.datasets import load_rand_health
     >>> from sklearn_dpgen.inference import estimate_shares
-    >>> from sklearn_dpgen.tables import SlicedMeasureSampler
+    >>> from sklearn_dpgen.tables import TableSampler
     >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(schema=data.schema).fit(data.frame)
+    >>> sampler = TableSampler(schema=data.schema).fit(data.frame)
     >>> estimate_shares(sampler, "idp", conditions={"hlthp": 1}).index.tolist()
     ["{'idp': 0}", "{'idp': 1}"]
     """
@@ -182,7 +182,7 @@ def estimate_shares(
 
 
 def estimate_regression(
-    sampler: SlicedMeasureSampler,
+    sampler: TableSampler,
     target: str,
     features: str | Sequence[str],
     *,
@@ -196,7 +196,7 @@ def estimate_regression(
 
     Parameters
     ----------
-    sampler : SlicedMeasureSampler
+    sampler : TableSampler
         Fitted.
     target : str
         A number, for a linear regression.
@@ -206,7 +206,7 @@ def estimate_regression(
     positive : value, pandas.Interval, list of them or None, default=None
         For a logistic regression: of which values of the target the probability is.
     conditions : mapping or None, default=None
-        Of the records that count, as for :meth:`SlicedMeasureSampler.sample`.
+        Of the records that count, as for :meth:`TableSampler.sample`.
     confidence_level : float, default=0.95
         Of the intervals, in (0, 1).
     n_rows : int, default=20000
@@ -235,9 +235,9 @@ def estimate_regression(
     --------
     >>> from sklearn_dpgen.datasets import load_rand_health
     >>> from sklearn_dpgen.inference import estimate_regression
-    >>> from sklearn_dpgen.tables import SlicedMeasureSampler
+    >>> from sklearn_dpgen.tables import TableSampler
     >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(schema=data.schema, target="mdvis").fit(data.frame)
+    >>> sampler = TableSampler(schema=data.schema, target="mdvis").fit(data.frame)
     >>> estimate_regression(sampler, "mdvis", ["disea", "idp"]).index.tolist()
     ['intercept', 'disea', 'idp=1']
     """

@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import CERTIFIED_NOISE
-from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms._moments import moments_of
 from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release, settings_text
 from sklearn_dpgen.preprocessing._records import resolve_domain

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 
 from sklearn_dpgen.accounting import PrivacyReport, RandomizedResponseProfile
-from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import OneHot
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism, as_table
 from sklearn_dpgen.mechanisms._densities import discrete_log_likelihood
 

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import ApproximateProfile, PrivacyReport
-from sklearn_dpgen.budget._ledger import LedgerLike
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism
 from sklearn_dpgen.mechanisms._joint_answers import JointAnswersMixin
 from sklearn_dpgen.mechanisms._joint_design import (

@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.accounting import ApproximateProfile, GaussianProfile, PrivacyReport
-from sklearn_dpgen.budget._ledger import LedgerLike
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, as_table
 from sklearn_dpgen.mechanisms._densities import (
     gaussian_log_likelihood,

@@ -7,8 +7,8 @@ from dataclasses import InitVar, dataclass, field
 import numpy as np
 
 from sklearn_dpgen.accounting import (
+    CatastrophicFailureProfile,
     LaplaceProfile,
-    OpenFailureProfile,
     PrivacyProfile,
     compose_delta,
     default_discretization,
@@ -106,7 +106,7 @@ class ThresholdedLaplaceMechanism:
             spent = certified_laplace_epsilon(1.0, self.noise_scale, 1)
             check_certified("laplace", 1.0, self.noise_scale, 1, spent)
             noise = LaplaceProfile(spent)
-        return ((noise, 2 * self.n_releases), (OpenFailureProfile(self.delta / 2), 1))
+        return ((noise, 2 * self.n_releases), (CatastrophicFailureProfile(self.delta / 2), 1))
 
     def report_fields(self) -> dict:
         """Return the fields of a PrivacyReport that this mechanism answers for.

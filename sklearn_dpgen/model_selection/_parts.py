@@ -9,7 +9,7 @@ of what both draws of the parts make on average, which is convex in the two laws
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from sklearn_dpgen.budget._unit import Persons, split_unit
+from sklearn_dpgen.ledger._unit import Persons, split_unit
 from sklearn_dpgen.utils._validation import call_quietly, num_samples
 
 __all__ = ["Records"]

@@ -21,8 +21,8 @@ from sklearn_dpgen.accounting import (
 )
 from sklearn_dpgen.accounting._random_runs import RandomRuns
 from sklearn_dpgen.accounting._report import FLOATING_POINT
-from sklearn_dpgen.budget._base import PrivateEstimator
-from sklearn_dpgen.budget._ledger import LedgerLike
+from sklearn_dpgen.ledger._base import PrivateEstimator
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.model_selection._best_estimator import BestEstimatorMixin
 from sklearn_dpgen.model_selection._candidates import (
     calibrated,
@@ -133,7 +133,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         publish them. ``predict`` that does not treat each row by itself; fits that fail on account
         of a record; other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
         ``random_state`` that others know or guess.
-    :Proof: Notes; :doc:`/budget`.
+    :Proof: Notes; :doc:`/ledger`.
 
     The records are split at random, once for all runs, and a replaced record is in one part: which
     one does not depend on what is in it. In the training part it changes the law of a fit, and the
@@ -168,11 +168,11 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     --------
     >>> from sklearn_dpgen.datasets import load_rand_health
     >>> from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
-    >>> from sklearn_dpgen.tables import SlicedMeasureSampler
+    >>> from sklearn_dpgen.tables import TableSampler
     >>> data = load_rand_health()
     >>> search = PrivateSearchCV(
-    ...     SlicedMeasureSampler(schema=data.schema, target="hlthp", population_size=2000),
-    ...     {"slices": ["auto", "pairs"]},
+    ...     TableSampler(schema=data.schema, target="hlthp", population_size=2000),
+    ...     {"marginals": ["auto", "pairs"]},
     ...     scoring=utility_scorer("hlthp", n_synthetic=2000),
     ...     n_runs=2,
     ... )

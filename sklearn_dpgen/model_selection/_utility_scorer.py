@@ -73,9 +73,9 @@ def utility_scorer(
     --------
     >>> from sklearn_dpgen.datasets import load_rand_health
     >>> from sklearn_dpgen.model_selection import utility_scorer
-    >>> from sklearn_dpgen.tables import SlicedMeasureSampler
+    >>> from sklearn_dpgen.tables import TableSampler
     >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(schema=data.schema, target="hlthp", population_size=2000)
+    >>> sampler = TableSampler(schema=data.schema, target="hlthp", population_size=2000)
     >>> sampler = sampler.fit(data.frame[:15000])
     >>> scorer = utility_scorer("hlthp", n_synthetic=2000, public_rows=True)
     >>> 0.9 < scorer(sampler, data.frame[15000:]) < 1

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.moments._plan import price_moments
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin

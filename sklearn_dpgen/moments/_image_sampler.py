@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from tqdm import tqdm
 
-from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.moments._base import BaseMomentSampler
 from sklearn_dpgen.moments._cosines import coefficients, low_cosines
 from sklearn_dpgen.moments._declared_images import check_images, check_width

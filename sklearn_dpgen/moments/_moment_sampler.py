@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.moments._base import BaseMomentSampler
 from sklearn_dpgen.moments._forecast import moments_forecast
 from sklearn_dpgen.moments._normal_laws import draw_normals, mixture_log_densities

@@ -10,7 +10,7 @@ from sklearn_dpgen.exceptions import InvalidFileError
 __all__ = [
     "check_binned",
     "check_chain",
-    "check_measured_slice",
+    "check_noisy_marginal",
     "check_mixture",
     "check_votes",
     "demand",
@@ -94,7 +94,7 @@ def check_mixture(law):
         demand((sums > 0).all(), "A mixture has a column without categories.")
 
 
-def check_measured_slice(table):
+def check_noisy_marginal(table):
     """Check that groups are entries of the axes."""
     names, shape = table.columns, table.counts.shape
     demand(len(names) == len(table.groups) == len(shape) > 0, "A table has other columns.")

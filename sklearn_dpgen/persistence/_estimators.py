@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.persistence._hints import check_fields
 from sklearn_dpgen.persistence._kinds import Kind
 

@@ -14,7 +14,7 @@ from sklearn_dpgen.persistence._registry import ALL_KINDS, STATES
 from sklearn_dpgen.persistence._values import Decoder, Encoder
 
 if TYPE_CHECKING:
-    from sklearn_dpgen.budget._base import PrivateEstimator
+    from sklearn_dpgen.ledger._base import PrivateEstimator
 
 __all__ = ["FORMAT", "load", "save"]
 

@@ -20,8 +20,8 @@ from sklearn_dpgen.moments._image_laws import ImageModel
 from sklearn_dpgen.persistence._checks import (
     check_binned,
     check_chain,
-    check_measured_slice,
     check_mixture,
+    check_noisy_marginal,
     check_votes,
     demand,
 )
@@ -48,7 +48,7 @@ from sklearn_dpgen.tables._log_linear_chain import (
     LogLinearConditional,
     LogLinearTerm,
 )
-from sklearn_dpgen.tables._measurements import MeasuredSlice
+from sklearn_dpgen.tables._measurements import NoisyMarginal
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 from sklearn_dpgen.tables._table_rules import TableRules
 
@@ -244,14 +244,14 @@ _LAWS = [
         check_mixture,
     ),
     _declared(
-        MeasuredSlice,
+        NoisyMarginal,
         {
             "columns": tuple[str, ...],
             "groups": tuple_of(_CODES),
             "counts": Array("f"),
             "noise_scale": OneOf((float, Array("f", low=0))),
         },
-        check_measured_slice,
+        check_noisy_marginal,
     ),
     _declared(
         ClassVotes,

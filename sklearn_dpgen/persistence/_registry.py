@@ -5,7 +5,6 @@ from typing import Literal
 from torch import nn
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN
 from sklearn_dpgen.deconvolution._model import GeneratorModel
 from sklearn_dpgen.domains import Domain
@@ -16,6 +15,7 @@ from sklearn_dpgen.evolution import (
     TabularVariation,
 )
 from sklearn_dpgen.evolution._voting_sampler import ClassVotes
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,
     JointRandomizedResponse,
@@ -45,9 +45,9 @@ from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinGenerator,
 )
 from sklearn_dpgen.smoothed._features import AdaptedNetwork
-from sklearn_dpgen.tables import LocalTableSampler, PrivateMixtureSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import LocalTableSampler, PrivateMixtureSampler, TableSampler
 from sklearn_dpgen.tables._log_linear_chain import LogLinearChain
-from sklearn_dpgen.tables._measurements import MeasuredSlice
+from sklearn_dpgen.tables._measurements import NoisyMarginal
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 from sklearn_dpgen.tables._table_rules import TableRules
 
@@ -99,14 +99,14 @@ _MECHANISM = State(
 _FAIR = _PAID | _TRAINED | {"groups_": list | None}
 
 STATES: dict[type[PrivateEstimator], State] = {
-    SlicedMeasureSampler: State(
+    TableSampler: State(
         _PAID
         | _FRAMES
         | {
             "n_records_": float,
             "encoder_": TabularEncoder,
-            "marginals_": list[MeasuredSlice],
-            "slices_": list[MeasuredSlice],
+            "one_way_marginals_": list[NoisyMarginal],
+            "marginals_": list[NoisyMarginal],
             "law_": LogLinearChain,
             "_rules_": Maybe(TableRules),
         },

@@ -69,12 +69,12 @@ def check_labels(estimator) -> int:
 
 
 def check_sliced_sampler(estimator):
-    """Check a SlicedMeasureSampler."""
+    """Check a TableSampler."""
     _check_names(estimator)
     rules = vars(estimator).get("_rules_")
     _check_encoder(estimator, [estimator.law_])
     names = set(estimator.encoder_.columns_)
-    for table in (*estimator.marginals_, *estimator.slices_):
+    for table in (*estimator.one_way_marginals_, *estimator.marginals_):
         demand(set(table.columns) <= names, "A table is of other columns.")
     if rules is not None:
         demand(rules.schema == estimator.encoder_.schema, "The rules are of another schema.")

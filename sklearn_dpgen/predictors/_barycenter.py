@@ -8,9 +8,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import get_tags
 
-from sklearn_dpgen.budget._base import PrivateEstimator
-from sklearn_dpgen.budget._unit import split_unit
 from sklearn_dpgen.exceptions import SmallGroupWarning
+from sklearn_dpgen.ledger._base import PrivateEstimator
+from sklearn_dpgen.ledger._unit import split_unit
 from sklearn_dpgen.predictors._barycenter_plan import (
     SMALL_GROUPS,
     BarycenterPlanMixin,

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 
-from sklearn_dpgen.budget._ledger import LedgerLike
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.predictors._barycenter import BarycenterEstimator
 from sklearn_dpgen.utils._validation import (
     HasMethods,
@@ -147,10 +147,10 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     >>> from sklearn_dpgen.datasets import load_rand_health
     >>> from sklearn_dpgen.predictors import BarycenterClassifier
     >>> from sklearn_dpgen.tables import SyntheticDataClassifier
-    >>> from sklearn_dpgen.tables import SlicedMeasureSampler
+    >>> from sklearn_dpgen.tables import TableSampler
     >>> data = load_rand_health()
     >>> X, plan = data.frame[["mdvis", "disea", "hlthp"]], data.frame["idp"]
-    >>> sampler = SlicedMeasureSampler(0.95, 1e-6, schema=data.schema, target="hlthp")
+    >>> sampler = TableSampler(0.95, 1e-6, schema=data.schema, target="hlthp")
     >>> learner = SyntheticDataClassifier(sampler, n_samples=2000, n_draws=1)
     >>> model = BarycenterClassifier(learner, min_ratio=0.8, epsilon=1.0, groups=[0, 1])
     >>> model = model.fit(X[["mdvis", "disea"]], X["hlthp"], sensitive_features=plan)

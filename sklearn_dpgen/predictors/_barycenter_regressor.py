@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 
-from sklearn_dpgen.budget._ledger import LedgerLike
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.predictors._barycenter import BarycenterEstimator
 from sklearn_dpgen.utils._validation import HasMethods, fit_context
 

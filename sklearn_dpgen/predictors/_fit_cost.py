@@ -5,7 +5,7 @@ import inspect
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.preprocessing import TabularEncoder
 
 __all__ = ["common_neighbours", "differs", "fit_cost", "plan_cost", "within"]

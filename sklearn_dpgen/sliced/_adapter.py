@@ -8,8 +8,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
-from sklearn_dpgen.budget._ledger import LedgerLike
-from sklearn_dpgen.budget._unit import Persons
+from sklearn_dpgen.ledger._ledger import LedgerLike
+from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.nn import DomainHead
 from sklearn_dpgen.sliced._adaptation import (
     SIDES,

@@ -8,7 +8,7 @@ from torch import nn
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import FLOATING_POINT
-from sklearn_dpgen.budget._base import TrainedEstimator
+from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, SCHEDULES, descend
 from sklearn_dpgen.ot import random_directions

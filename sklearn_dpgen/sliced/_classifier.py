@@ -12,9 +12,9 @@ from torch import nn
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.budget._base import UnpaidScoreMixin
-from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.ledger._base import UnpaidScoreMixin
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import softmax_residuals
 from sklearn_dpgen.utils._labels import check_classes, check_labels, distinct_labels

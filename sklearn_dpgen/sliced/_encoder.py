@@ -10,8 +10,8 @@ from torch import nn
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.nn import DomainHead
 from sklearn_dpgen.sliced._base import linear_stack
 from sklearn_dpgen.sliced._fair import FairEstimator

@@ -8,8 +8,8 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.nn import mlp_generator
 from sklearn_dpgen.preprocessing._records import decode_records, encode_records
 from sklearn_dpgen.schema import Schema

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from sklearn_dpgen.budget._unit import Persons
+from sklearn_dpgen.ledger._unit import Persons
 
 __all__ = ["GROUP_WEIGHTS", "PENALTIES", "Members", "Strata", "count_cells", "make_strata"]
 

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.budget._base import TrainedEstimator
-from sklearn_dpgen.budget._ledger import LedgerLike
-from sklearn_dpgen.budget._unit import Persons, split_unit
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.ledger._base import TrainedEstimator
+from sklearn_dpgen.ledger._ledger import LedgerLike
+from sklearn_dpgen.ledger._unit import Persons, split_unit
 from sklearn_dpgen.nn import OPTIMIZERS
 from sklearn_dpgen.smoothed._adaptation import train_on_source
 from sklearn_dpgen.smoothed._adapter_releases import AdapterReleasesMixin

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.accounting._report import FLOATING_POINT
-from sklearn_dpgen.budget._ledger import LedgerLike, open_ledger
 from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.ledger._ledger import LedgerLike, open_ledger
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.ot import wasserstein_lines
 from sklearn_dpgen.utils._random import ROUNDING, noise_source, on_grid, split_random_state

@@ -8,9 +8,9 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.budget._base import TrainedEstimator
-from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
+from sklearn_dpgen.ledger._base import TrainedEstimator
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.preprocessing._records import encode_records
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.smoothed._base import RELEASE_CONSTRAINTS

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from sklearn_dpgen.budget._unit import Persons
+from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.utils._labels import check_proportions
 from sklearn_dpgen.utils._torch import as_tensor
 

@@ -2,21 +2,21 @@
 
 from sklearn_dpgen.tables._local_table_sampler import LocalTableSampler
 from sklearn_dpgen.tables._log_linear_chain import LogLinearChain
-from sklearn_dpgen.tables._measurements import MeasuredSlice
+from sklearn_dpgen.tables._measurements import NoisyMarginal
 from sklearn_dpgen.tables._mixture_sampler import PrivateMixtureSampler
 from sklearn_dpgen.tables._product_mixture import ProductMixture
-from sklearn_dpgen.tables._sliced_measure_sampler import SlicedMeasureSampler
 from sklearn_dpgen.tables._synthetic_data_classifier import SyntheticDataClassifier
 from sklearn_dpgen.tables._synthetic_data_regressor import SyntheticDataRegressor
 from sklearn_dpgen.tables._table_counter import TableCounter
+from sklearn_dpgen.tables._table_sampler import TableSampler
 
 __all__ = [
     "LocalTableSampler",
     "LogLinearChain",
-    "MeasuredSlice",
+    "NoisyMarginal",
     "PrivateMixtureSampler",
     "ProductMixture",
-    "SlicedMeasureSampler",
+    "TableSampler",
     "SyntheticDataClassifier",
     "SyntheticDataRegressor",
     "TableCounter",

@@ -8,8 +8,8 @@ from tqdm import tqdm
 from sklearn_dpgen.tables._column_groups import group_sums
 from sklearn_dpgen.tables._log_linear_chain import LogLinearChain
 from sklearn_dpgen.tables._log_linear_fit import NoisyTable, fit_conditional
+from sklearn_dpgen.tables._marginals import marginal_counts
 from sklearn_dpgen.tables._rule_cells import barred_term, possible_cells
-from sklearn_dpgen.tables._slices import slice_counts
 from sklearn_dpgen.utils._torch import resolve_device
 
 __all__ = ["ChainFit"]
@@ -65,15 +65,15 @@ class ChainFit:
         self._n_fitted = 0
         self._progress = {"disable": not verbose, "desc": name}
 
-    def predict(self, slices):
-        """Return the expected counts of slices, by all that was measured so far."""
+    def predict(self, marginals):
+        """Return the expected counts of marginals, by all that was measured so far."""
         if not self._measured.tables:
-            return self._measured.independent(slices)
+            return self._measured.independent(marginals)
         if self._n_fitted != len(self._measured.tables):
             self._fit(-(-self._max_iter // _FEWER))
             self._n_fitted = len(self._measured.tables)
         factor = self._measured.n_records / len(self._codes)
-        return [factor * counts for counts in slice_counts(self._codes.T, slices)]
+        return [factor * counts for counts in marginal_counts(self._codes.T, marginals)]
 
     def law(self, domain):
         """Return the law of encoded records."""

@@ -6,7 +6,7 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnCells, ColumnTree
-from sklearn_dpgen.tables._measurements import MeasuredSlice
+from sklearn_dpgen.tables._measurements import NoisyMarginal
 from sklearn_dpgen.tables._record_codes import with_bins
 from sklearn_dpgen.tables._releases import release_singles, total_records
 from sklearn_dpgen.utils._validation import Integral
@@ -99,7 +99,7 @@ def measure_columns(leaves, encoder, trees, weights, noise_scale, release, *, n_
         Fitted, with these cells as bins.
     bins : list of ndarray of int
         The cell of each leaf, then of null, of each column.
-    marginals : list of MeasuredSlice
+    marginals : list of NoisyMarginal
         What was released, a table a level.
     """
     # What is known of a constant need not be paid for.
@@ -113,7 +113,7 @@ def measure_columns(leaves, encoder, trees, weights, noise_scale, release, *, n_
         cells[j] = trees[j].cells(noisy, noise_scale * factor, n_records)
     names = list(encoder.columns_)
     marginals = [
-        MeasuredSlice((names[j],), (groups,), sums, noise_scale * factor * np.sqrt(sizes))
+        NoisyMarginal((names[j],), (groups,), sums, noise_scale * factor * np.sqrt(sizes))
         for j, noisy, factor in zip(measured, counts, factors, strict=True)
         for groups, sums, sizes in trees[j].tables(noisy, cells[j].starts)
     ]

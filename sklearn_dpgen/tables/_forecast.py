@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from sklearn_dpgen.tables._cell_counts import marginal_noise
+from sklearn_dpgen.tables._marginals import needed_bytes
 from sklearn_dpgen.tables._mixture_evolution import automatic_cells
-from sklearn_dpgen.tables._slices import needed_bytes
 
 __all__ = ["mixture_forecast", "table_forecast"]
 
@@ -22,14 +22,14 @@ _POOL, _STEPS = 21_000, 40
 _BLOCK = 6e7
 
 
-def table_forecast(table, slices, sampler, n_records):
-    """Return the forecast of a fit of :class:`SlicedMeasureSampler`.
+def table_forecast(table, marginals, sampler, n_records):
+    """Return the forecast of a fit of :class:`TableSampler`.
 
     Parameters
     ----------
     table : DeclaredTable
-    slices : SlicesPlan
-    sampler : SlicedMeasureSampler
+    marginals : MarginalsPlan
+    sampler : TableSampler
     n_records : int or None
         None where it is not public: there is no forecast then.
 
@@ -40,7 +40,7 @@ def table_forecast(table, slices, sampler, n_records):
     if n_records is None:
         return {}
     n_known, counted, fitted = 0, 0, 0
-    for part in slices.rounds:
+    for part in marginals.rounds:
         counted += part.n_tables
         if part.n_selected is not None:
             # All candidates are scored, beside the law of what was measured before, which a fit in

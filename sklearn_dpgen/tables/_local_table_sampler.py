@@ -9,16 +9,16 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
-from sklearn_dpgen.budget._base import PrivateEstimator
-from sklearn_dpgen.budget._ledger import LedgerLike
+from sklearn_dpgen.ledger._base import PrivateEstimator
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.mechanisms._joint_release import RELEASE_COLUMNS
 from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
 from sklearn_dpgen.mechanisms._moments import moment_score
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.tables._base import BaseTableSampler
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
 from sklearn_dpgen.tables._product_mixture import ProductMixture
-from sklearn_dpgen.tables._table_sampler import TableSampler
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
@@ -114,7 +114,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
 
     See Also
     --------
-    SlicedMeasureSampler : Where somebody may see the records: central privacy, at a far smaller
+    TableSampler : Where somebody may see the records: central privacy, at a far smaller
         budget.
     sklearn_dpgen.deconvolution.EntropicDeconvGAN : Learns a network from the same answers.
 
@@ -180,7 +180,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
-        "device": TableSampler._parameter_constraints["device"],
+        "device": BaseTableSampler._parameter_constraints["device"],
         "verbose": ["verbose"],
     }
 

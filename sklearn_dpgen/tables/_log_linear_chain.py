@@ -110,7 +110,7 @@ class LogLinearConditional:
         return laws
 
     def _shares(self, codes):
-        """Yield slices of the records, and unscaled shares of their blocks, a column a record."""
+        """Yield parts of the records, and unscaled shares of their blocks, a column a record."""
         import torch
         from torch.nn.functional import embedding_bag
 

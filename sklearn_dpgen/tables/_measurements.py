@@ -8,11 +8,11 @@ from sklearn.isotonic import IsotonicRegression
 
 from sklearn_dpgen.tables._column_groups import group_sums
 
-__all__ = ["MeasuredSlice", "Measurements"]
+__all__ = ["NoisyMarginal", "Measurements"]
 
 
 @dataclass(frozen=True)
-class MeasuredSlice:
+class NoisyMarginal:
     """A released table of noisy counts over a few columns.
 
     Attributes
@@ -60,7 +60,7 @@ class Measurements:
         self._names, self.n_records, self.blocks = names, n_records, blocks
         self._shares = [part.shares for part in cells]
         self._variances = [part.variances for part in cells]
-        self.slices, self.tables = [], []
+        self.marginals, self.tables = [], []
 
     def shares(self, column):
         """Return the shares of the categories of a column, by all that was released."""
@@ -76,8 +76,8 @@ class Measurements:
         """Return about the variances of the shares of its blocks, by noise."""
         return group_sums(self._variances[column], self.blocks.blocks[column])
 
-    def independent(self, slices):
-        """Return the counts of slices that there would be if columns were independent."""
+    def independent(self, marginals):
+        """Return the counts of marginals that there would be if columns were independent."""
         shares = [self.block_shares(j) for j in range(len(self._names))]
         return [
             self.n_records
@@ -85,7 +85,7 @@ class Measurements:
                 np.multiply.outer,
                 [group_sums(shares[j], g) for j, g in zip(part.columns, part.groups, strict=True)],
             )
-            for part in slices
+            for part in marginals
         ]
 
     def add(self, part, counts, noise_scale, expected):
@@ -93,7 +93,7 @@ class Measurements:
 
         Parameters
         ----------
-        part : Slice
+        part : Marginal
         counts : ndarray
             With noise.
         noise_scale : float
@@ -107,7 +107,7 @@ class Measurements:
         shares, noise = counts / self.n_records, noise_scale / self.n_records
         names = tuple(self._names[j] for j in part.columns)
         groups = [g[self.blocks.blocks[j]] for j, g in zip(part.columns, part.groups, strict=True)]
-        self.slices.append(MeasuredSlice(names, tuple(groups), counts, noise_scale))
+        self.marginals.append(NoisyMarginal(names, tuple(groups), counts, noise_scale))
         gaps = cosines(shares - expected / expected.sum())
         ridges = _ridges(gaps, self.blocks.frequencies(part), noise) + _CHANCE / self.n_records
         self.tables.append(NoisyTable(part.columns, part.groups, shares, ridges))

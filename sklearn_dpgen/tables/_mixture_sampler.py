@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
-from sklearn_dpgen.budget._ledger import LedgerLike
 from sklearn_dpgen.domains import OneHot
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.tables._base import BaseTableSampler
 from sklearn_dpgen.tables._cell_counts import marginal_noise
 from sklearn_dpgen.tables._forecast import mixture_forecast
 from sklearn_dpgen.tables._mixture_evolution import (
@@ -26,7 +27,6 @@ from sklearn_dpgen.tables._mixture_evolution import (
     needed_bytes,
     release_sizes,
 )
-from sklearn_dpgen.tables._table_sampler import TableSampler
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import ROUNDING, split_random_state
@@ -52,7 +52,7 @@ _FIRST, _VOTES, _LAST = 0.1, 0.2, 0.7
 _MOST_BINS, _MOST_STEPS = 1 << 17, 10_000
 
 
-class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
+class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, BaseTableSampler):
     """Synthetic tables from private votes that divide the records, and counts in each part.
 
     One-way counts come first, with noise. Then candidates are drawn from independent columns, each
@@ -162,7 +162,7 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, TableSampler):
     ['mdvis', 'lncoins', 'idp']
     """
 
-    _parameter_constraints: dict = TableSampler._parameter_constraints | {
+    _parameter_constraints: dict = BaseTableSampler._parameter_constraints | {
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
         "bins": [Interval(Integral, 2, _MOST_BINS, closed="both"), Mapping],
         "classes": ["array-like", None],

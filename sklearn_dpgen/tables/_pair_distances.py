@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.tables._marginals import Marginal, all_pairs, marginal_counts
 from sklearn_dpgen.tables._record_codes import encode_codes, with_bins
-from sklearn_dpgen.tables._slices import Slice, all_pairs, slice_counts
 
 __all__ = ["pair_distances"]
 
@@ -49,13 +49,13 @@ def pair_distances(X, law, encoder, draw=None):
     varied = [j for j, size in enumerate(records.sizes) if size > 1]
     pairs: list[tuple[int, ...]]
     pairs = [(varied[i], varied[j]) for i, j in all_pairs(len(varied))] or [(varied[0],)]
-    slices = [Slice(columns, tuple(every[j] for j in columns)) for columns in pairs]
-    n_cells = max(part.n_cells for part in slices)
+    marginals = [Marginal(columns, tuple(every[j] for j in columns)) for columns in pairs]
+    n_cells = max(part.n_cells for part in marginals)
     n_drawn = min(math.ceil(n_cells / (2 * math.pi * _NOISE**2)), _MOST)
     rng = np.random.default_rng(0)
     frame = draw(n_drawn, rng) if draw else encoder.decode_codes(law.sample(n_drawn, rng), rng=rng)
     drawn = encode_codes(frame, fixed)
-    counts, expected = (slice_counts(r.columns, slices) for r in (records, drawn))
+    counts, expected = (marginal_counts(r.columns, marginals) for r in (records, drawn))
     return np.array(
         [
             np.abs(count / records.n_records - table / n_drawn).sum() / 2

@@ -1,4 +1,4 @@
-"""What measured slices cost, from public quantities alone."""
+"""What measured marginals cost, from public quantities alone."""
 
 import math
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ import numpy as np
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
-from sklearn_dpgen.tables._resolution import CELLS, affordable_slices
+from sklearn_dpgen.tables._resolution import CELLS, affordable_marginals
 
-__all__ = ["RELATIONS", "Round", "SlicesPlan", "plan_rounds"]
+__all__ = ["RELATIONS", "Round", "MarginalsPlan", "plan_rounds"]
 
 # Neighbouring tables, and how many cells of a table differ between them.
 RELATIONS = {
@@ -70,13 +70,13 @@ class Round:
         return len(self.candidates) if self.n_selected is None else self.n_selected
 
 
-def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale, constants=()):
+def plan_rounds(n_columns, *, marginals, targets, n_records, noise_scale, constants=()):
     """Return the rounds in which tables of two and three columns are measured.
 
     Parameters
     ----------
     n_columns : int
-    slices : "auto", "pairs" or list of tuple of int
+    marginals : "auto", "pairs" or list of tuple of int
         "auto" measures the pairs of the targets, then the others, or those of them that are
         selected, then selected triples, as far as noise leaves them anything to tell.
     targets : sequence of int
@@ -93,19 +93,19 @@ def plan_rounds(n_columns, *, slices, targets, n_records, noise_scale, constants
         Whose shares, and that of single columns, are 1 together; none where there are no tables.
     """
     rest = 1 - _SINGLES
-    if not isinstance(slices, str):
-        return (Round(tuple(slices), rest),) if slices else ()
+    if not isinstance(marginals, str):
+        return (Round(tuple(marginals), rest),) if marginals else ()
     columns = [j for j in range(n_columns) if j not in constants]
     pairs = tuple(combinations(columns, 2))
     if not pairs:
         return ()
-    if slices == "pairs":
+    if marginals == "pairs":
         return (Round(pairs, rest),)
 
     def affordable(share, n_cells):
         if n_records is None:
             return 1 << 30
-        return affordable_slices(n_records, noise_scale / math.sqrt(share), n_cells)
+        return affordable_marginals(n_records, noise_scale / math.sqrt(share), n_cells)
 
     if affordable(rest, CELLS[2]) < len(pairs):
         rest = 1 - _SINGLES_OF_FEW
@@ -157,8 +157,8 @@ def _triples(columns, targets):
 
 
 @dataclass(frozen=True)
-class SlicesPlan:
-    """Counts of single columns, then rounds of selections and tables of the selected slices.
+class MarginalsPlan:
+    """Counts of single columns, then rounds of selections and tables of the selected marginals.
 
     Every release is a vector to which a record of weight w adds one of l2 norm w at most, with no
     negative entry. So a person whose rows weigh k together changes it by at most k if they are
@@ -199,7 +199,7 @@ class SlicesPlan:
 
     @property
     def n_selections(self):
-        """How many slices are selected at most."""
+        """How many marginals are selected at most."""
         return sum(part.n_selected or 0 for part in self.rounds)
 
     @cached_property
@@ -253,9 +253,9 @@ class SlicesPlan:
         for part in self.rounds:
             n = len(part.candidates)
             if part.n_selected is None:
-                parts.append(f"of {n} slices")
+                parts.append(f"of {n} marginals")
             else:
-                parts.append(f"of {part.n_selected} of {n} slices, which are selected")
+                parts.append(f"of {part.n_selected} of {n} marginals, which are selected")
         return f"counts of single columns, then {', then '.join(parts)}"
 
     @property

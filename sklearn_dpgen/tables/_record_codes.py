@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.budget._unit import Persons, check_precision
+from sklearn_dpgen.ledger._unit import Persons, check_precision
 from sklearn_dpgen.preprocessing._coder import RecordCoder
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_of, map_blocks
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories

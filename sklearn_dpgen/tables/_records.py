@@ -116,9 +116,11 @@ class _Records(ABC):
         scale = WHOLE if self._is_weighted else 1
         return [table / scale for table in counter.tables()]
 
-    def slice_counts(self, slices):
-        """Return the exact counts of slices of blocks, see :meth:`in_blocks`."""
-        return self.counts([part.columns for part in slices], [part.groups for part in slices])
+    def marginal_counts(self, marginals):
+        """Return the exact counts of marginals of blocks, see :meth:`in_blocks`."""
+        return self.counts(
+            [part.columns for part in marginals], [part.groups for part in marginals]
+        )
 
     def _read(self, counter, items, count, total, what, n_threads=None):
         """Count items with as many counters as there are threads, and return one of them all."""

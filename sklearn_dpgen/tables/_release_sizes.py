@@ -2,9 +2,9 @@
 
 import math
 
+from sklearn_dpgen.tables._marginals import MAX_BLOCKS
 from sklearn_dpgen.tables._privacy_plan import RELATIONS
 from sklearn_dpgen.tables._resolution import affordable_cells
-from sklearn_dpgen.tables._slices import MAX_BLOCKS
 
 __all__ = ["release_sizes"]
 

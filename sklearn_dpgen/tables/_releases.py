@@ -1,8 +1,8 @@
-"""Exact counts in, noisy counts out: of single columns on their trees, and of slices."""
+"""Exact counts in, noisy counts out: of single columns on their trees, and of marginals."""
 
 import numpy as np
 
-__all__ = ["noise_factors", "release_singles", "release_slices", "total_records"]
+__all__ = ["noise_factors", "release_singles", "release_marginals", "total_records"]
 
 
 def noise_factors(weights, n_levels=1):
@@ -51,7 +51,7 @@ def release_singles(leaves, trees, weights, release):
     return counts, factors
 
 
-def release_slices(tables, weights, release):
+def release_marginals(tables, weights, release):
     """Release tables as one vector.
 
     Parameters

@@ -5,7 +5,7 @@ import math
 from sklearn_dpgen.exceptions import NoisyCountsWarning
 from sklearn_dpgen.utils._validation import warn_user
 
-__all__ = ["CELLS", "affordable_cells", "affordable_slices", "is_drowned", "warn_of_noise"]
+__all__ = ["CELLS", "affordable_cells", "affordable_marginals", "is_drowned", "warn_of_noise"]
 
 # The records of an even cell over the standard deviation of their number that are asked for.
 _CLEAR = 6.0
@@ -31,7 +31,7 @@ def affordable_cells(n_records, noise_scale):
     return 2 * n / (_CLEAR**2 + math.sqrt(_CLEAR**4 + 4 * (_CLEAR * noise_scale) ** 2))
 
 
-def affordable_slices(n_records, noise_scale, n_cells):
+def affordable_marginals(n_records, noise_scale, n_cells):
     """Return how many tables of so many cells can be measured in one vector.
 
     Parameters

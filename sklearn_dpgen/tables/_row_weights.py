@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.budget._unit import check_alike, told_apart
+from sklearn_dpgen.ledger._unit import check_alike, told_apart
 from sklearn_dpgen.preprocessing._reader import column_of
 
 __all__ = ["WHOLE", "PersonRows", "RowWeights", "weights_of"]

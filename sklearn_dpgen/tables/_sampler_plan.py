@@ -1,4 +1,4 @@
-"""What a SlicedMeasureSampler does, from its parameters and public numbers alone."""
+"""What a TableSampler does, from its parameters and public numbers alone."""
 
 import math
 from dataclasses import dataclass, replace
@@ -9,11 +9,16 @@ from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder
 from sklearn_dpgen.tables._forecast import table_forecast
-from sklearn_dpgen.tables._privacy_plan import SlicesPlan, plan_rounds
+from sklearn_dpgen.tables._marginals import (
+    check_memory,
+    expand_marginals,
+    marginal_weight,
+    target_columns,
+)
+from sklearn_dpgen.tables._privacy_plan import MarginalsPlan, plan_rounds
 from sklearn_dpgen.tables._release_sizes import release_sizes
 from sklearn_dpgen.tables._releases import noise_factors
 from sklearn_dpgen.tables._resolution import affordable_cells, is_drowned, warn_of_noise
-from sklearn_dpgen.tables._slices import check_memory, expand_slices, slice_weight, target_columns
 from sklearn_dpgen.tables._table_rules import TableRules, check_measured
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._typing import EstimatorMixin
@@ -37,7 +42,7 @@ class DeclaredTable:
         Of the columns that are read.
     constants, targets : list of int
         Places of columns.
-    slices : str or list of tuple of int
+    marginals : str or list of tuple of int
     weight : callable
         The public positive weight of a tuple of columns.
     encoder : TabularEncoder
@@ -49,7 +54,7 @@ class DeclaredTable:
     names: list
     constants: list
     targets: list
-    slices: object
+    marginals: object
     weight: object
     encoder: object
     trees: list
@@ -60,7 +65,7 @@ def declared_table(sampler):
 
     Parameters
     ----------
-    sampler : SlicedMeasureSampler
+    sampler : TableSampler
 
     Returns
     -------
@@ -87,8 +92,8 @@ def declared_table(sampler):
         names,
         constants,
         [j for j in target_columns(sampler.target, names) if j not in constants],
-        expand_slices(sampler.slices, names, constants),
-        slice_weight(names, sampler.workload),
+        expand_marginals(sampler.marginals, names, constants),
+        marginal_weight(names, sampler.workload),
         encoder,
         trees,
     )
@@ -99,14 +104,14 @@ class SamplerPlan:
 
     Parameters
     ----------
-    sampler : SlicedMeasureSampler
+    sampler : TableSampler
     table : DeclaredTable
     n_samples : int or None
         Number of records, or of persons; not read where it is not public.
 
     Attributes
     ----------
-    slices : SlicesPlan
+    marginals : MarginalsPlan
     n_records : int or None
         What counts add up to, where that is public: rows of persons are not.
     """
@@ -122,10 +127,10 @@ class SamplerPlan:
         self.n_records = None if is_of_rows else n_public
         budget = sampler.epsilon, delta, sampler.neighbours
         most = sampler.max_rows if is_of_rows else 1
-        noise_scale = SlicesPlan(*budget, (), most).noise_scale
+        noise_scale = MarginalsPlan(*budget, (), most).noise_scale
         rounds = plan_rounds(
             len(table.names),
-            slices=table.slices,
+            marginals=table.marginals,
             targets=table.targets,
             # Of rows there are as many as persons, at least.
             n_records=n_public,
@@ -141,11 +146,13 @@ class SamplerPlan:
             noise_scale=noise_scale,
         )
         self._n_values = sum(sizes[0])
-        self.slices = SlicesPlan(*budget, rounds, most, sizes if sampler._is_certified else None)
-        if n_public is not None and n_public > self.slices.most_records:
+        self.marginals = MarginalsPlan(
+            *budget, rounds, most, sizes if sampler._is_certified else None
+        )
+        if n_public is not None and n_public > self.marginals.most_records:
             raise ValueError(
-                f"noise='certified' selects tables of at most {self.slices.most_records} records "
-                f"at this budget, got {n_public}: take a smaller epsilon, or slices that are "
+                f"noise='certified' selects tables of at most {self.marginals.most_records} "
+                f"records at this budget, got {n_public}: take a smaller epsilon, or marginals that are "
                 "listed."
             )
 
@@ -154,12 +161,12 @@ class SamplerPlan:
         measured = [j for j, tree in enumerate(self._table.trees) if tree.n_cells > 1]
         weights = np.array([self._table.weight((j,)) for j in measured])
         factors = noise_factors(weights, [self._table.trees[j].n_levels for j in measured])
-        return self.slices.mechanism.noise_scales[0] * factors
+        return self.marginals.mechanism.noise_scales[0] * factors
 
     def _table_scales(self):
         """Yield the kind of tables of each round, and the noise of their cells."""
-        scales = self.slices.mechanism.noise_scales[1:]
-        for part, scale in zip(self.slices.rounds, scales, strict=True):
+        scales = self.marginals.mechanism.noise_scales[1:]
+        for part, scale in zip(self.marginals.rounds, scales, strict=True):
             if part.n_selected is None:
                 weights = np.array([self._table.weight(columns) for columns in part.candidates])
                 yield part.kind, scale * noise_factors(weights)
@@ -187,7 +194,7 @@ class SamplerPlan:
             name = _OF.get(kind, "cell of a listed table")
             found[name] = np.append(found.get(name, ()), scales)
         words = {name: count_words(scales, n, unit) for name, scales in found.items()}
-        if n is None or self.slices.noise_scale == 0:
+        if n is None or self.marginals.noise_scale == 0:
             return words
         for name, scales in found.items():
             scale = float(np.median(scales))
@@ -200,24 +207,26 @@ class SamplerPlan:
 
     def _rounding(self):
         """Return how far all noisy values and scores are from exact draws, in total variation."""
-        if self._sampler._is_certified or math.isinf(self.slices.epsilon):
+        if self._sampler._is_certified or math.isinf(self.marginals.epsilon):
             return 0.0
-        scores = sum((part.n_selected or 0) * len(part.candidates) for part in self.slices.rounds)
+        scores = sum(
+            (part.n_selected or 0) * len(part.candidates) for part in self.marginals.rounds
+        )
         return (self._n_values + scores) * ROUNDING
 
     def report(self):
         """Return the PrivacyReport of the fit."""
         sampler = self._sampler
-        public = ["names of the columns", "schema", "n_bins", "slices"]
+        public = ["names of the columns", "schema", "n_bins", "marginals"]
         public += [name for name in _DECLARED if getattr(sampler, name) is not None]
         if sampler.neighbours == "replace_one":
             public.insert(0, "n_samples")
-        report = self.slices.report(
+        report = self.marginals.report(
             public=tuple(public),
             noise_source=sampler._noise_description(),
             precision=self.precision(),
             rounding=self._rounding(),
-            forecast=table_forecast(self._table, self.slices, sampler, self.n_records),
+            forecast=table_forecast(self._table, self.marginals, sampler, self.n_records),
         )
         if sampler.unit_weights == "equal":
             return sampler._protected(report)

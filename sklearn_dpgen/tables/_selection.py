@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
-from sklearn_dpgen.tables._releases import noise_factors, release_slices
-from sklearn_dpgen.tables._resolution import CELLS, affordable_cells, affordable_slices
+from sklearn_dpgen.tables._releases import noise_factors, release_marginals
+from sklearn_dpgen.tables._resolution import CELLS, affordable_cells, affordable_marginals
 
 __all__ = ["measure_rounds", "scores"]
 
@@ -20,13 +20,13 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
     Parameters
     ----------
     count : callable
-        From slices to their exact counts.
-    plan : SlicesPlan
+        From marginals to their exact counts.
+    plan : MarginalsPlan
     weight : callable
         The public positive weight of a tuple of columns.
     measured : Measurements
     predict : callable
-        From slices to their expected counts, by all that was measured so far.
+        From marginals to their expected counts, by all that was measured so far.
     run : GaussianSequenceRun
         Of the plan, after its first release.
     noise : callable
@@ -37,7 +37,7 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
     _, *noise_scales = plan.mechanism.noise_scales
     for number, (part, scale) in enumerate(zip(plan.rounds, noise_scales, strict=True)):
         candidates = [columns for columns in part.candidates if columns not in done]
-        n_affordable = affordable_slices(n, scale, CELLS[len(candidates[0])])
+        n_affordable = affordable_marginals(n, scale, CELLS[len(candidates[0])])
         n_chosen = len(candidates)
         if part.n_selected is not None:
             n_chosen = min(n_chosen, part.n_selected, max(n_affordable, int(number == 0)))
@@ -50,40 +50,40 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
         is_choice = n_chosen < len(candidates)
         if is_choice:
             even = affordable_cells(n, scale * math.sqrt(n_chosen))
-            slices = [measured.blocks.slice(columns, even) for columns in candidates]
+            marginals = [measured.blocks.marginal(columns, even) for columns in candidates]
             relative, spread = weights / weights.max(), scale * math.sqrt(n_chosen)
-            found = _all_scores(count, slices, relative, spread, predict)
+            found = _all_scores(count, marginals, relative, spread, predict)
             chosen = run.select(found, noise(np.array([number]), found), count=n_chosen)
             candidates, weights = [candidates[i] for i in chosen], weights[chosen]
         spreads = scale * noise_factors(weights)
-        slices = [
-            measured.blocks.slice(columns, affordable_cells(n, spread))
+        marginals = [
+            measured.blocks.marginal(columns, affordable_cells(n, spread))
             for columns, spread in zip(candidates, spreads, strict=True)
         ]
-        expected = predict(slices) if is_choice else measured.independent(slices)
+        expected = predict(marginals) if is_choice else measured.independent(marginals)
 
         def release(vector, number=number, columns=tuple(candidates)):
             context = [np.array(part) for part in columns]
             return run.release(vector, noise(np.array([number]), vector, *context))
 
-        tables, _ = release_slices(count(slices), weights, release)
-        for one in zip(slices, tables, spreads, expected, strict=True):
+        tables, _ = release_marginals(count(marginals), weights, release)
+        for one in zip(marginals, tables, spreads, expected, strict=True):
             measured.add(*one)
         done.update(candidates)
         first = first or candidates
 
 
-def _all_scores(count, slices, weights, noise_scale, predict):
-    """Return the scores of slices, of so many at a time as fit in memory."""
+def _all_scores(count, marginals, weights, noise_scale, predict):
+    """Return the scores of marginals, of so many at a time as fit in memory."""
     # Each is a pass over the records.
-    passes = np.cumsum([part.n_cells for part in slices]) // _CELLS
+    passes = np.cumsum([part.n_cells for part in marginals]) // _CELLS
     found = []
     for first, last in _runs(passes):
-        tables = count(slices[first:last])
+        tables = count(marginals[first:last])
         for start in range(first, last, _BLOCK):
             part = slice(start, min(start + _BLOCK, last))
             exact = tables[part.start - first : part.stop - first]
-            found.append(scores(exact, predict(slices[part]), weights[part], noise_scale))
+            found.append(scores(exact, predict(marginals[part]), weights[part], noise_scale))
     return np.concatenate(found)
 
 

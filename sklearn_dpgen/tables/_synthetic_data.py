@@ -12,8 +12,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.budget._base import PrivateEstimator
-from sklearn_dpgen.budget._ledger import LedgerLike
+from sklearn_dpgen.ledger._base import PrivateEstimator
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._frames import as_pandas
@@ -244,7 +244,7 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         params = self._given_sampler().get_params(deep=False)
         target, schema = params.get("target"), params.get("schema")
         if not isinstance(schema, Schema):
-            raise ValueError("sampler must have a schema, as SlicedMeasureSampler has.")
+            raise ValueError("sampler must have a schema, as TableSampler has.")
         if not isinstance(target, str) or target not in schema:
             raise ValueError(f"sampler must have a column of its schema as target, got {target!r}.")
         self._check_target(target, schema[target])

@@ -8,7 +8,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
 
-from sklearn_dpgen.budget._base import UnpaidScoreMixin
+from sklearn_dpgen.ledger._base import UnpaidScoreMixin
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal
 from sklearn_dpgen.tables._synthetic_data import SyntheticDataPredictor, estimator_has
 
@@ -20,7 +20,7 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
 
     Parameters
     ----------
-    sampler : SlicedMeasureSampler
+    sampler : TableSampler
         With a schema and one target in it, or another sampler that has both. The budget is its
         own. In a :class:`~sklearn.frozen.FrozenEstimator`, it was fitted before, and nothing more
         is paid.
@@ -99,9 +99,9 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
     --------
     >>> from sklearn.ensemble import HistGradientBoostingClassifier
     >>> from sklearn_dpgen.datasets import load_rand_health
-    >>> from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
+    >>> from sklearn_dpgen.tables import TableSampler, SyntheticDataClassifier
     >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(epsilon=1.0, schema=data.schema, target="hlthp")
+    >>> sampler = TableSampler(epsilon=1.0, schema=data.schema, target="hlthp")
     >>> model = SyntheticDataClassifier(sampler, HistGradientBoostingClassifier(), n_draws=2)
     >>> X = data.frame[["mdvis", "disea", "idp"]]
     >>> model.fit(X, data.frame["hlthp"]).predict(X[:3]).shape

@@ -7,7 +7,7 @@ from sklearn.base import RegressorMixin
 from sklearn.ensemble import HistGradientBoostingRegressor, VotingRegressor
 from sklearn.linear_model import Ridge
 
-from sklearn_dpgen.budget._base import UnpaidScoreMixin
+from sklearn_dpgen.ledger._base import UnpaidScoreMixin
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal
 from sklearn_dpgen.tables._synthetic_data import SyntheticDataPredictor
 
@@ -66,9 +66,9 @@ class SyntheticDataRegressor(UnpaidScoreMixin, RegressorMixin, SyntheticDataPred
     Examples
     --------
     >>> from sklearn_dpgen.datasets import load_rand_health
-    >>> from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataRegressor
+    >>> from sklearn_dpgen.tables import TableSampler, SyntheticDataRegressor
     >>> data = load_rand_health()
-    >>> sampler = SlicedMeasureSampler(epsilon=1.0, schema=data.schema, target="mdvis")
+    >>> sampler = TableSampler(epsilon=1.0, schema=data.schema, target="mdvis")
     >>> model = SyntheticDataRegressor(sampler, n_draws=2)
     >>> X = data.frame[["disea", "idp", "hlthp"]]
     >>> model.fit(X, data.frame["mdvis"]).predict(X[:3]).shape

@@ -101,7 +101,7 @@ class TableCounter(CodeCounter):
         Parameters
         ----------
         X : data frame, array-like, Arrow stream, files or other table
-            As of :meth:`SlicedMeasureSampler.fit`, but for tables of dask, Spark and Ray.
+            As of :meth:`TableSampler.fit`, but for tables of dask, Spark and Ray.
 
         Returns
         -------

@@ -38,7 +38,7 @@ class TableLawMixin(EstimatorMixin):
         -------
         float
             From -1 to 0, and larger is better. The cells are the declared labels, and 20 equal bins
-            of numbers and dates, so that fits with other slices and bins can be compared.
+            of numbers and dates, so that fits with other marginals and bins can be compared.
 
         Warns
         -----

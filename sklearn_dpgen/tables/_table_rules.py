@@ -157,13 +157,13 @@ def check_measured(schema, sampler):
     ----------
     schema : Schema
         Of :class:`TableRules`.
-    sampler : SlicedMeasureSampler
+    sampler : TableSampler
     """
     made_up = [name for name, column in schema.items() if isinstance(column, MadeUpColumn)]
-    target, slices, n_bins = sampler.target, sampler.slices, sampler.n_bins
+    target, marginals, n_bins = sampler.target, sampler.marginals, sampler.n_bins
     named = {
         "target": [target] if isinstance(target, str) else target or (),
-        "slices": [] if isinstance(slices, str) else chain(*filter(_is_tuple, slices)),
+        "marginals": [] if isinstance(marginals, str) else chain(*filter(_is_tuple, marginals)),
         "n_bins": n_bins if isinstance(n_bins, dict) else (),
         "workload": chain(*(k if _is_tuple(k) else [k] for k in sampler.workload or ())),
     }

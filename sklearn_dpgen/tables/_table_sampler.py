@@ -1,27 +1,403 @@
-"""What the samplers of tables share: a schema, a budget, and records of any types."""
+"""TableSampler: noisy tables of few columns, and the law of largest entropy near them."""
 
-from sklearn_dpgen.budget._base import PrivateEstimator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.utils._validation import BUDGET, DEVICE
+from sklearn_dpgen.schema._rules import Rule
+from sklearn_dpgen.tables._base import BaseTableSampler
+from sklearn_dpgen.tables._column_measurements import measure_columns
+from sklearn_dpgen.tables._column_trees import MAX_LEAVES
+from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
+from sklearn_dpgen.tables._marginals import ColumnBlocks
+from sklearn_dpgen.tables._measurements import Measurements
+from sklearn_dpgen.tables._persons import fit_columns
+from sklearn_dpgen.tables._privacy_plan import RELATIONS
+from sklearn_dpgen.tables._records import open_records
+from sklearn_dpgen.tables._rule_cells import barred_pairs
+from sklearn_dpgen.tables._sampler_plan import SamplerPlan, SamplerPlanMixin, declared_table
+from sklearn_dpgen.tables._selection import measure_rounds
+from sklearn_dpgen.tables._table_law import TableLawMixin
+from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._validation import (
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    fit_context,
+)
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["TableSampler"]
 
 
-class TableSampler(PrivateEstimator):
-    """Base of the samplers of tables with a schema."""
+class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, BaseTableSampler):
+    """Synthetic tables from noisy counts over few columns at a time, by maximum entropy.
 
-    _parameter_constraints: dict = {
-        "epsilon": BUDGET,
-        "schema": [Schema],
-        "random_state": ["random_state"],
-        "device": DEVICE,
+    The counts of single columns are released with Gaussian noise, and tell which bins numbers and
+    dates fall into. Then come tables of two and of three columns, those that are selected privately
+    where there are too many, each as fine as noise leaves it clear. A law is fitted to them at no
+    cost in privacy: columns are drawn one after another, each from a log-linear law given those
+    before it.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy budget of the whole fit, in nats; ``np.inf`` counts without noise.
+    delta : float, default=1e-5
+        Failure probability, in (0, 1).
+    schema : Schema
+        The public declaration of the columns.
+    target : str, list of str or None, default=None
+        Columns that are to be predicted from the others. Their pairs are measured first, where
+        records are few these alone; triples are of them; they are drawn last.
+    marginals : "auto", "pairs" or list of tuple of str, default="auto"
+        What is counted, besides all single columns. "auto" plans it from the budget and the number
+        of records: pairs of the targets, the other pairs or those of them that are selected
+        privately, at most 200, then up to 40 selected triples. Or all pairs, or the tables of one
+        to three columns that are listed.
+    n_bins : "auto", int or mapping, default="auto"
+        "auto" finds bins for numbers and dates privately, at most 192 a column: wide ones where
+        records are few, and one for a single value that is frequent. Or public bins: a number of
+        equal ones for each, at most 131072, or ``{column: number or edges}``, as ``bins`` of
+        :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; those not named are found.
+    workload : mapping or None, default=None
+        Public weights, from 1e-6 to 1e6, 1 where not named:
+        ``{column or tuple of columns: weight}``. The noise of a table of weight w has a standard
+        deviation in proportion to 1/w among the single columns, and among the other tables of a
+        round; selections multiply the distance by it. The weight of a table is the product of those
+        of its columns, or the one that its tuple has.
+    constraints : list of rules or None, default=None
+        Public rules that every record fulfils: :class:`~sklearn_dpgen.schema.Inequality`,
+        :class:`~sklearn_dpgen.schema.Implication`, :class:`~sklearn_dpgen.schema.Sum`,
+        :class:`~sklearn_dpgen.schema.FunctionalDependency`. Every synthetic record fulfils them;
+        private records that do not are counted as they are. Totals and columns that depend on
+        others are not measured: they cost nothing.
+    population_size : int, default=20000
+        Rows that are drawn from the law of the first columns, to fit that of the next one on.
+    max_iter : int, default=30
+        Steps of L-BFGS for each column, at most. Fits that only feed a selection take a fifth of
+        them, and each fit goes on from the one before.
+    neighbours : {"replace_one", "add_or_remove"}, default="replace_one"
+        Whether neighbouring tables differ in the values of one record, or by one record more. The
+        number of records is public in the first case only.
+    ledger : PrivacyLedger, path or None, default=None
+        Where a fit books what it will cost, before anything of a record is released; it is refused
+        with BudgetExceededError where less is left. None books nowhere.
+    unit : str or None, default=None
+        Name of the column of X, a data frame or chunks of one, that says whose row each is. Then a
+        person is protected with all of their rows, and not each row by itself. The column is
+        beside the schema or an Identifier of it, and nothing of it is fitted or shown. None
+        protects rows.
+    unit_weights : {"equal", "rows"}, default="equal"
+        With ``unit``. "equal": each of the m rows of a person counts 1/m, so that every person
+        counts once, and noise is as for one row a person. What is learned is the law of a random
+        row of a random person. "rows": each row counts 1, and ``max_rows`` times the noise is
+        added. What is learned is the law of rows, and their number is not public.
+    max_rows : int or None, default=None
+        With unit_weights="rows", which needs it: so many rows a person counts for at most. Of m
+        rows, if that is more, each counts max_rows / m.
+    store : {"auto", "codes", "none"}, default="auto"
+        "codes" reads a table once and holds the category of each value, in one to four bytes.
+        "none" holds nothing of it but counts, and reads it again for each round, up to eight times.
+        What is released is the same, bit for bit, if ``X`` has the same records whenever it is
+        read, each once: the sensitivity rests on it. "auto" leaves tables of dask, Spark and Ray
+        where they are, and what can be read again and is known to take more than 1 GiB of codes;
+        it holds codes of others.
+    n_jobs : int or None, default=None
+        Threads that count; None is 1, and -1 one a core. Workers of engines are their own.
+    random_state : int, RandomState or None, default=None
+        None draws noise from the operating system's entropy. An int repeats the fit, and voids the
+        guarantee for whoever knows or guesses it.
+    device : str or torch.device, default="auto"
+        "auto" takes a GPU where there is one.
+    verbose : int, default=0
+        1 shows the rows counted, to which no noise was added, and the progress of each fit of the
+        law: it is for whoever may see the records.
+    noise : {"float", "certified"}, default="float"
+        "certified" rounds counts and scores to a fine grid before noise, and draws discrete noise
+        without an error: see :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
+
+    Attributes
+    ----------
+    one_way_marginals_ : list of NoisyMarginal
+        What was released of single columns, a table for each level at which one was counted.
+    marginals_ : list of NoisyMarginal
+        What was released of two columns and of three, in the order of their release.
+    law_ : LogLinearChain
+        Of the records: the order of columns, and the law of each given those before it.
+    n_records_ : float
+        Number of records, of persons who count once, or of rows of persons: the public one, or an
+        estimate from the noisy counts.
+    bins_ : dict of str to ndarray
+        Edges of the bins of numbers and dates, in the units of each column.
+    encoder_ : TabularEncoder
+        From the table to blocks of categories and back, with the bins that were found. Columns that
+        rules compute are not read by it.
+    privacy_ : PrivacyReport
+        The guarantee of the fit.
+    noise_multiplier_ : float
+        Standard deviation of the noise over the sensitivity.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of str
+        Their names.
+
+    Warns
+    -----
+    NoisyCountsWarning
+        Where the noise of counts leaves next to nothing of columns or of their dependence.
+
+    Notes
+    -----
+    **Formal guarantee**
+
+    :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
+        computed from it.
+    :Neighbours: Replace one record; the number of records is public. With
+        ``neighbours="add_or_remove"``: add or remove one record of at least two; the number of
+        records is not public. With ``unit``: a person with all their rows in place of a record.
+    :Public: ``n_samples``, unless records are added or removed; names of the columns; ``schema``,
+        ``n_bins``, ``marginals``, ``target``, ``workload``, ``constraints`` and ``max_rows``. With
+        ``unit``: numbers of persons, and not those of their rows.
+    :Bounded by: The declared schema: a record has one category in each column, and so adds one to
+        one cell of each table. The rows of a person together count once, or ``max_rows`` times.
+    :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
+        Gumbel in selections, by :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`, from the
+        operating system's entropy; in floating point, or with ``noise="certified"`` exact.
+    :Priced by: The privacy profile of the Gaussian mechanism, in closed form, composed with those
+        of the selections; no sampling.
+    :Not covered: Other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
+        ``random_state`` that others know or guess. ``verbose`` shows exact numbers of rows.
+    :Proof: Notes; :ref:`tables`; of persons :ref:`budget_persons`; of certified noise
+        :ref:`certified_noise`.
+
+    A record adds one to one cell of each table that it is counted in. Tables are multiplied by
+    weights whose squares sum to 1 and released as one vector: its l2 sensitivity is 1 if a record
+    is added or removed, and √2 if one is replaced, which changes two cells a table. The budget is
+    split in the scale μ² in which Gaussian releases add up: 0.15 for single columns, 0.25 where
+    not all pairs can be measured; of the rest a fifth for triples of targets, or a tenth for
+    others; of what is left at least 0.3 for the targets; and 0.15 of each round with a choice for
+    its selections. The plan is made from public quantities, the number of records among them if it
+    is public. Where it is not, what noise leaves nothing of is decided by the noisy number: how
+    fine tables are, and which rounds measure once more what the first did.
+
+    With a ``unit``, a vector is the sum over the rows of what each adds, of norm 1 and without a
+    negative entry, times its weight. The rows of a person weigh k together at most, k = 1 or
+    ``max_rows``: they add a vector of norm k at most, by the triangle inequality. If the person is
+    replaced, a such vector goes and b comes, ‖a − b‖² = ‖a‖² + ‖b‖² − 2 a·b ≤ 2 k², as a·b ≥ 0. So
+    the sensitivity is k, or √2 k, which k equal rows attain; scores move by k, or 2 k.
+    Weights are rounded down to multiples of 2⁻²³: sums of them are exact up to 2³⁰ persons.
+
+    A table of K cells of n records with noise of standard deviation σ is as fine as
+    n / K = 6 √(σ² + n / K) says. A selection takes the table with the largest l1 distance from what
+    is expected of it so far, beyond the noise, plus Gumbel noise. The privacy profile of mechanisms
+    of its range is composed with the Gaussian one.
+
+    It is the signed measure mechanism [1]_ on marginals of the records, of dimension one to three,
+    with selections as in [2]_. In the place of a linear program, each column has the law of largest
+    conditional entropy near the tables of it and the columns before it: regularized maximum
+    entropy [3]_, with ridges of the noise of a table over its signal, which is estimated from the
+    table itself, apart for what turns slowly along its axes and what turns fast.
+
+    Time after the counts does not depend on the number of records, which are held as codes of one
+    to four bytes a value.
+
+    References
+    ----------
+    .. [1] Y. He, R. Vershynin, Y. Zhu, "Algorithmically effective differentially private
+       synthetic data", COLT 2023.
+    .. [2] R. McKenna et al., "AIM: an adaptive and iterative mechanism for differentially private
+       synthetic data", VLDB 2022.
+    .. [3] M. Dudík, S. Phillips, R. Schapire, "Maximum entropy density estimation with generalized
+       regularization and an application to species distribution modeling", JMLR 2007.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.datasets import load_rand_health
+    >>> from sklearn_dpgen.tables import TableSampler
+    >>> data = load_rand_health()
+    >>> sampler = TableSampler(schema=data.schema, target="mdvis", population_size=2000)
+    >>> sampler.fit(data.frame).sample(3, conditions={"idp": 1})["idp"].tolist()
+    [1, 1, 1]
+    """
+
+    _parameter_constraints: dict = BaseTableSampler._parameter_constraints | {
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "target": [str, list, tuple, None],
+        "marginals": [StrOptions({"auto", "pairs"}), list, tuple],
+        "n_bins": [StrOptions({"auto"}), Interval(Integral, 2, MAX_LEAVES, closed="both"), dict],
+        "workload": [dict, None],
+        "constraints": [list, tuple, None],
+        "population_size": [Interval(Integral, 2, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "neighbours": [StrOptions(set(RELATIONS))],
+        "unit_weights": [StrOptions({"equal", "rows"})],
+        "max_rows": [Interval(Integral, 1, None, closed="left"), None],
+        "store": [StrOptions({"auto", "codes", "none"})],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
     }
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.random_state is None
-        # The schema says of each column which labels it has, and whether it has nulls.
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        tags.input_tags.allow_nan = True
-        return tags
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        schema: Schema,
+        target: str | Sequence[str] | None = None,
+        marginals: str | Sequence[tuple[str, ...]] = "auto",
+        n_bins: int | str | Mapping = "auto",
+        workload: Mapping | None = None,
+        constraints: Sequence[Rule] | None = None,
+        population_size: int = 20_000,
+        max_iter: int = 30,
+        neighbours: str = "replace_one",
+        ledger: LedgerLike = None,
+        unit: str | None = None,
+        unit_weights: str = "equal",
+        max_rows: int | None = None,
+        store: str = "auto",
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: "str | torch.device" = "auto",
+        verbose: int = 0,
+        noise: str = "float",
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.schema = schema
+        self.target = target
+        self.marginals = marginals
+        self.n_bins = n_bins
+        self.workload = workload
+        self.constraints = constraints
+        self.population_size = population_size
+        self.max_iter = max_iter
+        self.neighbours = neighbours
+        self.ledger = ledger
+        self.unit = unit
+        self.unit_weights = unit_weights
+        self.max_rows = max_rows
+        self.store = store
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.noise = noise
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None) -> Self:
+        """Count the records, and fit a law to the noisy counts.
+
+        Parameters
+        ----------
+        X : data frame, array-like, files, query, stream, iterable of frames, or table of an engine
+            Private records, of shape (n_samples, n_features): a frame of pandas or Polars, eager or
+            lazy; what offers ``__arrow_c_stream__``, such as a table of pyarrow; a data set of
+            pyarrow; a relation of DuckDB; paths of files of Parquet, CSV or Arrow, with wildcards
+            or not; an iterable of frames; a table of dask, Spark or Ray, which is counted on the
+            workers; or rows. All give the same counts. See :ref:`large_tables`.
+        y : ignored
+            A label is a column of the schema: see ``target``.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            Before a record is read: marginals, targets or a workload that name no columns of the
+            schema, or columns that need too much memory; constraints that do not fit the schema,
+            that contradict one another, or that nothing fulfils. Or records that do not fit the
+            schema.
+        """
+        self._forget()
+        table = declared_table(self)
+        names, encoder, rules = table.names, table.encoder, table.rules
+        fit_columns(encoder, X, self.unit, y)
+        self._learn_kind(X)
+        noise_seed, start_seed = split_random_state(self.random_state, 2)
+        records = open_records(
+            X,
+            encoder,
+            store=self.store,
+            unit=self.unit,
+            most=self.max_rows,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
+        # What is known of a constant need not be paid for.
+        told = [j for j, tree in enumerate(table.trees) if tree.n_cells > 1]
+        leaves = dict(zip(told, records.counts([(j,) for j in told]), strict=True))
+        records.check_again()
+        plan = SamplerPlan(self, table, records.n_records)
+        # Before the first release: what is interrupted has been paid for.
+        self._charge(plan.report())
+        self.noise_multiplier_ = self.privacy_.noise_multiplier
+        self.n_features_in_ = encoder.n_features_in_
+        self.feature_names_in_ = encoder.feature_names_in_
+
+        if plan.n_records is not None:
+            plan.warn(plan.n_records)
+        # Measured: single columns, which tell of cells and of what tables can carry.
+        mechanism = plan.marginals.mechanism
+        keys: list = []
+        run = mechanism.run()
+
+        def noise(*parts):
+            # Where another table differs at first, it has other noise in whatever follows.
+            keys.extend(parts)
+            return self._noise(noise_seed, *keys)
+
+        cells, self.n_records_, self.encoder_, bins, self.one_way_marginals_ = measure_columns(
+            leaves,
+            encoder,
+            table.trees,
+            np.array([table.weight((column,)) for column in range(len(names))]),
+            mechanism.noise_scales[0],
+            lambda vector: run.release(vector, noise(vector)),
+            n_records=plan.n_records,
+        )
+        if plan.n_records is None:
+            plan.warn(self.n_records_)
+        blocks = ColumnBlocks.of(self.encoder_, [part.shares for part in cells])
+        measured = Measurements(names, cells, self.n_records_, blocks)
+        records.in_blocks([part[c] for part, c in zip(blocks.blocks, bins, strict=True)])
+        from sklearn_dpgen.tables._chain_fit import ChainFit
+
+        fit = ChainFit(
+            measured,
+            [j for j in range(len(names)) if j not in table.targets] + table.targets,
+            self.population_size,
+            start_seed,
+            max_iter=self.max_iter,
+            device=self.device,
+            verbose=self.verbose,
+            name=type(self).__name__,
+            barred=rules and barred_pairs(rules, self.encoder_, blocks.blocks),
+        )
+        measure_rounds(
+            records.marginal_counts,
+            plan.marginals,
+            table.weight,
+            measured,
+            predict=fit.predict,
+            run=run,
+            noise=noise,
+        )
+        if rules is not None:
+            self._rules_ = rules
+        self.law_, self.marginals_ = fit.law(self.encoder_.domain_), measured.marginals
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "law_")

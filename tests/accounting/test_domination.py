@@ -10,12 +10,12 @@ from scipy.stats import norm
 from sklearn_dpgen.accounting import (
     ApproximateProfile,
     BoundedRangeProfile,
+    CatastrophicFailureProfile,
     ComposedProfile,
     GaussianProfile,
     LaplaceProfile,
     MaximumProfile,
     MixtureProfile,
-    OpenFailureProfile,
     PrivacyProfile,
     RandomizedResponseProfile,
     SampledProfile,
@@ -32,7 +32,7 @@ RELEASES = {
     "batches": [(SampledProfile(GaussianProfile(1.0), 0.02), 300)],
     "large batches": [(SampledProfile(GaussianProfile(0.3), 0.5), 40)],
     "counts and selections": [(GaussianProfile(0.2), 1), (BoundedRangeProfile(0.05, 10), 1)],
-    "thresholds": [(LaplaceProfile(0.3), 2), (OpenFailureProfile(1e-7), 1)],
+    "thresholds": [(LaplaceProfile(0.3), 2), (CatastrophicFailureProfile(1e-7), 1)],
     "strata": [
         (
             MaximumProfile(
@@ -119,7 +119,7 @@ def test_renyi_divergences_are_bounded_from_above_and_closely(order):
 
 
 def test_what_cannot_be_dominated_is_an_open_failure():
-    cost = dominating_gaussian([(OpenFailureProfile(1e-3), 1)], OPEN)
+    cost = dominating_gaussian([(CatastrophicFailureProfile(1e-3), 1)], OPEN)
     assert cost.delta == pytest.approx(1e-3 + OPEN, rel=1e-3)
     assert cost.amount < 1e-6
 

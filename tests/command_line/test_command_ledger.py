@@ -5,12 +5,12 @@ import sqlite3
 import pytest
 from command_cases import SCHEMA
 
-from sklearn_dpgen.budget import PrivacyLedger
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 INIT = ("ledger", "init", "l.db", "--dataset", "d", "--epsilon", "2", "--delta", "1e-5")
-PLAN = SlicedMeasureSampler(0.5, 1e-7, schema=Schema.from_yaml(SCHEMA)).plan(20_000)
+PLAN = TableSampler(0.5, 1e-7, schema=Schema.from_yaml(SCHEMA)).plan(20_000)
 
 
 def change(statement):
@@ -56,7 +56,7 @@ def test_a_ledger_adds_up(run, charged):
 
 def test_a_first_fit_may_have_all_of_it(run):
     assert run(*INIT).code == 0
-    plan = SlicedMeasureSampler(2.0, 1e-5, schema=Schema.from_yaml(SCHEMA)).plan(20_000)
+    plan = TableSampler(2.0, 1e-5, schema=Schema.from_yaml(SCHEMA)).plan(20_000)
     PrivacyLedger("l.db").reserve(plan, what="all")
     assert run("ledger", "verify", "l.db").code == 0
     done = run("ledger", "show", "l.db", "--json")

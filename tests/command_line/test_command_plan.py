@@ -6,13 +6,13 @@ import pytest
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
 
 PLAN = ("plan", "--schema", "schema.yaml", "--rows", "5000", "--epsilon", "1")
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("sliced", SlicedMeasureSampler), ("mixture", PrivateMixtureSampler)]
+    ("name", "kind"), [("sliced", TableSampler), ("mixture", PrivateMixtureSampler)]
 )
 def test_the_plan_is_that_of_the_estimator(run, folder, name, kind):
     os.remove("table.csv")

@@ -8,7 +8,7 @@ import pytest
 from sklearn_dpgen.command_line import main
 from sklearn_dpgen.command_line._errors import CommandError, describe, is_own
 from sklearn_dpgen.schema import Numeric
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 SECRET = "s3cretv4lue"
 HEAD = "age,smoker,grade\n31,no,1\n"
@@ -109,7 +109,7 @@ def test_messages_of_libraries_are_not_shown(run, monkeypatch, capfd):
     def fit(self, X):
         raise_from_library()
 
-    monkeypatch.setattr(SlicedMeasureSampler, "fit", fit)
+    monkeypatch.setattr(TableSampler, "fit", fit)
     arguments = ["synthesize", "table.csv", "--schema", "schema.yaml", "--epsilon", "1"]
     done = run(*arguments, "--out", "out")
     assert done.code == 2
@@ -133,8 +133,8 @@ def test_warnings_of_libraries_are_not_shown(run, monkeypatch):
         warnings.warn("counts are noisy", NoisyCountsWarning, stacklevel=1)
         return real(self, n)
 
-    real = SlicedMeasureSampler.plan
-    monkeypatch.setattr(SlicedMeasureSampler, "plan", plan)
+    real = TableSampler.plan
+    monkeypatch.setattr(TableSampler, "plan", plan)
     done = run("plan", "--schema", "schema.yaml", "--rows", "99999", "--epsilon", "1", "--json")
     assert done.code == 0
     assert SECRET not in done.all

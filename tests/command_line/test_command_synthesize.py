@@ -13,9 +13,9 @@ import pytest
 from command_cases import made_up
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.command_line import _synthesis
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.ledger import PrivacyLedger
+from sklearn_dpgen.tables import TableSampler
 
 FIT = ("--schema", "schema.yaml", "--epsilon", "1", "--delta", "1e-6", "--out", "out")
 
@@ -126,7 +126,7 @@ def test_a_fit_that_stops_half_way_says_so(run, ledger, monkeypatch):
         self._charge(self.plan(200))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SlicedMeasureSampler, "fit", fit)
+    monkeypatch.setattr(TableSampler, "fit", fit)
     done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db")
     assert done.code == 130
     assert "It is booked in the ledger" in done.err
@@ -139,7 +139,7 @@ def test_what_fails_before_says_nothing_of_a_budget(run, ledger, monkeypatch):
     def fit(self, X):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SlicedMeasureSampler, "fit", fit)
+    monkeypatch.setattr(TableSampler, "fit", fit)
     done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db")
     assert done.code == 130
     assert "spent" not in done.err
@@ -245,14 +245,14 @@ _WAITS = """
 import sys, time
 from pathlib import Path
 from sklearn_dpgen.command_line import main
-from sklearn_dpgen.tables import SlicedMeasureSampler
-fit = SlicedMeasureSampler.fit
+from sklearn_dpgen.tables import TableSampler
+fit = TableSampler.fit
 def wait(self, X):
     Path("fitting").touch()
     while not Path("go").exists():
         time.sleep(0.01)
     return fit(self, X)
-SlicedMeasureSampler.fit = wait
+TableSampler.fit = wait
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -335,6 +335,6 @@ def test_files_appear_once_all_are_complete(run, folder, monkeypatch):
     def fail(self, X):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SlicedMeasureSampler, "fit", fail)
+    monkeypatch.setattr(TableSampler, "fit", fail)
     assert run("synthesize", "table.csv", *FIT, "--overwrite").code == 130
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == after

@@ -11,10 +11,10 @@ from sklearn.model_selection import GridSearchCV, ParameterGrid, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from sklearn_dpgen import load
-from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.datasets import make_half_circle
 from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN, likelihood_score
 from sklearn_dpgen.domains import Ball, Box
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism, TabularMechanism
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 

@@ -9,11 +9,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
-from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN, energy_score
 from sklearn_dpgen.deconvolution._model import mixture_log_likelihood
 from sklearn_dpgen.domains import Box, OneHot
 from sklearn_dpgen.exceptions import BudgetExceededError
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,
     JointRandomizedResponse,

@@ -21,7 +21,7 @@ from sklearn_dpgen.evolution import (
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
 # Noise, and where it is made.
-NOISE = "sklearn_dpgen.budget._base.noise_source"
+NOISE = "sklearn_dpgen.ledger._base.noise_source"
 
 
 def standard(noise):

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from evolution_fits import KINDS, Rotation, train
 
-from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.evolution._voting_sampler import VotingSampler
 from sklearn_dpgen.exceptions import BudgetExceededError
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.mechanisms import GaussianSequenceRun, ThresholdedLaplaceRun
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 

@@ -24,7 +24,7 @@ from sklearn_dpgen.schema import (
     Schema,
     Sum,
 )
-from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
 
 SCHEMA = Schema(
     {
@@ -65,7 +65,7 @@ def records(n=1500):
 
 def fitted(frame, epsilon=2.0):
     options = {"constraints": RULES, "population_size": 1000, "random_state": 0}
-    return SlicedMeasureSampler(epsilon, schema=SCHEMA, **options).fit(frame)
+    return TableSampler(epsilon, schema=SCHEMA, **options).fit(frame)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_counts_of_many_records_can_be_solved_for(frame):
     many, factor = fitted(frame, np.inf), 1e7
     expected = estimate_means(many, "low", conditions={"site": "a"}, **N_ROWS)
     many.n_records_ *= factor
-    for name in ("marginals_", "slices_"):
+    for name in ("one_way_marginals_", "marginals_"):
         tables = [replace(part, counts=factor * part.counts) for part in getattr(many, name)]
         setattr(many, name, tables)
     found = estimate_means(many, "low", conditions={"site": "a"}, **N_ROWS)
@@ -184,5 +184,5 @@ def test_a_sampler_must_tell_what_it_released(frame):
     options = {"bins": 4, "n_candidates": 20, "device": "cpu", "random_state": 0}
     other = PrivateMixtureSampler(100.0, schema=schema, **options).fit(frame[["low"]])
     for call in (lambda: estimate_means(other, "low"), lambda: sample_tables(other)):
-        with pytest.raises(TypeError, match="sampler must be a SlicedMeasureSampler"):
+        with pytest.raises(TypeError, match="sampler must be a TableSampler"):
             call()

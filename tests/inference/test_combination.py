@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from sklearn_dpgen.inference import combine_estimates, estimate_means, sample_tables
 from sklearn_dpgen.inference._calibration import Calibration
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 SCHEMA = Schema({"x": Numeric(0, 20, integer=True), "y": Categorical(["no", "yes"])})
 
@@ -26,7 +26,7 @@ def records(n, seed=0):
 
 def fitted(n=2000, epsilon=0.5, seed=0):
     options = {"schema": SCHEMA, "population_size": 2000, "random_state": seed}
-    return SlicedMeasureSampler(epsilon, 1e-6, **options).fit(records(n, seed))
+    return TableSampler(epsilon, 1e-6, **options).fit(records(n, seed))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_positive_weights_count_as_the_others_do():
     columns = {f"c{j}": (first + rng.integers(3, size=n)) % 4 for j in range(5)}
     schema = Schema({name: Categorical(range(4)) for name in columns})
     options = {"schema": schema, "population_size": 2000, "random_state": 0}
-    fitted = SlicedMeasureSampler(1.0, 1e-6, **options).fit(pd.DataFrame(columns))
+    fitted = TableSampler(1.0, 1e-6, **options).fit(pd.DataFrame(columns))
     rows = Calibration(fitted, list(schema), n_rows=5000, random_state=0)
     error = np.sqrt(0.25 / n)
     positive, linear = rows.positive_weights(), rows.weights()
@@ -98,15 +98,15 @@ def test_counts_that_chose_the_cells_are_left_out():
     frame = pd.DataFrame({"x": rng.gamma(2, 3, n), "y": rng.choice(["no", "yes"], n)})
     schema = Schema({"x": Numeric(0, 1000), "y": Categorical(["no", "yes"])})
     options = {"schema": schema, "population_size": 2000, "random_state": 0}
-    fitted = SlicedMeasureSampler(1.0, 1e-6, **options).fit(frame)
-    fine, *_, coarse = [t for t in fitted.marginals_ if t.columns == ("x",)]
+    fitted = TableSampler(1.0, 1e-6, **options).fit(frame)
+    fine, *_, coarse = [t for t in fitted.one_way_marginals_ if t.columns == ("x",)]
     assert fine.counts.size > coarse.counts.size
     found = {}
     for name, moved in (("none", None), ("fine", fine), ("coarse", coarse)):
         other = copy.copy(fitted)
-        other.marginals_ = [
+        other.one_way_marginals_ = [
             replace(t, counts=t.counts + 100.0 * np.arange(t.counts.size)) if t is moved else t
-            for t in fitted.marginals_
+            for t in fitted.one_way_marginals_
         ]
         found[name] = estimate_means(other, "x")["estimate"].item()
     assert found["fine"] == found["none"]

@@ -15,7 +15,7 @@ from sklearn_dpgen.inference import (
     estimate_shares,
 )
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 SCHEMA = Schema(
     {
@@ -39,8 +39,8 @@ def records(n, seed=0):
 
 
 def fitted(frame, epsilon=1.0, seed=0, **options):
-    options = {"slices": "pairs", "target": "ill", "population_size": 4000} | options
-    return SlicedMeasureSampler(epsilon, 1e-6, schema=SCHEMA, random_state=seed, **options).fit(
+    options = {"marginals": "pairs", "target": "ill", "population_size": 4000} | options
+    return TableSampler(epsilon, 1e-6, schema=SCHEMA, random_state=seed, **options).fit(
         frame
     )
 
@@ -111,9 +111,9 @@ def test_the_noise_of_a_share_is_that_of_its_cell():
     labels = [0, 1, 2, 3]
     schema = Schema({name: Categorical(labels) for name in "ab"})
     frame = pd.DataFrame({name: rng.integers(4, size=n) for name in "ab"})
-    options = {"schema": schema, "slices": [("a", "b")], "random_state": 0}
-    sampler = SlicedMeasureSampler(0.5, 1e-6, **options).fit(frame)
-    (table,) = sampler.slices_
+    options = {"schema": schema, "marginals": [("a", "b")], "random_state": 0}
+    sampler = TableSampler(0.5, 1e-6, **options).fit(frame)
+    (table,) = sampler.marginals_
     assert table.counts.shape == (4, 4)
     found = estimate_shares(sampler, [{"a": 1, "b": 2}])
     # Replace one; μ of the profile at (0.5, 1e-6) by its definition; single columns have 0.15.
@@ -188,7 +188,7 @@ def test_estimates_are_repeated_and_leave_the_sampler_alone(exact):
 
 def test_what_no_table_tells_of_is_not_promised(frame):
     """Without pairs nothing is known of dependence: the interval is wide, and says so."""
-    alone = fitted(frame, slices=[("site", "age")], target=None)
+    alone = fitted(frame, marginals=[("site", "age")], target=None)
     found = estimate_regression(alone, "ill", ["dose"], positive=True)
     assert not found.loc["dose", "promised"]
     assert found.loc["dose", "measured"] < 0.5
@@ -255,7 +255,7 @@ def test_dates_are_conditions_and_no_numbers():
     schema = Schema(
         {"day": Datetime("2024-01-01", "2024-12-31", resolution="D"), "sold": Categorical([0, 1])}
     )
-    sampler = SlicedMeasureSampler(np.inf, schema=schema, random_state=0).fit(frame)
+    sampler = TableSampler(np.inf, schema=schema, random_state=0).fit(frame)
     with pytest.raises(ValueError, match="must hold numbers"):
         estimate_means(sampler, "day")
     spring = pd.Interval(pd.Timestamp("2024-03-01"), pd.Timestamp("2024-06-01"), closed="left")

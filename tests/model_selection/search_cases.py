@@ -16,8 +16,8 @@ from sklearn_dpgen.accounting import (
     gaussian_sigma,
     sampled_without_replacement,
 )
-from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.exceptions import NoisyCountsWarning
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source
 
 gaussian_sigma = functools.cache(gaussian_sigma)

@@ -32,7 +32,7 @@ from sklearn_dpgen.accounting import (
 from sklearn_dpgen.exceptions import LargeDeltaWarning, NoisyCountsWarning
 from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
+from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 
 X, y = labelled()
 CUTS = {"cut": [0.1, 0.3, 0.6, 0.9]}
@@ -233,7 +233,7 @@ def test_a_budget_that_is_not_of_one_gaussian_release_is_found():
 def test_predictors_on_synthetic_rows_are_searched():
     frame = table(600)
     schema = Schema({"x": Numeric(0, 1), "label": Categorical(["low", "high"])})
-    sampler = SlicedMeasureSampler(schema=schema, target="label", population_size=500)
+    sampler = TableSampler(schema=schema, target="label", population_size=500)
     search = PrivateSearchCV(
         SyntheticDataClassifier(sampler, LogisticRegression(), n_samples=500, n_draws=1),
         {"sampler__n_bins": [4, 8]},
@@ -265,8 +265,8 @@ def test_estimators_of_the_package_are_searched():
     frame = table(600)
     schema = Schema({"x": Numeric(0, 1), "label": Categorical(["low", "high"])})
     search = PrivateSearchCV(
-        SlicedMeasureSampler(schema=schema, target="label", population_size=500),
-        {"slices": [[("x",)], [("x", "label")]], "n_bins": [8, "auto"]},
+        TableSampler(schema=schema, target="label", population_size=500),
+        {"marginals": [[("x",)], [("x", "label")]], "n_bins": [8, "auto"]},
         scoring=utility_scorer("label", n_synthetic=500),
         epsilon=5.0,
         n_runs=8,
@@ -275,7 +275,7 @@ def test_estimators_of_the_package_are_searched():
     plan = search.plan(600)
     assert search.fit(frame).privacy_ == plan
     # Where pairs are not counted, nothing predicts the label.
-    assert search.best_params_["slices"] == [("x", "label")]
+    assert search.best_params_["marginals"] == [("x", "label")]
     assert list(search.sample(3).columns) == ["x", "label"]
 
 

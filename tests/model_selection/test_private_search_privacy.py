@@ -18,13 +18,13 @@ from sklearn_dpgen.accounting import (
     RandomStoppingProfile,
     calibrate_runs,
 )
-from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.exceptions import BudgetExceededError, NoisyCountsWarning
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.model_selection import PrivateSearchCV, _private_search, utility_scorer
 from sklearn_dpgen.model_selection._candidates import draw_parameters
 from sklearn_dpgen.model_selection._parts import Records
 from sklearn_dpgen.schema import Categorical, Identifier, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
+from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 from sklearn_dpgen.utils._random import NoiseSource
 
 X, y = labelled()
@@ -150,8 +150,8 @@ def test_persons_may_be_named_by_an_identifier_of_the_schema():
     frame = visits()
     for unit, n in (("who", 60), (None, len(frame))):
         search = PrivateSearchCV(
-            SlicedMeasureSampler(schema=schema, unit=unit, n_bins=4, population_size=200),
-            {"slices": ["pairs"]},
+            TableSampler(schema=schema, unit=unit, n_bins=4, population_size=200),
+            {"marginals": ["pairs"]},
             scoring=utility_scorer("label", n_synthetic=200),
             epsilon=3.0,
             n_runs=2,
@@ -167,8 +167,8 @@ def test_persons_are_protected_where_the_estimator_protects_them(tmp_path):
     schema = Schema({"x": Numeric(0, 1), "label": Categorical(["low", "high"])})
     ledger = PrivacyLedger.create(tmp_path / "a", dataset="v", epsilon=9.0, delta=1e-3, unit="who")
     search = PrivateSearchCV(
-        SlicedMeasureSampler(schema=schema, unit="who", n_bins=4, population_size=200),
-        {"slices": ["pairs"]},
+        TableSampler(schema=schema, unit="who", n_bins=4, population_size=200),
+        {"marginals": ["pairs"]},
         scoring=utility_scorer("label", n_synthetic=200),
         epsilon=3.0,
         n_runs=2,
@@ -190,7 +190,7 @@ def test_persons_are_protected_wherever_the_unit_is_given(place):
     """Rows of one person would else train and score, each with the weight of a person."""
     frame = visits()
     schema = Schema({"x": Numeric(0, 1), "label": Categorical(["low", "high"])})
-    sampler = SlicedMeasureSampler(schema=schema, target="label", n_bins=4, population_size=200)
+    sampler = TableSampler(schema=schema, target="label", n_bins=4, population_size=200)
     predictor = SyntheticDataClassifier(sampler, LogisticRegression(), n_samples=200, n_draws=1)
     predictor.set_params(**{"unit" if place == "predictor" else "sampler__unit": "who"})
     search = PrivateSearchCV(predictor, {"n_draws": [1]}, epsilon=3.0, n_runs=2)

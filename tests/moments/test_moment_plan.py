@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.exceptions import BudgetExceededError
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.moments._base import BaseMomentSampler

@@ -54,6 +54,6 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parents[1] / "budget"))
+    sys.path.append(str(Path(__file__).parents[1] / "ledger"))
     warnings.simplefilter("ignore")
     main()

@@ -33,7 +33,7 @@ from sklearn_dpgen.schema import (
     Sum,
 )
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
-from sklearn_dpgen.tables import LocalTableSampler, PrivateMixtureSampler, SlicedMeasureSampler
+from sklearn_dpgen.tables import LocalTableSampler, PrivateMixtureSampler, TableSampler
 
 # Persons have one to three rows, as in the contract of budgets.
 PERSON = np.repeat(np.arange(60), np.arange(60) % 3 + 1)
@@ -98,10 +98,10 @@ def _fit_case(name):
 
 
 def _fit_rules():
-    sampler = SlicedMeasureSampler(
+    sampler = TableSampler(
         schema=WIDE_SCHEMA,
         target="rank",
-        slices=[("wage", "rank"), ("city", "rent")],
+        marginals=[("wage", "rank"), ("city", "rent")],
         n_bins={"wage": [0, 50, 100], "begun": ["2020-01-01", "2020-06-01", "2021-01-01"]},
         workload={"rank": 2.0, ("wage", "rank"): 3.0},
         constraints=RULES,

@@ -25,7 +25,7 @@ from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.exceptions import InvalidFileError
 from sklearn_dpgen.moments import MomentSampler
 from sklearn_dpgen.persistence import FORMAT
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -116,7 +116,7 @@ def test_parameters_are_validated(value, path):
 
 
 def test_an_estimator_before_its_fit_is_refused(path):
-    for estimator in (MomentSampler(domain=Box(0, 1)), SlicedMeasureSampler(schema=WIDE_SCHEMA)):
+    for estimator in (MomentSampler(domain=Box(0, 1)), TableSampler(schema=WIDE_SCHEMA)):
         with pytest.raises(NotFittedError):
             estimator.save(path)
     assert not path.exists()

@@ -7,7 +7,7 @@ from contract_cases import CASES
 from saved_cases import FITS, FRAME, SECRET_NAME, SECRET_SEED, fitted
 from test_save_and_load import CENTRAL, with_secrets
 
-from sklearn_dpgen.inspection import QualityReport, model_card
+from sklearn_dpgen.reporting import QualityReport, model_card
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -48,7 +48,7 @@ def test_pages_hold_no_record_id_seed_or_ledger(name, tmp_path):
 
 
 def test_a_page_that_holds_a_secret_is_caught(tmp_path, monkeypatch):
-    from sklearn_dpgen._reports import _model_card
+    from sklearn_dpgen.reporting import _model_card
 
     monkeypatch.setattr(_model_card, "_NOT_SHOWN", frozenset())
     estimator = with_secrets(CENTRAL[0], tmp_path)

@@ -12,7 +12,7 @@ from saved_cases import FITS, FRAME, IDS, SECRET_NAME, SECRET_SEED, SIDE, fitted
 from sklearn.base import clone
 
 import sklearn_dpgen
-from sklearn_dpgen.budget import PrivacyLedger
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.persistence import _estimators
 from sklearn_dpgen.persistence._registry import STATES

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.ledger._base import PrivateEstimator
 
 
 class Sign(ClassifierMixin, PrivateEstimator):

@@ -22,7 +22,7 @@ from sklearn_dpgen.predictors import BarycenterClassifier, BarycenterRegressor
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
-from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
+from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 
 
 @pytest.fixture(autouse=True)
@@ -281,7 +281,7 @@ def test_reports_are_kept_whole(loans, sampler):
     report = model.privacy_
     assert PrivacyReport.from_dict(report.to_dict()) == report
     assert "values of the sensitive features" in report.public
-    assert isinstance(model.estimator_.sampler_, SlicedMeasureSampler)
+    assert isinstance(model.estimator_.sampler_, TableSampler)
     public = BarycenterClassifier(LogisticRegression(), epsilon=np.inf)
     public.fit(loans.X[["income"]], loans.y, sensitive_features=loans.group)
     assert math.isinf(public.privacy_.epsilon)
@@ -347,7 +347,7 @@ def test_nothing_but_releases_tells_of_the_records(kind, epsilon, forced):
 
 def test_releases_of_the_whole_compose_to_its_price(loans, sampler, released):
     learner = SyntheticDataClassifier(
-        SlicedMeasureSampler(
+        TableSampler(
             epsilon=0.7, delta=1e-6, schema=loans.schema, slices="auto", target="paid"
         ),
         LogisticRegression(),
@@ -374,7 +374,7 @@ def test_selections_of_a_fit_are_paid_for():
     y = X["c0"] ^ (rng.uniform(size=20_000) < 0.2)
     schema = Schema({name: Categorical([0, 1]) for name in [*names, "y"]})
     learner = SyntheticDataClassifier(
-        SlicedMeasureSampler(epsilon=0.6, delta=1e-6, schema=schema, target="y"),
+        TableSampler(epsilon=0.6, delta=1e-6, schema=schema, target="y"),
         n_samples=500,
         n_draws=1,
     )

@@ -8,8 +8,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import sklearn_dpgen.predictors._barycenter as module
-from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.exceptions import BudgetExceededError, SmallGroupWarning
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.predictors import BarycenterClassifier, BarycenterRegressor
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema

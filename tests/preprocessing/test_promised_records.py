@@ -13,7 +13,7 @@ from sklearn_dpgen.preprocessing import _sources as sources
 from sklearn_dpgen.preprocessing._reader import read_blocks
 from sklearn_dpgen.preprocessing._sources import Source, open_source
 from sklearn_dpgen.schema import Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 LOST = "X must give as many records as it says to have"
 
@@ -79,7 +79,7 @@ SCHEMA = Schema({"age": Numeric(0, 100, integer=True), "level": Numeric(0, 5)})
 def test_a_table_in_part_is_not_fitted(monkeypatch, store):
     monkeypatch.setattr(sources, "_BATCH", 64)
     X = lazy(None, monkeypatch).select("age", "level")
-    sampler = SlicedMeasureSampler(5.0, 1e-5, schema=SCHEMA, store=store, random_state=0)
+    sampler = TableSampler(5.0, 1e-5, schema=SCHEMA, store=store, random_state=0)
     with pytest.raises(ValueError, match=LOST):
         sampler.fit(X)
     with pytest.raises(ValueError, match=LOST):

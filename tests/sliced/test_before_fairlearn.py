@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 from sklearn.pipeline import Pipeline
 
-from sklearn_dpgen.inspection import FairnessCurveDisplay
 from sklearn_dpgen.metrics import disparate_impact
 from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.reporting import FairnessCurveDisplay
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 fairlearn = pytest.importorskip("fairlearn.postprocessing")
 
@@ -69,7 +69,7 @@ def classifier(records):
 
 @pytest.fixture(scope="module")
 def synthetic(records):
-    sampler = SlicedMeasureSampler(1.0, schema=SCHEMA, target="approved", random_state=0)
+    sampler = TableSampler(1.0, schema=SCHEMA, target="approved", random_state=0)
     return sampler.fit(records[0]).sample(4000, random_state=0)
 
 

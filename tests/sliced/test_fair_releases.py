@@ -83,7 +83,7 @@ def test_the_noise_is_what_the_report_states(tiny, table, releases, monkeypatch,
     assert standard_normal(noise)
     for broken in (Halved, Repeated, Partial):
         monkeypatch.setattr(
-            "sklearn_dpgen.budget._base.noise_source", lambda *a, b=broken, **k: b()
+            "sklearn_dpgen.ledger._base.noise_source", lambda *a, b=broken, **k: b()
         )
         assert not standard_normal(noise_of(table.train(tiny(kind, **options)), releases))
 

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from sklearn_dpgen.accounting import calibrate_noise_multiplier
-from sklearn_dpgen.budget import PrivacyLedger
-from sklearn_dpgen.budget._unit import Persons
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.exceptions import BudgetExceededError, NoisyGradientsWarning
+from sklearn_dpgen.ledger import PrivacyLedger
+from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinAdapter,
     DPSlicedWassersteinFairClassifier,

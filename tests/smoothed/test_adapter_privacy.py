@@ -230,7 +230,7 @@ def test_the_noise_is_what_the_report_states(table, releases, monkeypatch):
     assert standard(noise)
     correlations = np.corrcoef(noise) - np.eye(30)
     assert abs(correlations).max() * np.sqrt(24) < 5
-    monkeypatch.setattr("sklearn_dpgen.budget._base.noise_source", lambda *a, **k: Halved())
+    monkeypatch.setattr("sklearn_dpgen.ledger._base.noise_source", lambda *a, **k: Halved())
     assert not standard(noise_of(tiny(n_epochs=6, random_state=1), table, releases))
 
 

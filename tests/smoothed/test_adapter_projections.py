@@ -9,7 +9,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.accounting import ProjectionLaw, epsilon_spent
-from sklearn_dpgen.budget import _base
+from sklearn_dpgen.ledger import _base
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _features
 from sklearn_dpgen.smoothed._adapter_releases import ProjectedFeatures
@@ -335,7 +335,7 @@ def test_the_noise_is_what_the_report_states(table, releases, monkeypatch):
     assert noise.shape == (30, 24)
     assert standard(noise)
     assert abs(np.corrcoef(noise) - np.eye(30)).max() * np.sqrt(24) < 5
-    monkeypatch.setattr("sklearn_dpgen.budget._base.noise_source", lambda *a, **k: Halved())
+    monkeypatch.setattr("sklearn_dpgen.ledger._base.noise_source", lambda *a, **k: Halved())
     assert not standard(noise_of(tiny(max_iter=30, random_state=1), table, releases))
 
 

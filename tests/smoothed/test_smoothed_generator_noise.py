@@ -54,7 +54,7 @@ def test_the_noise_is_what_the_report_states(tiny_generator, released, monkeypat
     assert not any(value.any() for value, _ in of_records(released, kind))
     for broken in (Halved, Repeated):
         monkeypatch.setattr(
-            "sklearn_dpgen.budget._base.noise_source", lambda *a, b=broken, **k: b()
+            "sklearn_dpgen.ledger._base.noise_source", lambda *a, b=broken, **k: b()
         )
         assert not standard(noise_of(tiny_generator(**options), constant, kind, released))
 
@@ -88,7 +88,7 @@ def test_label_counts_are_noisy_where_labels_are_private(
 
     assert standard(count_noise())
     rng = np.random.default_rng(0)
-    monkeypatch.setattr("sklearn_dpgen.budget._base.noise_source", lambda *a, **k: Halved(rng))
+    monkeypatch.setattr("sklearn_dpgen.ledger._base.noise_source", lambda *a, **k: Halved(rng))
     assert not standard(count_noise())
 
 

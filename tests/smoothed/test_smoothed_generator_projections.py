@@ -16,8 +16,8 @@ import torch
 from numpy.testing import assert_allclose
 
 from sklearn_dpgen.accounting import ProjectionLaw, epsilon_spent
-from sklearn_dpgen.budget import _base
 from sklearn_dpgen.domains import Ball, Box, Domain
+from sklearn_dpgen.ledger import _base
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.ot import sliced_wasserstein
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _projected_batches
@@ -383,7 +383,7 @@ def test_the_noise_is_that_of_the_price(fit, kind, released, drawn, monkeypatch)
     # Negative twins: half the noise, and one draw for all.
     for broken in (Halved, Repeated):
         monkeypatch.setattr(
-            "sklearn_dpgen.budget._base.noise_source", lambda *a, b=broken, **k: b()
+            "sklearn_dpgen.ledger._base.noise_source", lambda *a, b=broken, **k: b()
         )
         assert not standard(noise())
 

@@ -8,11 +8,11 @@ import pytest
 from generator_cases import train
 
 from sklearn_dpgen.accounting import ProjectionLaw
-from sklearn_dpgen.budget import PrivacyLedger
-from sklearn_dpgen.budget._base import PrivateEstimator
-from sklearn_dpgen.budget._unit import Persons
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.exceptions import BudgetExceededError
+from sklearn_dpgen.ledger import PrivacyLedger
+from sklearn_dpgen.ledger._base import PrivateEstimator
+from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.schema import Numeric, Schema

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import torch
-from sliced_tables import SCHEMA
+from sampler_tables import SCHEMA
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema

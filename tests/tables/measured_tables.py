@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import settings
 
 from sklearn_dpgen.tables._column_trees import ColumnCells, ColumnTree
+from sklearn_dpgen.tables._marginals import ColumnBlocks, Marginal, all_pairs
 from sklearn_dpgen.tables._measurements import Measurements
-from sklearn_dpgen.tables._releases import release_singles, release_slices
-from sklearn_dpgen.tables._slices import ColumnBlocks, Slice, all_pairs
+from sklearn_dpgen.tables._releases import release_marginals, release_singles
 
 reproducibly = settings(deadline=None, max_examples=40, derandomize=True)
 SIZES = [3, 2, 4, 2, 5]
@@ -50,16 +50,16 @@ def vector_of_singles(codes, weights, trees=TREES):
     return vector
 
 
-def vector_of_slices(tables, weights):
+def vector_of_marginals(tables, weights):
     seen = Seen()
-    release_slices(tables, weights, seen)
+    release_marginals(tables, weights, seen)
     (vector,) = seen.vectors
     return vector
 
 
-def whole(*slices, sizes=SIZES):
-    """Return slices of whole columns: a group a block."""
-    return [Slice(columns, tuple(np.arange(sizes[j]) for j in columns)) for columns in slices]
+def whole(*marginals, sizes=SIZES):
+    """Return marginals of whole columns: a group a block."""
+    return [Marginal(columns, tuple(np.arange(sizes[j]) for j in columns)) for columns in marginals]
 
 
 def cells_of(codes, sizes=SIZES):

@@ -5,24 +5,24 @@ import itertools
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from sliced_tables import SCHEMA, table
+from sampler_tables import SCHEMA, table
 
 from sklearn_dpgen.preprocessing import TabularEncoder, _reader
 from sklearn_dpgen.tables import _records
+from sklearn_dpgen.tables._marginals import Marginal
 from sklearn_dpgen.tables._record_codes import encode_codes
 from sklearn_dpgen.tables._records import StoredRecords
-from sklearn_dpgen.tables._slices import Slice
 
 FRAME = table(500)
 PERSONS = FRAME.assign(who=[f"secret-{i * i % 397}" for i in range(500)])
 ENCODER = TabularEncoder(SCHEMA, bins={"age": 30, "pay": 40, "day": 300}).fit()
 SIZES = [column.n_categories for column in ENCODER.columns_.values()]
 PAIRS = list(itertools.combinations(range(5), 2))
-# Maps of categories to blocks, and slices of groups of these.
+# Maps of categories to blocks, and marginals of groups of these.
 MAPS = [np.arange(size) // 3 for size in SIZES]
 N_BLOCKS = [int(part.max()) + 1 for part in MAPS]
 SLICES = [
-    Slice(columns, tuple(np.arange(N_BLOCKS[j]) // (1 + i % 3) for j in columns))
+    Marginal(columns, tuple(np.arange(N_BLOCKS[j]) // (1 + i % 3) for j in columns))
     for i, columns in enumerate([*PAIRS, (0,), (0, 2, 4), (3,)])
 ]
 UNITS = [(None, None), ("who", None), ("who", 2)]
@@ -87,7 +87,7 @@ def counts(records):
     found = [records.counts([(j,) for j in range(5)]), records.counts(PAIRS)]
     records.check_again()
     records.in_blocks(MAPS)
-    return [*found, records.slice_counts(SLICES), records.slice_counts(SLICES[:2])]
+    return [*found, records.marginal_counts(SLICES), records.marginal_counts(SLICES[:2])]
 
 
 def assert_same(found, expected):

@@ -15,7 +15,7 @@ from sklearn_dpgen.schema import (
     Schema,
     Sum,
 )
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 CITIES = {"Bonn": "NW", "Cologne": "NW", "Trier": "RP"}
 SCHEMA = Schema(
@@ -74,7 +74,7 @@ def table(n=400, seed=0):
 def make(epsilon=np.inf, *, schema=SCHEMA, constraints=RULES, **options):
     """Return a sampler that runs through in milliseconds."""
     options = {"population_size": 200, "max_iter": 3, "random_state": 0, "device": "cpu"} | options
-    return SlicedMeasureSampler(epsilon, schema=schema, constraints=constraints, **options)
+    return TableSampler(epsilon, schema=schema, constraints=constraints, **options)
 
 
 def n_broken(frame, rule):

@@ -10,8 +10,8 @@ from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import PrivateMixtureSampler, SlicedMeasureSampler
-from sklearn_dpgen.tables._privacy_plan import SlicesPlan
+from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables._privacy_plan import MarginalsPlan
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan, declared_table
 from sklearn_dpgen.utils._certified_noise import CERTIFIED
 from sklearn_dpgen.utils._random import NoiseObserver, observed_noise
@@ -42,9 +42,9 @@ def table(n=600, seed=0):
 
 POINTS = np.random.default_rng(0).uniform(size=(500, 2))
 SAMPLERS = [
-    (SlicedMeasureSampler(**QUICK), table()),
-    (SlicedMeasureSampler(**QUICK, neighbours="add_or_remove", epsilon=0.1), table()),
-    (SlicedMeasureSampler(**QUICK, target="a", slices="pairs"), table()),
+    (TableSampler(**QUICK), table()),
+    (TableSampler(**QUICK, neighbours="add_or_remove", epsilon=0.1), table()),
+    (TableSampler(**QUICK, target="a", marginals="pairs"), table()),
     (PrivateMixtureSampler(schema=SCHEMA, n_candidates=60, device="cpu"), table()),
     (PrivateSignedMeasureSampler(**BOX, n_points=50), POINTS),
     (PrivateSignedMeasureSampler(**BOX, histogram="laplace_threshold", n_points=50), POINTS),
@@ -109,9 +109,9 @@ def test_releases_and_reports(sampler, records):
 @pytest.mark.parametrize("epsilon", [0.02, 1.0, 50.0])
 @pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
 def test_no_release_of_a_table_is_larger_than_was_paid_for(epsilon, neighbours):
-    sampler = SlicedMeasureSampler(**QUICK, epsilon=epsilon, neighbours=neighbours)
+    sampler = TableSampler(**QUICK, epsilon=epsilon, neighbours=neighbours)
     sampler, seen = fitted(sampler, table())
-    n_values = SamplerPlan(sampler, declared_table(sampler), 600).slices.mechanism.n_values
+    n_values = SamplerPlan(sampler, declared_table(sampler), 600).marginals.mechanism.n_values
     sizes = [values.size for values, *_ in seen.releases]
     assert len(sizes) <= len(n_values)
     assert all(size <= most for size, most in zip(sizes, n_values, strict=False))
@@ -125,10 +125,10 @@ def test_no_more_values_change_than_were_paid_for(neighbours):
     one.iloc[0] = ["x", 0.1, None, "v"]
     if neighbours == "add_or_remove":
         other = other.iloc[1:]
-    sampler = SlicedMeasureSampler(**QUICK, neighbours=neighbours)
+    sampler = TableSampler(**QUICK, neighbours=neighbours)
     first, second = (fitted(sampler, X)[1].releases[0][0] for X in (one, other))
     sampler = fitted(sampler, one)[0]
-    mechanism = SamplerPlan(sampler, declared_table(sampler), 600).slices.mechanism
+    mechanism = SamplerPlan(sampler, declared_table(sampler), 600).marginals.mechanism
     n_changed = np.count_nonzero(first != second)
     assert n_changed <= mechanism.n_changed[0] < mechanism.n_values[0]
     # A bound of half as many would not hold.
@@ -137,23 +137,23 @@ def test_no_more_values_change_than_were_paid_for(neighbours):
 
 def test_rows_of_persons_may_change_any_cell():
     records = table().assign(person=np.repeat(np.arange(200), 3))
-    sampler, seen = fitted(SlicedMeasureSampler(**QUICK, unit="person"), records)
-    mechanism = SamplerPlan(sampler, declared_table(sampler), 200).slices.mechanism
+    sampler, seen = fitted(TableSampler(**QUICK, unit="person"), records)
+    mechanism = SamplerPlan(sampler, declared_table(sampler), 200).marginals.mechanism
     assert mechanism.n_changed == mechanism.n_values
     assert is_certified(seen)
 
 
 def test_scores_are_precise_for_so_many_records_only():
-    sampler = SlicedMeasureSampler(**QUICK, epsilon=1.0, noise="certified")
-    plan = SamplerPlan(sampler, declared_table(sampler), 600).slices
+    sampler = TableSampler(**QUICK, epsilon=1.0, noise="certified")
+    plan = SamplerPlan(sampler, declared_table(sampler), 600).marginals
     assert math.isinf(plan.most_records) == (plan.n_selections == 0)
     sampler.set_params(neighbours="add_or_remove")
-    plan = SamplerPlan(sampler, declared_table(sampler), None).slices
+    plan = SamplerPlan(sampler, declared_table(sampler), None).marginals
     most = plan.most_records
     # 45 ulp of two numbers a record, against 3/8 of a step.
     assert 45 * 2 * most * 2.0**-53 <= 0.375 * plan.mechanism.selection.noise_scale / 2**26
     assert any(str(most) in caveat for caveat in sampler.plan().caveats)
-    assert math.isinf(SlicesPlan(1.0, 1e-5, "replace_one", plan.rounds).most_records)
+    assert math.isinf(MarginalsPlan(1.0, 1e-5, "replace_one", plan.rounds).most_records)
 
 
 def test_moments_are_not_certified():

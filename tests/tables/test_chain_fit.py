@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn_dpgen.domains import OneHot, Product
 from sklearn_dpgen.tables import _chain_fit
 from sklearn_dpgen.tables._chain_fit import ChainFit
-from sklearn_dpgen.tables._slices import slice_counts
+from sklearn_dpgen.tables._marginals import marginal_counts
 
 SIZES = [3, 4, 2]
 PAIRS = [(0, 1), (0, 2), (1, 2)]
@@ -29,7 +29,7 @@ def records(n=4000, seed=0):
 def measured_of(codes, columns=PAIRS):
     measured = measurements_of(codes, SIZES)
     parts = whole(*columns, sizes=SIZES)
-    for part, counts in zip(parts, slice_counts(codes, parts), strict=True):
+    for part, counts in zip(parts, marginal_counts(codes, parts), strict=True):
         measured.add(part, counts, 0.0, measured.independent([part])[0])
     return measured
 
@@ -54,7 +54,9 @@ def test_pairs_are_followed_in_any_order(order):
         assert {j for term in one.terms for j in term.parents} <= {*order[:place]}
     drawn = law.sample(40_000, np.random.default_rng(0))
     parts = whole(*PAIRS, sizes=SIZES)
-    for exact, found in zip(slice_counts(codes, parts), slice_counts(drawn.T, parts), strict=True):
+    for exact, found in zip(
+        marginal_counts(codes, parts), marginal_counts(drawn.T, parts), strict=True
+    ):
         assert np.abs(exact / 4000 - found / 40_000).sum() / 2 < 0.02
 
 
@@ -68,7 +70,7 @@ def test_the_order_is_no_matter_where_the_law_is_of_pairs():
 def test_predictions_follow_what_was_measured():
     codes = records()
     parts = whole(*PAIRS, sizes=SIZES)
-    exact = slice_counts(codes, parts)
+    exact = marginal_counts(codes, parts)
     nothing = measured_of(codes, [])
     for one, two in zip(chain(nothing).predict(parts), nothing.independent(parts), strict=True):
         assert_array_equal(one, two)
@@ -98,7 +100,7 @@ def test_conditionals_are_fitted_anew_for_new_tables_alone(monkeypatch):
     for one, two in zip(first, found.predict(parts), strict=True):
         assert_array_equal(one, two)
     assert fitted == [2, 0, 1]
-    (counts,) = slice_counts(codes, parts[1:2])
+    (counts,) = marginal_counts(codes, parts[1:2])
     measured.add(parts[1], counts, 0.0, first[1])
     assert not np.array_equal(found.predict(parts)[1], first[1])
     assert fitted == [2, 0, 1] * 2
@@ -117,7 +119,7 @@ def test_predictions_take_fewer_steps_and_each_fit_goes_on_from_the_last(monkeyp
     measured = measured_of(codes, [(0, 1)])
     found = chain(measured, max_iter=31)
     expected = found.predict(parts)
-    (counts,) = slice_counts(codes, parts[1:2])
+    (counts,) = marginal_counts(codes, parts[1:2])
     measured.add(parts[1], counts, 0.0, expected[1])
     found.predict(parts)
     law = found.law(DOMAIN)
@@ -142,7 +144,7 @@ def test_a_chain_follows_its_seed():
 
 
 def test_categories_have_their_shares_within_blocks(monkeypatch):
-    monkeypatch.setattr("sklearn_dpgen.tables._slices.MAX_BLOCKS", 2)
+    monkeypatch.setattr("sklearn_dpgen.tables._marginals.MAX_BLOCKS", 2)
     measured = measured_of(records(), [])
     law = chain(measured).law(DOMAIN)
     for blocks, shares in zip(law.blocks, law.shares, strict=True):

@@ -13,7 +13,7 @@ from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import (
     LocalTableSampler,
     PrivateMixtureSampler,
-    SlicedMeasureSampler,
+    TableSampler,
     _column_measurements,
 )
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
@@ -51,14 +51,14 @@ def records(n=2000, seed=0):
 
 def fit(schema, epsilon=1.0, **options):
     options = {"n_bins": 4, "random_state": 0, "max_iter": 5, "device": "cpu"} | options
-    sampler = SlicedMeasureSampler(epsilon, schema=schema, population_size=500, **options)
+    sampler = TableSampler(epsilon, schema=schema, population_size=500, **options)
     return sampler.fit(records()[list(schema)])
 
 
 OPTIONS = [
     {},
     {"target": "level"},
-    {"slices": "pairs"},
+    {"marginals": "pairs"},
     {"neighbours": "add_or_remove"},
     {"n_bins": "auto"},
 ]
@@ -77,7 +77,7 @@ def spent(schema, options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_column_measurements, "release_singles", watch)
         sampler = fit(schema, **options)
-    assert not CONSTANTS.keys() & {name for part in sampler.slices_ for name in part.columns}
+    assert not CONSTANTS.keys() & {name for part in sampler.marginals_ for name in part.columns}
     return sampler.privacy_.mechanism, sampler.noise_multiplier_, sorted(factors)
 
 
@@ -128,8 +128,8 @@ def test_the_release_of_single_columns_has_norm_one():
 
 
 def test_tables_are_those_without_the_constants():
-    with_them, without = (fit(schema, math.inf, slices="pairs") for schema in (MIXED, VARIED))
-    for ours, theirs in zip(with_them.slices_, without.slices_, strict=True):
+    with_them, without = (fit(schema, math.inf, marginals="pairs") for schema in (MIXED, VARIED))
+    for ours, theirs in zip(with_them.marginals_, without.marginals_, strict=True):
         assert ours.columns == theirs.columns
         np.testing.assert_array_equal(ours.counts, theirs.counts)
     test = records(500, seed=1)
@@ -142,21 +142,21 @@ def test_tables_are_those_without_the_constants():
 def test_constants_where_columns_are_named():
     sampler = fit(
         MIXED,
-        slices=[("unit", "job"), ("job", "year", "level"), ("level", "job"), ("pay", "sex")],
+        marginals=[("unit", "job"), ("job", "year", "level"), ("level", "job"), ("pay", "sex")],
         target=["year", "level"],
         workload={"unit": 100.0},
     )
-    assert [part.columns for part in sampler.slices_] == [("job", "level"), ("pay", "sex")]
+    assert [part.columns for part in sampler.marginals_] == [("job", "level"), ("pay", "sex")]
     assert (sampler.sample(20, conditions={"unit": "kg", "level": 2})["level"] == 2).all()
     with pytest.raises(ValueError, match="'unit' holds a value outside"):
         sampler.sample(1, conditions={"unit": "lb"})
 
 
 def test_a_single_column_beside_constants():
-    for slices in ("auto", "pairs"):
+    for marginals in ("auto", "pairs"):
         schema = Schema(CONSTANTS | {"level": COLUMNS["level"]})
-        sampler = fit(schema, slices=slices)
-        assert sampler.slices_ == []
+        sampler = fit(schema, marginals=marginals)
+        assert sampler.marginals_ == []
         assert set(sampler.sample(50, random_state=0)["level"]) == {1, 2}
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from answer_tables import hasten, make, mixture_log_likelihood
 from numpy.testing import assert_allclose, assert_array_equal
+from sampler_tables import SCHEMA, table
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
-from sliced_tables import SCHEMA, table
 
 from sklearn_dpgen.deconvolution import likelihood_score
 from sklearn_dpgen.mechanisms import JointRandomizedResponse

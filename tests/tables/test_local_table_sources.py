@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from answer_tables import hasten, make
+from sampler_tables import SCHEMA, table
 from sklearn.base import clone
-from sliced_tables import SCHEMA, table
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 

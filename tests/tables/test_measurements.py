@@ -17,16 +17,16 @@ from measured_tables import (
     measurements_of,
     records,
     reproducibly,
+    vector_of_marginals,
     vector_of_singles,
-    vector_of_slices,
     whole,
 )
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.tables._column_trees import ColumnTree
+from sklearn_dpgen.tables._marginals import Marginal, marginal_counts
 from sklearn_dpgen.tables._measurements import Measurements
-from sklearn_dpgen.tables._releases import release_singles, release_slices, total_records
-from sklearn_dpgen.tables._slices import Slice, slice_counts
+from sklearn_dpgen.tables._releases import release_marginals, release_singles, total_records
 
 # Single columns.
 
@@ -82,32 +82,32 @@ def test_the_noise_of_singles_is_what_the_factors_say():
     ).all()
 
 
-# Slices.
+# Marginals.
 
 
 @reproducibly
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=10), st.integers(0, 2**32 - 1))
 def test_released_slices(weights, seed):
-    weights, slices = np.array(weights), [*PAIRS[:8], (0, 1, 2), (4, 2, 3)][: len(weights)]
+    weights, marginals = np.array(weights), [*PAIRS[:8], (0, 1, 2), (4, 2, 3)][: len(weights)]
     codes = records(5, seed, SIZES)
-    slices = whole(*slices)
-    tables = slice_counts(codes, slices)
-    found, factors = release_slices(tables, weights, Seen())
+    marginals = whole(*marginals)
+    tables = marginal_counts(codes, marginals)
+    found, factors = release_marginals(tables, weights, Seen())
     for ours, theirs in zip(found, tables, strict=True):
         assert_allclose(ours, theirs, rtol=1e-12)
         assert ours.shape == theirs.shape
     assert_allclose(factors * weights, factors[0] * weights[0], rtol=1e-9)
-    one = slice_counts([column[:1] for column in codes], slices)
-    assert np.linalg.norm(vector_of_slices(one, weights)) == pytest.approx(1)
+    one = marginal_counts([column[:1] for column in codes], marginals)
+    assert np.linalg.norm(vector_of_marginals(one, weights)) == pytest.approx(1)
     assert np.sum(1 / factors**2) == pytest.approx(1)
 
 
 def test_the_noise_of_slices_is_what_the_factors_say():
     rng, n_draws = np.random.default_rng(0), 400
-    tables, weights = slice_counts(records(60, sizes=SIZES), whole(*PAIRS)), np.arange(1.0, 11.0)
+    tables, weights = marginal_counts(records(60, sizes=SIZES), whole(*PAIRS)), np.arange(1.0, 11.0)
     squares = []
     for _ in range(n_draws):
-        found, factors = release_slices(
+        found, factors = release_marginals(
             tables, weights, lambda vector: vector + 3 * rng.normal(size=vector.shape)
         )
         squares.append([np.mean((a - b) ** 2) for a, b in zip(found, tables, strict=True)])
@@ -146,7 +146,7 @@ def test_the_number_of_records_is_estimated():
 
 def noisy(codes, columns, scale, seed=0):
     (part,) = whole(columns)
-    (table,) = slice_counts(codes, [part])
+    (table,) = marginal_counts(codes, [part])
     return part, table + scale * np.random.default_rng(seed).normal(size=table.shape)
 
 
@@ -157,17 +157,17 @@ def test_what_was_released_is_kept():
         part, counts = noisy(codes, columns, 3.0, seed)
         (expected,) = measured.independent([part])
         measured.add(part, counts, 3.0, expected)
-        kept, fitted = measured.slices[-1], measured.tables[-1]
+        kept, fitted = measured.marginals[-1], measured.tables[-1]
         assert kept.columns == tuple(NAMES[j] for j in columns)
         assert_array_equal(kept.counts, counts)
         assert kept.noise_scale == 3.0
         for groups, j in zip(kept.groups, columns, strict=True):
-            # Of categories, where a slice is of blocks.
+            # Of categories, where a marginal is of blocks.
             assert_array_equal(groups, measured.blocks.blocks[j])
         assert fitted.columns == columns
         assert_allclose(fitted.shares, counts / 200)
         assert ((fitted.ridges > 0) & (fitted.ridges < np.inf)).all()
-    assert len(measured.slices) == len(measured.tables) == 2
+    assert len(measured.marginals) == len(measured.tables) == 2
 
 
 def test_independent_columns_have_products_of_shares():
@@ -177,7 +177,7 @@ def test_independent_columns_have_products_of_shares():
     pair, triple = measured.independent(whole((0, 3), (1, 2, 4)))
     assert_allclose(pair, 200 * np.outer(shares[0], shares[3]))
     assert_allclose(triple, 200 * np.einsum("a,b,c", *(shares[j] for j in (1, 2, 4))))
-    grouped = Slice((0, 2), (np.array([0, 1, 1]), np.array([0, 0, 1, 1])))
+    grouped = Marginal((0, 2), (np.array([0, 1, 1]), np.array([0, 0, 1, 1])))
     (table,) = measured.independent([grouped])
     first, second = np.add.reduceat(shares[0], [0, 1]), np.add.reduceat(shares[2], [0, 2])
     assert_allclose(table, 200 * np.outer(first, second))
@@ -237,7 +237,7 @@ def test_the_ridge_is_noise_over_signal():
     ridges = {}
     for name, codes in (("weak", weak), ("strong", strong)):
         (part,) = whole((0, 1), sizes=[4, 4])
-        (table,) = slice_counts(codes, [part])
+        (table,) = marginal_counts(codes, [part])
         for scale in (0.0, 5.0, 500.0):
             measured = measurements_of(codes, [4, 4])
             counts = table + scale * rng.normal(size=table.shape)
@@ -273,7 +273,7 @@ def test_slow_dependence_is_told_from_noise():
     first = rng.integers(8, size=n)
     codes = [first, np.clip(first + rng.integers(-6, 7, size=n), 0, 7)]
     (part,) = whole((0, 1), sizes=[8, 8])
-    (table,) = slice_counts(codes, [part])
+    (table,) = marginal_counts(codes, [part])
     ridges = {}
     for is_ordered in (True, False):
         measured = measurements_of(codes, [8, 8], is_ordered=is_ordered)
@@ -294,7 +294,7 @@ def test_noise_beyond_all_records_leaves_no_interaction(scale):
     for columns in [(1, 3), (0, 2), (1, 2, 3)] * 10:
         measured = measurements_of(codes)
         (part,) = whole(columns)
-        (table,) = slice_counts(codes, [part])
+        (table,) = marginal_counts(codes, [part])
         counts = table + scale * rng.normal(size=table.shape)
         measured.add(part, counts, scale, measured.independent([part])[0])
         (fitted,) = measured.tables

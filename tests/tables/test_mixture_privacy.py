@@ -23,7 +23,7 @@ from mixture_tables import (
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-from sklearn_dpgen.budget import _base
+from sklearn_dpgen.ledger import _base
 from sklearn_dpgen.tables import _mixture_evolution, _mixture_sampler
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from sliced_tables import (
+from sampler_tables import (
     AUTO,
     HIGH,
     LOW,
@@ -25,15 +25,15 @@ from sliced_tables import (
     wide,
 )
 
-from sklearn_dpgen.budget._unit import Persons
+from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.schema import Categorical, Identifier, Schema
 from sklearn_dpgen.tables import _pair_distances, _records, _row_weights
+from sklearn_dpgen.tables._marginals import Marginal
 from sklearn_dpgen.tables._record_codes import RecordCodes
 from sklearn_dpgen.tables._records import StoredRecords
-from sklearn_dpgen.tables._releases import release_slices
+from sklearn_dpgen.tables._releases import release_marginals
 from sklearn_dpgen.tables._row_weights import WHOLE, weights_of
 from sklearn_dpgen.tables._selection import scores
-from sklearn_dpgen.tables._slices import Slice
 
 K = 3
 X, WIDE_X = table(), wide()
@@ -52,9 +52,9 @@ def weight_of(weights):
 CELLS = list(itertools.product([0, 1], repeat=2))
 OTHERS = [(0, 0), (1, 1), (0, 1)]
 SLICES = [
-    Slice((0,), (np.arange(2),)),
-    Slice((1,), (np.arange(2),)),
-    Slice((0, 1), (np.arange(2), np.arange(2))),
+    Marginal((0,), (np.arange(2),)),
+    Marginal((1,), (np.arange(2),)),
+    Marginal((0, 1), (np.arange(2), np.arange(2))),
 ]
 
 
@@ -73,8 +73,8 @@ def stored(rows, owners, weights, sizes=(2, 2)):
 def released(rows, weights):
     """Return the vector that is released, and the scores, of one person with others."""
     owners = [*range(len(OTHERS)), *[len(OTHERS)] * len(rows)]
-    tables, found = stored([*OTHERS, *rows], owners, weights).slice_counts(SLICES), []
-    release_slices(tables, np.array([1.0, 2.0, 0.5]), lambda v: found.append(v) or v)
+    tables, found = stored([*OTHERS, *rows], owners, weights).marginal_counts(SLICES), []
+    release_marginals(tables, np.array([1.0, 2.0, 0.5]), lambda v: found.append(v) or v)
     expected = [np.full(one.shape, 0.7) for one in tables]
     return found[0], scores(tables, expected, np.ones(3), 1.0)
 
@@ -177,9 +177,9 @@ def test_sums_of_weights_are_the_same_in_any_order():
     """To the last bit: those of 1 / m as it is are not."""
     owners = np.repeat(np.arange(7), [1, 2, 3, 5, 7, 36, 49])
     rows, shares = np.zeros((len(owners), 2), dtype=np.uint8), 1 / np.repeat(*[[1, 2, 3, 5, 7]] * 2)
-    rng, whole = np.random.default_rng(0), stored(rows, owners, "equal").slice_counts(SLICES)
+    rng, whole = np.random.default_rng(0), stored(rows, owners, "equal").marginal_counts(SLICES)
     for _ in range(5):
-        again = stored(rows, rng.permutation(owners), "equal").slice_counts(SLICES)
+        again = stored(rows, rng.permutation(owners), "equal").marginal_counts(SLICES)
         assert [table.tolist() for table in again] == [table.tolist() for table in whole]
     plain = {np.bincount(np.zeros(18, int), rng.permutation(shares))[0] for _ in range(20)}
     assert len(plain) > 1
@@ -289,13 +289,13 @@ def test_every_person_counts_once_or_with_every_row():
     """A person of 100 rows beside 99 persons of one, without noise."""
     frame = pd.DataFrame({"a": [1] * 100 + [0] * 99, "who": [0] * 100 + list(range(1, 100))})
     schema = Schema({"a": Categorical([0, 1])})
-    options = {"schema": schema, "slices": "auto", "unit": "who"}
+    options = {"schema": schema, "marginals": "auto", "unit": "who"}
     for weights, expected in (
         ({}, [99, 1]),
         ({"unit_weights": "rows", "max_rows": 7}, [99, 7]),
     ):
         sampler = make(np.inf, **options, **weights).fit(frame)
-        assert sampler.marginals_[0].counts == pytest.approx(expected, abs=2e-5)
+        assert sampler.one_way_marginals_[0].counts == pytest.approx(expected, abs=2e-5)
         assert sampler.n_records_ == pytest.approx(sum(expected), abs=2e-5)
 
 
@@ -347,8 +347,8 @@ def test_an_identifier_of_the_schema_may_be_the_unit(store):
     frame = pd.DataFrame({"who": [0] * 100 + list(range(1, 100)), "a": [1] * 100 + [0] * 99})
     schema = Schema({"who": Identifier(), "a": Categorical([0, 1])})
     for unit, expected in (("who", [99, 1]), (None, [99, 100])):
-        sampler = make(np.inf, schema=schema, slices="auto", unit=unit, store=store).fit(frame)
-        (found,) = (part.counts for part in sampler.marginals_ if len(part.counts) == 2)
+        sampler = make(np.inf, schema=schema, marginals="auto", unit=unit, store=store).fit(frame)
+        (found,) = (part.counts for part in sampler.one_way_marginals_ if len(part.counts) == 2)
         assert found == pytest.approx(expected, abs=2e-5)
         assert sampler.n_records_ == pytest.approx(sum(expected), abs=2e-5)
         assert sampler.sample(3)["who"].tolist() == [0, 1, 2]

@@ -22,16 +22,16 @@ def soft_rows(n=7, seed=0):
     return np.hstack([rng.dirichlet(np.full(size, 0.5), size=n) for size in SIZES])
 
 
-def noisy_tables(slices=SLICES, seed=1):
+def noisy_tables(marginals=SLICES, seed=1):
     rng = np.random.default_rng(seed)
-    return [rng.normal(size=[SIZES[column] for column in columns]) for columns in slices]
+    return [rng.normal(size=[SIZES[column] for column in columns]) for columns in marginals]
 
 
-def tables_of(P, slices=SLICES):
-    """Return the expected shares of the cells of slices, of rows of shape (n, 11)."""
+def tables_of(P, marginals=SLICES):
+    """Return the expected shares of the cells of marginals, of rows of shape (n, 11)."""
     P, letters = torch.as_tensor(P), "abc"
     found = []
-    for columns in slices:
+    for columns in marginals:
         axes = letters[: len(columns)]
         inputs = ",".join(f"n{letter}" for letter in axes)
         blocks = [P[:, PARTS[column]] for column in columns]
@@ -40,10 +40,10 @@ def tables_of(P, slices=SLICES):
 
 
 class SliceLoss:
-    """Weighted squared distance of the slices of a population from tables."""
+    """Weighted squared distance of the marginals of a population from tables."""
 
-    def __init__(self, slices, tables, weights):
-        self.scale, self._slices, self._weights = max(weights), slices, weights
+    def __init__(self, marginals, tables, weights):
+        self.scale, self._slices, self._weights = max(weights), marginals, weights
         self._tables = [torch.tensor(np.ascontiguousarray(table)) for table in tables]
 
     @torch.enable_grad()
@@ -82,16 +82,16 @@ def test_exact_pairs_are_recovered():
     rng = np.random.default_rng(0)
     codes = [rng.integers(3, size=400), rng.integers(2, size=400)]
     codes += [codes[0] + codes[1], np.zeros(400, dtype=int)]
-    slices = list(combinations(range(4), 2))
+    marginals = list(combinations(range(4), 2))
     hard = np.hstack([np.eye(size)[column] for size, column in zip(SIZES, codes, strict=True)])
-    tables = [table.numpy() for table in tables_of(hard, slices)]
+    tables = [table.numpy() for table in tables_of(hard, marginals)]
 
     def error(tables):
         population = Population(SIZES, 60, torch.Generator().manual_seed(0), CPU)
-        loss = SliceLoss(slices, tables, [1.0] * 6)
+        loss = SliceLoss(marginals, tables, [1.0] * 6)
         result = population.fit(loss, max_iter=500, learning_rate=0.3)
         assert result.n_iter == 500
-        found = tables_of(population.probabilities(), slices)
+        found = tables_of(population.probabilities(), marginals)
         return max(np.abs(f.numpy() - t).max() for f, t in zip(found, tables, strict=True)), result
 
     exact, result = error(tables)

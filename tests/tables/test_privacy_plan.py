@@ -1,4 +1,4 @@
-"""The plan of measured slices: rounds, shares of the budget, its price, and the report."""
+"""The plan of measured marginals: rounds, shares of the budget, its price, and the report."""
 
 import dataclasses
 import itertools
@@ -13,7 +13,7 @@ from scipy.special import log_ndtr
 
 from sklearn_dpgen.accounting import BoundedRangeProfile, GaussianProfile, compose_delta
 from sklearn_dpgen.tables import _privacy_plan
-from sklearn_dpgen.tables._privacy_plan import RELATIONS, Round, SlicesPlan, plan_rounds
+from sklearn_dpgen.tables._privacy_plan import RELATIONS, MarginalsPlan, Round, plan_rounds
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
 ROOT = math.sqrt(2)
@@ -32,11 +32,11 @@ relations = pytest.mark.parametrize("neighbours", RELATIONS)
 
 
 def plan_of(rounds, neighbours="replace_one", epsilon=1.0, delta=1e-5):
-    return SlicesPlan(epsilon, delta, neighbours, rounds)
+    return MarginalsPlan(epsilon, delta, neighbours, rounds)
 
 
-def rounds_of(n_columns=9, *, slices="auto", targets=(), n_records=None, noise_scale=5.0):
-    options = {"slices": slices, "targets": targets, "noise_scale": noise_scale}
+def rounds_of(n_columns=9, *, marginals="auto", targets=(), n_records=None, noise_scale=5.0):
+    options = {"marginals": marginals, "targets": targets, "noise_scale": noise_scale}
     return plan_rounds(n_columns, n_records=n_records, **options)
 
 
@@ -128,7 +128,7 @@ def test_triples_that_are_many_are_a_public_sample(monkeypatch):
 @plans
 def test_a_person_of_several_rows_has_as_many_times_the_noise(name, neighbours):
     one = plan_of(PLANS[name], neighbours).mechanism
-    three = SlicesPlan(1.0, 1e-5, neighbours, PLANS[name], 3).mechanism
+    three = MarginalsPlan(1.0, 1e-5, neighbours, PLANS[name], 3).mechanism
     np.testing.assert_allclose(three.noise_scales, 3 * np.array(one.noise_scales), rtol=1e-9)
     costs = [compose_delta(part.releases, 1.0) for part in (one, three)]
     assert costs[0] == pytest.approx(costs[1], rel=1e-6)
@@ -137,11 +137,11 @@ def test_a_person_of_several_rows_has_as_many_times_the_noise(name, neighbours):
 
 
 def test_slices_that_are_asked_for_are_one_round():
-    (part,) = rounds_of(5, slices="pairs", targets=(1,), n_records=10)
+    (part,) = rounds_of(5, marginals="pairs", targets=(1,), n_records=10)
     assert (part.candidates, part.n_selected) == (PAIRS, None)
-    (listed,) = rounds_of(5, slices=[(0, 3), (1, 2, 4)], n_records=10)
+    (listed,) = rounds_of(5, marginals=[(0, 3), (1, 2, 4)], n_records=10)
     assert listed == dataclasses.replace(part, candidates=((0, 3), (1, 2, 4)))
-    assert rounds_of(5, slices=[]) == rounds_of(1) == ()
+    assert rounds_of(5, marginals=[]) == rounds_of(1) == ()
     assert (ALL[0].n_tables, CHOSEN[0].n_tables) == (10, 3)
 
 
@@ -269,10 +269,10 @@ def test_the_report(name, neighbours):
     assert (stated["epsilon"], stated["delta"]) == (2.0, 1e-5)
     assert (report.public, report.noise_source) == (("schema",), "entropy")
     assert "counts of single columns" in report.mechanism
-    assert ("slices" in report.mechanism) == bool(rounds)
+    assert ("marginals" in report.mechanism) == bool(rounds)
     for part in rounds:
         n, k = len(part.candidates), part.n_selected
-        words = f"of {n} slices" if k is None else f"of {k} of {n} slices, which are selected"
+        words = f"of {n} marginals" if k is None else f"of {k} of {n} marginals, which are selected"
         assert words in report.mechanism
     assert report.sensitivity == pytest.approx(SENSITIVITY[neighbours])
     assert {"replace_one": "replace one", "add_or_remove": "add or remove"}[

@@ -12,9 +12,9 @@ from record_tables import (
     frame_of,
     small_blocks,
 )
-from sliced_tables import hasten, make
+from sampler_tables import hasten, make
 
-from sklearn_dpgen.budget import PrivacyLedger
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.tables._records import StreamedRecords
 from sklearn_dpgen.tables._table_counter import TableCounter
 
@@ -47,13 +47,13 @@ def n_charges(ledger):
 def refused(folder, X, match, unit=None, error=ValueError, **options):
     """Return whether a fit that fails was paid for, after a look at what is kept of it."""
     ledger = ledger_of(folder, unit)
-    sampler = make(unit=unit, store="none", ledger=ledger, slices="pairs", **options)
+    sampler = make(unit=unit, store="none", ledger=ledger, marginals="pairs", **options)
     sampler.fit(frame_of(unit))
     before = n_charges(ledger)
     with pytest.raises(error, match=match) as caught:
         sampler.set_params(epsilon=5.0).fit(X)
     assert "secret" not in str(caught.value)
-    for name in ("slices_", "law_"):
+    for name in ("marginals_", "law_"):
         assert not hasattr(sampler, name)
     n_booked = n_charges(ledger) - before
     assert n_booked in (0, 1)
@@ -69,10 +69,10 @@ def test_what_can_be_read_once_is_refused_before_it_is_read(tmp_path, name, unit
     X = ONCE[name](frame_of(unit), tmp_path)
     assert not refused(tmp_path, X, "store='none' reads it several times", unit)
     # Nothing of it was read.
-    kept = make(unit=unit, store="codes", slices="pairs").fit(X)
-    other = make(unit=unit, slices="pairs").fit(frame_of(unit))
-    assert [part.counts.tolist() for part in kept.slices_] == [
-        part.counts.tolist() for part in other.slices_
+    kept = make(unit=unit, store="codes", marginals="pairs").fit(X)
+    other = make(unit=unit, marginals="pairs").fit(frame_of(unit))
+    assert [part.counts.tolist() for part in kept.marginals_] == [
+        part.counts.tolist() for part in other.marginals_
     ]
 
 
@@ -177,7 +177,7 @@ def test_a_block_that_is_interrupted(tmp_path, monkeypatch, unit, n_jobs):
 
         X = Stream(lambda i: [frame_of(unit)])
         ledger = ledger_of(tmp_path, unit)
-        sampler = make(unit=unit, store="none", ledger=ledger, slices="pairs", n_jobs=n_jobs)
+        sampler = make(unit=unit, store="none", ledger=ledger, marginals="pairs", n_jobs=n_jobs)
         before = n_charges(ledger)
         with monkeypatch.context() as patch:
             patch.setattr(TableCounter, "count_block", interrupt)

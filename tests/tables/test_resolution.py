@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sklearn_dpgen.exceptions import NoisyCountsWarning
-from sklearn_dpgen.tables._resolution import affordable_cells, affordable_slices, warn_of_noise
+from sklearn_dpgen.tables._resolution import affordable_cells, affordable_marginals, warn_of_noise
 
 reproducibly = settings(deadline=None, max_examples=100, derandomize=True)
 SCALES = st.floats(0, 1e6)
@@ -36,7 +36,7 @@ def test_an_even_cell_is_as_clear_as_any(n_records, noise_scale):
 @reproducibly
 @given(RECORDS, st.floats(1e-3, 1e6), st.floats(2, 100))
 def test_so_many_tables_are_as_fine_as_is_asked(n_records, noise_scale, n_cells):
-    count = affordable_slices(n_records, noise_scale, n_cells)
+    count = affordable_marginals(n_records, noise_scale, n_cells)
     for more, is_enough in ((count, True), (count + 1, False)):
         # All tables of one vector have the noise of one, times the root of their number.
         if 0 < more < 1 << 30:
@@ -45,8 +45,8 @@ def test_so_many_tables_are_as_fine_as_is_asked(n_records, noise_scale, n_cells)
 
 
 def test_extreme_numbers():
-    assert affordable_slices(1e9, 0.0, 16) == 1 << 30
-    assert affordable_slices(0.0, 0.0, 16) == affordable_slices(-5.0, 1.0, 16) == 0
+    assert affordable_marginals(1e9, 0.0, 16) == 1 << 30
+    assert affordable_marginals(0.0, 0.0, 16) == affordable_marginals(-5.0, 1.0, 16) == 0
     assert 0 < affordable_cells(-100.0, 1e9) < 1
     assert np.isfinite(affordable_cells(1e12, 1e12))
 

@@ -9,7 +9,7 @@ from rule_tables import RULES, SCHEMA, breaks, make, table
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Implication, Inequality, Numeric, Ordinal, Schema
-from sklearn_dpgen.tables import _drawn_rows, _sliced_measure_sampler
+from sklearn_dpgen.tables import _drawn_rows, _table_sampler
 from sklearn_dpgen.tables._log_linear_fit import NoisyTable, _Problem, fit_conditional
 from sklearn_dpgen.tables._rule_cells import barred_pairs, barred_term, possible_cells
 from sklearn_dpgen.tables._table_rules import TableRules
@@ -191,9 +191,9 @@ def test_rejection_has_little_left_to_do(monkeypatch):
     rules = [Inequality("a", "b"), Inequality("b", "c")]
     options = {"schema": schema, "constraints": rules, "population_size": 2000, "max_iter": 15}
     # Of twelve cells or so, too coarse to tell of the order inside them.
-    options |= {"epsilon": 2.0, "delta": 1e-5, "slices": "pairs"}
+    options |= {"epsilon": 2.0, "delta": 1e-5, "marginals": "pairs"}
     aware = make(**options).fit(frame)
-    monkeypatch.setattr(_sliced_measure_sampler, "barred_pairs", lambda *args: {})
+    monkeypatch.setattr(_table_sampler, "barred_pairs", lambda *args: {})
     unaware = make(**options).fit(frame)
     assert aware.acceptance_rate() > 0.99
     assert unaware.acceptance_rate() < 0.9
@@ -219,7 +219,7 @@ def test_records_are_drawn_again_in_their_blocks(monkeypatch):
     low, high = np.sort(rng.uniform(0, 1, (2, 20_000)) ** 2, axis=0)
     frame = pd.DataFrame({"low": low, "high": high})
     schema = Schema({name: Numeric(0, 1) for name in frame})
-    options = {"schema": schema, "constraints": [Inequality("low", "high")], "slices": "pairs"}
+    options = {"schema": schema, "constraints": [Inequality("low", "high")], "marginals": "pairs"}
     sampler = make(n_bins=3, population_size=20_000, max_iter=40, **options).fit(frame)
 
     def shares(records):
@@ -246,7 +246,7 @@ def test_another_draw_has_the_same_blocks():
         assert (owners[codes[:, column]] == owners[again[:, column]]).all()
     wide = {"x": Numeric(0, 1), "y": Ordinal([0, 1])}
     frame = pd.DataFrame({"x": np.linspace(0, 1, 900) ** 2, "y": np.arange(900) % 2})
-    law = make(schema=Schema(wide), n_bins=300, constraints=None, slices=[]).fit(frame).law_
+    law = make(schema=Schema(wide), n_bins=300, constraints=None, marginals=[]).fit(frame).law_
     codes = law.sample(50_000, np.random.default_rng(0))
     again = law.redraw(codes, np.random.default_rng(1))
     assert (codes[:, 0] != again[:, 0]).mean() > 0.4

@@ -21,7 +21,7 @@ from sklearn_dpgen.schema import (
     Schema,
     Sum,
 )
-from sklearn_dpgen.tables import _sliced_measure_sampler
+from sklearn_dpgen.tables import _table_sampler
 from sklearn_dpgen.tables._table_rules import TableRules
 
 WIDE = Schema(
@@ -122,7 +122,7 @@ ERRORS = [
 
 @pytest.mark.parametrize(("rules", "message"), ERRORS, ids=[text[-32:] for _, text in ERRORS])
 def test_what_does_not_fit_is_refused(monkeypatch, rules, message):
-    monkeypatch.setattr(_sliced_measure_sampler, "open_records", None)
+    monkeypatch.setattr(_table_sampler, "open_records", None)
     frame = pd.DataFrame({name: [0] for name in WIDE})
     pattern = "|".join(map(re.escape, message.split("|")))
     with pytest.raises(ValueError, match=pattern):
@@ -135,7 +135,7 @@ def test_what_does_not_fit_is_refused(monkeypatch, rules, message):
         ({"target": "total"}, "target"),
         ({"target": ["low", "state"]}, "target"),
         ({"target": "key"}, "target"),
-        ({"slices": [("low", "total")]}, "slices"),
+        ({"marginals": [("low", "total")]}, "marginals"),
         ({"n_bins": {"total": 5}}, "n_bins"),
         ({"workload": {"state": 2.0}}, "workload"),
         ({"workload": {("low", "state"): 2.0}}, "workload"),
@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_refused(monkeypatch, rules, message):
     ids=str,
 )
 def test_what_is_made_up_is_not_measured_by_name(monkeypatch, options, parameter):
-    monkeypatch.setattr(_sliced_measure_sampler, "open_records", None)
+    monkeypatch.setattr(_table_sampler, "open_records", None)
     frame = pd.DataFrame({name: [0] for name in SCHEMA})
     with pytest.raises(ValueError, match=f"^{parameter} names column '.*', which is made up"):
         make(**options).fit(frame)

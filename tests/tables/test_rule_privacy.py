@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from rule_tables import breaks
-from sliced_breaches import keep_records
-from sliced_tables import (
+from sampler_breaches import keep_records
+from sampler_tables import (
     HIGH,
     LOW,
     SCHEMA,
@@ -39,7 +39,7 @@ from sklearn_dpgen.tables import (
     LocalTableSampler,
     PrivateMixtureSampler,
     _column_measurements,
-    _sliced_measure_sampler,
+    _table_sampler,
 )
 from sklearn_dpgen.tables._drawn_rows import DrawnRows
 from sklearn_dpgen.tables._record_codes import encode_codes
@@ -84,9 +84,9 @@ def repaired(frame):
 
 def on_records(monkeypatch, change):
     """Let a fit change its records by whether they break a rule."""
-    read = _sliced_measure_sampler.open_records
+    read = _table_sampler.open_records
     monkeypatch.setattr(
-        _sliced_measure_sampler,
+        _table_sampler,
         "open_records",
         lambda X, *args, **options: read(change(X), *args, **options),
     )
@@ -123,7 +123,7 @@ def tell_the_share_of_records(monkeypatch):
 
 
 def bar_no_cell_of_a_record(monkeypatch):
-    found, bar = note_records(monkeypatch), _sliced_measure_sampler.barred_pairs
+    found, bar = note_records(monkeypatch), _table_sampler.barred_pairs
 
     def leak(rules, encoder, blocks):
         codes, barred = encode_codes(found[-1], encoder).columns, bar(rules, encoder, blocks)
@@ -131,7 +131,7 @@ def bar_no_cell_of_a_record(monkeypatch):
             cells[tuple(blocks[j][codes[j]] for j in columns)] = False
         return barred
 
-    monkeypatch.setattr(_sliced_measure_sampler, "barred_pairs", leak)
+    monkeypatch.setattr(_table_sampler, "barred_pairs", leak)
 
 
 def look_up_what_a_record_has(monkeypatch):
@@ -265,7 +265,7 @@ def test_nothing_is_spent_on_what_is_made_up(neighbours):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_column_measurements, "release_singles", watch)
             options = {"schema": schema, "constraints": constraints, "neighbours": neighbours}
-            fit = listen(make(slices="auto", **options), frame)
+            fit = listen(make(marginals="auto", **options), frame)
         return [step.scale for step in fit.steps], sorted(factors)
 
     assert spent(COMPUTED, COMPUTE) == spent(SCHEMA, None)

@@ -25,7 +25,7 @@ from sklearn_dpgen.schema import (
     Sum,
 )
 from sklearn_dpgen.tables import (
-    SlicedMeasureSampler,
+    TableSampler,
     _conditional_sampling,
     _drawn_rows,
     _pair_distances,
@@ -135,7 +135,7 @@ def test_random_rules_hold_exactly(drawn, computed, name, n_bins, seed):
         assume("constraints" not in str(error))
         raise
     # A fit in even bins, which takes no time.
-    sampler = make(constraints=rules, n_bins=n_bins, slices=[]).fit(X)
+    sampler = make(constraints=rules, n_bins=n_bins, marginals=[]).fit(X)
     conditions = None if name is None else {name: CONDITIONS[name][0]}
     try:
         frame = sampler.sample(40, conditions=conditions, random_state=seed)
@@ -278,7 +278,7 @@ def test_rules_are_parameters_as_others_are(monkeypatch):
     sampler = make()
     copied = clone(sampler)
     assert copied.get_params()["constraints"] == RULES
-    shown = repr(SlicedMeasureSampler(schema=SCHEMA, constraints=RULES[:1]))
+    shown = repr(TableSampler(schema=SCHEMA, constraints=RULES[:1]))
     assert "Inequality(low='low',high='high',strict=False)" in "".join(shown.split())
     loaded = pickle.loads(pickle.dumps(FITTED))
     pd.testing.assert_frame_equal(
@@ -298,7 +298,7 @@ def test_the_score_is_that_of_records_with_rules():
     low, high = np.sort(rng.integers(0, 4, (2, 3000)), axis=0)
     frame = pd.DataFrame({"a": low, "b": high, "sum": low + high})
     rules = [Inequality("a", "b"), Sum("sum", ["a", "b"])]
-    options = {"schema": schema, "slices": [("a",)]}
+    options = {"schema": schema, "marginals": [("a",)]}
     free, ruled = (make(constraints=c, **options).fit(frame) for c in (None, rules))
     assert ruled.score(frame) > free.score(frame) + 0.05
 
@@ -376,7 +376,7 @@ def test_rules_follow_one_another():
     made = sampler.sample(500, random_state=0)
     assert [n_broken(made, rule) for rule in rules] == [0] * len(rules)
     assert (made["is_large"] == 1).any()
-    assert {name for part in sampler.slices_ for name in part.columns} == {*"abc"}
+    assert {name for part in sampler.marginals_ for name in part.columns} == {*"abc"}
 
 
 def test_what_was_not_measured_is_not_estimated():

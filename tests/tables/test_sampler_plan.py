@@ -6,12 +6,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sampler_tables import AUTO, SCHEMA, WIDE, hasten, make, table, wide
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
-from sliced_tables import AUTO, SCHEMA, WIDE, hasten, make, table, wide
 
-from sklearn_dpgen.budget import PrivacyLedger
 from sklearn_dpgen.exceptions import BudgetExceededError, NoisyCountsWarning
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.tables import PrivateMixtureSampler, _mixture_evolution
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan
@@ -39,7 +39,7 @@ CASES = {
     "found bins": (make, {"n_bins": "auto"}, (X,), 600),
     "auto": (make, AUTO, (WIDE_X,), 600),
     "a target": (make, AUTO | {"target": "x", "workload": {"y": 2}}, (WIDE_X,), 600),
-    "listed": (make, {"slices": [("age", "job"), ("day", "pay", "level")]}, (X,), 600),
+    "listed": (make, {"marginals": [("age", "job"), ("day", "pay", "level")]}, (X,), 600),
     "without noise": (make, {"epsilon": np.inf}, (X,), 600),
     "from entropy": (make, {"random_state": None}, (X,), 600),
     "persons": (make, {"unit": "who"}, (PERSONS,), 150),
@@ -124,10 +124,10 @@ def test_the_precision_is_that_of_what_is_released(neighbours, case):
     words = heard(lambda: sampler.plan(n))[0].precision
     fit = heard(lambda: sampler.fit(*given))[0]
     # Of nodes of the trees, and of cells: sums have more.
-    singles = [np.min(part.noise_scale) for part in fit.marginals_]
+    singles = [np.min(part.noise_scale) for part in fit.one_way_marginals_]
     kinds = {2: "cell of a pair", 3: "cell of a triple"}
     found = {"cell of one column": singles}
-    for part in fit.slices_:
+    for part in fit.marginals_:
         name = "cell of a listed table" if "listed" in " ".join(words) else kinds[len(part.columns)]
         found.setdefault(name, []).append(np.max(part.noise_scale))
     for name, scales in found.items():
@@ -168,8 +168,8 @@ def test_what_no_plan_is_of_is_refused():
         mixture(unit="age").plan(600)
     with pytest.raises(ValueError, match="The 'max_rows' parameter"):
         make(unit="who", max_rows=0).plan(600)
-    with pytest.raises(ValueError, match="slices name columns"):
-        make(slices=[("age", "none")]).plan(600)
+    with pytest.raises(ValueError, match="marginals name columns"):
+        make(marginals=[("age", "none")]).plan(600)
 
 
 @pytest.mark.parametrize("case", ALL.values(), ids=ALL)

@@ -1,4 +1,4 @@
-"""Which slices are measured: scores, and rounds of selections."""
+"""Which marginals are measured: scores, and rounds of selections."""
 
 import itertools
 import math
@@ -19,13 +19,13 @@ from measured_tables import (
     whole,
 )
 from numpy.testing import assert_allclose, assert_array_equal
-from sliced_tables import Constant
+from sampler_tables import Constant
 
 from sklearn_dpgen.tables import _selection
+from sklearn_dpgen.tables._marginals import Marginal, marginal_counts
 from sklearn_dpgen.tables._measurements import Measurements
-from sklearn_dpgen.tables._privacy_plan import Round, SlicesPlan, plan_rounds
+from sklearn_dpgen.tables._privacy_plan import MarginalsPlan, Round, plan_rounds
 from sklearn_dpgen.tables._selection import measure_rounds, scores
-from sklearn_dpgen.tables._slices import Slice, slice_counts
 
 TABLES = whole(*PAIRS)
 PAIRS = tuple(PAIRS)
@@ -37,7 +37,7 @@ HALF_NORMAL = math.sqrt(2 / math.pi)
 
 def change_of_scores(codes, others, weights, score=scores):
     expected = [np.full(part.shape, 1.7) for part in TABLES]
-    both = [score(slice_counts(c, TABLES), expected, weights, 3.0) for c in (codes, others)]
+    both = [score(marginal_counts(c, TABLES), expected, weights, 3.0) for c in (codes, others)]
     return np.abs(both[0] - both[1]).max()
 
 
@@ -60,12 +60,13 @@ def test_scores_change_by_one_whatever_is_expected(seed, level):
     fewer = [column[1:] for column in codes]
     other = [np.append(column[1:], column[:1] * 0) for column in codes]
     with_one, without, replaced = (
-        scores(slice_counts(c, TABLES), expected, np.ones(10), 3.0) for c in (codes, fewer, other)
+        scores(marginal_counts(c, TABLES), expected, np.ones(10), 3.0)
+        for c in (codes, fewer, other)
     )
     assert np.abs(with_one - without).max() <= 1 + 1e-5
     assert np.abs(with_one - replaced).max() <= 2 + 1e-5
     # The negative twin: expectations that move with the records add to the change.
-    both = [slice_counts([column * 0 for column in c], TABLES) for c in (codes, fewer)]
+    both = [marginal_counts([column * 0 for column in c], TABLES) for c in (codes, fewer)]
     moved = [scores(tables, [4 * t for t in tables], np.ones(10), 0.0) for tables in both]
     assert np.abs(moved[0] - moved[1]).max() > 2
 
@@ -75,12 +76,12 @@ def test_scores_of_the_worst_neighbours():
     weights, far = np.ones(10), [np.full(4000, size - 1) for size in SIZES]
     with_one = [np.append(column, 0) for column in far]
     moved = [np.append(column[1:], 0) for column in far]
-    exact = slice_counts(far, TABLES)
+    exact = marginal_counts(far, TABLES)
     known = [HALF_NORMAL * np.sqrt(9 + table).sum() for table in exact]
     assert_allclose(scores(exact, exact, weights, 3.0), np.negative(known))
-    added = scores(slice_counts(with_one, TABLES), exact, weights, 3.0)
+    added = scores(marginal_counts(with_one, TABLES), exact, weights, 3.0)
     assert_allclose(added + known, 1)
-    replaced = scores(slice_counts(moved, TABLES), exact, weights / 2, 3.0)
+    replaced = scores(marginal_counts(moved, TABLES), exact, weights / 2, 3.0)
     assert_allclose(2 * replaced + known, 2)
 
     def squares(*args):
@@ -144,13 +145,13 @@ def rounds_of(rounds, *, n=50_000, epsilon=8.0, weight=lambda columns: 1.0, run=
     """Run rounds; return codes, the plan, what was measured, the log, predictions and noise."""
     codes = records(n, 3, SIZES)
     codes[4] = codes[0] + codes[1]  # dependent columns
-    plan = SlicesPlan(epsilon, 1e-5, "replace_one", rounds)
+    plan = MarginalsPlan(epsilon, 1e-5, "replace_one", rounds)
     measured, asked, sources = measurements_of(codes), [], []
     run = StubRun() if run is None else run
 
-    def predict(slices):
-        asked.append(([part.columns for part in slices], len(measured.slices)))
-        return measured.independent(slices)
+    def predict(marginals):
+        asked.append(([part.columns for part in marginals], len(measured.marginals)))
+        return measured.independent(marginals)
 
     def keyed(*context):
         sources.append(Source(context))
@@ -158,7 +159,13 @@ def rounds_of(rounds, *, n=50_000, epsilon=8.0, weight=lambda columns: 1.0, run=
 
     noise = keyed if noise is None else noise
     measure_rounds(
-        partial(slice_counts, codes), plan, weight, measured, predict=predict, run=run, noise=noise
+        partial(marginal_counts, codes),
+        plan,
+        weight,
+        measured,
+        predict=predict,
+        run=run,
+        noise=noise,
     )
     return codes, plan, measured, run, asked, sources
 
@@ -169,9 +176,9 @@ def run_planned(rounds, *, n, sizes):
     cells = cells_of(codes, sizes)
     names = list("abcdefghij")[: len(sizes)]
     measured = Measurements(names, cells, float(n), blocks_of(cells))
-    plan = SlicesPlan(1.0, 1e-5, "replace_one", rounds)
+    plan = MarginalsPlan(1.0, 1e-5, "replace_one", rounds)
     options = {"predict": measured.independent, "run": StubRun(), "noise": lambda *context: None}
-    measure_rounds(partial(slice_counts, codes), plan, lambda columns: 1.0, measured, **options)
+    measure_rounds(partial(marginal_counts, codes), plan, lambda columns: 1.0, measured, **options)
     return measured
 
 
@@ -211,8 +218,8 @@ def test_what_is_selected_is_what_is_released(name, weight):
             assert asked.pop(0) == (left, len(done))
             weights = np.array([weight(columns) for columns in left])
             even = _selection.affordable_cells(50_000, scale * math.sqrt(count))
-            slices = [measured.blocks.slice(columns, even) for columns in left]
-            tables = slice_counts(codes, slices), measured.independent(slices)
+            marginals = [measured.blocks.marginal(columns, even) for columns in left]
+            tables = marginal_counts(codes, marginals), measured.independent(marginals)
             # Expectations moved since, by what was measured: not by much.
             expected = scores(*tables, weights / weights.max(), scale * math.sqrt(count))
             assert_allclose(found, expected, atol=2.0)
@@ -227,9 +234,9 @@ def test_what_is_selected_is_what_is_released(name, weight):
         inverse = inverse / np.linalg.norm(inverse)
         scaled = []
         for w, kept, table in zip(
-            inverse, measured.slices[len(done) :], measured.tables[len(done) :], strict=False
+            inverse, measured.marginals[len(done) :], measured.tables[len(done) :], strict=False
         ):
-            (exact,) = slice_counts(codes, [Slice(table.columns, table.groups)])
+            (exact,) = marginal_counts(codes, [Marginal(table.columns, table.groups)])
             assert_allclose(kept.counts, exact, rtol=1e-9, atol=1e-9)
             assert kept.noise_scale * w == pytest.approx(scale)
             scaled.append(w * exact.ravel())
@@ -242,9 +249,9 @@ def test_what_is_selected_is_what_is_released(name, weight):
 def test_scores_are_of_tables_as_fine_as_they_would_be_measured(monkeypatch):
     found, find = [], _selection._all_scores
 
-    def watch(count, slices, *args):
-        found.extend((part.columns, part.shape) for part in slices)
-        return find(count, slices, *args)
+    def watch(count, marginals, *args):
+        found.extend((part.columns, part.shape) for part in marginals)
+        return find(count, marginals, *args)
 
     monkeypatch.setattr(_selection, "_all_scores", watch)
     for count in (1, 4):
@@ -297,8 +304,8 @@ def test_what_noise_would_drown_is_not_measured(name):
 @pytest.mark.parametrize("n", [4050, 4150, 4250, 4350, 5000])
 def test_what_is_planned_for_a_public_number_is_measured(n):
     """The others of few records too, after the pairs of a target that take a part of theirs."""
-    scale = SlicesPlan(1.0, 1e-5, "replace_one", ()).noise_scale
-    options = {"slices": "auto", "targets": [0], "n_records": n, "noise_scale": scale}
+    scale = MarginalsPlan(1.0, 1e-5, "replace_one", ()).noise_scale
+    options = {"marginals": "auto", "targets": [0], "n_records": n, "noise_scale": scale}
     rounds = plan_rounds(10, **options)
     assert [(len(part.candidates), part.n_selected) for part in rounds] == [(9, None), (36, None)]
     measured = run_planned(rounds, n=n, sizes=[2] * 10)
@@ -309,7 +316,7 @@ def test_tables_are_as_fine_as_their_noise_lets_them_be():
     sizes = []
     for n in (300, 3000, 30_000):
         *_, measured, _, _, _ = rounds_of(ROUNDS["all"], n=n, epsilon=1.0)
-        sizes.append(sum(part.counts.size for part in measured.slices))
+        sizes.append(sum(part.counts.size for part in measured.marginals))
     assert sizes == sorted(sizes)
     assert sizes[0] == 4 * 10 < sizes[-1]
     # A table of more weight has less noise, and is finer.
@@ -319,12 +326,12 @@ def test_tables_are_as_fine_as_their_noise_lets_them_be():
         ROUNDS["all"], n=1000, epsilon=1.0, weight=lambda columns: weight.get(columns, 1.0)
     )
     place = PAIRS.index((2, 4))
-    assert weighed.slices[place].counts.size > plain.slices[place].counts.size
+    assert weighed.marginals[place].counts.size > plain.marginals[place].counts.size
 
 
 def test_without_slices_nothing_is_asked_for():
     *_, measured, run, asked, sources = rounds_of(())
-    assert (measured.slices, run.log, asked, sources) == ([], [], [], [])
+    assert (measured.marginals, run.log, asked, sources) == ([], [], [], [])
 
 
 def test_noise_is_asked_for_anew():
@@ -340,12 +347,12 @@ def test_noise_is_asked_for_anew():
 @pytest.mark.parametrize("name", ROUNDS)
 def test_a_real_run_is_used_up(name):
     """Every release has the scale that is stated for it, and no part of the budget is left."""
-    plan = SlicesPlan(8.0, 1e-5, "replace_one", ROUNDS[name])
+    plan = MarginalsPlan(8.0, 1e-5, "replace_one", ROUNDS[name])
     run = plan.mechanism.run()
     run.release(np.zeros(3), Constant(1.0))
     codes, _, measured, *_ = rounds_of(ROUNDS[name], run=run, noise=lambda *context: Constant(1.0))
-    for part, table in zip(measured.slices, measured.tables, strict=True):
-        (exact,) = slice_counts(codes, [Slice(table.columns, table.groups)])
+    for part, table in zip(measured.marginals, measured.tables, strict=True):
+        (exact,) = marginal_counts(codes, [Marginal(table.columns, table.groups)])
         assert_allclose(part.counts - exact, part.noise_scale, rtol=2e-3)
     with pytest.raises(RuntimeError):
         run.release(np.zeros(3), Constant(1.0))
@@ -367,8 +374,8 @@ def test_candidates_are_counted_in_parts(monkeypatch, limits):
 
 
 def test_as_many_candidates_as_fit_in_memory_are_counted_in_one_pass(monkeypatch):
-    passes, slices = [], whole(*PAIRS)
-    cells = [part.n_cells for part in slices]
+    passes, marginals = [], whole(*PAIRS)
+    cells = [part.n_cells for part in marginals]
 
     def zeros(parts):
         return [np.zeros(part.shape) for part in parts]
@@ -380,7 +387,7 @@ def test_as_many_candidates_as_fit_in_memory_are_counted_in_one_pass(monkeypatch
     def found(limit):
         passes.clear()
         monkeypatch.setattr(_selection, "_CELLS", limit)
-        scored = _selection._all_scores(count, slices, np.ones(10), 1.0, zeros)
+        scored = _selection._all_scores(count, marginals, np.ones(10), 1.0, zeros)
         assert scored.shape == (10,)
         assert sum(passes, []) == list(PAIRS)
         return len(passes)

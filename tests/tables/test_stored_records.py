@@ -22,15 +22,15 @@ from record_tables import (
     stored,
     units,
 )
-from sliced_tables import SCHEMA, hasten, make
+from sampler_tables import SCHEMA, hasten, make
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.tables import _joint_counts, _records
 from sklearn_dpgen.tables._code_counter import CodeCounter
+from sklearn_dpgen.tables._marginals import marginal_counts
 from sklearn_dpgen.tables._record_codes import encode_codes
 from sklearn_dpgen.tables._records import StoredRecords, StreamedRecords, open_records
-from sklearn_dpgen.tables._slices import slice_counts
 
 hasten = pytest.fixture(autouse=True)(hasten)
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")
@@ -41,7 +41,7 @@ def test_counts_are_those_of_slices():
     records = stored()
     codes = encode_codes(FRAME, ENCODER).columns
     blocks = [part[c] for part, c in zip(MAPS, codes, strict=True)]
-    expected = slice_counts(blocks, SLICES)
+    expected = marginal_counts(blocks, SLICES)
     assert_same(counts(records)[2:], [expected, expected[:2]])
 
 
@@ -147,7 +147,7 @@ def test_chunks_of_other_types(unit, most, n_jobs):
 def parts_of(sampler):
     return [
         (part.columns, [g.tolist() for g in part.groups], part.counts.tolist())
-        for part in (*sampler.marginals_, *sampler.slices_)
+        for part in (*sampler.one_way_marginals_, *sampler.marginals_)
     ]
 
 
@@ -158,7 +158,7 @@ def parts_of(sampler):
 def test_fits_are_the_same_wherever_records_are(tmp_path, unit, most, n_bins):
     weights = "equal" if most is None else "rows"
     options = {"unit": unit, "unit_weights": weights, "max_rows": most, "n_bins": n_bins}
-    options |= {"slices": "auto" if n_bins == "auto" else "pairs"}
+    options |= {"marginals": "auto" if n_bins == "auto" else "pairs"}
     frame = frame_of(unit)
     expected = make(**options).fit(frame)
     makers = SOURCES | {"other types": lambda frame, _: Stream(lambda i: as_they_come(frame))}
@@ -177,7 +177,7 @@ def test_fits_are_the_same_wherever_records_are(tmp_path, unit, most, n_bins):
 def test_a_frame_of_dask_is_counted_where_it_is(monkeypatch, unit, most):
     dask = pytest.importorskip("dask.dataframe")
     frame, weights = frame_of(unit), "equal" if most is None else "rows"
-    options = {"unit": unit, "unit_weights": weights, "max_rows": most, "slices": "pairs"}
+    options = {"unit": unit, "unit_weights": weights, "max_rows": most, "marginals": "pairs"}
     expected = make(**options).fit(frame)
     X = dask.from_pandas(frame, npartitions=3)
     assert parts_of(make(store="codes", **options).fit(X)) == parts_of(expected)

@@ -11,13 +11,13 @@ from sklearn.svm import LinearSVC
 
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import (
-    SlicedMeasureSampler,
     SyntheticDataClassifier,
     SyntheticDataRegressor,
+    TableSampler,
 )
 
 
-class Forgetful(SlicedMeasureSampler):
+class Forgetful(TableSampler):
     """A sampler that blanks the table it has counted: who reads it again reads nothing."""
 
     def fit(self, X, y=None):
@@ -28,13 +28,13 @@ class Forgetful(SlicedMeasureSampler):
 
 def forgetful(loans, **params):
     return Forgetful(
-        0.9, schema=loans.schema, target="paid", slices="pairs", random_state=0, **params
+        0.9, schema=loans.schema, target="paid", marginals="pairs", random_state=0, **params
     )
 
 
 def test_the_estimator_learns_from_the_sampler_alone(loans, sampler):
     kept = SyntheticDataClassifier(
-        sampler(slices="pairs", random_state=0), n_samples=1000, n_draws=1, random_state=0
+        sampler(marginals="pairs", random_state=0), n_samples=1000, n_draws=1, random_state=0
     )
     blanked = SyntheticDataClassifier(forgetful(loans), n_samples=1000, n_draws=1, random_state=0)
     kept.fit(loans.X, loans.y)
@@ -49,7 +49,7 @@ def test_the_estimator_learns_from_the_sampler_alone(loans, sampler):
 @pytest.mark.parametrize("encode", [True, False])
 def test_any_classifier_learns(loans, sampler, estimator, encode):
     model = SyntheticDataClassifier(
-        sampler(slices="pairs"), estimator, encode=encode, n_samples=3000, n_draws=1
+        sampler(marginals="pairs"), estimator, encode=encode, n_samples=3000, n_draws=1
     )
     X = loans.X if encode or estimator is None else loans.X[["income"]]
     model.fit(X, loans.y)
@@ -71,7 +71,7 @@ def test_any_regressor_learns(loans, sampler, estimator):
 
 
 def test_columns_that_are_not_there_are_left_out(loans, sampler):
-    model = SyntheticDataClassifier(sampler(slices="auto"), n_samples=200, n_draws=1)
+    model = SyntheticDataClassifier(sampler(marginals="auto"), n_samples=200, n_draws=1)
     model.fit(loans.X[["job", "income"]], loans.y)
     assert list(model.sampler_.schema) == ["income", "job", "paid"]
     assert list(model.sampler.schema) == list(loans.schema)
@@ -115,7 +115,7 @@ def test_errors_name_what_is_wrong(loans, sampler):
     with pytest.raises(ValueError, match=r"not in the schema: \['more'\]"):
         fit(loans.X.assign(more=1))
     with pytest.raises(ValueError, match="target, got None"):
-        SyntheticDataClassifier(SlicedMeasureSampler(schema=loans.schema)).fit(loans.X, loans.y)
+        SyntheticDataClassifier(TableSampler(schema=loans.schema)).fit(loans.X, loans.y)
     with pytest.raises(ValueError, match="must have a schema"):
         SyntheticDataClassifier(Bare()).fit(loans.X, loans.y)
     model = SyntheticDataClassifier(sampler(), n_samples=100, n_draws=1).fit(loans.X, loans.y)
@@ -138,7 +138,7 @@ def test_errors_name_what_is_wrong(loans, sampler):
 )
 def test_targets_of_any_kind(loans, column, values):
     schema = Schema({"income": loans.schema["income"], "y": column})
-    sampler = SlicedMeasureSampler(epsilon=5.0, schema=schema, target="y")
+    sampler = TableSampler(epsilon=5.0, schema=schema, target="y")
     y = np.array(values, dtype=object)[(loans.y == "yes").astype(int)]
     y = pd.Series(y).astype(type(values[0]))
     model = SyntheticDataClassifier(sampler, n_samples=500, n_draws=1).fit(loans.X[["income"]], y)
@@ -149,7 +149,7 @@ def test_targets_of_any_kind(loans, column, values):
 
 def test_one_label_in_all_rows_is_said_and_paid_for(loans):
     schema = Schema({"income": loans.schema["income"], "y": Categorical(["no", "yes"])})
-    sampler = SlicedMeasureSampler(epsilon=50.0, schema=schema, target="y")
+    sampler = TableSampler(epsilon=50.0, schema=schema, target="y")
     model = SyntheticDataClassifier(sampler, n_samples=20, n_draws=1)
     with pytest.raises(ValueError, match="rows have one 'y': raise n_samples"):
         model.fit(loans.X[["income"]], np.full(len(loans.X), "no"))

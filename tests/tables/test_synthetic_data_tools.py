@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from sklearn_dpgen.budget import PrivacyLedger
+from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal
 from sklearn_dpgen.tables import SyntheticDataClassifier, SyntheticDataRegressor
 

@@ -5,15 +5,15 @@ from functools import partial
 import numpy as np
 import pytest
 from any_width import ClassesOfY, SchemaOfX
+from sampler_tables import SCHEMA, hasten, make, table
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from sliced_tables import SCHEMA, hasten, make, table
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.tables import (
     LocalTableSampler,
     PrivateMixtureSampler,
-    SlicedMeasureSampler,
+    TableSampler,
     _mixture_evolution,
     _pair_distances,
 )
@@ -28,7 +28,7 @@ def make_mixture(**options):
     return PrivateMixtureSampler(**(small | {"random_state": 0, "device": "cpu"} | options))
 
 
-MAKE = {"slices": make, "mixture": make_mixture}
+MAKE = {"marginals": make, "mixture": make_mixture}
 samplers = pytest.mark.parametrize("name", list(MAKE))
 
 
@@ -48,13 +48,13 @@ class Small:
     delta, device, verbose = 1e-5, "cpu", 0
 
 
-class AnySlices(SchemaOfX, Small, SlicedMeasureSampler):
-    slices, target, n_bins, workload = "auto", None, 3, None
+class AnyMarginals(SchemaOfX, Small, TableSampler):
+    marginals, target, n_bins, workload = "auto", None, 3, None
     population_size, max_iter, neighbours, constraints = 10, 2, "replace_one", None
     unit_weights, max_rows, store, n_jobs = "equal", None, "auto", None
 
 
-class AnyFoundBins(AnySlices):
+class AnyFoundBins(AnyMarginals):
     n_bins, neighbours, store = "auto", "add_or_remove", "none"
 
 
@@ -94,7 +94,8 @@ def expected_failures(estimator):
 
 
 @parametrize_with_checks(
-    [AnySlices(), AnyFoundBins(), AnyMixture(), ANSWERS], expected_failed_checks=expected_failures
+    [AnyMarginals(), AnyFoundBins(), AnyMixture(), ANSWERS],
+    expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -140,18 +141,23 @@ def test_parameters_set_after_fit_do_not_matter(monkeypatch, name):
     monkeypatch.setattr(_pair_distances, "_MOST", 4096)
     sampler = MAKE[name]().fit(X, Y)
     first = sampler.sample(5, random_state=0)
-    score = sampler.score(X) if name == "slices" else sampler.sample_labels(5, random_state=0)
+    score = sampler.score(X) if name == "marginals" else sampler.sample_labels(5, random_state=0)
     for parameter in sampler.get_params(deep=False):
         sampler.set_params(**{parameter: -1})
         assert sampler.sample(5, random_state=0).equals(first)
-        again = sampler.score(X) if name == "slices" else sampler.sample_labels(5, random_state=0)
+        again = (
+            sampler.score(X) if name == "marginals" else sampler.sample_labels(5, random_state=0)
+        )
         assert np.array_equal(again, score)
 
 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
-    [("slices", {"n_bins": 10**9}, "'n_bins' parameter"), ("slices", {"target": "z"}, "target")]
-    + [("slices", {"population_size": 10**12}, "GiB")]
+    [
+        ("marginals", {"n_bins": 10**9}, "'n_bins' parameter"),
+        ("marginals", {"target": "z"}, "target"),
+    ]
+    + [("marginals", {"population_size": 10**12}, "GiB")]
     + [("mixture", {"bins": 10**9}, "'bins' parameter"), ("mixture", {"bins": 131_072}, "GiB")]
     + [("mixture", {"n_candidates": 10**12}, "n_candidates=10{12} .* GiB")]
     + [("mixture", {"n_cells": 10**12}, "n_cells=10{12} .* GiB")]

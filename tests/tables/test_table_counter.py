@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from sampler_tables import JOBS, NAMES, SCHEMA, bin_of, table
 from sklearn.exceptions import NotFittedError
-from sliced_tables import JOBS, NAMES, SCHEMA, bin_of, table
 
 from sklearn_dpgen.preprocessing import TabularEncoder, _reader
 from sklearn_dpgen.schema import Categorical, Schema

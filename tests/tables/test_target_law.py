@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler
+from sklearn_dpgen.tables import TableSampler
 
 
 @pytest.mark.parametrize("target", ["paid", "rate"])
@@ -45,6 +45,6 @@ def test_the_law_does_not_look_at_the_target(loans, sampler):
 def test_no_law_without_one_target(loans):
     table = loans.X.assign(paid=loans.y, rate=loans.rate)
     for target in (None, ["paid", "rate"]):
-        fitted = SlicedMeasureSampler(schema=loans.schema, target=target).fit(table)
+        fitted = TableSampler(schema=loans.schema, target=target).fit(table)
         with pytest.raises(ValueError, match="one target and without constraints"):
             fitted.target_law(loans.X)

@@ -20,8 +20,8 @@ from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
 from sklearn_dpgen.tables import (
     PrivateMixtureSampler,
-    SlicedMeasureSampler,
     SyntheticDataClassifier,
+    TableSampler,
 )
 from sklearn_dpgen.utils._validation import (
     _BEGUN,
@@ -96,12 +96,12 @@ BOX = Box([0, 0], [1, 1])
 
 def learner():
     return SyntheticDataClassifier(
-        SlicedMeasureSampler(1.0, 1e-5, schema=WITH_LABEL, target="y"), LogisticRegression()
+        TableSampler(1.0, 1e-5, schema=WITH_LABEL, target="y"), LogisticRegression()
     )
 
 
 ESTIMATORS = {
-    "tables": lambda: SlicedMeasureSampler(1.0, 1e-5, schema=SCHEMA),
+    "tables": lambda: TableSampler(1.0, 1e-5, schema=SCHEMA),
     "mixture": lambda: PrivateMixtureSampler(schema=NUMBERS, classes=[0, 1]),
     "mechanism of tables": lambda: TabularMechanism(schema=SCHEMA),
     "mechanism": lambda: LaplaceMechanism(1.0, domain=BOX),

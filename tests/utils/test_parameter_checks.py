@@ -6,7 +6,7 @@ import pytest
 import sklearn.utils.validation
 from sklearn.base import BaseEstimator
 
-from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.utils import _validation
 from sklearn_dpgen.utils._validation import (
     check_array,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtri
 
-from sklearn_dpgen.budget._base import PrivateEstimator
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.utils._random import (
     NoiseSource,
     noise_source,

@@ -13,13 +13,13 @@ from sklearn.utils.metaestimators import available_if
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 from torch import nn
 
-from sklearn_dpgen.budget._base import PrivateEstimator
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.domains import Box
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import GaussianMechanism
 from sklearn_dpgen.ot import _sinkhorn, _sliced, sinkhorn, sinkhorn_blockwise, sliced_wasserstein
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import SlicedMeasureSampler, SyntheticDataClassifier
+from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 from sklearn_dpgen.tables._table_counter import TableCounter
 from sklearn_dpgen.utils import _threads
 from sklearn_dpgen.utils._threads import one_thread, threads_for
@@ -297,7 +297,7 @@ def test_large_batches_of_a_gan_keep_their_threads(monkeypatch, most, expected):
 
 def test_counting_threads_and_the_learner_have_one_thread(monkeypatch):
     schema = Schema({"a": Numeric(0, 1), "b": Categorical(["n", "y"])})
-    sampler = SlicedMeasureSampler(
+    sampler = TableSampler(
         2.0, 1e-3, schema=schema, target="b", max_iter=5, n_jobs=2, store="none", random_state=0
     )
     seen = []

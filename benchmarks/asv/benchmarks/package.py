@@ -11,5 +11,5 @@ class Import(Timing):
         subprocess.run([sys.executable, "-c", "import sklearn_dpgen"], check=True)
 
     def time_sampler(self):
-        code = "from sklearn_dpgen.tables import SlicedMeasureSampler"
+        code = "from sklearn_dpgen.tables import TableSampler"
         subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,20 +4,20 @@ from itertools import combinations
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.tables import LocalTableSampler, SlicedMeasureSampler, TableCounter
+from sklearn_dpgen.tables import LocalTableSampler, TableCounter, TableSampler
 
 from .common import DELTA, EPSILON, SEED, TABLES, Timing, adult_like, rand_health
 
 
 class Curator(Timing):
-    """``SlicedMeasureSampler`` of two tables."""
+    """``TableSampler`` of two tables."""
 
     params = [list(TABLES)]
     param_names = ["table"]
 
     def prepare(self, table):
         self.frame, schema = TABLES[table]()
-        self.sampler = SlicedMeasureSampler(EPSILON, DELTA, schema=schema, random_state=SEED)
+        self.sampler = TableSampler(EPSILON, DELTA, schema=schema, random_state=SEED)
 
     def time_fit(self, table):
         self.sampler.fit(self.frame)
@@ -29,7 +29,7 @@ class Curator(Timing):
 class Draws(Timing):
     def prepare(self):
         frame, schema = rand_health()
-        self.sampler = SlicedMeasureSampler(EPSILON, DELTA, schema=schema, random_state=SEED)
+        self.sampler = TableSampler(EPSILON, DELTA, schema=schema, random_state=SEED)
         self.sampler.fit(frame)
 
     def time_sample_100k(self):
@@ -39,7 +39,7 @@ class Draws(Timing):
 class Certified(Timing):
     def prepare(self):
         self.frame, schema = rand_health()
-        self.sampler = SlicedMeasureSampler(EPSILON, DELTA, schema=schema, noise="certified")
+        self.sampler = TableSampler(EPSILON, DELTA, schema=schema, noise="certified")
 
     def time_fit(self):
         self.sampler.fit(self.frame)

@@ -1,0 +1,9 @@
+"""Empirical privacy audits: statistical lower bounds on what a fit reveals about one record.
+
+An audit trains on the records it is given and is not private.
+"""
+
+from sklearn_dpgen.auditing._audit import audit
+from sklearn_dpgen.auditing._result import AuditResult
+
+__all__ = ["AuditResult", "audit"]

@@ -1,0 +1,391 @@
+"""The base of every private estimator: what a fit costs is known before a record is read."""
+
+import functools
+import inspect
+import math
+import os
+import pickle
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing
+
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.exceptions import UnpaidScoreWarning
+from sklearn_dpgen.ledger._ledger import PrivacyLedger, open_ledger
+from sklearn_dpgen.ledger._unit import drop_unit, split_unit
+from sklearn_dpgen.schema import Identifier
+from sklearn_dpgen.utils._certified_noise import CertifiedNoise, require_opendp
+from sklearn_dpgen.utils._html import element, notebook
+from sklearn_dpgen.utils._random import NoiseSource, noise_source
+from sklearn_dpgen.utils._threads import one_thread
+from sklearn_dpgen.utils._typing import EstimatorMixin
+from sklearn_dpgen.utils._validation import (
+    BUDGET,
+    DEVICE,
+    Integral,
+    Interval,
+    ParametersMixin,
+    Real,
+    StrOptions,
+    check_delta,
+    check_is_fitted,
+    warn_user,
+)
+
+__all__ = ["PrivateEstimator", "TrainedEstimator", "UnpaidScoreMixin"]
+
+_LAW_OF_PERSONS = (
+    "What is learned is the law of a random row of a random person: each person counts once."
+)
+
+
+# What computes for long, wherever a class or one of its mixins defines it.
+_COMPUTING = (
+    "acceptance_rate",
+    "check",
+    "decision_function",
+    "effective_size",
+    "find_bins",
+    "fit",
+    "inverse_transform",
+    "predict",
+    "predict_proba",
+    "sample",
+    "sample_labels",
+    "score",
+    "score_samples",
+    "target_law",
+    "transform",
+    "transform_latents",
+)
+
+
+def _single_threaded(method):
+    """Return a method of an estimator that computes in one thread."""
+
+    @functools.wraps(method)
+    def limited(self, *args, **kwargs):
+        if self._uses_torch:
+            # Before the limit, which takes in what is loaded.
+            import torch  # noqa: F401
+        with one_thread():
+            return method(self, *args, **kwargs)
+
+    limited.is_single_threaded = True  # type: ignore[attr-defined]
+    return limited
+
+
+def _of_persons(public):
+    """Return what is public of records where a person has one."""
+    if public.startswith("number"):
+        return public.replace("records", "persons")
+    return public.replace("n_samples", "number of persons")
+
+
+class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
+    """Base of the estimators and mechanisms that state a privacy guarantee.
+
+    ``fit`` validates, then plans as ``plan`` does, then books the plan in the ledger, if there is
+    one, by ``_charge``; only then does it release anything of a record, exactly as planned.
+    Whatever computes for long has one thread, also where a subclass defines it.
+    """
+
+    _parameter_constraints: dict = {
+        "ledger": [PrivacyLedger, str, os.PathLike, None],
+        "unit": [str, None],
+        "noise": [StrOptions({"float", "certified"})],
+    }
+    # Of estimators that protect rows alone, that have no ledger of their own, and no other noise.
+    ledger: PrivacyLedger | str | os.PathLike | None = None
+    unit: str | None = None
+    noise = "float"
+    # Of those that compute without, a fit does not load PyTorch.
+    _uses_torch = True
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__.get("_parameter_constraints")
+        if own is not None:
+            cls._parameter_constraints = PrivateEstimator._parameter_constraints | own
+        for name in _COMPUTING:
+            method = inspect.getattr_static(cls, name, None)
+            if inspect.isfunction(method) and not hasattr(method, "is_single_threaded"):
+                setattr(cls, name, _single_threaded(method))
+
+    @abstractmethod
+    def plan(self, n_samples: int, n_features: int | None = None) -> PrivacyReport:
+        """Return the complete PrivacyReport of a fit, from public quantities alone."""
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted estimator to a file, for :func:`sklearn_dpgen.load` to read.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Of a file of safetensors: its usual suffix is ``.safetensors``. One that is there is
+            replaced once the new one is complete.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        TypeError
+            A parameter that is a function, a network or another object that is not of this package,
+            or an estimator that holds a learner of another package.
+        ValueError
+            Declarations that are too many to be read back in little memory.
+
+        Notes
+        -----
+        The file holds parameters, declarations, the report and what was released: as much as who
+        holds the estimator knows. It holds no record, no seed, no ledger and no code. Who has the
+        file samples and predicts as the estimator does, at no cost in privacy. See :ref:`saving`.
+        """
+        from sklearn_dpgen import persistence  # which knows all estimators
+
+        persistence.save(self, path)
+
+    def _repr_html_inner(self):
+        return super()._repr_html_inner() + self._guarantee_html()
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._guarantee_html()
+        return bundle
+
+    def _guarantee_html(self):
+        """Return a line about the guarantee of a fit, which a notebook shows below scikit-learn's.
+
+        Nothing where there is none.
+        """
+        report = getattr(self, "privacy_", None)
+        if not isinstance(report, PrivacyReport):
+            return ""
+        seeded = element("span", "SEEDED ", class_="warn") if report.is_seeded else None
+        line = f"(ε, δ) = ({report.epsilon:.4g}, {report.delta:.3g}), {report.neighbouring}"
+        return notebook(element("div", seeded, line))
+
+    def _charge(self, report):
+        """Book a plan, then state it: nothing of a record is released before."""
+        try:
+            charged = self._reserve(report)
+        except Exception:
+            # Columns and labels that were read leave no trace of a fit that is refused.
+            self._forget()
+            raise
+        self.privacy_ = replace(report, ledger=charged)
+
+    def _reserve(self, report):
+        """Charge the ledger, if there is one, and return what a report says of it."""
+        # What costs nothing, as of public records alone, is not booked; ε is 0 also where δ pays
+        # for all.
+        if self.ledger is None or max(report.epsilon, report.delta) == 0:
+            return {}
+        ledger = open_ledger(self.ledger)
+        number = ledger.reserve(report, what=type(self).__name__)
+        return {
+            "dataset": ledger.dataset,
+            "charge": number,
+            "epsilon": ledger.spent(),
+            "delta": ledger.delta,
+        }
+
+    def _warn_of_score(self):
+        """Warn that a score is not private, where the fit is: called by ``score`` itself."""
+        if math.isfinite(self.privacy_.epsilon):
+            warn_user(
+                "A score of private rows is not private, nor is what is chosen by it: it is "
+                "computed without noise, and no budget or ledger is charged for it. Use "
+                "PrivateSearchCV; where the rows are public, ignore UnpaidScoreWarning.",
+                UnpaidScoreWarning,
+            )
+
+    def _protected(self, report):
+        """Return the report of records in which each is a person's, where that is the unit."""
+        if self.unit is None:
+            return report
+        return replace(
+            report,
+            unit=self.unit,
+            neighbouring=report.neighbouring.replace("record", "person"),
+            sampler=report.sampler.replace("record", "person"),
+            public=tuple(map(_of_persons, report.public)),
+            caveats=(*report.caveats, _LAW_OF_PERSONS),
+        )
+
+    def _check_unit(self):
+        """Refuse a unit that the schema declares as more than an identifier, which is not read."""
+        column = (getattr(self, "schema", None) or {}).get(self.unit)
+        if column is not None and not isinstance(column, Identifier):
+            raise ValueError(
+                f"unit={self.unit!r} is a column of the schema: declare it as an identifier, or "
+                "leave it out. Who a row is of is not learned."
+            )
+
+    def _split_unit(self, X):
+        """Return records, without the column of the unit unless the schema has it, and persons.
+
+        Persons are None where there is no unit.
+        """
+        if self.unit is None:
+            return X, None
+        return split_unit(X, self.unit, getattr(self, "schema", None))
+
+    def _one_row_each(self, X, *aligned, seed):
+        """Return records of which each is one of a person's rows, drawn at random.
+
+        Parameters
+        ----------
+        X : data frame
+            With the column of the unit; where there is no unit, all is returned as it is.
+        *aligned : array-like or None
+            Of the same rows.
+        seed : int or None
+
+        Returns
+        -------
+        list
+            X without the column, unless the schema declares it, and what is aligned.
+        """
+        if self.unit is None:
+            return [X, *aligned]
+        X, persons = self._split_unit(X)
+        noise = noise_source(seed, context=["rows of persons", persons.codes])
+        rows = persons.draw(noise)
+        return [part if part is None else _safe_indexing(part, rows) for part in (X, *aligned)]
+
+    def _one_labelled_row_each(self, X, y, seed):
+        """Return one row of each person with its label; public ones must be of the person."""
+        is_public = y is not None and getattr(self, "labels", "private") == "public"
+        if self.unit is not None and is_public:
+            self._split_unit(X)[1].shared(np.asarray(y), "class")
+        return self._one_row_each(X, y, seed=seed)
+
+    def _without_unit(self, X):
+        """Return records to predict without the column of the unit, unless it was fitted too."""
+        if self.unit is None or self.unit in list(getattr(self, "feature_names_in_", ())):
+            return X
+        return drop_unit(X, self.unit)
+
+    @property
+    def _is_certified(self):
+        """Whether noise is certified; a seed, or a lack of OpenDP, is refused then."""
+        if self.noise != "certified":
+            return False
+        if self.random_state is not None:
+            raise ValueError(
+                "random_state must be None with noise='certified', whose bits are the operating "
+                "system's."
+            )
+        require_opendp()
+        return True
+
+    def _noise_source(self, seed, *, context=()) -> NoiseSource:
+        """Return the source of the noise of a release: as `noise_source`, or a certified one."""
+        return CertifiedNoise() if self._is_certified else noise_source(seed, context=context)
+
+    def _noise_description(self):
+        """Return where noise comes from, for a report; no RandomState is advanced."""
+        return self._noise_source(None if self.random_state is None else 0).description
+
+    def _forget(self):
+        """Drop what an earlier fit left, so that one that fails keeps no report of another."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
+    def _delta(self, n_samples):
+        """Return the failure probability to spend on a number of private records."""
+        return 0.1 / n_samples if self.delta == "auto" else check_delta(self.delta)
+
+    def _noise(self, seed, *parts):
+        """Return the source of noise and of batches; a seeded one is keyed by all that is given.
+
+        Parameters
+        ----------
+        seed : int or None
+        *parts : ndarray or Domain
+            Records, strata, and the domain that they were projected on.
+        """
+        if seed is None:
+            return self._noise_source(None)
+        from sklearn_dpgen.utils._torch import resolve_device
+
+        parameters = self.get_params(deep=False) | {"device": str(resolve_device(self.device))}
+        # Nor does it depend on how the same counts are made.
+        for name in ("callback", "ledger", "n_jobs", "noise", "random_state", "store", "verbose"):
+            parameters.pop(name, None)
+        # Without any, the noise is that of an estimator that takes none.
+        for name in ("constraints", "unit"):
+            if not parameters.get(name):
+                parameters.pop(name, None)
+        context: list[str | bytes | np.ndarray] = [type(self).__qualname__]
+        for name, value in sorted(parameters.items()):
+            # What a callable returns is among the parts.
+            context += [name, b"" if callable(value) else pickle.dumps(value)]
+        for part in parts:
+            if isinstance(part, np.ndarray):
+                context += [str(part.shape), np.ascontiguousarray(part)]
+            else:
+                context.append(pickle.dumps(part))
+        return noise_source(seed, context=context)
+
+
+class UnpaidScoreMixin(EstimatorMixin):
+    """Warns where a private predictor is scored; stands before the mixin of scikit-learn."""
+
+    def score(
+        self, X: ArrayLike | pd.DataFrame, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Return the accuracy of a classifier, or R² of a regressor.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_samples, n_features)
+            Rows, of which the score tells: if they are private, it is not.
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+
+        Returns
+        -------
+        float
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit: nothing is paid for the score.
+        """
+        check_is_fitted(self)
+        self._warn_of_score()
+        return super().score(X, y, sample_weight)
+
+
+class TrainedEstimator(PrivateEstimator):
+    """Base of the private estimators that train a network: their parameters, tags and state."""
+
+    _parameter_constraints: dict = {
+        "epsilon": BUDGET,
+        "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
+        "hidden_layer_sizes": ["array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "averaging": [Interval(Real, 0, 1, closed="left")],
+        "random_state": ["random_state"],
+        "device": DEVICE,
+        "verbose": ["verbose"],
+    }
+    # The attribute that a complete fit ends with.
+    _trained = "module_"
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, self._trained)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags

@@ -1,0 +1,286 @@
+"""Single columns of two tables: shares, frequent values, quantiles and rare labels."""
+
+import numpy as np
+import pandas as pd
+
+from sklearn_dpgen.metrics import sliced_wasserstein_distance
+from sklearn_dpgen.reporting._tables import kind_of
+from sklearn_dpgen.schema import Datetime, Numeric
+from sklearn_dpgen.utils._html import clean
+
+__all__ = [
+    "as_series",
+    "column_shares",
+    "measure_column",
+    "measure_sample",
+    "most_frequent",
+    "pair_shares",
+    "value_words",
+    "words_of",
+]
+
+# Bars of a picture, and distinct values that have one each.
+_BINS, _DISTINCT, _LABELS = 24, 30, 10
+_TAILS = (0.005, 0.995)
+_QUANTILES = (0.01, 0.05, 0.5, 0.95, 0.99)
+# A value that so many records have is a heap; a label that fewer have is rare.
+_HEAP, _RARE, _FEW = 0.02, 0.01, 5
+
+
+def value_words(column, units):
+    """Return places of the unit scale of a number or date as a person reads them.
+
+    Parameters
+    ----------
+    column : Numeric or Datetime
+    units : array-like of shape (k,)
+        In [-1, 1].
+
+    Returns
+    -------
+    list of str
+    """
+    units = np.asarray(units, dtype=np.float64)
+    block = np.zeros((len(units), column.domain.n_features))
+    block[:, 0] = units
+    if column.nullable:
+        block[:, 1] = 1
+    return words_of(column.decode(block))
+
+
+def words_of(values):
+    """Return a series of numbers or dates, without nulls, as a person reads them."""
+    if pd.api.types.is_datetime64_any_dtype(values.dtype):
+        is_day = (values.dt.normalize() == values).all()
+        return [str(v.date() if is_day else v.strftime("%Y-%m-%d %H:%M")) for v in values]
+    return [_number(v) for v in values.tolist()]
+
+
+def _number(value):
+    if float(value).is_integer() and abs(value) < 1e7:
+        return f"{int(value):,}" if abs(value) >= 10_000 else str(int(value))
+    return f"{value:.3g}"
+
+
+def unit_values(column, values):
+    """Return the places of numbers or dates on the unit scale, NaN where they are null."""
+    block = column.encode(values)
+    return np.where(block[:, 2] == 1, np.nan, block[:, 0]) if column.nullable else block[:, 0]
+
+
+def column_shares(first, second, column):
+    """Return the shares of two series in cells that make a readable picture.
+
+    Parameters
+    ----------
+    first, second : Series
+        They choose the cells too: what is returned is as private as they are.
+    column : Column
+
+    Returns
+    -------
+    dict
+        ``"chart"``: "histogram" of cells in order or "labels"; ``"labels"`` of the cells;
+        ``"real"`` and ``"synthetic"``, ndarrays of shares.
+    """
+    if isinstance(column, Numeric | Datetime):
+        return _number_shares(unit_values(column, first), unit_values(column, second), column)
+    return _label_shares(column.codes(first), column.codes(second), column)
+
+
+def pair_shares(real, synthetic, schema):
+    """Return the shares of two tables of two columns in cells, and what cells are called.
+
+    Parameters
+    ----------
+    real, synthetic : DataFrame
+    schema : Schema
+        Of the two columns.
+
+    Returns
+    -------
+    real, synthetic : ndarray of shape (k, l)
+    labels : list of two lists of str
+    """
+    places, labels = [], []
+    for name, column in schema.items():
+        first, second = real[name], synthetic[name]
+        if isinstance(column, Numeric | Datetime):
+            units = [unit_values(column, part) for part in (first, second)]
+            both = np.concatenate(units)
+            words, starts = _known_cells(both, column)
+            found = _places(both, starts)
+            words = [*words, "null"]
+        else:
+            found = np.concatenate([column.codes(part) for part in (first, second)])
+            words = _words(column)
+        used, found = np.unique(found, return_inverse=True)
+        places.append(found)
+        labels.append([words[i] for i in used])
+    shape = tuple(map(len, labels))
+    cells, n = np.ravel_multi_index(places, shape), len(real)
+    tables = [np.bincount(part, minlength=shape[0] * shape[1]) for part in (cells[:n], cells[n:])]
+    return *(table.reshape(shape) / table.sum() for table in tables), labels
+
+
+def _words(column):
+    k = column.n_categories
+    return [*map(clean, getattr(column, "labels", range(k))), "null"][:k]
+
+
+def _label_shares(first, second, column):
+    k = column.n_categories
+    real, synthetic = (np.bincount(c, minlength=k) / max(len(c), 1) for c in (first, second))
+    words = _words(column)
+    if kind_of(column) == "ordered" and k <= _BINS:
+        return {"chart": "labels", "labels": words, "real": real, "synthetic": synthetic}
+    labels, real, synthetic = most_frequent(words, real, synthetic)
+    return {"chart": "labels", "labels": labels, "real": real, "synthetic": synthetic}
+
+
+def most_frequent(labels, *shares):
+    """Return the labels with the largest shares in all, and what the others add up to.
+
+    Parameters
+    ----------
+    labels : list of str of length k
+    *shares : ndarray of shape (k,)
+
+    Returns
+    -------
+    labels : list of str
+        Ten, and one for the others if there are more.
+    *shares : ndarray
+    """
+    order = np.argsort(-np.sum(shares, axis=0), kind="stable")
+    n = len(order) if len(order) <= _LABELS + 1 else _LABELS
+    top, rest = order[:n], order[n:]
+    found = [part[top] for part in shares]
+    labels = [labels[i] for i in top]
+    if len(rest):
+        labels.append(f"{len(rest)} others")
+        found = [np.append(a, b[rest].sum()) for a, b in zip(found, shares, strict=True)]
+    return labels, *found
+
+
+def _number_shares(first, second, column):
+    labels, starts = _known_cells(np.concatenate([first, second]), column)
+    real, synthetic = (
+        np.bincount(_places(part, starts), minlength=len(starts) + 1) / max(len(part), 1)
+        for part in (first, second)
+    )
+    if real[-1] == synthetic[-1] == 0:
+        real, synthetic = real[:-1], synthetic[:-1]
+    else:
+        labels = [*labels, "null"]
+    return {"chart": "histogram", "labels": labels, "real": real, "synthetic": synthetic}
+
+
+def _places(units, starts):
+    """Return the cell of each place; that of null is after the last."""
+    places = np.clip(np.searchsorted(starts, units, side="right") - 1, 0, None)
+    places[np.isnan(units)] = len(starts)
+    return places
+
+
+def _known_cells(units, column):
+    """Return labels of cells and where they start, on the unit scale."""
+    known = units[~np.isnan(units)]
+    return _cells(known, column) if len(known) else ([], np.zeros(0))
+
+
+def _cells(known, column):
+    distinct = np.unique(known)
+    if len(distinct) <= _DISTINCT:
+        return value_words(column, distinct), distinct
+    low, high = np.quantile(known, _TAILS, method="inverted_cdf")
+    if not low < high:
+        low, high = distinct[0], distinct[-1]
+    if column.n_steps is None:
+        starts = np.linspace(low, high, _BINS, endpoint=False)
+    else:
+        first, last = (round((end + 1) / 2 * column.n_steps) for end in (low, high))
+        width = -(-(last - first + 1) // _BINS)
+        # Half a step below the value, so that rounding moves none to the cell before.
+        starts = 2 * (np.arange(first, last + 1, width) - 0.5) / column.n_steps - 1
+        return value_words(column, starts + 1 / column.n_steps), starts
+    return value_words(column, starts), starts
+
+
+def measure_sample(series, column):
+    """Return the shares of one column of samples, as :func:`column_shares` does of two."""
+    found = column_shares(series, series, column)
+    del found["real"]
+    return found
+
+
+def measure_column(first, second, column):
+    """Return what a report says of one column of the real and of the synthetic table.
+
+    Parameters
+    ----------
+    first, second : Series
+    column : Column
+
+    Returns
+    -------
+    dict
+        That of :func:`column_shares`, and with numbers ``"quantiles"`` and ``"heaps"``, lists of
+        (what, real, synthetic), and ``"wasserstein"``, in standard deviations of the real column;
+        with labels ``"rare"``.
+    """
+    found = {"kind": kind_of(column)} | column_shares(first, second, column)
+    if not isinstance(column, Numeric | Datetime):
+        return found | {"rare": _rare(column.codes(first), column.codes(second), column)}
+    units, others = (unit_values(column, part) for part in (first, second))
+    units, others = (part[~np.isnan(part)] for part in (units, others))
+    if not len(units) or not len(others):
+        return found
+    quantiles = [np.quantile(part, _QUANTILES, method="inverted_cdf") for part in (units, others)]
+    words = [value_words(column, part) for part in quantiles]
+    found["quantiles"] = list(zip(map(_percent, _QUANTILES), *words, strict=True))
+    found["heaps"] = _heaps(units, others, column)
+    distance = sliced_wasserstein_distance(
+        units[:, None], others[:, None], p=1, n_projections=1, random_state=0
+    )
+    spread = units.std()
+    found["wasserstein"] = distance / spread if spread > 0 else float(distance > 0)
+    return found
+
+
+def _percent(share):
+    return f"{100 * share:g}%"
+
+
+def _heaps(units, others, column):
+    """Return values that many records have, where not each value has a bar of its own."""
+    values, counts = np.unique(units, return_counts=True)
+    if len(np.union1d(values, others)) <= _DISTINCT:
+        return []
+    order = np.argsort(-counts, kind="stable")[:_FEW]
+    order = order[counts[order] >= _HEAP * len(units)]
+    # Of the grid of the column, or to nine digits.
+    shares = [np.isclose(others, values[i], rtol=0, atol=1e-9).mean() for i in order]
+    words = value_words(column, values[order]) if len(order) else []
+    found = zip(words, counts[order] / len(units), shares, strict=True)
+    return [(word, float(real), float(synthetic)) for word, real, synthetic in found]
+
+
+def _rare(codes, others, column):
+    """Return how rare labels fare, of those that occur in the real table."""
+    k = column.n_categories
+    real, synthetic = (np.bincount(c, minlength=k) / max(len(c), 1) for c in (codes, others))
+    (rare,) = np.nonzero((real > 0) & (real < _RARE))
+    return {
+        "n": len(rare),
+        "real": float(real[rare].sum()),
+        "synthetic": float(synthetic[rare].sum()),
+        "lost": int((synthetic[rare] == 0).sum()),
+    }
+
+
+def as_series(frame: pd.DataFrame, name: str) -> pd.Series:
+    """Return one column of a frame, or raise ValueError where there is none."""
+    if name not in frame.columns:
+        raise ValueError(f"column must be one of both tables, and {name!r} is not.")
+    return frame[name]

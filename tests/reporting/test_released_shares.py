@@ -1,0 +1,112 @@
+"""The table of one column that a picture shows: merged entries keep counts, noise and heaps."""
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sklearn_dpgen.preprocessing import TabularEncoder
+from sklearn_dpgen.reporting._released import merge_bins, released_shares, sample_shares
+from sklearn_dpgen.reporting._svg import histogram
+from sklearn_dpgen.schema import Numeric, Schema
+from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.tables import NoisyMarginal, TableSampler
+
+FRAME = pd.DataFrame({"a": [0.0, 30.0]})
+
+
+def released(counts, noise_scale=1.0, width=3):
+    """A table of one column, each entry of some categories."""
+    groups = np.repeat(np.arange(len(counts)), width)
+    return NoisyMarginal(("a",), (groups,), np.asarray(counts, float), noise_scale)
+
+
+@given(
+    st.lists(st.floats(-50, 1000), min_size=2, max_size=60),
+    st.integers(1, 12),
+    st.booleans(),
+)
+def test_merged_entries_are_sums_of_neighbours(counts, most, has_null):
+    part = released(counts, noise_scale=np.arange(1.0, len(counts) + 1))
+    n_bins = len(part.groups[0]) - 3 * has_null
+    merged = merge_bins(part, n_bins, most)
+    places = merged.groups[0]
+    assert len(merged.counts) <= most + has_null or merged is part
+    assert (np.diff(places) >= 0).all()
+    assert set(places) == set(range(len(merged.counts)))
+    if has_null and merged is not part:
+        assert merged.counts[-1] == counts[-1]
+    for entry in range(len(merged.counts)):
+        inside = np.unique(part.groups[0][places == entry])
+        assert merged.counts[entry] == pytest.approx(part.counts[inside].sum())
+        scales = np.broadcast_to(part.noise_scale, part.counts.shape)[inside]
+        assert np.broadcast_to(merged.noise_scale, merged.counts.shape)[entry] == pytest.approx(
+            np.sqrt((scales**2).sum())
+        )
+
+
+def test_a_heap_keeps_an_entry_of_its_own():
+    merged = merge_bins(released([10] * 20 + [5000] + [10] * 20), 123, 5)
+    assert 5000 in merged.counts
+    assert merged.counts.sum() == 5400
+
+
+def test_few_entries_and_groups_without_an_order_stay():
+    few = released([1, 2, 3])
+    assert merge_bins(few, 9, 3) is few
+    shuffled = NoisyMarginal(("a",), (np.array([1, 0, 2, 0]),), np.ones(3), 1.0)
+    assert merge_bins(shuffled, 4, 2) is shuffled
+
+
+def test_samples_are_counted_in_the_merged_entries():
+    merged = merge_bins(released([0, 4, 0, 0, 4, 0]), 18, 2)
+    shares = sample_shares(merged, {"a": np.array([0, 3, 5, 16])})
+    assert shares == pytest.approx([0.75, 0.25])
+
+
+def test_a_picture_shows_the_level_that_stands_out_most():
+    # Half of the records are one value among a thousand others.
+    values = np.where(np.arange(4000) % 2, 77.0, np.random.default_rng(0).uniform(0, 1000, 4000))
+    sampler = TableSampler(1.0, 1e-6, schema=Schema({"a": Numeric(0, 1000)}))
+    sampler.fit(pd.DataFrame({"a": values}))
+    part, shares, errors = released_shares(sampler, "a")
+    assert len(shares) == len(errors) <= 40
+    assert shares.max() == pytest.approx(0.5, abs=0.05)
+    # Shown as they were counted, levels have too many entries.
+    assert max(len(level.counts) for level in sampler.one_way_marginals_) > 40
+
+
+def test_noise_does_not_count_as_what_stands_out():
+    """Of two levels of one column, the one with fewer entries that are clear of the noise loses."""
+    counts = np.random.default_rng(0).normal(0, 1000, 30)
+    noisy = released(np.abs(counts), noise_scale=1000.0, width=1)
+    clear = released([900.0] * 10, noise_scale=20.0, width=3)
+    column = TabularEncoder(Schema({"a": Numeric(0, 30)}), bins=30).fit(FRAME).columns_["a"]
+    view = SimpleNamespace(
+        one_way_marginals_=[noisy, clear],
+        n_records_=9000,
+        encoder_=SimpleNamespace(columns_={"a": column}),
+    )
+    assert isinstance(column, Binned)
+    part, shares, errors = released_shares(view, "a")
+    assert part is clear
+    assert shares == pytest.approx([0.1] * 10)
+    assert errors == pytest.approx([20 / 9000] * 10)
+    # Negative twin: by the number of positive entries the other one would be shown.
+    assert np.sum(noisy.counts > 0) > np.sum(clear.counts > 0)
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 24, 25, 40, 97])
+def test_labels_of_bars_do_not_touch(k):
+    labels = [str(1000 + i) for i in range(k)]
+    svg = str(histogram(np.ones(k), np.ones(k), labels))
+    texts = re.findall(r'<text x="([\d.]+)" y="143" text-anchor="(\w+)"[^>]*>(\d+)<', svg)
+    assert [texts[0][2], texts[-1][2]] == [labels[0], labels[-1]]
+    width = 6.2 * 4
+    shift = {"start": 0.0, "middle": width / 2, "end": width}
+    starts = [float(x) - shift[anchor] for x, anchor, _ in texts]
+    assert all(b - a > width for a, b in zip(starts, starts[1:], strict=False))
