@@ -152,8 +152,8 @@ class SamplerPlan:
         if n_public is not None and n_public > self.marginals.most_records:
             raise ValueError(
                 f"noise='certified' selects tables of at most {self.marginals.most_records} "
-                f"records at this budget, got {n_public}: take a smaller epsilon, or marginals that are "
-                "listed."
+                f"records at this budget, got {n_public}: take a smaller epsilon, or list the "
+                "marginals."
             )
 
     @property
