@@ -90,7 +90,7 @@ class Persons:
             mechanism each person is one record.
         """
         persons = np.arange(self.n_persons) if persons is None else persons
-        turns = (noise.uniform(persons.shape) * self._sizes[persons]).astype(np.int64)
+        turns = noise.integers(self._sizes[persons], len(persons))
         return self._order[self._starts[persons] + turns]
 
 

@@ -18,7 +18,6 @@ from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms._moments import moments_of
 from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release, settings_text
 from sklearn_dpgen.preprocessing._records import resolve_domain
-from sklearn_dpgen.utils._certified_noise import CertifiedNoise
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -297,7 +296,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         (self._seed,) = split_random_state(self.random_state, 1)
         self._index = self.index
         self._certified = self._is_certified
-        source = self._own_noise(()).description
+        source = noise_source(self._seed, certified=self._certified).description
         records = "order of the records" if self.index == "reset" else _WITH_INDEX
         public = ("domain", "n_samples", "names of the columns", records)
         caveat = CERTIFIED_NOISE if self._certified else _FLOATING_POINT
@@ -319,22 +318,14 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         return not math.isinf(self.privacy_.epsilon)
 
     def _noise(self, X):
-        """Return the noise source of one release; see ``noise_source`` for its key."""
-        if self._seed is None:
-            return self._own_noise(())
-        content = str(X.shape), np.ascontiguousarray(X)
-        return self._own_noise((*self._identity(), *content))
-
-    def _own_noise(self, context):
-        return CertifiedNoise() if self._certified else noise_source(self._seed, context=context)
+        """Return the noise source of one release, bound to the mechanism and the records."""
+        bound = () if self._seed is None else (*self._identity(), X)
+        return noise_source(self._seed, *bound, certified=self._certified)
 
     def _identity(self):
-        """Return what tells this release from one of another mechanism on the same records."""
-        kind, report = type(self), self.privacy_
-        stated = ((p.mechanism, p.epsilon, p.delta, p.noise_scale) for p in (report, *report.parts))
+        """Return what distinguishes this mechanism from others on the same records."""
         # Two schemas may have one domain, and two domains one representation.
-        settings = settings_text(self)
-        return f"{kind.__module__}.{kind.__qualname__}", settings, *map(repr, stated)
+        return type(self).__qualname__, self.privacy_.epsilon, settings_text(self)
 
     def _release_settings(self):
         """Return what the likelihood depends on beside the budget and the noise scales."""

@@ -259,7 +259,7 @@ class ClassSumRun:
         codes : ndarray of int of shape (n_samples,)
             The class of each, from 0.
         noise : NoiseSource
-            Whoever can predict it voids the guarantee; a seeded one is for this vector alone.
+            Anyone who can predict it voids the guarantee.
 
         Returns
         -------

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from sklearn_dpgen.mechanisms._joint_questions import group_counts, information
-from sklearn_dpgen.utils._random import NoiseSource
+from sklearn_dpgen.utils._random import noise_source
 from sklearn_dpgen.utils._validation import Real
 
 __all__ = [
@@ -99,7 +99,7 @@ def expected_variances(sizes, epsilon, limit, n_asked, always, weights):
     categories keeps (g - 1) of (k - 1) contrasts.
     """
     d = len(sizes)
-    stream = NoiseSource(np.random.default_rng(_SEED))
+    stream = noise_source(_SEED)
     columns = draw_columns(max(_N_DRAWN, 20 * d * d), n_asked, always, weights, stream)
     kinds, kind = np.unique(sizes[columns], axis=0, return_inverse=True)
     groups = np.array([group_counts(row, limit) for row in kinds])

@@ -354,7 +354,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         """Return the source of questions, in which no record has a part."""
         if self._seed is None:
             return noise_source()
-        return noise_source(self._seed, context=(*self._identity(), "questions", str(n)))
+        return noise_source(self._seed, *self._identity(), "questions", n)
 
     def _calibrate(self):
         return PrivacyReport(
@@ -375,7 +375,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         return self.encoder_.columns_, "questions, version 1"
 
     def _identity(self):
-        # Draws that two designs share would tell when both answers are true.
+        # Draws that two designs share would reveal when both answers are true.
         return *super()._identity(), repr(self._always), self._weights
 
     def _randomize(self, X, noise):

@@ -248,7 +248,8 @@ class StratifiedGaussianMechanism:
         Parameters
         ----------
         noise : NoiseSource
-            Draws the batches and the noise: whoever can predict it voids the guarantee.
+            Draws the batches and the noise: anyone who can predict it voids the guarantee. A seeded
+            one must be bound to the records, as batches are drawn before it is given a vector.
 
         Returns
         -------
@@ -282,7 +283,8 @@ class StratifiedGaussianRun:
 
     def __init__(self, mechanism: StratifiedGaussianMechanism, noise: NoiseSource) -> None:
         self._mechanism = mechanism
-        self._noise = noise
+        # Neither batches nor directions are shared with a fit of another budget.
+        self._noise = noise.bind(mechanism.noise_scale, mechanism.n_releases)
         self._n_drawn = 0
         self._is_drawn = False
 

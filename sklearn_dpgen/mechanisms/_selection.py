@@ -8,7 +8,6 @@ import numpy as np
 from sklearn_dpgen.accounting import BoundedRangeProfile
 from sklearn_dpgen.accounting._certified import certified_score_scale
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.utils._certified_noise import CertifiedNoise
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_epsilon, check_positive
 
@@ -94,12 +93,8 @@ class SelectionRun:
     mechanism : SelectionMechanism
     """
 
-    # Not set on the instance without need: a seeded source is keyed by what runs hold.
-    _certified = False
-
     def __init__(self, mechanism: SelectionMechanism) -> None:
-        if mechanism.certified:
-            self._certified = True
+        self._certified = mechanism.certified
         self._scale = mechanism.noise_scale
         self._n_left = mechanism.n_selections
 
@@ -111,7 +106,7 @@ class SelectionRun:
         scores : ndarray of float64 of shape (n,)
             Finite. The caller vouches for their range, and that their number is public.
         noise : NoiseSource
-            Whoever can predict it voids the guarantee; a seeded one is for these scores alone.
+            Anyone who can predict it voids the guarantee.
         count : int
             How many distinct indices, at most n; each is one of those that were paid for.
 
@@ -143,6 +138,6 @@ class SelectionRun:
 
 def check_paid(noise, certified):
     """Refuse certified noise that was not paid for, and any other where it was promised."""
-    if isinstance(noise, CertifiedNoise) != certified:
+    if noise.is_certified != certified:
         paid = "certified noise" if certified else "noise in floating point"
         raise RuntimeError(f"The privacy budget paid for {paid}, and for no other.")

@@ -237,12 +237,8 @@ class GaussianSequenceRun:
     mechanism : GaussianSequenceMechanism
     """
 
-    # Not set on the instance without need: a seeded source is keyed by what runs hold.
-    _n_values: list[int] | None = None
-
     def __init__(self, mechanism: GaussianSequenceMechanism) -> None:
-        if mechanism.n_values is not None:
-            self._n_values = list(mechanism.n_values)
+        self._n_values = None if mechanism.n_values is None else list(mechanism.n_values)
         self._scales = list(mechanism.noise_scales)
         self._selection = None if mechanism.selection is None else mechanism.selection.run()
 
@@ -255,7 +251,7 @@ class GaussianSequenceRun:
             The caller vouches for its sensitivity, and for finite entries: an error here could
             tell of a record.
         noise : NoiseSource
-            Whoever can predict it voids the guarantee; a seeded one is for this vector alone.
+            Anyone who can predict it voids the guarantee.
 
         Returns
         -------

@@ -165,7 +165,7 @@ class ThresholdedLaplaceRun:
         counts : ndarray of float64 of shape (n_cells,)
             Votes, one a record. The caller vouches for that.
         noise : NoiseSource
-            Whoever can predict it voids the guarantee; a seeded one is for these counts alone.
+            Anyone who can predict it voids the guarantee.
 
         Returns
         -------

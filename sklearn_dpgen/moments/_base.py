@@ -9,7 +9,6 @@ from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.moments._plan import price_moments
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
-from sklearn_dpgen.utils._random import noise_source
 from sklearn_dpgen.utils._validation import BUDGET, Interval, Real, StrOptions, fit_context
 
 __all__ = ["BaseMomentSampler"]
@@ -110,7 +109,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         relation, public = self._label_terms(n_classes > 0)
         report = plan.report(
             type(self).__name__,
-            noise_source(None if self.random_state is None else 0),
+            self._noise_description(),
             neighbouring=relation,
             public=("n_samples", "names of the columns", *self._declared(), *public),
             forecast=self._forecast(n_samples, n_features, ball.n_features, max(n_classes, 1)),
@@ -136,7 +135,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         plan, report = self._planned(ball, len(X), n_classes, class_sizes, self.n_features_in_)
         self._charge(report)
         self.noise_multiplier_ = report.noise_multiplier
-        noises = plan.noises(seed, type(self).__qualname__, X, codes)
-        self.means_, self.covariances_, sizes = plan.release(X, codes, noises)
+        noise = self._noise_source(seed, X, codes, ball)
+        self.means_, self.covariances_, sizes = plan.release(X, codes, noise)
         if y is not None:
             self._set_proportions(sizes)

@@ -1,7 +1,6 @@
 """PrivateMixtureSampler: tables from votes for candidate records, and counts within cells."""
 
 import math
-import pickle
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
@@ -247,23 +246,16 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, BaseTableSampler):
         self.noise_multiplier_ = report.noise_multiplier
         n_cells = self.n_cells
         if n_cells == "auto":
-            noise = marginal_noise(mechanism.noise_scales[-1], encoder.domain_)
-            n_cells = automatic_cells(len(X), noise, n_classes)
+            scale = marginal_noise(mechanism.noise_scales[-1], encoder.domain_)
+            n_cells = automatic_cells(len(X), scale, n_classes)
         run = mechanism.run()
-        released: list = []
-
-        def release(value):
-            # A seeded noise is for this vector, of these columns, after these releases.
-            context = [type(self).__qualname__, pickle.dumps((run, n_classes, encoder.columns_))]
-            noise = self._noise_source(noise_seed, context=[*context, *released, value])
-            released.append(run.release(value, noise))
-            return released[-1]
+        noise = self._noise_source(noise_seed, n_classes, encoder.columns_)
 
         sizes, self.laws_ = evolve_mixtures(
             members,
             list(encoder.columns_.values()),
             encoder.domain_,
-            release,
+            lambda value: run.release(value, noise),
             mechanism.noise_scales,
             n_samples=self.n_candidates,
             n_cells=n_cells,

@@ -40,18 +40,20 @@ _ODDS_BITS, _MOST_ODDS_BITS = 24, 50
 
 
 class CertifiedNoise(NoiseSource):
-    """Noise whose law on a computer is the one that is paid for.
+    """Noise whose distribution on a computer is exactly the one that is priced.
 
     Values and scores are rounded to a grid of step ``scale`` / 2**26 and moved to within 2**24
-    scales of 0. Noise is then of the discrete Gaussian or Laplace law on that grid, or a selection
-    of the exponential mechanism, and drawn without an error, as are integers. There are no draws in
-    floating point. See :ref:`certified_noise` for what is proved of it.
+    scales of 0. Noise is then discrete Gaussian or discrete Laplace on that grid, selections are
+    those of the exponential mechanism, and all are drawn without an error, as are integers. There
+    are no draws in floating point. See :ref:`certified_noise` for proofs.
 
     Raises
     ------
     ImportError
         Without OpenDP.
     """
+
+    is_certified = True
 
     def __init__(self) -> None:
         require_opendp()
@@ -64,7 +66,7 @@ class CertifiedNoise(NoiseSource):
 
     @property
     def public(self) -> NoiseSource:
-        """A source for draws that no guarantee rests on: after the release, or before it."""
+        """A source for draws that no guarantee depends on, and which may be in floating point."""
         return NoiseSource()
 
     def respond(self, codes: np.ndarray, table: np.ndarray, epsilon: float) -> np.ndarray:
@@ -170,6 +172,4 @@ def odds(epsilon: float) -> tuple[int, int]:
 def require_opendp() -> None:
     """Raise an ImportError that says how to install OpenDP, where it is not."""
     if importlib.util.find_spec("opendp") is None:
-        raise ImportError(
-            "noise='certified' needs OpenDP: pip install 'sklearn-dpgen[opendp]'"
-        )
+        raise ImportError("noise='certified' needs OpenDP: pip install 'sklearn-dpgen[opendp]'")

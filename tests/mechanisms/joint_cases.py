@@ -117,7 +117,7 @@ class FewKeys(JointRandomizedResponse):
         return KeySource(np.random.default_rng(5))
 
     def _noise(self, X):
-        return NoiseSource(np.random.default_rng(6))
+        return NoiseSource(6)
 
 
 class AsksByRecord(FewKeys):

@@ -58,7 +58,7 @@ def pair_shares(X, weights=None):
 
 def evolved(members, *, epsilon=np.inf, seed=0, seen=None, **options):
     mechanism = GaussianSequenceMechanism(math.sqrt(2), (1.0,) * N_RELEASES, epsilon, 1e-5)
-    run, noise = mechanism.run(), NoiseSource(np.random.default_rng(seed))
+    run, noise = mechanism.run(), NoiseSource(seed)
 
     def release(value):
         if seen is not None:
