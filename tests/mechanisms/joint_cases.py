@@ -114,7 +114,7 @@ class FewKeys(JointRandomizedResponse):
     """Asks questions with one of the keys above."""
 
     def _public(self, n):
-        return KeySource(np.random.default_rng(5))
+        return KeySource(5)
 
     def _noise(self, X):
         return NoiseSource(6)

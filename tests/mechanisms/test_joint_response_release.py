@@ -86,7 +86,7 @@ def test_answers_come_back_from_files(tmp_path, kind, epsilon):
 
 def test_one_record_at_a_time():
     fitted, n, record = mechanism(1.0, always=["a"], n_asked=1), 300, 17
-    source = KeySource(np.random.default_rng(3))
+    source = KeySource(3)
     fitted._noise = fitted._public = lambda X: source
     parts = [fitted.transform(RECORDS.iloc[[record]]) for _ in range(n)]
     counts = pd.concat(parts)[["asked", "grouping", "answer"]].value_counts()

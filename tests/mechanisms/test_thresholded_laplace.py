@@ -224,7 +224,7 @@ class KnownDraws(NoiseSource):
     """A noise source whose Laplace draws the test knows."""
 
     def __init__(self, draws):
-        super().__init__(np.random.default_rng(0))
+        super().__init__(0)
         self.draws = draws
 
     def laplace(self, size):
