@@ -200,10 +200,12 @@ def test_other_records_get_other_directions(fit, labelled, directions, monkeypat
     moved[3, 1] += 1e-9
     assert shares(labelled.X)
     assert not shares(moved)
-    # Negative twin: a source that is keyed by the seed alone.
-    keyed = SmoothedSlicedWassersteinGenerator._noise
+    # Negative twin: a source that is not bound to the records.
+    source = SmoothedSlicedWassersteinGenerator._noise_source
     monkeypatch.setattr(
-        SmoothedSlicedWassersteinGenerator, "_noise", lambda self, seed, *parts: keyed(self, seed)
+        SmoothedSlicedWassersteinGenerator,
+        "_noise_source",
+        lambda self, seed, *bound: source(self, seed),
     )
     assert shares(moved)
 
