@@ -169,6 +169,12 @@ class NoiseSource:
                 _feed(self._hash, part)
         return self
 
+    def __deepcopy__(self, memo):
+        # A hash object has a method of its own, and no other way to be copied.
+        copied = copy.copy(self)
+        copied._hash = None if self._hash is None else self._hash.copy()
+        return copied
+
     @property
     def description(self) -> str:
         """One phrase for a privacy report."""
