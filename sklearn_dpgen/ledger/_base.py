@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.exceptions import UnpaidScoreWarning
+from sklearn_dpgen.exceptions import PublicValueError, UnpaidScoreWarning
 from sklearn_dpgen.ledger._ledger import PrivacyLedger, open_ledger
 from sklearn_dpgen.ledger._unit import drop_unit, split_unit
 from sklearn_dpgen.schema import Identifier
@@ -239,7 +239,7 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         """Refuse a unit that the schema declares as more than an identifier, which is not read."""
         column = (getattr(self, "schema", None) or {}).get(self.unit)
         if column is not None and not isinstance(column, Identifier):
-            raise ValueError(
+            raise PublicValueError(
                 f"unit={self.unit!r} is a column of the schema: declare it as an identifier, or "
                 "leave it out. Who a row is of is not learned."
             )
@@ -294,7 +294,7 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         if self.noise != "certified":
             return False
         if self.random_state is not None:
-            raise ValueError(
+            raise PublicValueError(
                 "random_state must be None with noise='certified', whose bits are the operating "
                 "system's."
             )

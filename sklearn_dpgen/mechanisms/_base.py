@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import CERTIFIED_NOISE
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms._moments import moments_of
 from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release, settings_text
@@ -197,11 +198,13 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         check_release(Y, self)
         names = getattr(self, "feature_names_in_", None)
         if names is not None and isinstance(Y, pd.DataFrame) and list(Y.columns) != list(names):
-            raise ValueError(f"X must have the columns {list(names)} in the same order.")
+            raise PublicValueError(f"X must have the columns {list(names)} in the same order.")
         Y = validate_data(estimator or self, Y, reset=reset, dtype=np.float64)
         width = self.domain_.n_features
         if Y.shape[1] != width:
-            raise ValueError(f"X must have the {width} columns of the domain, got {Y.shape[1]}.")
+            raise PublicValueError(
+                f"X must have the {width} columns of the domain, got {Y.shape[1]}."
+            )
         return Y
 
     def decode(
@@ -230,7 +233,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     def require_noise(self) -> None:
         """Raise a ValueError if there is no noise, and so no likelihood."""
         if not self._has_noise:
-            raise ValueError(
+            raise PublicValueError(
                 "epsilon=inf releases the records as they are: there is no noise to deconvolve."
             )
 
@@ -244,7 +247,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
 
     def _unbiased(self, Y):
         """Return estimates of encoded records, and of the squares of their numbers."""
-        raise ValueError(
+        raise PublicValueError(
             f"score needs unbiased estimates of records, for which {type(self).__name__} has no "
             "method _unbiased: take likelihood_score."
         )
@@ -261,7 +264,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     def _check_width(self, Z, name):
         width = self.domain_.n_features
         if Z.ndim != 2 or Z.shape[1] != width:
-            raise ValueError(
+            raise PublicValueError(
                 f"{name} must have shape (n, {width}), the width of the domain, got "
                 f"{tuple(Z.shape)}."
             )
@@ -273,7 +276,9 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         missing = np.flatnonzero(np.isnan(X).any(axis=0)).tolist()
         if missing:
             missing = missing if names is None else list(names[missing])
-            raise ValueError(f"X contains NaN: columns {missing} must have no missing values.")
+            raise PublicValueError(
+                f"X contains NaN: columns {missing} must have no missing values."
+            )
         return X
 
     def _forget(self):
@@ -288,7 +293,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         if n_features is not None:
             return resolve_domain(self.domain, n_features)
         if not isinstance(self.domain, Domain):
-            raise ValueError("A domain given as a function needs X, to know its width.")
+            raise PublicValueError("A domain given as a function needs X, to know its width.")
         return self.domain
 
     def _set_privacy(self):

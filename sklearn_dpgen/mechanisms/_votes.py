@@ -19,6 +19,7 @@ from sklearn_dpgen.accounting._certified import (
     check_certified,
 )
 from sklearn_dpgen.accounting._checks import check_count, smallest_passing
+from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError
 from sklearn_dpgen.mechanisms._selection import check_paid
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon
@@ -176,9 +177,9 @@ class ThresholdedLaplaceRun:
         """
         check_paid(noise, self._mechanism.certified)
         if not isinstance(counts, np.ndarray) or counts.dtype != np.float64 or counts.ndim != 1:
-            raise TypeError("counts must be a NumPy array of float64 with one dimension.")
+            raise PublicTypeError("counts must be a NumPy array of float64 with one dimension.")
         if self._n_released == self._mechanism.n_releases:
-            raise RuntimeError(
+            raise PublicRuntimeError(
                 f"The privacy budget paid for {self._n_released} release(s): none is left."
             )
         self._n_released += 1

@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.moments._plan import price_moments
 from sklearn_dpgen.utils._frames import FramesMixin
@@ -30,7 +31,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     def _check_labels_are_given(self, y):
         """Refuse a declaration of labels without any: they were forgotten."""
         if y is None and (self.classes is not None or self.label_proportions is not None):
-            raise ValueError(
+            raise PublicValueError(
                 "classes and label_proportions are of labels: fit(X, y), or leave them out."
             )
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSumMechanism
 from sklearn_dpgen.moments._noisy_moments import (
     MOMENT_SHARES,
@@ -198,7 +199,7 @@ def _public_sizes(n_samples, n_classes, class_sizes, label_proportions):
     if class_sizes is not None:
         sizes = np.asarray(class_sizes, dtype=np.float64)
         if sizes.min() <= 0:
-            raise ValueError("With public labels every class of classes needs a record.")
+            raise PublicValueError("With public labels every class of classes needs a record.")
         return sizes
     if label_proportions is None:
         return np.full(n_classes, n_samples / n_classes)

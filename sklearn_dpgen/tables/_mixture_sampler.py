@@ -12,6 +12,7 @@ from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
 from sklearn_dpgen.domains import OneHot
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
@@ -290,7 +291,7 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, BaseTableSampler):
         """
         self._check_unit()
         if n_features not in (None, len(self.schema)):
-            raise ValueError(
+            raise PublicValueError(
                 f"n_features must be the {len(self.schema)} columns of the schema, got "
                 f"{n_features}."
             )
@@ -305,7 +306,9 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, BaseTableSampler):
             self._learn_kind(X)
         for name, column in encoder.columns_.items():
             if not isinstance(column.domain, OneHot):
-                raise ValueError(f"Column {name!r} needs bins: its values are not categories.")
+                raise PublicValueError(
+                    f"Column {name!r} needs bins: its values are not categories."
+                )
         return encoder
 
     def _planned(self, encoder, n_samples, n_classes):

@@ -7,6 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from sklearn_dpgen.exceptions import (
+    PublicImportError,
+    PublicOverflowError,
+    PublicTypeError,
+    PublicValueError,
+)
 from sklearn_dpgen.utils._exact_draws import (
     discrete_gaussian,
     discrete_laplace,
@@ -89,7 +95,7 @@ class CertifiedNoise(NoiseSource):
         inside, outside = np.asarray(inside, dtype=np.int64), np.asarray(outside, dtype=np.int64)
         # As floats they do not overflow.
         if (inside * float(high) + outside * float(low)).max(initial=0) >= 2.0**62:
-            raise OverflowError(
+            raise PublicOverflowError(
                 f"epsilon={epsilon:g} with so many answers needs odds of more than 62 bits."
             )
         total = inside * high + outside * low
@@ -103,7 +109,7 @@ class CertifiedNoise(NoiseSource):
         return np.arange(n) if size == n else self._first_distinct(n, size)
 
     def _uniform(self, size):
-        raise TypeError("Certified noise is of integers: it has no draws in floating point.")
+        raise PublicTypeError("Certified noise is of integers: it has no draws in floating point.")
 
     def _noisy(self, values, scale, kind):
         noise = _DRAWS[kind](values.size, GRID_BITS).reshape(values.shape)
@@ -133,9 +139,11 @@ def grid_integers(values: np.ndarray, scale: float) -> np.ndarray:
         NaN among the values, or a scale without a grid.
     """
     if not 2.0**-900 <= scale <= 2.0**900:
-        raise ValueError(f"The scale of certified noise must be from 2**-900 to 2**900: {scale!r}.")
+        raise PublicValueError(
+            f"The scale of certified noise must be from 2**-900 to 2**900: {scale!r}."
+        )
     if np.isnan(values).any():
-        raise ValueError("Values must not be NaN.")
+        raise PublicValueError("Values must not be NaN.")
     with np.errstate(over="ignore"):
         steps = values / scale * 2.0**GRID_BITS
     return np.rint(np.clip(steps, -_FARTHEST, _FARTHEST)).astype(np.int64)
@@ -172,4 +180,6 @@ def odds(epsilon: float) -> tuple[int, int]:
 def require_opendp() -> None:
     """Raise an ImportError that says how to install OpenDP, where it is not."""
     if importlib.util.find_spec("opendp") is None:
-        raise ImportError("noise='certified' needs OpenDP: pip install 'sklearn-dpgen[opendp]'")
+        raise PublicImportError(
+            "noise='certified' needs OpenDP: pip install 'sklearn-dpgen[opendp]'"
+        )

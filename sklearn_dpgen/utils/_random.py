@@ -20,6 +20,8 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
+from sklearn_dpgen.exceptions import PublicValueError
+
 __all__ = [
     "SEEDED",
     "ROUNDING",
@@ -328,7 +330,7 @@ class NoiseSource:
             indices are sorted.
         """
         if not 0 <= size <= n:
-            raise ValueError(f"size must be between 0 and n = {n}, got {size}.")
+            raise PublicValueError(f"size must be between 0 and n = {n}, got {size}.")
         self.bind("choice", n, size)
         return _observed_draw(n, self._choice(n, size))
 
@@ -359,7 +361,7 @@ class NoiseSource:
         ndarray of int64 of shape (count, size)
         """
         if not 0 <= size <= n:
-            raise ValueError(f"size must be between 0 and n = {n}, got {size}.")
+            raise PublicValueError(f"size must be between 0 and n = {n}, got {size}.")
         self.bind("choices", n, size)
         return _observed_draw(n, self._choices(n, size, count))
 

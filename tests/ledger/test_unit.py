@@ -80,7 +80,7 @@ def test_an_error_names_the_column_and_no_person(missing):
     with pytest.raises(ValueError, match="'person'.*every row") as caught:
         split_unit(frame, "person")
     assert "secret" not in str(caught.value)
-    with pytest.raises(ValueError, match="lacks the column 'house'"):
+    with pytest.raises(ValueError, match="unit must be a column of X, got 'house'"):
         split_unit(frame, "house")
     with pytest.raises(TypeError, match="unit='person' names a column"):
         split_unit(frame.to_numpy(), "person")

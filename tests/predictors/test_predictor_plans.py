@@ -341,6 +341,6 @@ def test_persons_need_a_frame(loans):
     model = BarycenterClassifier(Sign(), unit="who", delta=1e-5)
     with pytest.raises(TypeError, match="X must be a data frame"):
         model.fit(loans.X[["income"]].to_numpy(), loans.y, sensitive_features=loans.group)
-    with pytest.raises(ValueError, match="lacks the column 'who'"):
+    with pytest.raises(ValueError, match="unit must be a column of X, got 'who'"):
         model.fit(loans.X, loans.y, sensitive_features=loans.group)
     assert not Sign.fits
