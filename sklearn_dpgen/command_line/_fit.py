@@ -303,8 +303,7 @@ def _fit(sampler, files, arguments, console):
         if hasattr(sampler, "privacy_"):
             raise
         raise CommandError(
-            f"{error} 'sklearn-dpgen check' with the schema and the table lists everything that "
-            "does not fit."
+            f"{error} 'sklearn-dpgen check SCHEMA TABLE' lists all values that do not fit."
         ) from error
     finally:
         if hasattr(sampler, "privacy_"):
