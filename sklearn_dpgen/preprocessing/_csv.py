@@ -275,7 +275,7 @@ def _check_quotes(path, line, block):
 
 def _refuse_quotes(path, line):
     raise PublicValueError(
-        "A CSV file must quote a field that holds a quote, and write that quote twice: a "
+        "A CSV file must quote a field that holds a quote, with that quote written twice: a "
         f"field in line {line} of {path!r} has not, or its quote is never closed."
     )
 

@@ -479,6 +479,9 @@ def column_or_1d(y, warn=False):
         return labels
     if issubclass(error[0], DataConversionWarning):
         raise DataConversionWarning("A column-vector y was passed when a 1d array was expected.")
+    array, _ = _attempt(np.asarray, y)
+    if array is not None and array.dtype.kind == "c":
+        raise PublicValueError("Complex data not supported: y must hold real labels.")
     shape, _ = _attempt(np.shape, y)
     if shape is not None and len(shape) != 1:
         raise PublicValueError(f"y should be a 1d array, got an array of shape {shape} instead.")
