@@ -38,7 +38,7 @@ DELTA = 1e-6
 
 
 def plan(*releases, epsilon=1.0):
-    return PrivacyReport(mechanism="a fit", epsilon=epsilon, delta=DELTA, releases=releases)
+    return PrivacyReport(name="a fit", events=(), epsilon=epsilon, delta=DELTA, releases=releases)
 
 
 def gaussian_plan(epsilon):
@@ -111,7 +111,7 @@ import os, sys
 from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport
 from sklearn_dpgen.ledger import PrivacyLedger
 profile = GaussianProfile(1e-4)
-plan = PrivacyReport(mechanism="a", epsilon=1e-3, delta=1e-6, releases=[(profile, 1)])
+plan = PrivacyReport(name="a", events=(), epsilon=1e-3, delta=1e-6, releases=[(profile, 1)])
 ledger = PrivacyLedger(sys.argv[1])
 drawn = os.open(sys.argv[2], os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 while True:

@@ -93,7 +93,8 @@ class NoisyLogistic(ClassifierMixin, PrivateEstimator):
     def plan(self, n_samples, n_features=None):
         mu = 1 / gaussian_sigma(self.epsilon, self.delta)
         return PrivacyReport(
-            mechanism="noisy gradients",
+            name="noisy gradients",
+            events=(),
             epsilon=self.epsilon,
             delta=self.delta,
             releases=((GaussianProfile(mu), 1),),

@@ -454,7 +454,7 @@ def cells():
     with mock.patch.object(metadata, "version", cache(metadata.version)):  # each report asks it
         tried = list(rows())
     for module, cls, inputs, has in tried:
-        is_local = all(r.neighbouring.startswith("local") for _, r in plans(cls))
+        is_local = all(r.is_local for _, r in plans(cls))
         where = "local" if is_local else "central"
         link = f":class:`~sklearn_dpgen.{module}.{cls.__name__}`"
         for table, values in (("takes", inputs), ("has", has)):

@@ -76,4 +76,4 @@ def test_every_class_is_tried():
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("cls", list(private_classes()), ids=lambda cls: cls.__name__)
 def test_every_class_has_plans_of_one_trust_model(cls):
-    assert len({report.neighbouring.startswith("local") for _, report in plans(cls)}) == 1
+    assert len({report.is_local for _, report in plans(cls)}) == 1

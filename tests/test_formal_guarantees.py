@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from estimator_table import DOC, FRAME, contract, parameters, plans, private_classes, public_objects
 
+from sklearn_dpgen.accounting._wording import public_texts
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.smoothed import smoothed_sliced_wasserstein
 
@@ -77,18 +78,21 @@ def reports_of(thing):
     return [(None, result.privacy)]
 
 
+_EARLIER = {"earlier_fits", "earlier_embeddings", "candidates_and_embedding"}
+
+
 @cache
 def facts_of(thing):
     relations, public, reports, follows = set(), set(), [], set()
     for estimator, report in reports_of(thing):
         reports.append(report)
-        public.update(name for name in report.public if name != "number of persons")
+        public.update(name for name in public_texts(report) if name != "n_samples")
         inner = inner_report(estimator)
         if inner is not None:
             name, inner = inner
             if inner.neighbouring == report.neighbouring:
                 follows.add(name)
-                public.difference_update(inner.public)
+                public.difference_update(public_texts(inner))
                 continue
         if report.unit is None:
             relations.add(report.neighbouring.removeprefix(LOCAL))
@@ -98,11 +102,11 @@ def facts_of(thing):
         relations=frozenset(relations),
         follows=frozenset(follows),
         public=frozenset(public),
-        is_local=all(report.neighbouring.startswith(LOCAL) for report in reports),
-        is_sampled=any("without replacement" in report.sampler for report in reports),
+        is_local=all(report.is_local for report in reports),
+        is_sampled=any(report.batches for report in reports),
         has_noise=noise is not None,
         has_unit="unit" in parameters(thing),
-        rests_on_what_was_before=any("was fitted on the" in caveat for caveat in caveats),
+        rests_on_what_was_before=any(caveat in _EARLIER for caveat in caveats),
         not_covered=_not_covered(thing),
     )
 

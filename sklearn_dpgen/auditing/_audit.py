@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
-from sklearn_dpgen.accounting import GaussianProfile
+from sklearn_dpgen.accounting import GaussianProfile, Public
 from sklearn_dpgen.accounting._checks import check_choice
 from sklearn_dpgen.auditing._local import audit_local
 from sklearn_dpgen.auditing._noise import batch_findings, noise_findings, scale_bounds
@@ -140,7 +140,7 @@ def audit(
         return _result(estimator, method, claim, confidence, started, findings=findings, **found)
     claim = _claim(estimator, X, y, sensitive_features)
     replaceable = None
-    if "source records and their labels" in claim.public:
+    if Public.SOURCE in claim.public:
         replaceable = ~known_labels(np.asarray(y))
     search = WhiteBox(
         estimator,

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from sklearn_dpgen.accounting import Public, Shared
 from sklearn_dpgen.auditing._neighbours import Pool, Table, extreme_records
 from sklearn_dpgen.auditing._pairs import (
     DiscretePair,
@@ -308,8 +309,9 @@ class WhiteBox:
 
     def _free_parts(self):
         """Return whether a record may come with another label, and with another side."""
-        public = " ".join(self.claim.public)
-        is_fixed = "class sizes" in public or "source records and their labels" in public
+        is_fixed = Public.SOURCE in self.claim.public or bool(
+            {Shared.CLASS, Shared.LABEL} & set(self.claim.shared)
+        )
         with_y = self.pool.y is not None and not is_fixed
         with_sides = self.pool.sides is not None and not self._has_groups()
         return range(with_y, -1, -1), range(with_sides, -1, -1)
@@ -334,7 +336,7 @@ class WhiteBox:
         ]
 
     def _has_groups(self):
-        return self.pool.sides is not None and "sizes of the groups" in self.claim.public
+        return self.pool.sides is not None and Shared.GROUP in self.claim.shared
 
     @staticmethod
     def _other(values, row):

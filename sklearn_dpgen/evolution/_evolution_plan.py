@@ -9,7 +9,6 @@ from sklearn_dpgen.evolution._class_settings import (
     first_degrees,
     warn_of_noise,
 )
-from sklearn_dpgen.evolution._forecast import votes_forecast
 from sklearn_dpgen.evolution._moment_start import start_queries
 from sklearn_dpgen.evolution._tabular_variation import TabularVariation
 from sklearn_dpgen.evolution._variation_interface import EuclideanVariation, check_candidates
@@ -92,7 +91,6 @@ def plan_evolution(sampler, voters, interface, rng):
         plan,
         voters,
         precision=plan.precision(voters.sizes, n_candidates),
-        forecast=votes_forecast(sampler, voters, len(shares), most),
     )
     return EvolutionPlan(settings, queries, plan, report)
 

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._forecast import votes_forecast
 from sklearn_dpgen.evolution._public_supports import grid_support
 from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
 from sklearn_dpgen.ledger._ledger import LedgerLike
@@ -255,7 +254,6 @@ class PrivateSignedMeasureSampler(VotingSampler):
             plan,
             voters,
             precision=plan.precision(voters.sizes, n_points),
-            forecast=votes_forecast(self, voters, 1, n_points),
         )
         return plan, supports, report
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
 from sklearn_dpgen.moments import MOMENT_SHARES
 from sklearn_dpgen.utils._random import ROUNDING
@@ -18,11 +17,6 @@ HISTOGRAMS = ("gaussian", "laplace_threshold")
 
 # Steps that are told apart, at most.
 _MOST_NAMED = 10
-_NOT_PAID = (
-    "Whatever was fitted on the same records before, such as a scaler or an embedding, is not paid "
-    "for here, nor what the candidates were made from. An embedding or a metric that looks at more "
-    "than one record at a time voids the guarantee."
-)
 
 
 @dataclass(frozen=True)
@@ -110,27 +104,31 @@ class VotesPlan:
         of_class = " in the smallest class" if len(sizes) > 1 else ""
         return {"votes for a candidate": f"{words}; the mean is {number_words(mean)}{of_class}"}
 
-    def report(self, **words):
+    def report(self, **fields):
         """Return the PrivacyReport.
 
         Parameters
         ----------
-        **words
-            Its fields that the mechanism does not answer for.
+        **fields
+            Fields of the report that the plan does not determine.
         """
-        norm = "l1" if self.histogram == "laplace_threshold" else "l2"
-        source = f"{norm}; a record has one vote, so two counts change by one"
+        bounds, events = [Bound("one_vote")], [Event("votes")]
         if self.start_share is not None:
-            source += "; sums of moments are scaled to the same"
+            bounds.append(Bound("scaled_moments"))
+            events.insert(0, Event("start_moments"))
+        noise = "floating_point" if self.n_candidates is None else "certified_noise"
         is_floating = self.n_candidates is None and math.isfinite(self.epsilon)
         return PrivacyReport(
             epsilon=self.epsilon,
             delta=self.delta if math.isfinite(self.epsilon) else 0.0,
-            caveats=(_NOT_PAID, FLOATING_POINT if self.n_candidates is None else CERTIFIED_NOISE),
+            events=tuple(events),
+            norm="l1" if self.histogram == "laplace_threshold" else "l2",
+            bounds=tuple(bounds),
+            caveats=("candidates_and_embedding", noise),
             split=self.split,
             rounding=self.n_values * ROUNDING if is_floating else 0.0,
             **self.mechanism.report_fields(),
-            **({"sensitivity_source": source} | words),
+            **fields,
         )
 
     @property

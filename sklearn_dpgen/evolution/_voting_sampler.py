@@ -221,19 +221,16 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             n_values=n_moments + len(shares) * n_candidates,
         )
 
-    def _report(self, plan, voters, **words):
+    def _report(self, plan, voters, **fields):
         """Return the report of a plan."""
         declared = [name for name in self._declarations if getattr(self, name) is not None]
         relation, public = self._label_terms(voters.n_classes > 0)
         report = plan.report(
-            mechanism=(
-                f"{type(self).__name__}: noisy votes of the records for public candidates"
-                + (", which start from noisy moments" if plan.start_share else "")
-            ),
-            neighbouring=relation,
-            public=("n_samples", "names of the columns", *declared, *public),
+            name=type(self).__name__,
+            public=("n_samples", "column_names", *declared, *public),
             noise_source=self._noise_description(),
-            **words,
+            **relation,
+            **fields,
         )
         return self._protected(report)
 

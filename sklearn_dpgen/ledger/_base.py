@@ -38,10 +38,6 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["PrivateEstimator", "TrainedEstimator", "UnpaidScoreMixin"]
 
-_LAW_OF_PERSONS = (
-    "What is learned is the law of a random row of a random person: each person counts once."
-)
-
 # Parameters that seeded noise does not depend on: they change no release, or they are objects with
 # state, whose outputs a source is given anyway.
 _NOT_BOUND = frozenset(
@@ -94,13 +90,6 @@ def _single_threaded(method):
 
     limited.is_single_threaded = True  # type: ignore[attr-defined]
     return limited
-
-
-def _of_persons(public):
-    """Return what is public of records where a person has one."""
-    if public.startswith("number"):
-        return public.replace("records", "persons")
-    return public.replace("n_samples", "number of persons")
 
 
 class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
@@ -223,17 +212,8 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
             )
 
     def _protected(self, report):
-        """Return the report of records in which each is a person's, where that is the unit."""
-        if self.unit is None:
-            return report
-        return replace(
-            report,
-            unit=self.unit,
-            neighbouring=report.neighbouring.replace("record", "person"),
-            sampler=report.sampler.replace("record", "person"),
-            public=tuple(map(_of_persons, report.public)),
-            caveats=(*report.caveats, _LAW_OF_PERSONS),
-        )
+        """Return the report for persons, where these are the unit."""
+        return report if self.unit is None else report.for_persons(self.unit)
 
     def _check_unit(self):
         """Refuse a unit that the schema declares as more than an identifier, which is not read."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
@@ -145,11 +145,13 @@ class LaplaceMechanism(_AdditiveMechanism):
         )
         self._check_reach()
         return PrivacyReport(
-            mechanism="Laplace noise on each record",
+            name=type(self).__name__,
+            events=(Event("laplace_records"),),
             epsilon=self.epsilon,
             delta=0.0,
             sensitivity=sensitivity,
-            sensitivity_source=f"l1 diameter of the declared domain {self.domain_!r}",
+            norm="l1",
+            bounds=(Bound("l1_diameter", sensitivity),),
             noise_scale=self.scale_,
             noise_multiplier=self.scale_ / sensitivity,
             releases=releases,
@@ -264,14 +266,15 @@ class GaussianMechanism(_AdditiveMechanism):
         )
         self._check_reach()
         return PrivacyReport(
-            mechanism="Gaussian noise on each record",
+            name=type(self).__name__,
+            events=(Event("gaussian_records"),),
             epsilon=self.epsilon,
             delta=delta,
             sensitivity=sensitivity,
-            sensitivity_source=f"l2 diameter of the declared domain {self.domain_!r}",
+            norm="l2",
+            bounds=(Bound("l2_diameter", sensitivity),),
             noise_scale=self.scale_,
             noise_multiplier=self.scale_ / sensitivity,
-            accountant=f"{self.calibration.replace('_', ' ')} Gaussian calibration",
             releases=releases,
             precision=_precision(self.scale_, sensitivity, "l2"),
             rounding=self._rounding(),

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.accounting._report import CERTIFIED_NOISE
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
@@ -33,17 +32,6 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["Mechanism", "as_scale", "as_table"]
-
-_LOCAL_FIELDS = {
-    "neighbouring": "local model: any two values of one person's record",
-    "sampler": "each record is released once",
-}
-_WITH_INDEX = "order and index of the records"
-_EACH_CALL = "Each call of transform is one more release of the records it is given."
-_FLOATING_POINT = (
-    "The noise is drawn in floating point, from 52 random bits a draw; the guarantee is for exact "
-    "draws, and means little above about 36 nats a draw."
-)
 
 
 class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
@@ -302,17 +290,17 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         self._index = self.index
         self._certified = self._is_certified
         source = noise_source(self._seed, certified=self._certified).description
-        records = "order of the records" if self.index == "reset" else _WITH_INDEX
-        public = ("domain", "n_samples", "names of the columns", records)
-        caveat = CERTIFIED_NOISE if self._certified else _FLOATING_POINT
+        order = "order" if self.index == "reset" else "order_and_index"
+        public = ("domain", "n_samples", "column_names", order)
+        caveat = "certified_noise" if self._certified else "local_floating_point"
 
         def complete(report):
             return replace(
                 report,
-                **_LOCAL_FIELDS,
+                protected="own_record",
                 public=public,
                 noise_source=source,
-                caveats=(_EACH_CALL, caveat, *report.caveats),
+                caveats=("each_call", caveat, *report.caveats),
                 parts=tuple(complete(part) for part in report.parts),
             )
 

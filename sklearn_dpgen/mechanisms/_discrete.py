@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sklearn_dpgen.accounting import PrivacyReport, RandomizedResponseProfile
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, RandomizedResponseProfile
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
@@ -131,10 +131,11 @@ class RandomizedResponse(Mechanism):
         if math.isfinite(self.epsilon):
             releases = ((RandomizedResponseProfile(self.epsilon, len(self.table_)), 1),)
         return PrivacyReport(
-            mechanism=f"randomized response on {self.domain_.n_features} categories",
+            name=type(self).__name__,
+            events=(Event("randomized_response", self.domain_.n_features),),
             epsilon=self.epsilon,
             delta=0.0,
-            sensitivity_source="any two declared categories; probabilities differ by at most e^ε",
+            bounds=(Bound("categories"),),
             noise_scale=self.scale_,
             releases=releases,
             precision={"one answer": f"the true category with {self.table_[0, 0]:.0%} probability"},

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.accounting import ApproximateProfile, PrivacyReport
+from sklearn_dpgen.accounting import ApproximateProfile, Bound, Event, PrivacyReport
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism
@@ -361,16 +361,11 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
 
     def _calibrate(self):
         return PrivacyReport(
-            mechanism=(
-                f"joint randomized response on {self.n_asked_} of {len(self.schema)} columns"
-            ),
+            name=type(self).__name__,
+            events=(Event("joint_answer", self.n_asked_, len(self.schema)),),
             epsilon=self.epsilon,
             delta=0.0,
-            sensitivity_source=(
-                "any two declared records; whatever is asked, probabilities of an answer differ "
-                "by at most e^ε"
-            ),
-            accountant="one answer a person; what is asked is drawn without the record, and public",
+            bounds=(Bound("declared_records"),),
             releases=((ApproximateProfile(self.epsilon), 1),) if self.epsilon < math.inf else (),
         )
 

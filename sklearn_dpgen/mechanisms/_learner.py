@@ -98,14 +98,9 @@ def learner_report(report, *, privatize, carried=False):
     PrivacyReport
     """
     if privatize:
-        caveat = "Every fit and score with privatize=True is one more release of its records."
-        return replace(report, caveats=(*report.caveats, caveat))
-    caveat = (
-        "fit takes its records to be the output of the mechanism and privatizes nothing: it is "
-        "post-processing, and charges no ledger."
-    )
+        return replace(report, caveats=(*report.caveats, "each_fit_and_score"))
     source = report.noise_source if carried else "drawn where the records were privatized"
-    return replace(report, noise_source=source, caveats=(*report.caveats, caveat))
+    return replace(report, noise_source=source, caveats=(*report.caveats, "nothing_privatized"))
 
 
 class LearnerPlanMixin(EstimatorMixin):

@@ -215,30 +215,21 @@ class StratifiedGaussianMechanism:
         Returns
         -------
         dict
-            All but the budget, the noise source and words: what is released, the neighbouring
-            relation, what is public, where the sensitivity comes from, caveats.
+            All but the budget, the noise source, the events, the neighbouring relation, public
+            facts, bounds and caveats.
         """
-        accountant, grid = "none: there is no noise", None
+        grid, batches = None, ()
         if self.noise_scale > 0:
-            accountant = "privacy profile of the Gaussian mechanism"
-            law = self.projections
-            if law is not None:
-                accountant += (
-                    f", averaged over the law of {law.n_projections} {law.kind} directions of "
-                    f"{law.n_features} dimensions"
-                )
-            if self.worst.rate < 1:
-                accountant += " under sampling without replacement"
             grid = default_discretization([(self._profile(self.worst), self.n_releases)])
-            accountant += ", in closed form" if grid is None else ", composed numerically"
+        if any(stratum.rate < 1 for stratum in self.strata):
+            batches = tuple((stratum.batch_size, stratum.size) for stratum in self.strata)
         return {
             "sensitivity": self.sensitivity,
             "noise_scale": self.noise_scale,
             "noise_multiplier": self.noise_multiplier,
-            "sampler": self._sampler(),
+            "batches": batches,
             "sampling_rate": self.worst.rate,
             "n_releases": self.n_releases,
-            "accountant": accountant,
             "discretization": grid,
             "releases": self.releases,
         }
@@ -257,20 +248,6 @@ class StratifiedGaussianMechanism:
         StratifiedGaussianRun
         """
         return StratifiedGaussianRun(self, noise)
-
-    def _sampler(self):
-        if all(stratum.rate == 1 for stratum in self.strata):
-            return "every record, in every release"
-        if len(self.strata) == 1:
-            return (
-                f"a secret batch of {self.worst.batch_size} of {self.worst.size} records, drawn "
-                "without replacement anew for every release"
-            )
-        batches = ", ".join(f"{s.batch_size} of {s.size}" for s in self.strata)
-        return (
-            "secret batches, drawn without replacement anew for every release from each stratum "
-            f"({batches}); rate and sensitivity are those of the worst stratum"
-        )
 
 
 class StratifiedGaussianRun:

@@ -199,13 +199,9 @@ class GaussianSequenceMechanism:
         if scales[0] > 0:
             together = 1 / math.sqrt(math.fsum(1 / scale**2 for scale in scales))
         is_equal = len(set(scales)) == 1
-        accountant, grid = "privacy profile of the Gaussian mechanism, in closed form", None
+        grid = None
         noise = scales[0] if is_equal else {f"release {i}": s for i, s in enumerate(scales, 1)}
         if self.selection is not None:
-            accountant = (
-                "privacy profiles of the Gaussian and the exponential mechanism, composed "
-                "numerically"
-            )
             noise = noise if isinstance(noise, dict) else {"every release": noise}
             noise |= {f"each of {self.n_selections} selections": self.selection.noise_scale}
             if together > 0:
@@ -214,10 +210,7 @@ class GaussianSequenceMechanism:
             "sensitivity": self.sensitivity,
             "noise_scale": noise,
             "noise_multiplier": together / self.sensitivity,
-            "sampler": "every record, in every release",
-            "sampling_rate": 1.0,
             "n_releases": self.n_releases,
-            "accountant": accountant if together > 0 else "none: there is no noise",
             "discretization": grid,
             "releases": self.releases,
         }

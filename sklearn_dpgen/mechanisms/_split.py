@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sklearn_dpgen.accounting import gaussian_sigma, laplace_scale
+from sklearn_dpgen.accounting import Event, gaussian_sigma, laplace_scale
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms._discrete import response_table
 from sklearn_dpgen.mechanisms._priced_noise import priced_laplace
@@ -24,8 +24,8 @@ class ColumnPlan:
     Attributes
     ----------
     name : str
-    description : str
-        For a report.
+    events : tuple of Event
+        What is released of it.
     scale : float
         Scale of the noise of the value, on [-1, 1]; the error probability where there is none.
     noise : {"laplace", "gaussian"} or None
@@ -41,7 +41,7 @@ class ColumnPlan:
     """
 
     name: str
-    description: str
+    events: tuple[Event, ...]
     scale: float
     noise: str | None = None
     value: int | None = None
@@ -114,23 +114,25 @@ def plan_columns(columns, blocks, shares, noise, delta):
     gaussian = noise == "gaussian"
     value_shares = {n: shares[n] / (1 + (c.nullable and gaussian)) for n, c in intervals.items()}
     scales = _value_scales(value_shares, noise, delta)
-    kind, what = ("laplace", "certified Laplace") if noise == "certified" else (noise, noise)
+    kind, what = ("laplace", "certified_laplace") if noise == "certified" else (noise, noise)
     plans = []
     for name, column in columns.items():
         block = blocks[name]
         if name not in intervals:
             table = response_table(shares[name], block.stop - block.start, f"Column {name!r}")
-            words = f"randomized response on {len(table)} categories"
+            events = (Event("randomized_response", len(table)),)
             error = table[0, 1:].sum()
-            plans.append(ColumnPlan(name, words, error, None, None, block, table, shares[name]))
+            plans.append(ColumnPlan(name, events, error, None, None, block, table, shares[name]))
             continue
         flags = table = None
-        words, budget = f"{what[0].upper()}{what[1:]} noise", 0.0
+        events, budget = (Event(f"{what}_column"),), 0.0
         if column.nullable:
             flags, budget = slice(block.start + 1, block.stop), shares[name] / 2
             table = response_table(budget, 2)
-            words += ", randomized response on the null flag"
-        plans.append(ColumnPlan(name, words, scales[name], kind, block.start, flags, table, budget))
+            events = (*events, Event("null_flag_response"))
+        plans.append(
+            ColumnPlan(name, events, scales[name], kind, block.start, flags, table, budget)
+        )
     return tuple(plans)
 
 

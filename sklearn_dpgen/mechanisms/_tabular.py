@@ -8,7 +8,13 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from sklearn_dpgen.accounting import ApproximateProfile, GaussianProfile, PrivacyReport
+from sklearn_dpgen.accounting import (
+    ApproximateProfile,
+    Bound,
+    Event,
+    GaussianProfile,
+    PrivacyReport,
+)
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, as_table
@@ -297,16 +303,13 @@ class TabularMechanism(Mechanism):
         )
         self.scale_ = {part.name: part.scale for part in self._parts}
         joint = any(part.noise == "gaussian" for part in self._parts)
-        accountant = "sum of the columns' budgets"
-        if joint:
-            accountant += "; the Gaussian columns are one release at the sum of their shares"
         return PrivacyReport(
-            mechanism=f"local randomization of a record of {len(self.schema)} columns",
+            name=type(self).__name__,
+            events=(Event("randomized_columns", len(self.schema)),),
             epsilon=self.epsilon,
             delta=self.delta if joint else 0.0,
-            sensitivity_source="bounds and categories declared in the schema",
+            bounds=(Bound("schema"),),
             noise_scale=self.scale_,
-            accountant=accountant,
             parts=tuple(self._column_report(part) for part in self._parts),
             releases=self._releases(),
             split=self._split(),
@@ -342,7 +345,8 @@ class TabularMechanism(Mechanism):
             if part.block is not None:
                 epsilon += self.epsilon_[part.name] / 2
         return PrivacyReport(
-            mechanism=f"{part.name}: {part.description}",
+            name=part.name,
+            events=part.events,
             epsilon=epsilon,
             delta=delta,
             noise_scale=part.scale,

@@ -115,21 +115,14 @@ class ThresholdedLaplaceMechanism:
         dict
             As those of :class:`StratifiedGaussianMechanism`.
         """
-        accountant, grid = "none: there is no noise", None
+        grid = None
         if self.noise_scale > 0:
             grid = default_discretization(self.releases[:1])
-            accountant = (
-                "privacy profile of two Laplace mechanisms a release, composed numerically, and "
-                "half of delta for the thresholds"
-            )
         return {
             "sensitivity": 2.0,
             "noise_scale": self.noise_scale,
             "noise_multiplier": self.noise_scale / 2,
-            "sampler": "every record, in every release",
-            "sampling_rate": 1.0,
             "n_releases": self.n_releases,
-            "accountant": accountant,
             "discretization": grid,
             "releases": self.releases,
         }

@@ -121,7 +121,7 @@ def check_relation(plan, report, parameters):
     ------
     ValueError
     """
-    if (plan.neighbouring, plan.unit) != (report.neighbouring, report.unit):
+    if plan.relation != report.relation:
         raise ValueError(
             f"param_distributions must not change who is protected: {parameters} protects against "
             f"{plan.neighbouring!r}, the estimator against {report.neighbouring!r}."
@@ -141,7 +141,7 @@ def is_as_planned(report, plan, run):
     """
     if run is None:
         return True
-    if (report.neighbouring, report.unit) != (plan.neighbouring, plan.unit):
+    if report.relation != plan.relation:
         return False
     same = report.composable() == plan.composable()
     return same or is_dominated(report, run)

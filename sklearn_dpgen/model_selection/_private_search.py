@@ -14,13 +14,14 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import check_scoring
 
 from sklearn_dpgen.accounting import (
+    Bound,
+    Event,
     PoissonRuns,
     PrivacyReport,
     calibrate_runs,
     check_delta_size,
 )
 from sklearn_dpgen.accounting._random_runs import RandomRuns
-from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.model_selection._best_estimator import BestEstimatorMixin
@@ -49,12 +50,7 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["PrivateSearchCV"]
 
-_CAVEATS = (
-    "What is released is the best candidate, its parameters and its noisy score. The number of "
-    "runs, all other candidates, and how long the search took, which tells of both, are not.",
-    "A score is a mean over rows: predict must treat each row by itself.",
-    "A fit that fails on account of a record tells of it, in a search as alone.",
-)
+_CAVEATS = ("best_run_alone", "rowwise_scores", "failing_fits", "floating_point")
 
 
 class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
@@ -265,29 +261,24 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         model, one = calibrated(self.estimator, {}, run, random_state=seed, **sizes)
         # For its warnings of noise.
         model.plan(**sizes)
-        public = [*one.public, "param_distributions", *(() if n_scored else ("X_val and y_val",))]
+        public = [*one.public, "param_distributions", *(() if n_scored else ("validation_rows",))]
         report = PrivacyReport(
-            mechanism=f"Best of a random number of fits of {type(self.estimator).__name__}",
+            name=f"{type(self).__name__}({type(self.estimator).__name__})",
+            events=(Event("best_of_runs"), *one.events),
             epsilon=self.epsilon,
             delta=0.0 if run is None else self.delta,
-            neighbouring=one.neighbouring,
+            neighbours=one.neighbours,
+            protected=one.protected,
+            shared=one.shared,
             unit=one.unit,
+            max_rows=one.max_rows,
             public=tuple(public),
             noise_multiplier=0.0 if run is None else 1 / run.mu,
-            accountant=(
-                "none: there is no noise"
-                if run is None
-                else f"privacy profile of the best of {law}, {law.mean:.3g} on average"
-            ),
             noise_source=self._noise_description(),
-            caveats=(*_CAVEATS, FLOATING_POINT),
+            caveats=_CAVEATS,
             releases=() if profile is None else ((profile, 1),),
             split={"best of all runs": 1.0},
             precision={f"{name}, one run": text for name, text in one.precision.items()},
-            forecast={
-                name: value * (law.mean if name == "seconds" else 1)
-                for name, value in one.forecast.items()
-            },
         )
         if n_scored:
             scale = 0.0 if run is None else 1 / (run.mu * n_scored)
@@ -296,7 +287,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             report = replace(
                 report,
                 sensitivity=1 / n_scored,
-                sensitivity_source=f"of the score, a mean over validation {units} in [0, 1]",
+                bounds=(Bound("validation_mean"),),
                 noise_scale={"score": scale},
                 precision=score | report.precision,
             )

@@ -111,9 +111,8 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         report = plan.report(
             type(self).__name__,
             self._noise_description(),
-            neighbouring=relation,
-            public=("n_samples", "names of the columns", *self._declared(), *public),
-            forecast=self._forecast(n_samples, n_features, ball.n_features, max(n_classes, 1)),
+            public=("n_samples", "column_names", *self._declared(), *public),
+            **relation,
         )
         return plan, self._protected(report)
 

@@ -14,7 +14,6 @@ from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.moments._base import BaseMomentSampler
 from sklearn_dpgen.moments._cosines import coefficients, low_cosines
 from sklearn_dpgen.moments._declared_images import check_images, check_width
-from sklearn_dpgen.moments._forecast import image_forecast
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
@@ -307,10 +306,6 @@ class MomentImageSampler(BaseMomentSampler):
 
     def _declared(self):
         return ["shape", "pixel_range"]
-
-    def _forecast(self, n_samples, n_features, d, n_classes):
-        n_drawn = n_classes * self.max_iter * _N_DRAWS
-        return image_forecast(n_samples, n_features, d, n_classes, n_drawn)
 
     def _image_model(self, basis, shape, device):
         from sklearn_dpgen.moments._image_laws import ImageModel

@@ -11,7 +11,6 @@ from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.moments._base import BaseMomentSampler
-from sklearn_dpgen.moments._forecast import moments_forecast
 from sklearn_dpgen.moments._normal_laws import draw_normals, mixture_log_densities
 from sklearn_dpgen.preprocessing._records import (
     declared_domain,
@@ -214,9 +213,6 @@ class MomentSampler(BaseMomentSampler):
 
     def _declared(self):
         return ["schema" if self.domain is None else "domain"]
-
-    def _forecast(self, n_samples, n_features, d, n_classes):
-        return moments_forecast(n_samples, d, n_classes)
 
     def check(self, X: ArrayLike) -> float:
         """Return the share of records outside of the declared domain, which ``fit`` would move.

@@ -7,8 +7,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.accounting._report import FLOATING_POINT
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSumMechanism
@@ -25,12 +24,6 @@ from sklearn_dpgen.utils._words import count_words, number_words
 
 __all__ = ["MomentPlan", "price_moments"]
 
-_CAVEATS = (
-    "Whatever was fitted on the same records before, such as a scaler or an embedding, is not paid "
-    "for here.",
-    FLOATING_POINT,
-)
-
 
 @dataclass(frozen=True)
 class MomentPlan:
@@ -46,7 +39,7 @@ class MomentPlan:
     mechanism: ClassSumMechanism
     sizes: np.ndarray
 
-    def report(self, name: str, noise: str, **words: Any) -> PrivacyReport:
+    def report(self, name: str, noise: str, **fields: Any) -> PrivacyReport:
         """Return the report of an estimator.
 
         Parameters
@@ -55,32 +48,34 @@ class MomentPlan:
             Of the estimator.
         noise : str
             Where its noise comes from.
-        **words
-            Its fields that the plan does not answer for.
+        **fields
+            Fields of the report that the plan does not determine.
 
         Returns
         -------
         PrivacyReport
         """
         means, _ = self.mechanism.queries
-        counts = ", with the class sizes" if means.with_counts else ""
+        events = ["class_means", "class_sizes", "second_moments"]
+        if not means.with_counts:
+            events.remove("class_sizes")
+        radius = cast(BallMeans, means.features).ball.radius
         epsilon = self.mechanism.epsilon
         n_values = sum(query.size for query in self.mechanism.queries)
         return PrivacyReport(
-            mechanism=f"{name}: means by class{counts}, then second moments about them",
+            name=name,
+            events=tuple(map(Event, events)),
             epsilon=epsilon,
             delta=self.mechanism.delta if np.isfinite(epsilon) else 0.0,
-            sensitivity_source=(
-                "l2; each release over its own sensitivity, of records in a ball of radius "
-                f"{cast(BallMeans, means.features).ball.radius:g}"
-            ),
+            norm="l2",
+            bounds=(Bound("ball_radius", radius), Bound("own_sensitivities")),
             split=dict(zip(("means", "second moments"), self.mechanism.shares, strict=True)),
             precision=self.precision(),
             rounding=n_values * ROUNDING if np.isfinite(epsilon) else 0.0,
             noise_source=noise,
-            caveats=_CAVEATS,
+            caveats=("earlier_embeddings", "floating_point"),
             **self.mechanism.report_fields(),
-            **words,
+            **fields,
         )
 
     def precision(self) -> dict[str, str]:

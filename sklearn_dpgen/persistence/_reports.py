@@ -9,11 +9,8 @@ from sklearn_dpgen.persistence._hints import check_fields
 __all__ = ["read_report", "report_node"]
 
 # What the constructor does not check itself.
-_TEXTS = ("mechanism", "neighbouring", "sensitivity_source", "sampler", "accountant")
-_HINTS = dict.fromkeys((*_TEXTS, "noise_source"), str) | {
-    "unit": str | None,
-    "public": tuple[str, ...],
-    "caveats": tuple[str, ...],
+_HINTS = {
+    "noise_source": str,
     "versions": dict[str, str],
     "precision": dict[str, str],
     "parts": tuple[PrivacyReport, ...],

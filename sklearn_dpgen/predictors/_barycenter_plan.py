@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from sklearn.frozen import FrozenEstimator
 
 from sklearn_dpgen.accounting import (
+    Bound,
+    Event,
     GaussianProfile,
     PrivacyReport,
+    Public,
     calibrate_noise_multiplier,
     calibrate_remainder,
     check_delta_size,
 )
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.accounting._report import FLOATING_POINT
+from sklearn_dpgen.accounting._guarantee import common_guarantee
 from sklearn_dpgen.exceptions import SmallGroupWarning
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
-from sklearn_dpgen.predictors._fit_cost import common_neighbours, plan_cost, within
+from sklearn_dpgen.predictors._fit_cost import plan_cost, within
 from sklearn_dpgen.predictors._group_laws import first_split_noise
 from sklearn_dpgen.utils._groups import check_groups
 from sklearn_dpgen.utils._random import ROUNDING
@@ -41,10 +44,6 @@ _TOLERATED_NOISE = 0.1
 _MOST_GROUPS = 200
 # Of a group that precision is told for.
 _EXAMPLE = 1000
-# Of a forecast beside those of the fits within it, measured with 10000 and 100000 records by
-# benchmarks/bench_forecast.py: seconds of anything and of a record, and bytes.
-_SECONDS, _RECORD_SECONDS = 0.02, 5e-7
-_BYTES, _RECORD_BYTES = 1e7, 80.0
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ class BarycenterPlanMixin(EstimatorMixin):
             check_delta_size(delta, n_samples)
         left = self.epsilon
         if costs:
-            common_neighbours(costs)
+            common_guarantee(costs)
             releases = [release for cost in costs for release in cost.composable()]
             # What the searches below round stays within what is left.
             mu = (1 - 1e-9) * calibrate_remainder(left, delta, releases)
@@ -175,49 +174,41 @@ class BarycenterPlanMixin(EstimatorMixin):
 
     def _public_report(self):
         return PrivacyReport(
-            mechanism=f"{type(self).__name__}: without noise, for rows that are public or "
-            "synthetic",
+            name=type(self).__name__,
+            events=(Event("exact"),),
             epsilon=math.inf,
             delta=0.0,
-            accountant="none: there is no noise",
             noise_source="none",
             rounding=0.0,
         )
 
     def _counts_report(self, n_samples, n_groups, mechanism, costs):
         """Return the report of the releases that are made here."""
-        public = ["groups" if self.groups is not None else "values of the sensitive features"]
-        caveats = ["The estimator is taken to predict each record by itself.", FLOATING_POINT]
+        public = ["groups" if self.groups is not None else "group_set"]
+        caveats = ["rowwise_estimator", "floating_point"]
         if any(isinstance(e, FrozenEstimator) for e in (self.estimator, self.group_estimator)):
-            public.append("the fitted estimator")
-            caveats.insert(1, "What a frozen estimator was fitted on is not paid for here.")
-        neighbouring = "replace one record, of any group; the number of records is public"
-        forecast = {}
+            public.append("fitted_estimator")
+            caveats.insert(1, "frozen_estimator")
+        relation = {"neighbours": _neighbours(costs)}
         if _is_n_public(costs):
             public.insert(0, "n_samples")
-            forecast = {
-                "seconds": _SECONDS + _RECORD_SECONDS * n_samples,
-                "bytes": _BYTES + _RECORD_BYTES * n_samples,
-            }
         else:
-            neighbouring = common_neighbours(costs)
+            relation |= common_guarantee(costs)
         return PrivacyReport(
-            mechanism=f"{type(self).__name__}: noisy counts of predictions by group, then sums of "
-            "moved ones",
+            name=type(self).__name__,
+            events=(Event("group_counts"), Event("group_sums")),
             epsilon=mechanism.epsilon,
             delta=mechanism.delta,
-            neighbouring=neighbouring,
-            neighbours=_neighbours(costs),
             public=tuple(public),
-            sensitivity_source="l2; a record is in one bin of one group on each level, with "
-            "weights of norm 1, and has a share of 1 in the sums of one group",
+            norm="l2",
+            bounds=(Bound("one_bin"),),
             noise_source=self._noise_description(),
             caveats=tuple(caveats),
             split=dict(zip(("counts", "means by group"), _SHARES, strict=True)),
             precision=self._precision(mechanism),
             # Counts of 2, 4, 8, ... cells a group, and two sums.
             rounding=n_groups * 2 ** (self.n_levels + 1) * ROUNDING,
-            forecast=forecast,
+            **relation,
             **mechanism.report_fields(),
         )
 
@@ -241,25 +232,15 @@ class BarycenterPlanMixin(EstimatorMixin):
         split |= {name: share * own for name, share in counts.split.items()}
         known = all(part.releases for part in parts)
         rounding = [part.rounding for part in parts]
-        forecast = {}
-        # Not told where the number of records is not public.
-        if counts.forecast:
-            forecast = {
-                "seconds": sum(part.forecast.get("seconds", 0.0) for part in parts),
-                "bytes": max(part.forecast.get("bytes", 0.0) for part in parts),
-            }
         seeded = [part.noise_source for part in parts if part.is_seeded]
         return PrivacyReport(
-            mechanism=f"{type(self).__name__}: fits of estimators, then counts",
+            name=type(self).__name__,
+            events=(Event("fits", len(fits)), *counts.events),
             epsilon=self.epsilon,
             delta=mechanism.delta,
-            neighbouring=common_neighbours(parts),
-            neighbours=counts.neighbours,
             unit=counts.unit,
             public=_union(*(part.public for part in parts)),
-            sampler="as of the parts",
             n_releases=sum(part.n_releases for part in parts),
-            accountant="privacy profiles of the parts, composed",
             noise_source=[*seeded, counts.noise_source][0],
             caveats=_union(*(part.caveats for part in parts)),
             parts=parts,
@@ -267,7 +248,7 @@ class BarycenterPlanMixin(EstimatorMixin):
             split=split,
             precision=counts.precision,
             rounding=None if None in rounding else sum(rounding),
-            forecast=forecast,
+            **common_guarantee(parts),
         )
 
 
@@ -286,7 +267,7 @@ def _union(*sequences):
 
 
 def _is_n_public(costs):
-    return all({"n_samples", "number of persons"} & set(cost.public) for cost in costs)
+    return all(Public.N_SAMPLES in cost.public for cost in costs)
 
 
 def _neighbours(costs):

@@ -8,7 +8,7 @@ from sklearn.pipeline import Pipeline
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.preprocessing import TabularEncoder
 
-__all__ = ["common_neighbours", "differs", "fit_cost", "plan_cost", "within"]
+__all__ = ["differs", "fit_cost", "plan_cost", "within"]
 
 
 def within(estimator, epsilon, *, unit=None):
@@ -120,29 +120,3 @@ def _steps(estimator):
     if isinstance(estimator, Pipeline):
         return [step for _, step in estimator.steps]
     return [estimator]
-
-
-def common_neighbours(reports):
-    """Return the relation that all reports hold for.
-
-    What holds for a replaced record of any kind holds for one that is replaced by another of its
-    own group, or of its own domain.
-
-    Raises
-    ------
-    ValueError
-        There is none, as of added and of replaced records.
-    """
-    relations = list(dict.fromkeys(report.neighbouring for report in reports))
-    narrow = [relation for relation in relations if not _is_any_replacement(relation)]
-    is_mixed = any(relation.startswith("replace") for relation in relations) and not all(
-        relation.startswith("replace") for relation in relations
-    )
-    if len(narrow) > 1 or is_mixed:
-        raise ValueError(f"Fits for different neighbours have no common guarantee: {relations}.")
-    return (narrow or relations)[0]
-
-
-def _is_any_replacement(relation):
-    whole = relation.startswith(("replace one record", "replace one person"))
-    return whole and " by another " not in relation

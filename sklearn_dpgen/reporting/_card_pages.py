@@ -3,7 +3,13 @@
 import html
 import re
 
-from sklearn_dpgen.accounting._report import ledger_words
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._wording import (
+    accountant_text,
+    ledger_text,
+    public_texts,
+    relation_text,
+)
 from sklearn_dpgen.reporting._certificate import AUDIT_NOTE, facts, percent_up, section
 from sklearn_dpgen.reporting._style import badge, page
 from sklearn_dpgen.reporting._summary import score_card
@@ -36,7 +42,8 @@ def _blocks(content):
     size = content["n_records"]
     counted = "number of records" if privacy["unit"] is None else "number of persons"
     rows.append((counted, "not stated" if size is None else f"{size:,.0f}"))
-    yield "model", "Model", privacy["mechanism"], rows
+    report = PrivacyReport.from_dict(privacy)
+    yield "model", "Model", report.title, rows
     if content["schema"] is not None:
         columns = content["schema"]
         note = f"{len(columns)} columns, declared publicly and not read from records."
@@ -48,14 +55,14 @@ def _blocks(content):
     who = "each record by itself" if unit is None else f"all rows with one value in {unit}"
     rows = [
         ("(ε, δ)", f"({_number(privacy['epsilon'])}, {_number(privacy['delta'])})"),
-        ("neighbours", privacy["neighbouring"]),
+        ("neighbours", relation_text(report)),
         ("who is protected", who),
-        ("public", ", ".join(privacy["public"]) or "nothing"),
+        ("public", ", ".join(public_texts(report)) or "nothing"),
         ("noise", privacy["noise_source"]),
-        ("accountant", privacy["accountant"]),
+        ("accountant", accountant_text(report, grid=report.discretization)),
     ]
     if privacy["ledger"]:
-        rows.append(("ledger", ledger_words(privacy["ledger"])))
+        rows.append(("ledger", ledger_text(privacy["ledger"])))
     if risk["mu"] is not None:
         rows.insert(1, ("μ (Gaussian differential privacy)", f"{risk['mu']:.4g}"))
     protected = (
@@ -169,7 +176,7 @@ def card_summary(content):
         rows_table(
             [
                 ("(ε, δ)", f"({_number(privacy['epsilon'])}, {_number(privacy['delta'])})"),
-                ("neighbours", privacy["neighbouring"]),
+                ("neighbours", relation_text(PrivacyReport.from_dict(privacy))),
                 ("an even guess is right", f"at most {percent_up(risk['posterior'])}"),
                 ("signed", "yes" if "signature" in content else "no"),
             ]

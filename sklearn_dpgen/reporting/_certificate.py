@@ -67,7 +67,7 @@ def certificate_section(report):
         class_="card",
     )
     rows = facts(report.to_rows())
-    statement = element("div", element("h3", report.mechanism), rows, class_="card")
+    statement = element("div", element("h3", report.title), rows, class_="card")
     return section(
         "certificate",
         "Privacy certificate",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self, Union
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting import PrivacyReport, Public
+from sklearn_dpgen.accounting._wording import caveat_texts
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.reporting._card_pages import card_html, card_markdown, card_summary
 from sklearn_dpgen.reporting._signatures import (
@@ -211,7 +212,7 @@ def model_card(
         "privacy": statement,
         "is_seeded": report.is_seeded,
         "attack_risk": _risk(report),
-        "limits": [*report.caveats, *_LIMITS],
+        "limits": [*caveat_texts(report), *_LIMITS],
         "audit": None if audit is None else _audit(audit),
         "report_sha256": sha256(canonical_json(statement)),
         "file": None if file is None else file_facts(file),
@@ -295,9 +296,7 @@ def _columns(schema):
 
 def _public_size(estimator, report):
     """Return the number of records where the relation has it public, else None."""
-    is_public = report.neighbours == "replace_one" and bool(
-        {"n_samples", "number of persons"} & set(report.public)
-    )
+    is_public = report.neighbours == "replace_one" and Public.N_SAMPLES in report.public
     size = getattr(estimator, "n_records_", None)
     return float(size) if is_public and size is not None else None
 

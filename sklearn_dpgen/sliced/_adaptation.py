@@ -5,14 +5,14 @@ from itertools import accumulate, pairwise
 import torch
 from torch.nn import functional
 
-from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
 from sklearn_dpgen.nn import fit_module
 from sklearn_dpgen.sliced._base import CAVEATS
 from sklearn_dpgen.sliced._objective import fair_gradient, penalty_gradient, softmax_residuals
 
 __all__ = [
     "SIDES",
-    "adaptation_words",
+    "adaptation_guarantee",
     "batch_rows",
     "public_loss",
     "released_gradient",
@@ -22,11 +22,8 @@ __all__ = [
 
 # The two domains, in the order of the strata.
 SIDES = ("source", "target")
-_PUBLIC = (
-    "sample_domain",
-    "number and names of the features",
-    "numbers of source and target records",
-)
+_PUBLIC = ("sample_domain", "column_names", "domain_sizes")
+_PROTECTED = {(0,): "source_record", (1,): "target_record", (0, 1): "source_or_target_record"}
 
 # Rows of a public source a step.
 _BATCH_SIZE = 512
@@ -126,8 +123,8 @@ def batch_rows(drawn, private, sizes, batch_sizes, rng):
     ]
 
 
-def adaptation_words(objective, private):
-    """Return the words of the report: neighbours, what is public, where bounds come from.
+def adaptation_guarantee(objective, private):
+    """Return the neighbouring relation, public facts, bounds and caveats.
 
     Parameters
     ----------
@@ -137,23 +134,23 @@ def adaptation_words(objective, private):
 
     Returns
     -------
-    dict of str
+    dict of fields of a Guarantee
     """
-    public = ("set of the labels",) if 0 in private else ("source records and their labels",)
+    public = ("label_set",) if 0 in private else ("source",)
     bounds = []
     if 0 in private and objective.alpha < 1:
-        bounds.append(f"gradients of the loss on the source clipped to {objective.task_clip:g}")
+        bounds.append(Bound("source_loss_clip", objective.task_clip))
     if objective.alpha > 0:
-        bounds.append(f"Jacobians of features clipped to {objective.jacobian_clip:g}")
-        bounds.append(f"features in a ball of radius {objective.ball.radius:g}")
+        bounds.append(Bound("feature_jacobian_clip", objective.jacobian_clip))
+        bounds.append(Bound("feature_radius", objective.ball.radius))
         if 1 not in private:
-            public += ("target records",)
-    names = " or one ".join(SIDES[position] for position in private)
+            public += ("target_records",)
     return {
-        "neighbouring": f"replace one {names} record by another of the same domain; the numbers "
-        "of source and target records are public",
+        "protected": _PROTECTED[private],
+        "shared": ("domain",),
         "public": (*public, *_PUBLIC),
-        "sensitivity_source": "l2; " + ", ".join(bounds),
+        "norm": "l2",
+        "bounds": tuple(bounds),
         "caveats": CAVEATS,
     }
 
@@ -161,12 +158,12 @@ def adaptation_words(objective, private):
 def source_report(name):
     """Return the report of a fit that reads no private record: of a public source alone."""
     return PrivacyReport(
-        mechanism=f"{name}: trained on the source alone",
+        name=name,
+        events=(Event("nothing"),),
         epsilon=0.0,
         delta=0.0,
-        neighbouring="replace one target record; the numbers of source and target records are "
-        "public",
-        public=("source records and their labels", *_PUBLIC),
-        sampler="no target record",
+        protected="target_record",
+        public=("source", *_PUBLIC),
+        n_releases=0,
         rounding=0.0,
     )

@@ -6,9 +6,9 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
-from sklearn_dpgen.sliced._adaptation import SIDES, adaptation_words, source_report
+from sklearn_dpgen.sliced._adaptation import SIDES, adaptation_guarantee, source_report
 from sklearn_dpgen.sliced._base import count_parameters
-from sklearn_dpgen.sliced._forecast import fit_forecast, step_precision
+from sklearn_dpgen.sliced._noise_effect import step_precision
 from sklearn_dpgen.sliced._objective import FairObjective
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._typing import EstimatorMixin
@@ -120,15 +120,7 @@ class AdapterPlanMixin(EstimatorMixin):
             mechanism,
             n_values,
             precision=step_precision(norms, mechanism, n_values),
-            forecast=fit_forecast(
-                self.max_iter,
-                2 * max(mechanism.strata, key=lambda stratum: stratum.batch_size).batch_size,
-                sum(protected.sizes),
-                stacks,
-                objective.n_lines(),
-                n_free=0 if 0 in private else self.source_iter,
-            ),
-            **adaptation_words(objective, private),
+            **adaptation_guarantee(objective, private),
         )
         return AdapterPlan(objective, private, batch_sizes, mechanism, report)
 

@@ -6,8 +6,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.accounting._report import FLOATING_POINT
+from sklearn_dpgen.accounting import Event, PrivacyReport
 from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, SCHEDULES, descend
@@ -30,10 +29,7 @@ CHUNK = 512
 # Sums over a batch are then rounded far below what the noise is calibrated for.
 DTYPE = torch.float64
 
-CAVEATS = (
-    "Whatever was fitted on the same records before, such as a scaler, is not paid for here.",
-    FLOATING_POINT,
-)
+CAVEATS = ("earlier_fits", "floating_point")
 
 
 def linear_stack(widths, activation):
@@ -82,21 +78,22 @@ class SlicedEstimator(TrainedEstimator):
             n_releases=self.max_iter,
         )
 
-    def _report(self, mechanism, n_values, **words):
-        """Return the report: what the mechanism states, and words of this estimator.
+    def _report(self, mechanism, n_values, **fields):
+        """Return the report: the fields of the mechanism, and those of this estimator.
 
         ``n_values`` is the number of entries of a gradient that is released.
         """
         rounding = mechanism.n_releases * n_values * ROUNDING if mechanism.noise_scale else 0.0
         report = PrivacyReport(
-            mechanism=f"{type(self).__name__}: all iterates of noisy clipped gradient descent",
+            name=type(self).__name__,
+            events=(Event("gradients", mechanism.n_releases),),
             epsilon=mechanism.epsilon,
             delta=mechanism.delta if math.isfinite(mechanism.epsilon) else 0.0,
             noise_source=self._noise_description(),
             split={"noisy gradients": 1.0} if mechanism.noise_scale else {},
             rounding=rounding,
             **mechanism.report_fields(),
-            **words,
+            **fields,
         )
         return self._protected(report)
 

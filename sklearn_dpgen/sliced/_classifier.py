@@ -302,7 +302,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         else:
             radius, center = np.sqrt(1 - 1 / n_classes), np.full(n_classes, 1 / n_classes)
             ball, n_logits = Ball(radius, center=center), n_classes
-        public = ("set of the labels",) if self.classes is None or odds else ()
+        public = ("label_set",) if self.classes is None or odds else ()
         widths = [check_count(n_features, "n_features"), *self._widths(), n_logits]
         return {"ball": self._ball(ball), "stacks": [widths], "public": public}
 

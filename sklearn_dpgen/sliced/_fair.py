@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting import Bound, PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import NoisyGradientsWarning
@@ -20,7 +20,7 @@ from sklearn_dpgen.sliced._base import (
     count_parameters,
     linear_stack,
 )
-from sklearn_dpgen.sliced._forecast import fit_forecast, noise_message, step_precision
+from sklearn_dpgen.sliced._noise_effect import noise_message, step_precision
 from sklearn_dpgen.sliced._objective import FairObjective, fair_gradient
 from sklearn_dpgen.sliced._strata import (
     GROUP_WEIGHTS,
@@ -50,10 +50,8 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["FairEstimator", "FairPredictor"]
 
-_GROUPS_CAVEAT = (
-    "Neighbours share the sensitive feature: which group a record is in is protected no more "
-    "than the sizes of the groups."
-)
+
+_JACOBIAN_BOUNDS = {"spectral": "spectral_clip", "componentwise": "component_clip"}
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,8 @@ class FairEstimator(SlicedEstimator):
         "output_bound": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
         "jacobian_clipping": [StrOptions({"spectral", "componentwise"})],
     }
-    # What the report says of weights that a fit may be given.
-    _of_weights = ""
+    # Bounds on what a fit may be given beside records.
+    _weight_bounds: tuple[Bound, ...] = ()
 
     def _divide(self, sensitive_features, n_rows, persons, *, labels=None, n_labels=1):
         """Return the strata and who is in them, and record the groups."""
@@ -169,10 +167,7 @@ class FairEstimator(SlicedEstimator):
             mechanism,
             n_values,
             precision=step_precision(norms, mechanism, n_values),
-            forecast=fit_forecast(
-                self.max_iter, sum(batch_sizes), n_samples, stacks, objective.n_lines()
-            ),
-            **self._words(objective, public),
+            **self._guarantee_fields(objective, public),
         )
         return FairPlan(objective, mechanism, report)
 
@@ -246,34 +241,23 @@ class FairEstimator(SlicedEstimator):
         self._descend(module, gradient, plan.mechanism, noise)
         self.module_ = module
 
-    def _words(self, objective, public):
-        """Return the words of the report: neighbours, what is public, where bounds come from."""
-        public = ("n_samples", "number and names of the features", *public)
-        clipped = f"clipped to {self.task_clip:g}{self._of_weights}"
-        if not objective.strata.cells:
-            return {
-                "neighbouring": "replace one record; the number of records is public",
-                "public": public,
-                "sensitivity_source": f"l2; the gradient of each record's loss is {clipped}",
-                "caveats": CAVEATS,
-            }
-        within = objective.strata.cells[0][1] is not None
-        sizes = "sizes of the groups by label" if within else "sizes of the groups"
-        if self.groups is None:
-            public += ("values of the sensitive features",)
-        bounds = []
+    def _guarantee_fields(self, objective, public):
+        """Return the neighbouring relation, public facts, bounds and caveats."""
+        public, bounds = ["n_samples", "column_names", *public], []
         if objective.alpha < 1:
-            bounds.append(f"gradients of the task {clipped}")
+            bounds += [Bound("task_clip", self.task_clip), *self._weight_bounds]
         if objective.alpha > 0:
-            bounds.append(f"Jacobians ({self.jacobian_clipping}) clipped to {self.jacobian_clip:g}")
-            bounds.append(f"outputs in a ball of radius {objective.ball.radius:g}")
-        return {
-            "neighbouring": "replace one record by another of the same group"
-            f"{' and with the same label' if within else ''}; {sizes} are public",
-            "public": (*public, sizes),
-            "sensitivity_source": "l2; " + ", ".join(bounds),
-            "caveats": (_GROUPS_CAVEAT, *CAVEATS),
-        }
+            bounds.append(Bound(_JACOBIAN_BOUNDS[self.jacobian_clipping], self.jacobian_clip))
+            bounds.append(Bound("output_radius", objective.ball.radius))
+        fields = {"norm": "l2", "bounds": tuple(bounds), "caveats": CAVEATS}
+        if objective.strata.cells:
+            within = objective.strata.cells[0][1] is not None
+            if self.groups is None:
+                public.append("group_set")
+            public.append("group_and_label_sizes" if within else "group_sizes")
+            fields["shared"] = ("group", "label") if within else ("group",)
+            fields["caveats"] = ("group_membership", *CAVEATS)
+        return fields | {"public": tuple(public)}
 
 
 class FairPredictor(FairEstimator):
@@ -283,7 +267,7 @@ class FairPredictor(FairEstimator):
         **FairEstimator._parameter_constraints,
         "penalty": [StrOptions(set(PENALTIES))],
     }
-    _of_weights = ", weights of records to [0, 1]"
+    _weight_bounds = (Bound("weight_clip", 1.0),)
 
     def _network(self, *, widths, head):
         """Return a stack under a head without parameters, the stack, and again the whole."""

@@ -1,11 +1,11 @@
 """The plan of a generator: what a step moves by for one record, and what all steps cost."""
 
-from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting import Bound, PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import enclosing_ball
 from sklearn_dpgen.preprocessing._records import declared_domain
-from sklearn_dpgen.sliced._base import CAVEATS, CHUNK, count_parameters
-from sklearn_dpgen.sliced._forecast import fit_forecast, step_precision
+from sklearn_dpgen.sliced._base import CAVEATS, count_parameters
+from sklearn_dpgen.sliced._noise_effect import step_precision
 from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._typing import EstimatorMixin
@@ -62,15 +62,7 @@ class GeneratorPlanMixin(EstimatorMixin):
             mechanism,
             n_values,
             precision=step_precision({"the distance": longest}, mechanism, n_values),
-            forecast=fit_forecast(
-                self.max_iter,
-                batch_sizes[0],
-                sum(strata.sizes),
-                [widths],
-                2 * self._n_directions(domain.n_features),
-                chunk=CHUNK,
-            ),
-            **self._words(domain, len(strata.sizes) > 1),
+            **self._guarantee_fields(domain, len(strata.sizes) > 1),
         )
         return mechanism, report
 
@@ -101,14 +93,16 @@ class GeneratorPlanMixin(EstimatorMixin):
             for n in n_latents
         ]
 
-    def _words(self, domain, private_latents):
-        both = " or one latent by another" if private_latents else ""
-        sizes = ("n_samples", "number of latents") if private_latents else ("n_samples",)
+    def _guarantee_fields(self, domain, private_latents):
+        sizes = ("n_samples", "n_latents") if private_latents else ("n_samples",)
         return {
-            "neighbouring": f"replace one record{both}; the numbers of them are public",
-            "public": (*sizes, "domain", "names of the columns"),
-            "sensitivity_source": "l2; records in a domain of diameter "
-            f"{domain.diameter(2):g}, Jacobians of generated points clipped to "
-            f"{self.jacobian_clip:g}, directions in orthonormal blocks",
+            "protected": "record_or_latent" if private_latents else "record",
+            "public": (*sizes, "domain", "column_names"),
+            "norm": "l2",
+            "bounds": (
+                Bound("l2_diameter", domain.diameter(2)),
+                Bound("point_jacobian_clip", self.jacobian_clip),
+                Bound("orthonormal_directions"),
+            ),
             "caveats": CAVEATS,
         }

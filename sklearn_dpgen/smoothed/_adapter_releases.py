@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from sklearn_dpgen.accounting import PrivacyReport, ProjectionLaw
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import enclosing_ball
 from sklearn_dpgen.moments import price_moments
@@ -16,24 +16,18 @@ from sklearn_dpgen.smoothed._adaptation import (
     adapt_to_releases,
 )
 from sklearn_dpgen.smoothed._features import RADIUS, feature_records
-from sklearn_dpgen.smoothed._forecast import adapter_forecast
 from sklearn_dpgen.smoothed._laws import projected_laws, release_laws
 from sklearn_dpgen.smoothed._normal_map import normal_map
 from sklearn_dpgen.smoothed._plan import ReleasePlan, plan_projections, plan_releases
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import check_widths, fit_context
+from sklearn_dpgen.utils._validation import fit_context
 
 __all__ = ["AdapterReleasesMixin", "ProjectedFeatures"]
 
 # For projections: fewer records show hardly more of a law than the noise on them.
 _BATCH_SIZE = 512
-_SENSITIVITY = f"l2; features clipped to radius {RADIUS:g}, row by row"
-_MECHANISMS = {
-    "features": "noisy features of target records, all that is learned of them",
-    "projections": "noisy projections of features of target records, on the directions of each "
-    "step; no gradient passes through these features",
-}
+_EVENTS = {"features": "target_features", "projections": "target_projections"}
 
 
 class ProjectedFeatures:
@@ -138,7 +132,7 @@ class AdapterReleasesMixin(EstimatorMixin):
                 raise ValueError('release="moments" needs a domain: where target records lie.')
             domain = resolve_domain(self.domain, n_features)
         plan = self._price(n_target, domain)
-        return plan, self._protected(self._report(plan, n_target, n_features, n_classes)), domain
+        return plan, self._protected(self._report(plan, n_target)), domain
 
     def _price(self, n_target, domain):
         """Price every release from public quantities."""
@@ -173,53 +167,28 @@ class AdapterReleasesMixin(EstimatorMixin):
     def _releases(self, n_target):
         return n_target > 0 and self.adaptation_weight > 0
 
-    def _report(self, plan, n_target, n_features, n_classes):
+    def _report(self, plan, n_target):
         """Return the report, for a number of target records."""
         name, noise = type(self).__name__, self._noise_description()
-        neighbouring = (
-            "replace one target record; the numbers of source and target records are public"
-        )
-        public = [
-            "source records and their labels",
-            "sample_domain",
-            "number and names of the features",
-            "numbers of source and target records",
-        ]
-        forecast = adapter_forecast(
-            n_target if self._releases(n_target) else 0,
-            [n_features, *check_widths(self.hidden_layer_sizes), self.feature_dim, n_classes],
-            release=self.release,
-            batch_size=self.source_batch_size,
-            n_lines=self.n_projections,
-            n_epochs=self.n_epochs,
-            n_source_steps=self.source_iter,
-            n_steps=self.max_iter,
-        )
+        public = ["source", "sample_domain", "column_names", "domain_sizes"]
+        fields = {"protected": "target_record"}
         if not self._releases(n_target):
-            words = {
-                "mechanism": "trained on the source alone",
-                "sampler": "no target record",
-            }
-        elif self.release == "moments":
-            public.append("domain")
             return plan.report(
-                name, noise, neighbouring=neighbouring, public=tuple(public), forecast=forecast
+                name=name, events=(Event("nothing"),), public=tuple(public), **fields
             )
-        else:
-            words = {
-                "mechanism": _MECHANISMS[self.release],
-                "sensitivity_source": _SENSITIVITY,
-                "noise_source": noise,
-            }
-            if self.release == "projections":
-                words["sensitivity_source"] += "; the projections' law is accounted for"
-        words["mechanism"] = f"{name}: {words['mechanism']}"
+        if self.release == "moments":
+            return plan.report(name, noise, public=(*public, "domain"), **fields)
+        bounds = [Bound("feature_radius", RADIUS)]
+        if self.release == "projections":
+            bounds.append(Bound("directions_averaged"))
         return plan.report(
-            of="target records",
-            neighbouring=neighbouring,
+            name=name,
+            events=(Event(_EVENTS[self.release]),),
             public=tuple(public),
-            forecast=forecast,
-            **words,
+            norm="l2",
+            bounds=tuple(bounds),
+            noise_source=noise,
+            **fields,
         )
 
     def _adapt(

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.accounting import PrivacyReport, ProjectionLaw
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_choice, check_count
-from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.ledger._ledger import LedgerLike, open_ledger
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
@@ -23,13 +22,7 @@ __all__ = ["PrivateDistance", "smoothed_sliced_wasserstein"]
 
 # More of them need more noise each: a small shift shows best along a few.
 _MOST_DIRECTIONS = 20
-_CAVEATS = (
-    "Each call is one more release of the records; distances of one release to further public "
-    "samples are free.",
-    "Whatever was fitted on the same records before, such as a scaler, is not paid for here.",
-    "The samples that it is compared with are not protected.",
-    FLOATING_POINT,
-)
+_CAVEATS = ("free_distances", "earlier_fits", "compared_samples", "floating_point")
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,13 +339,13 @@ def _generator(random_state):
 
 def _report(mechanism, noise, domain, n_values):
     return PrivacyReport(
-        mechanism="smoothed_sliced_wasserstein: noisy projections of the records, with their "
-        "directions",
+        name="smoothed_sliced_wasserstein",
+        events=(Event("projections"),),
         epsilon=mechanism.epsilon,
         delta=mechanism.delta if math.isfinite(mechanism.epsilon) else 0.0,
-        public=("n_samples", "domain", "order of the records", "the sample compared with"),
-        sensitivity_source=f"l2 diameter of the declared domain {domain!r}; the projections' law "
-        "is accounted for",
+        public=("n_samples", "domain", "order", "compared_sample"),
+        norm="l2",
+        bounds=(Bound("l2_diameter", domain.diameter(2)), Bound("directions_averaged")),
         noise_source=noise.description,
         caveats=_CAVEATS,
         split={"projections": 1.0} if mechanism.noise_scale else {},

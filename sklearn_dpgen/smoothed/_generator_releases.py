@@ -2,29 +2,23 @@
 
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.accounting import PrivacyReport, ProjectionLaw
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import enclosing_ball
 from sklearn_dpgen.moments import price_moments
 from sklearn_dpgen.preprocessing._records import declared_domain
-from sklearn_dpgen.smoothed._forecast import generator_forecast
 from sklearn_dpgen.smoothed._laws import normal_laws, release_laws
 from sklearn_dpgen.smoothed._plan import plan_projections, plan_releases
 from sklearn_dpgen.smoothed._projected_batches import ProjectedBatches
 from sklearn_dpgen.smoothed._releases import ClassRecords, released_proportions
 from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import check_widths, fit_context
+from sklearn_dpgen.utils._validation import fit_context
 
 __all__ = ["GeneratorReleasesMixin"]
 
 # Of projections, where they are chosen here: records of a batch, and directions.
 _BATCH_SIZE, _MOST_DIRECTIONS = 100, 100
-_MECHANISMS = {
-    "records": "noisy records, all that the network learns from",
-    "projections": (
-        "noisy projections of a secret batch at each step of the training, with their directions"
-    ),
-}
+_EVENTS = {"records": "records", "projections": "batch_projections"}
 
 
 class GeneratorReleasesMixin(EstimatorMixin):
@@ -117,30 +111,18 @@ class GeneratorReleasesMixin(EstimatorMixin):
         price = getattr(self, f"_price_{self.release}")
         plan = price(domain, n_samples, n_classes, class_sizes)
         relation, public = self._label_terms(n_classes > 0)
-        words = {
-            "neighbouring": relation,
-            "public": ("n_samples", "domain", "names of the columns", *public),
-            "forecast": generator_forecast(
-                n_samples,
-                domain.n_features if self.output_domain is None else self.output_domain.n_features,
-                max(1, n_classes),
-                release=self.release,
-                n_lines=self.n_projections,
-                n_epochs=self.n_epochs,
-                widths=[self.latent_dim, *check_widths(self.hidden_layer_sizes)],
-                n_generated=self.n_generated,
-                n_steps=self.n_generators * self.max_iter,
-            ),
-        }
+        fields = relation | {"public": ("n_samples", "domain", "column_names", *public)}
         name, noise = type(self).__name__, self._noise_description()
         if self.release == "moments":
-            report = plan.report(name, noise, **words)
+            report = plan.report(name, noise, **fields)
         else:
             report = plan.report(
-                mechanism=f"{name}: {_MECHANISMS[self.release]}",
-                sensitivity_source=f"l2; records in a domain of diameter {domain.diameter(2):g}",
+                name=name,
+                events=(Event(_EVENTS[self.release]),),
+                norm="l2",
+                bounds=(Bound("l2_diameter", domain.diameter(2)),),
                 noise_source=noise,
-                **words,
+                **fields,
             )
         return plan, self._protected(report)
 

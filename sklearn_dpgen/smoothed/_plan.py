@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
-from sklearn_dpgen.accounting._report import FLOATING_POINT
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, check_delta_size
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import warn_user
@@ -14,10 +13,6 @@ __all__ = ["ReleasePlan", "plan_projections", "plan_releases"]
 
 # Share of the budget for the counts of private labels.
 _COUNT_SHARE = 0.05
-_CAVEATS = (
-    "Whatever was fitted on the {records} before, such as a scaler, is not paid for here.",
-    FLOATING_POINT,
-)
 
 
 @dataclass(frozen=True)
@@ -82,25 +77,22 @@ class ReleasePlan:
             words["records of a class"] = count_words([self.counts.noise_scale], n_samples)
         return words
 
-    def report(self, *, of="same records", **words):
+    def report(self, **fields):
         """Return the PrivacyReport.
 
         Parameters
         ----------
-        of : str, default="same records"
-            What the records are called.
-        **words
-            Its fields that no mechanism answers for.
+        **fields
+            Fields of the report that no mechanism determines.
         """
-        words["caveats"] = tuple(caveat.format(records=of) for caveat in _CAVEATS)
+        fields["caveats"] = ("earlier_fits", "floating_point")
         if self.records is None:
             return PrivacyReport(
                 epsilon=0.0,
                 delta=0.0,
                 n_releases=0,
-                accountant="none: nothing is released",
                 rounding=0.0,
-                **words,
+                **fields,
             )
 
         def priced(epsilon, delta, part, **others):
@@ -108,27 +100,26 @@ class ReleasePlan:
                 epsilon=epsilon,
                 delta=delta if math.isfinite(self.epsilon) else 0.0,
                 **part.report_fields(),
-                **(words | others),
+                **(fields | others),
             )
 
         told = {"split": self.split(), "precision": self.precision(), "rounding": self.rounding()}
         whole = priced(self.epsilon, self.delta, self.records, **told)
         if self.counts is None:
             return whole
-        words.pop("forecast", None)
         parts = (
             priced(self.records.epsilon, self.records.delta, self.records),
             priced(
                 self.counts.epsilon,
                 self.counts.delta,
                 self.counts,
-                mechanism="label counts",
-                sensitivity_source="l2; one label for another changes two counts by one",
+                events=(Event("label_counts"),),
+                bounds=(Bound("one_label"),),
             ),
         )
-        accountant = f"{whole.accountant}; its cost and that of the label counts add up"
         releases = (*parts[0].releases, *parts[1].releases)
-        return replace(whole, accountant=accountant, parts=parts, releases=releases)
+        events = (*parts[0].events, *parts[1].events)
+        return replace(whole, events=events, parts=parts, releases=releases)
 
 
 def plan_releases(

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
@@ -19,7 +18,6 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.tables._base import BaseTableSampler
 from sklearn_dpgen.tables._cell_counts import marginal_noise
-from sklearn_dpgen.tables._forecast import mixture_forecast
 from sklearn_dpgen.tables._mixture_evolution import (
     MOST_CELLS,
     automatic_cells,
@@ -340,15 +338,15 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, BaseTableSampler):
         unit = "records" if self.unit is None else "persons"
         relation, public = self._label_terms(n_classes > 0)
         report = PrivacyReport(
-            mechanism=f"{type(self).__name__}: noisy counts, votes, and counts within cells",
+            name=type(self).__name__,
+            events=(Event("votes"),),
             epsilon=self.epsilon,
             delta=mechanism.delta if math.isfinite(self.epsilon) else 0.0,
-            neighbouring=relation,
-            public=("n_samples", "names of the columns", "schema", "bins", *public),
-            sensitivity_source=(
-                "l2; a record has one vote, or one count in each of p columns of one cell, over √p"
-            ),
-            caveats=(CERTIFIED_NOISE if self._is_certified else FLOATING_POINT,),
+            **relation,
+            public=("n_samples", "column_names", "schema", "bins", *public),
+            norm="l2",
+            bounds=(Bound("one_vote"),),
+            caveats=("certified_noise" if self._is_certified else "floating_point",),
             noise_source=self._noise_description(),
             rounding=sum(sizes["n_values"]) * ROUNDING if is_floating else 0.0,
             split={"single columns": _FIRST, "votes": _VOTES, "single columns in cells": _LAST},
@@ -361,7 +359,6 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, BaseTableSampler):
                     [marginal_noise(last, domain)], n_samples, unit
                 ),
             },
-            forecast=mixture_forecast(self, n_samples, max(n_classes, 1), domain, last, needed),
             **mechanism.report_fields(),
         )
         return mechanism, self._protected(report)

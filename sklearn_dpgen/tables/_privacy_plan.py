@@ -9,21 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.tables._resolution import CELLS, affordable_marginals
 
-__all__ = ["RELATIONS", "Round", "MarginalsPlan", "plan_rounds"]
+__all__ = ["CHANGED_CELLS", "Round", "MarginalsPlan", "plan_rounds"]
 
-# Neighbouring tables, and how many cells of a table differ between them.
-RELATIONS = {
-    "replace_one": ("replace one record; the number of records is public", 2),
-    "add_or_remove": (
-        "add or remove one record of at least two; the number of records is not public",
-        1,
-    ),
-}
+# How many cells of a table differ between neighbouring tables.
+CHANGED_CELLS = {"replace_one": 2, "add_or_remove": 1}
 # Parts of the budget: of single columns, the larger one where not all pairs can be measured; of the
 # rest, of triples, if there are any; of what is then left, at least, of the pairs of a target; and
 # of a round with a choice, of the selections.
@@ -189,7 +182,7 @@ class MarginalsPlan:
     @property
     def sensitivity(self):
         """The largest l2 change of a release."""
-        return self.most * math.sqrt(RELATIONS[self.neighbours][1])
+        return self.most * math.sqrt(CHANGED_CELLS[self.neighbours])
 
     @cached_property
     def noise_scale(self):
@@ -211,7 +204,7 @@ class MarginalsPlan:
             selections = {
                 "n_selections": self.n_selections,
                 "selection_share": selected,
-                "score_range": 2 * self.most * RELATIONS[self.neighbours][1],
+                "score_range": 2 * self.most * CHANGED_CELLS[self.neighbours],
             }
         if self.sizes is not None:
             selections["n_values"], selections["n_changed"] = self.sizes
@@ -246,49 +239,45 @@ class MarginalsPlan:
             found[part.kind] = found.get(part.kind, 0.0) + share
         return found | ({"selections": selected} if selected else {})
 
-    def _words(self):
-        if not self.rounds:
-            return "counts of single columns"
-        parts = []
+    def _events(self):
+        yield Event("column_counts")
         for part in self.rounds:
             n = len(part.candidates)
             if part.n_selected is None:
-                parts.append(f"of {n} marginals")
+                yield Event("marginal_counts", n)
             else:
-                parts.append(f"of {part.n_selected} of {n} marginals, which are selected")
-        return f"counts of single columns, then {', then '.join(parts)}"
+                yield Event("marginal_counts", part.n_selected, n)
 
-    @property
-    def _caveats(self):
-        if self.sizes is None:
-            return (FLOATING_POINT,)
-        if math.isinf(self.most_records):
-            return (CERTIFIED_NOISE,)
-        most = f"Scores are so precise for at most {self.most_records} records."
-        return CERTIFIED_NOISE, most
-
-    def report(self, **words):
+    def report(self, name, **fields):
         """Return the PrivacyReport.
 
         Parameters
         ----------
-        **words
-            Its fields that the plan does not answer for.
+        name : str
+            Name of the estimator.
+        **fields
+            Fields of the report that the plan does not determine.
         """
-        source = "l2; weighted tables, in each of which a record counts once, of norm 1 together"
+        bounds = [Bound("one_cell")]
         if self.most > 1:
-            source += f"; {self.most} for all rows of a person, at most"
+            bounds.append(Bound("rows_of_person", self.most))
         if self.n_selections:
-            source += "; scores are l1 distances of tables"
+            bounds.append(Bound("score_range"))
+        caveats, max_records = ["floating_point" if self.sizes is None else "certified_noise"], None
+        if self.sizes is not None and math.isfinite(self.most_records):
+            max_records = self.most_records
+            caveats.append("most_records")
         return PrivacyReport(
-            mechanism=f"noisy {self._words()}",
+            name=name,
+            events=tuple(self._events()),
             epsilon=self.epsilon,
             delta=self.delta if math.isfinite(self.epsilon) else 0.0,
-            neighbouring=RELATIONS[self.neighbours][0],
             neighbours=self.neighbours,
-            sensitivity_source=source,
-            caveats=self._caveats,
+            norm="l2",
+            bounds=tuple(bounds),
+            max_records=max_records,
+            caveats=tuple(caveats),
             split=self.split,
             **self.mechanism.report_fields(),
-            **words,
+            **fields,
         )

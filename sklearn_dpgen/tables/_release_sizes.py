@@ -3,7 +3,7 @@
 import math
 
 from sklearn_dpgen.tables._marginals import MAX_BLOCKS
-from sklearn_dpgen.tables._privacy_plan import RELATIONS
+from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS
 from sklearn_dpgen.tables._resolution import affordable_cells
 
 __all__ = ["release_sizes"]
@@ -48,6 +48,6 @@ def release_sizes(trees, rounds, neighbours, *, unit, n_records, noise_scale):
     values = [max(1, sum(tree.n_cells for tree in told)), *values]
     if unit is not None:
         return values, values
-    cells = RELATIONS[neighbours][1]
+    cells = CHANGED_CELLS[neighbours]
     changed = [cells * n for n in (max(1, sum(tree.n_levels for tree in told)), *tables)]
     return values, [min(pair) for pair in zip(changed, values, strict=True)]

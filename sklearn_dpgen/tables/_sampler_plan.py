@@ -1,7 +1,7 @@
 """What a TableSampler does, from its parameters and public numbers alone."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,7 +9,6 @@ from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder
-from sklearn_dpgen.tables._forecast import table_forecast
 from sklearn_dpgen.tables._marginals import (
     check_memory,
     expand_marginals,
@@ -218,42 +217,20 @@ class SamplerPlan:
     def report(self):
         """Return the PrivacyReport of the fit."""
         sampler = self._sampler
-        public = ["names of the columns", "schema", "n_bins", "marginals"]
+        public = ["column_names", "schema", "n_bins", "marginals"]
         public += [name for name in _DECLARED if getattr(sampler, name) is not None]
         if sampler.neighbours == "replace_one":
             public.insert(0, "n_samples")
         report = self.marginals.report(
+            type(sampler).__name__,
             public=tuple(public),
             noise_source=sampler._noise_description(),
             precision=self.precision(),
             rounding=self._rounding(),
-            forecast=table_forecast(self._table, self.marginals, sampler, self.n_records),
         )
         if sampler.unit_weights == "equal":
             return sampler._protected(report)
-        return _of_rows(report, sampler)
-
-
-def _of_rows(report, sampler):
-    """Return the report of persons of whom each of several rows counts."""
-    most, is_fixed = sampler.max_rows, sampler.neighbours == "replace_one"
-    change = "replace one person" if is_fixed else "add or remove one person, of at least two,"
-    known = "the number of persons is public, that of rows is not"
-    if not is_fixed:
-        known = "the numbers of persons and of rows are not public"
-    names = ("number of persons" if name == "n_samples" else name for name in report.public)
-    return replace(
-        report,
-        unit=sampler.unit,
-        neighbouring=f"{change} with all rows, which count for at most {most}; {known}",
-        public=tuple(names),
-        caveats=(
-            *report.caveats,
-            f"What is learned is the law of rows: a person with {most} of them or more counts "
-            f"{most} times as much as one with a single row. Of m rows, if m is more, each counts "
-            f"{most}/m.",
-        ),
-    )
+        return report.for_persons(sampler.unit, max_rows=sampler.max_rows)
 
 
 class SamplerPlanMixin(EstimatorMixin):

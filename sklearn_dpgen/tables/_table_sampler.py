@@ -17,7 +17,7 @@ from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
 from sklearn_dpgen.tables._marginals import ColumnBlocks
 from sklearn_dpgen.tables._measurements import Measurements
 from sklearn_dpgen.tables._persons import fit_columns
-from sklearn_dpgen.tables._privacy_plan import RELATIONS
+from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS
 from sklearn_dpgen.tables._records import open_records
 from sklearn_dpgen.tables._rule_cells import barred_pairs
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan, SamplerPlanMixin, declared_table
@@ -238,7 +238,7 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
         "constraints": [list, tuple, None],
         "population_size": [Interval(Integral, 2, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "neighbours": [StrOptions(set(RELATIONS))],
+        "neighbours": [StrOptions(set(CHANGED_CELLS))],
         "unit_weights": [StrOptions({"equal", "rows"})],
         "max_rows": [Interval(Integral, 1, None, closed="left"), None],
         "store": [StrOptions({"auto", "codes", "none"})],

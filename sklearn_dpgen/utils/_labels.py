@@ -93,17 +93,14 @@ class LabelSamplerMixin(EstimatorMixin):
         return len(sizes), sizes
 
     def _label_terms(self, has_labels=None):
-        """Return the neighbouring relation of a fit, and what is public of its labels."""
+        """Return the fields of the neighbouring relation, and the public facts on labels."""
         if not (hasattr(self, "classes_") if has_labels is None else has_labels):
-            return "replace one record; the number of records is public", []
-        public = ["set of labels" if self.classes is None else "classes"]
-        relation = "replace one record and its label; the number of records is public"
+            return {}, []
+        public = ["label_set" if self.classes is None else "classes"]
+        relation = {"protected": "record_and_label"}
         if getattr(self, "labels", "private") == "public":
-            public.append("class sizes")
-            relation = (
-                "replace one record by another of the same class; the sizes of the classes are "
-                "public"
-            )
+            public.append("class_sizes")
+            relation = {"shared": ["class"]}
         if self.label_proportions is not None:
             public.append("label_proportions")
         return relation, public

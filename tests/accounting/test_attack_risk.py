@@ -217,7 +217,7 @@ def test_text_rounds_up():
 
 def test_a_report_has_the_risk_of_its_releases():
     half, third = GaussianProfile(0.5), LaplaceProfile(0.3)
-    common = {"mechanism": "two releases", "epsilon": 2.0, "delta": 1e-5}
+    common = {"name": "two releases", "events": (), "epsilon": 2.0, "delta": 1e-5}
     report = PrivacyReport(**common, releases=((half, 4),))
     assert report.attack_risk().mu == 1.0
     mixed = PrivacyReport(**common, releases=((half, 1), (third, 1))).attack_risk()
@@ -227,7 +227,7 @@ def test_a_report_has_the_risk_of_its_releases():
     # Of (ε, δ) alone less is known.
     unknown = PrivacyReport(**common).attack_risk()
     assert unknown.true_positive_rate(0.01) == pytest.approx(1e-5 + math.exp(2) / 100, rel=1e-4)
-    nothing = PrivacyReport(mechanism="none", epsilon=math.inf, delta=0.0).attack_risk()
+    nothing = PrivacyReport(name="none", events=(), epsilon=math.inf, delta=0.0).attack_risk()
     assert nothing.profile is None
 
 

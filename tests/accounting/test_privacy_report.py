@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sklearn_dpgen import __version__
-from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting import Bound, Event, GaussianProfile, PrivacyReport
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.mechanisms import LaplaceMechanism
 from sklearn_dpgen.utils._random import noise_source
@@ -18,26 +18,29 @@ from sklearn_dpgen.utils._random import noise_source
 @pytest.fixture
 def report():
     column = PrivacyReport(
-        mechanism="Laplace noise on age",
+        name="age",
+        events=(Event("laplace_column"),),
         epsilon=1.0,
         delta=0.0,
         sensitivity=2.0,
-        sensitivity_source="ℓ₁; bounds of the schema",
+        norm="l1",
+        bounds=[Bound("schema")],
         noise_scale=2.0,
     )
     return PrivacyReport(
-        mechanism="Mixed columns",
+        name="Mixed",
+        events=[Event("randomized_columns", 2)],
         epsilon=math.inf,
         delta=1e-5,
         public=("n_samples", "labels"),
         noise_scale={"age": np.float64(2.0), "income": math.inf},
         noise_multiplier=1.5,
-        sampler="without replacement",
+        batches=[(1, 4)],
+        caveats=["floating_point"],
+        releases=[(GaussianProfile(0.1), 100)],
         sampling_rate=0.25,
         n_releases=100,
-        accountant="privacy profile",
         discretization=1e-3,
-        caveats=["the guarantee is for real-valued noise; " * 4],
         parts=[column],
     )
 
@@ -61,8 +64,9 @@ def test_json_is_strict(report):
 def test_text_is_complete_and_aligned(report):
     text = str(report)
     assert text == report.to_text()
-    for part in ("Mixed columns", "Laplace noise on age", "rate 0.25", "labels", "grid 0.001"):
+    for part in ("Mixed: local rand", "age: Laplace noise", "rate 0.25", "labels"):
         assert part in text
+    assert "(grid 0.001)" in str(dataclasses.replace(report, epsilon=1.0))
     lines = text.splitlines()
     assert max(map(len, lines)) <= 102
     labels = ("neighbours", "public", "sampler", "accountant", "noise multiplier")
@@ -98,7 +102,7 @@ def test_a_mechanism_with_a_seed_says_so(seed):
 
 def test_is_frozen_and_independent_of_what_it_was_given():
     scales = {"age": 1.0}
-    report = PrivacyReport(mechanism="m", epsilon=1, delta=0, noise_scale=scales)
+    report = PrivacyReport(name="m", events=(), epsilon=1, delta=0, noise_scale=scales)
     scales["age"] = 0.0
     report.to_dict()["noise_scale"]["age"] = 0.0
     report.to_dict()["versions"].clear()
@@ -109,7 +113,7 @@ def test_is_frozen_and_independent_of_what_it_was_given():
 
 
 def test_versions_are_filled_in():
-    report = PrivacyReport(mechanism="m", epsilon=1, delta=0)
+    report = PrivacyReport(name="m", events=(), epsilon=1, delta=0)
     assert {"sklearn_dpgen", "numpy", "scipy", "dp-accounting"} <= set(report.versions)
 
 
@@ -123,14 +127,20 @@ def test_versions_are_filled_in():
         ({"delta": 1.5}, ValueError, "delta"),
         ({"sampling_rate": 0.0}, ValueError, "sampling_rate"),
         ({"public": "labels"}, TypeError, "public"),
-        ({"caveats": "none"}, TypeError, "caveats"),
+        ({"caveats": "floating_point"}, TypeError, "caveats"),
+        ({"caveats": ["This is a sentence."]}, ValueError, "This is a sentence"),
+        ({"public": ["names of the columns"]}, ValueError, "public must hold"),
+        ({"neighbours": "replace"}, ValueError, "replace"),
+        ({"norm": "l3"}, ValueError, "norm"),
+        ({"events": ["counts"]}, TypeError, "events"),
+        ({"batches": [(0, 4)]}, ValueError, "batch"),
         ({"noise_scale": {"age": -1.0}}, ValueError, r"noise_scale\[age\]"),
         ({"noise_multiplier": math.nan}, ValueError, "noise_multiplier"),
     ],
 )
 def test_bad_fields(arguments, error, name):
     with pytest.raises(error, match=name):
-        PrivacyReport(**{"mechanism": "m", "epsilon": 1.0, "delta": 0.0, **arguments})
+        PrivacyReport(**{"name": "m", "events": (), "epsilon": 1.0, "delta": 0.0, **arguments})
 
 
 def test_construction_is_by_keyword():

@@ -50,7 +50,7 @@ def test_nothing_left_is_said(epsilon0):
 def sequence_report(epsilon=1.0, **selections):
     mechanism = GaussianSequenceMechanism(1.0, [1.0, 2.0], epsilon, 1e-6, **selections)
     fields = mechanism.report_fields()
-    return PrivacyReport(mechanism="two vectors", epsilon=epsilon, delta=1e-6, **fields)
+    return PrivacyReport(name="two vectors", events=(), epsilon=epsilon, delta=1e-6, **fields)
 
 
 SELECTIONS = {"n_selections": 4, "selection_share": 0.5, "score_range": 2.0}
@@ -67,17 +67,19 @@ def test_the_releases_of_a_report_have_its_price(selections):
 
 
 def test_a_report_without_releases_is_composed_by_its_budget():
-    report = PrivacyReport(mechanism="anything", epsilon=0.5, delta=1e-7)
+    report = PrivacyReport(name="anything", events=(), epsilon=0.5, delta=1e-7)
     assert report.composable() == ((ApproximateProfile(0.5, 1e-7), 1),)
     assert sequence_report(np.inf).releases == ()
     with pytest.raises(ValueError, match="no guarantee"):
-        PrivacyReport(mechanism="anything", epsilon=np.inf, delta=0.0).composable()
+        PrivacyReport(name="anything", events=(), epsilon=np.inf, delta=0.0).composable()
 
 
 def test_releases_that_are_no_profiles_are_refused():
     with pytest.raises(TypeError, match="releases must be of"):
-        PrivacyReport(mechanism="any", epsilon=1, delta=0, releases=[("laplace", 1)])
+        PrivacyReport(name="any", events=(), epsilon=1, delta=0, releases=[("laplace", 1)])
     with pytest.raises(TypeError):
-        PrivacyReport(mechanism="any", epsilon=1, delta=0, releases=[GaussianProfile(1.0)])
+        PrivacyReport(name="any", events=(), epsilon=1, delta=0, releases=[GaussianProfile(1.0)])
     with pytest.raises((TypeError, ValueError)):
-        PrivacyReport(mechanism="any", epsilon=1, delta=0, releases=[(GaussianProfile(1.0), 0)])
+        PrivacyReport(
+            name="any", events=(), epsilon=1, delta=0, releases=[(GaussianProfile(1.0), 0)]
+        )

@@ -51,4 +51,4 @@ def claim(kind, n_releases, batch, n):
         epsilon = GaussianProfile(np.sqrt(n_releases) / 2).epsilon(delta)
     else:
         epsilon = sampled_without_replacement(GaussianProfile(0.5), batch / n).epsilon(delta)
-    return PrivacyReport(mechanism="sums", epsilon=epsilon, delta=delta)
+    return PrivacyReport(name="sums", events=(), epsilon=epsilon, delta=delta)

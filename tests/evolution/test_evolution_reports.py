@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from evolution_fits import folded, kinds, latents, samplers, squares, train
 
+from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.evolution import (
     PrivateEvolutionSampler,
@@ -100,22 +101,22 @@ def test_the_report_names_what_is_public(sampler_of, labelled, name):
         return train(sampler_of(name, **options), labelled, kind).privacy_
 
     plain = words("none")
-    assert plain.mechanism.startswith("Private")
-    assert plain.public == ("n_samples", "names of the columns", "domain")
-    assert "label" not in plain.neighbouring
-    assert "one vote" in plain.sensitivity_source
-    assert "l2" in plain.sensitivity_source
-    assert "l1" in words("none", histogram="laplace_threshold", epsilon=50.0).sensitivity_source
-    assert any("embedding" in caveat for caveat in plain.caveats)
-    assert "set of labels" in words("public").public
+    assert plain.name.startswith("Private")
+    assert plain.public == ("n_samples", "column_names", "domain")
+    assert plain.protected == "record"
+    assert plain.bounds == (Bound("one_vote"),)
+    assert plain.norm == "l2"
+    assert words("none", histogram="laplace_threshold", epsilon=50.0).norm == "l1"
+    assert "candidates_and_embedding" in plain.caveats
+    assert "label_set" in words("public").public
     for kind in ("public", "private"):
-        assert "set of labels" not in words(kind, classes=["a", "b"]).public
+        assert "label_set" not in words(kind, classes=["a", "b"]).public
         assert "classes" in words(kind, classes=["a", "b"]).public
-    assert "class sizes" in words("public").public
-    assert "class sizes" not in words("private").public
+    assert "class_sizes" in words("public").public
+    assert "class_sizes" not in words("private").public
     assert "label_proportions" in words("private", label_proportions=[0.5, 0.5]).public
-    assert "same class" in words("public").neighbouring
-    assert "and its label" in words("private").neighbouring
+    assert words("public").shared == ("class",)
+    assert words("private").protected == "record_and_label"
     assert "seed" in words("none").noise_source
     assert words("none", random_state=None).noise_source == "operating system entropy"
     assert (plain.epsilon, plain.delta) == (1.0, 1e-5)

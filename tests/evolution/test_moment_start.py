@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
+from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.evolution import EuclideanVariation, PrivateEvolutionSampler, _moment_start
 from sklearn_dpgen.mechanisms import ClassSums, GaussianSequenceRun
@@ -115,8 +116,8 @@ def test_all_releases_are_within_the_budget(released, kind, share):
         [(out - value) / noise for (value, out), noise in zip(released, noises, strict=True)]
     )
     assert abs((errors**2).mean() - 1) < 5 * math.sqrt(2 / len(errors))
-    assert "moments" in report.mechanism
-    assert "moments" in report.sensitivity_source
+    assert [event.what for event in report.events] == ["start_moments", "votes"]
+    assert Bound("scaled_moments") in report.bounds
 
 
 @every_kind
@@ -199,7 +200,8 @@ def test_a_public_start_releases_no_moments(released):
     X = BALL.sample(50, np.random.default_rng(0))
     report = fit("none", X, None, start="public").privacy_
     assert len(released) == report.n_releases == 2
-    assert "moments" not in report.mechanism + report.sensitivity_source
+    assert [event.what for event in report.events] == ["votes"]
+    assert Bound("scaled_moments") not in report.bounds
 
 
 @pytest.mark.parametrize(

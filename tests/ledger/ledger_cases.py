@@ -12,14 +12,14 @@ def gaussian_plan(epsilon, delta=DELTA, **words):
     mu = 1 / gaussian_sigma(epsilon, delta)
     releases = [(GaussianProfile(mu), 1)]
     return PrivacyReport(
-        mechanism="a fit", epsilon=epsilon, delta=delta, releases=releases, **words
+        name="a fit", events=(), epsilon=epsilon, delta=delta, releases=releases, **words
     )
 
 
 def plan_of(*releases, delta=DELTA, epsilon=1.0, **words):
     """Return a report with profiles as they are given."""
-    words.setdefault("mechanism", "a fit")
-    return PrivacyReport(epsilon=epsilon, delta=delta, releases=releases, **words)
+    words.setdefault("name", "a fit")
+    return PrivacyReport(events=(), epsilon=epsilon, delta=delta, releases=releases, **words)
 
 
 def rows(path, columns="what"):

@@ -390,7 +390,9 @@ def test_charges_for_other_neighbours_or_units_are_refused(path, ledger):
     with pytest.raises(ValueError, match="'add_or_remove', the ledger for 'replace_one'"):
         ledger.reserve(gaussian_plan(0.1, neighbours="add_or_remove"), what="a fit")
     with pytest.raises(ValueError, match="no guarantee"):
-        ledger.reserve(PrivacyReport(mechanism="a fit", epsilon=np.inf, delta=0.0), what="a fit")
+        ledger.reserve(
+            PrivacyReport(name="a fit", events=(), epsilon=np.inf, delta=0.0), what="a fit"
+        )
     # What protects a person protects a row.
     ledger.reserve(gaussian_plan(0.1, unit="person"), what="a fit")
     persons = PrivacyLedger.create(path.with_name("persons.ledger"), unit="person", **CAP)
@@ -517,5 +519,5 @@ def test_a_fit_whose_epsilon_is_0_is_booked_where_delta_pays_for_it(ledger, path
     Told(report, ledger=ledger).fit()
     assert rows(path) == ["Told"]
     # Public records alone cost nothing, and are not booked.
-    Told(PrivacyReport(mechanism="public", epsilon=0.0, delta=0.0), ledger=ledger).fit()
+    Told(PrivacyReport(name="public", events=(), epsilon=0.0, delta=0.0), ledger=ledger).fit()
     assert rows(path) == ["Told"]

@@ -67,7 +67,7 @@ def test_a_score_after_a_private_fit_warns(name):
     fitted = fit_of_case(name)
     assert warned(fitted, *SCORED[name], **options) == 1
     # The twin: of what learned without a guarantee a score has nothing to break.
-    fitted.privacy_ = PrivacyReport(mechanism="a fit", epsilon=np.inf, delta=0.0)
+    fitted.privacy_ = PrivacyReport(name="a fit", events=(), epsilon=np.inf, delta=0.0)
     assert warned(fitted, *SCORED[name], **options) == 0
 
 
@@ -187,4 +187,4 @@ def test_a_search_that_pays_states_its_one_charge(tmp_path):
 )
 def test_a_report_says_four_things_of_a_ledger(ledger):
     with pytest.raises((ValueError, TypeError)):
-        PrivacyReport(mechanism="a fit", epsilon=1.0, delta=0.0, ledger=ledger)
+        PrivacyReport(name="a fit", events=(), epsilon=1.0, delta=0.0, ledger=ledger)

@@ -184,7 +184,8 @@ class TruncatedLaplace(Mechanism):
     def _calibrate(self):
         self.scale_ = 2 * self.domain_.diameter(1) / self.epsilon
         return PrivacyReport(
-            mechanism="Laplace noise truncated to the domain",
+            name="Laplace noise truncated to the domain",
+            events=(),
             epsilon=self.epsilon,
             delta=0.0,
             noise_scale=self.scale_,

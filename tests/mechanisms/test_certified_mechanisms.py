@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from sklearn_dpgen.accounting import laplace_scale
-from sklearn_dpgen.accounting._report import CERTIFIED_NOISE
 from sklearn_dpgen.domains import Ball, Box, OneHot
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,
@@ -23,6 +22,8 @@ from sklearn_dpgen.mechanisms import (
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.utils._certified_noise import CERTIFIED, CertifiedNoise, grid_integers
 from sklearn_dpgen.utils._random import NoiseSource
+
+CERTIFIED_NOISE = "certified_noise"
 
 pytest.importorskip("opendp")
 

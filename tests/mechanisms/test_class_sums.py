@@ -398,7 +398,9 @@ def test_no_more_releases_than_were_paid_for():
 def test_the_report_states_the_releases():
     queries = [ClassSums(MEANS, 40, 2), ClassSums(MOMENTS, 40, 2)]
     mechanism = ClassSumMechanism(queries, SHARES, epsilon=1.0, delta=1e-3)
-    report = PrivacyReport(mechanism="sums", epsilon=1.0, delta=1e-3, **mechanism.report_fields())
+    report = PrivacyReport(
+        name="sums", events=(), epsilon=1.0, delta=1e-3, **mechanism.report_fields()
+    )
     assert report.sensitivity == 1
     scales = [
         scale / query.sensitivity

@@ -11,6 +11,7 @@ import torch
 from joint_cases import CATEGORIES, RECORDS, SCHEMA, mechanism, n_cells
 from sklearn.base import clone
 
+from sklearn_dpgen.accounting import Bound, Event
 from sklearn_dpgen.mechanisms import (
     JointRandomizedResponse,
     LaplaceMechanism,
@@ -321,10 +322,10 @@ def test_the_input_is_left_alone():
 def test_the_report():
     report = mechanism(2.0, n_asked=2).privacy_
     assert (report.epsilon, report.delta) == (2.0, 0.0)
-    assert "2 of 3 columns" in report.mechanism
-    assert "local model" in report.neighbouring
-    assert "e^ε" in report.sensitivity_source
-    assert any("one more release" in caveat for caveat in report.caveats)
+    assert report.events == (Event("joint_answer", 2, 3),)
+    assert report.is_local
+    assert report.bounds == (Bound("declared_records"),)
+    assert "each_call" in report.caveats
 
 
 def test_two_people_may_have_one_key():

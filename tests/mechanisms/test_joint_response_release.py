@@ -202,7 +202,7 @@ def test_the_index_is_released_on_request_only():
     assert mechanism(1.0).transform(X).index.equals(pd.RangeIndex(30))
     keeping = mechanism(1.0, index="keep")
     assert keeping.transform(X).index.equals(X.index)
-    assert keeping.privacy_.public[-1] == "order and index of the records"
+    assert keeping.privacy_.public[-1] == "order_and_index"
     # What the report does not state is not released.
     late = mechanism(1.0).set_params(index="keep")
     assert late.transform(X).index.equals(pd.RangeIndex(30))

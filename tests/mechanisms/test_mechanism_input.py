@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.domains import Ball, Box, OneHot
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,
@@ -197,13 +198,12 @@ def test_the_report(kind):
     assert report.sensitivity == mechanism.domain_.diameter(p)
     assert report.noise_scale == mechanism.scale_
     assert report.noise_multiplier == pytest.approx(mechanism.scale_ / report.sensitivity)
-    assert f"l{p} diameter" in report.sensitivity_source
-    assert "local model" in report.neighbouring
+    assert report.bounds == (Bound(f"l{p}_diameter", report.sensitivity),)
+    assert report.is_local
     assert set(report.public) == {
         "domain",
         "n_samples",
-        "names of the columns",
-        "order of the records",
+        "column_names",
+        "order",
     }
-    assert any("one more release" in caveat for caveat in report.caveats)
-    assert any("floating point" in caveat for caveat in report.caveats)
+    assert report.caveats == ("each_call", "local_floating_point")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import laplace
 
-from sklearn_dpgen.accounting import ComposedProfile, PrivacyReport
+from sklearn_dpgen.accounting import CatastrophicFailureProfile, ComposedProfile, PrivacyReport
 from sklearn_dpgen.mechanisms import ThresholdedLaplaceMechanism
 from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, on_grid
@@ -312,19 +312,21 @@ def test_without_noise():
         run.release(counts, noise_source(0))
     fields = mechanism.report_fields()
     assert (fields["noise_scale"], fields["noise_multiplier"]) == (0.0, 0.0)
-    assert "no noise" in fields["accountant"]
+    assert fields["releases"] == ()
 
 
 def test_the_report():
     mechanism = mechanism_of(1.0, 1e-5, 3)
-    stated = PrivacyReport(mechanism="votes", epsilon=1.0, delta=1e-5, **mechanism.report_fields())
+    stated = PrivacyReport(
+        name="votes", events=(), epsilon=1.0, delta=1e-5, **mechanism.report_fields()
+    )
     assert stated.noise_scale == mechanism.noise_scale
     # In l1: one count less, one more.
     assert stated.sensitivity == 2.0
     assert stated.noise_multiplier == mechanism.noise_scale / 2
     assert stated.n_releases == 3
     assert 0 < stated.discretization <= 1e-3
-    assert "half of delta" in stated.accountant
+    assert stated.releases[1:] == ((CatastrophicFailureProfile(0.5e-5), 1),)
     assert stated.to_json()
 
 

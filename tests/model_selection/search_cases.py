@@ -40,12 +40,12 @@ class NoisyThreshold(ClassifierMixin, PrivateEstimator):
             warnings.warn("noise drowns the mean", NoisyCountsWarning, stacklevel=2)
         sigma = gaussian_sigma(self.epsilon, self.delta)
         return PrivacyReport(
-            mechanism="noisy mean",
+            name="noisy mean",
+            events=(),
             epsilon=self.epsilon,
             delta=self.delta,
             releases=self._releases(sigma),
             noise_source=noise_source(self.random_state).description,
-            forecast={"seconds": 2.0},
         )
 
     def _releases(self, sigma):
@@ -101,7 +101,8 @@ class Understating(NoisyThreshold):
     def fit(self, X, y):
         super().fit(X, y)
         self.privacy_ = PrivacyReport(
-            mechanism="more",
+            name="more",
+            events=(),
             epsilon=2 * self.epsilon,
             delta=self.delta,
             releases=((GaussianProfile(2 / gaussian_sigma(self.epsilon, self.delta)), 1),),
@@ -114,17 +115,13 @@ class Narrow(NoisyThreshold):
 
     def plan(self, n_samples, n_features=None):
         report = super().plan(n_samples)
-        words = "replace one record by another of its class" if self.cut > 0.5 else "replace one"
-        return replace(report, neighbouring=words)
+        return replace(report, shared=("class",) if self.cut > 0.5 else ())
 
 
 class AddOrRemove(NoisyThreshold):
     def plan(self, n_samples, n_features=None):
         report = super().plan(n_samples)
-        return PrivacyReport(
-            mechanism="mean", epsilon=1.0, delta=1e-5, neighbours="add_or_remove",
-            releases=report.releases,
-        )  # fmt: skip
+        return replace(report, epsilon=1.0, delta=1e-5, neighbours="add_or_remove")
 
 
 class Constant(RegressorMixin, NoisyThreshold):

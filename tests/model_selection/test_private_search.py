@@ -68,7 +68,6 @@ def test_the_plan_is_what_a_fit_states(n_runs):
     assert plan.attack_risk().advantage < 0.3
     assert "a mean over 80 records" in plan.precision["score"]
     assert plan.split == {"best of all runs": 1.0}
-    assert plan.forecast["seconds"] == 2 * search._plan((320, 80), 1, None)[2].mean
     assert "Best of a random number of fits of NoisyThreshold" in str(plan)
 
 

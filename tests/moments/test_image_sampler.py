@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.nn.functional import affine_grid
 
+from sklearn_dpgen.accounting import Bound, Event
 from sklearn_dpgen.mechanisms import ClassSums, GaussianSequenceRun
 from sklearn_dpgen.moments import MomentImageSampler, _image_laws
 from sklearn_dpgen.moments._image_laws import ImageModel, _pixel_places
@@ -253,9 +254,8 @@ def test_the_report():
     report = sampler.privacy_
     assert (report.epsilon, report.delta, report.n_releases) == (0.7, 1e-4, 2)
     assert set(report.public) >= {"shape", "pixel_range", "classes", "n_samples"}
-    assert "class sizes" in report.mechanism
-    radius = 0.5 * math.sqrt(64)
-    assert f"radius {radius:g}" in report.sensitivity_source
+    assert Event("class_sizes") in report.events
+    assert Bound("ball_radius", 0.5 * math.sqrt(64)) in report.bounds
     assert sampler.noise_multiplier_ == report.noise_multiplier > 0
 
 

@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
+from sklearn_dpgen.accounting import Event
 from sklearn_dpgen.domains import Ball, Domain
 from sklearn_dpgen.mechanisms import BallMeans, BallMoments, GaussianSequenceRun
 from sklearn_dpgen.moments import MomentSampler, _moment_sampler
@@ -203,16 +204,16 @@ def test_the_report():
     X = BALL.sample(8, np.random.default_rng(0))
     for kind, relation, public in (
         ("none", "replace one record; the number", {"domain"}),
-        ("public", "of the same class", {"domain", "classes", "class sizes"}),
+        ("public", "of the same class", {"domain", "classes", "class_sizes"}),
         ("private", "and its label", {"domain", "classes"}),
         ("declared", "and its label", {"domain", "classes", "label_proportions"}),
     ):
         report = fit(kind, X, LABELS, epsilon=0.7).privacy_
         assert (report.epsilon, report.delta, report.n_releases) == (0.7, 1e-3, 2)
         assert relation in report.neighbouring
-        assert set(report.public) == public | {"n_samples", "names of the columns"}
+        assert set(report.public) == public | {"n_samples", "column_names"}
         assert "seed" in report.noise_source
-        assert ("class sizes" in report.mechanism) == (kind == "private")
+        assert (Event("class_sizes") in report.events) == (kind == "private")
         free = fit(kind, X, LABELS, epsilon=np.inf).privacy_
         assert (free.epsilon, free.delta, free.noise_scale) == (np.inf, 0, 0)
     assert fit("none", X, None, random_state=None).privacy_.noise_source == (

@@ -31,7 +31,7 @@ class Sign(ClassifierMixin, PrivateEstimator):
     def plan(self, n_samples, n_features=None):
         """Return the report of a fit."""
         return self._protected(
-            PrivacyReport(mechanism="Sign: one bit", epsilon=self.epsilon, delta=self.delta)
+            PrivacyReport(name="Sign: one bit", events=(), epsilon=self.epsilon, delta=self.delta)
         )
 
     def fit(self, X, y):
@@ -39,7 +39,8 @@ class Sign(ClassifierMixin, PrivateEstimator):
         report = self.plan(len(X))
         if self.overspends:
             report = PrivacyReport(
-                mechanism=report.mechanism,
+                name=report.name,
+                events=report.events,
                 epsilon=self.epsilon + self.overspends,
                 delta=self.delta,
             )

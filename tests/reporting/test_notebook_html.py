@@ -30,7 +30,7 @@ class Reader(HTMLParser):
 
 
 def report(**changes):
-    fields = {"mechanism": HOSTILE, "epsilon": 1.0, "delta": 1e-5, "caveats": (HOSTILE,)}
+    fields = {"name": HOSTILE, "events": (), "epsilon": 1.0, "delta": 1e-5, "unit": HOSTILE}
     return PrivacyReport(**fields | changes)
 
 

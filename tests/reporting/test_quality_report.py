@@ -29,7 +29,7 @@ SCHEMA = Schema(
     }
 )
 PRIVACY = PrivacyReport(
-    mechanism="counts", epsilon=1.0, delta=1e-5, releases=((GaussianProfile(0.3), 1),)
+    name="counts", events=(), epsilon=1.0, delta=1e-5, releases=((GaussianProfile(0.3), 1),)
 )
 
 

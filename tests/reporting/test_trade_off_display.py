@@ -43,7 +43,7 @@ def test_draws_on_axes_that_are_given():
 
 def test_from_reports():
     report = PrivacyReport(
-        mechanism="counts", epsilon=1.0, delta=1e-5, releases=((GaussianProfile(1.0), 1),)
+        name="counts", events=(), epsilon=1.0, delta=1e-5, releases=((GaussianProfile(1.0), 1),)
     )
     one = TradeOffDisplay.from_reports(report)
     assert one.lines_[0].get_label() == "ε = 1, δ = 1e-05"

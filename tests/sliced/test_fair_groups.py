@@ -30,9 +30,9 @@ def test_groups_that_occur_may_be_declared(tiny, table, kind):
         assert fit.groups_ == ["a", "b"]
         assert fit.privacy_.sensitivity == fits[0].privacy_.sensitivity
     # What is declared is not read off the records.
-    read = ["values of the sensitive features" in fit.privacy_.public for fit in fits]
+    read = ["group_set" in fit.privacy_.public for fit in fits]
     assert read == [True, False, False, False]
-    assert all("sizes of the groups" in fit.privacy_.public for fit in fits)
+    assert all("group_sizes" in fit.privacy_.public for fit in fits)
 
 
 @pytest.mark.parametrize("kind", FAIR)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.domains import Box
 
 PREDICTORS = ["regressor", "classifier"]
@@ -94,7 +95,7 @@ def test_weights_cost_nothing(tiny, table, kind):
     ]
     # The sizes of the weights are as private as all that is in a record.
     assert reports[0] == reports[1] == reports[2]
-    assert "weights of records to [0, 1]" in reports[1].sensitivity_source
+    assert Bound("weight_clip", 1.0) in reports[1].bounds
 
 
 def largest_weighted_change(tiny, table, probe):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from sklearn_dpgen.accounting import epsilon_spent
+from sklearn_dpgen.accounting._wording import caveat_texts, public_texts
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
@@ -185,7 +186,7 @@ def test_the_noise_is_calibrated(tiny, table, kind):
     assert not spends_its_budget(mechanism, 1.05 * report.noise_scale)
 
 
-GROUP_SIZES = "values of the sensitive features", "sizes of the groups"
+GROUP_SIZES = "group_set", "group_sizes"
 
 
 @pytest.mark.parametrize(
@@ -194,15 +195,15 @@ GROUP_SIZES = "values of the sensitive features", "sizes of the groups"
         ("regressor", {}, "another of the same group; sizes", ("y_domain", *GROUP_SIZES)),
         ("encoder", {}, "another of the same group; sizes of the groups are", GROUP_SIZES),
         ("classifier", {"classes": [0, 1]}, "another of the same group; sizes of", GROUP_SIZES),
-        ("classifier", {}, "another of the same group; sizes", ("set of the labels", *GROUP_SIZES)),
+        ("classifier", {}, "another of the same group; sizes", ("label_set", *GROUP_SIZES)),
         (
             "classifier",
             {"penalty": "equalized_odds"},
             "the same group and with the same label; sizes of the groups by label are public",
             (
-                "set of the labels",
-                "values of the sensitive features",
-                "sizes of the groups by label",
+                "label_set",
+                "group_set",
+                "group_and_label_sizes",
             ),
         ),
         ("generator", {}, "replace one record; the numbers of them are public", ("domain",)),
@@ -214,13 +215,12 @@ def test_the_report_says_what_is_public(tiny, table, kind, options, neighbours, 
     assert "n_samples" in report.public
     assert set(public) <= set(report.public)
     assert len(report.public) == len(public) + 2
-    assert ("set of the labels" in report.public) == ("set of the labels" in public)
+    assert ("label_set" in report.public) == ("label_set" in public)
     assert report.noise_source == "operating system entropy"
-    assert report.sensitivity_source.startswith("l2; ")
-    protected = "which group a record is in is protected no more" in " ".join(report.caveats)
-    assert protected == (kind != "generator")
+    assert report.norm == "l2"
+    assert ("group_membership" in report.caveats) == (kind != "generator")
     assert "void" in table.train(tiny(kind, **options)).privacy_.noise_source
-    for text in (*report.public, *report.caveats, report.neighbouring):
+    for text in (*public_texts(report), *caveat_texts(report), report.neighbouring):
         assert " ".join(text.split()) in " ".join(report.to_text().split())
 
 
@@ -229,14 +229,14 @@ def test_the_report_without_a_penalty(tiny, table):
     table.train(regressor, sensitive_features=None)
     report = regressor.privacy_
     assert report.neighbouring == "replace one record; the number of records is public"
-    assert report.public == ("n_samples", "number and names of the features", "y_domain")
+    assert report.public == ("n_samples", "column_names", "y_domain")
     assert report.sensitivity == pytest.approx(2 / 41)
 
 
 def test_the_report_of_private_latents(tiny, table):
     report = tiny("generator").fit(table.X, latents=table.Y[:30]).privacy_
     assert "replace one record or one latent by another" in report.neighbouring
-    assert {"n_samples", "number of latents"} <= set(report.public)
+    assert {"n_samples", "n_latents"} <= set(report.public)
 
 
 def test_the_report_is_planned_before_a_gradient(tiny, table, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
+from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.sliced import _generator, _generator_gradient, _objective
@@ -208,7 +209,8 @@ def test_the_ball_of_probabilities_is_the_smallest_that_cuts_nothing(
     psi = 1.0 if d == 1 else min(1.0, s * (2 - s) if s <= 0.5 else 0.5 + s * s)
     expected = 4 * 24 / 41 * 4 * distances[0] * 0.5 * (1 + psi) / 41
     assert classifier.privacy_.sensitivity == pytest.approx(expected, rel=1e-12)
-    assert f"radius {distances[0]:g}" in classifier.privacy_.sensitivity_source
+    radii = [bound.value for bound in classifier.privacy_.bounds if bound.kind == "output_radius"]
+    assert radii == pytest.approx([distances[0]], rel=1e-12)
 
 
 def test_a_declared_bound_is_the_radius(tiny, table):
@@ -217,7 +219,7 @@ def test_a_declared_bound_is_the_radius(tiny, table):
             table.train(tiny(kind, alpha=1.0, output_bound=bound)).privacy_ for bound in (0.1, 0.3)
         ]
         assert reports[1].sensitivity == pytest.approx(3 * reports[0].sensitivity, rel=1e-12)
-        assert "radius 0.1" in reports[0].sensitivity_source
+        assert Bound("output_radius", 0.1) in reports[0].bounds
 
 
 def test_the_networks_are_those_that_are_declared(tiny, table):

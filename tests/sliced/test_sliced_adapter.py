@@ -360,9 +360,9 @@ def test_labels_of_the_target_are_not_read(table):
 @pytest.mark.parametrize(
     ("private", "neighbours", "public"),
     [
-        ("target", "replace one target record by", "source records and their labels"),
-        ("source", "replace one source record by", "target records"),
-        ("both", "replace one source or one target record by", "set of the labels"),
+        ("target", "replace one target record by", "source"),
+        ("source", "replace one source record by", "target_records"),
+        ("both", "replace one source or one target record by", "label_set"),
     ],
 )
 def test_the_report_says_what_is_private(table, private, neighbours, public):
@@ -382,7 +382,7 @@ def test_without_a_target_a_public_source_costs_nothing(table):
         assert (adapter.privacy_.epsilon, adapter.mechanism_, adapter.n_iter_) == (0.0, None, 3)
     paid = tiny(private="source").fit(table.X[:N_SOURCE], table.y[:N_SOURCE])
     assert paid.privacy_.epsilon == 1.0
-    assert "Jacobians" not in paid.privacy_.sensitivity_source
+    assert [bound.kind for bound in paid.privacy_.bounds] == ["source_loss_clip"]
 
 
 # Learning.

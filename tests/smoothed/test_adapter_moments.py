@@ -136,7 +136,7 @@ def test_the_report_prices_the_releases(table):
     report = fitted(tiny(epsilon=2.0), table).privacy_
     assert (report.epsilon, report.delta) == (2.0, 0.1 / N_TARGET)
     assert "replace one target record" in report.neighbouring
-    assert {"domain", "source records and their labels"} <= set(report.public)
+    assert {"domain", "source"} <= set(report.public)
     assert "void" in report.noise_source
     free = fitted(tiny(epsilon=np.inf), table)
     assert (free.privacy_.epsilon, free.noise_multiplier_) == (np.inf, 0)

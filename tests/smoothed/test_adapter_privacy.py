@@ -272,7 +272,7 @@ def test_the_report_prices_the_releases(table, releases):
     assert (report.sensitivity, report.sampling_rate) == (1.0, 6 / N_TARGET)
     assert report.noise_scale == pytest.approx(adapter.noise_multiplier_)
     assert "replace one target record" in report.neighbouring
-    assert "source records and their labels" in report.public
+    assert "source" in report.public
     assert "void" in report.noise_source
     assert fitted(tiny(random_state=None), table).privacy_.noise_source.startswith("operating")
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.accounting import ProjectionLaw, epsilon_spent
+from sklearn_dpgen.accounting import Bound, Event, ProjectionLaw, epsilon_spent
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _features
 from sklearn_dpgen.smoothed._adapter_releases import ProjectedFeatures
@@ -305,10 +305,10 @@ def test_the_report_prices_the_releases(table, releases):
     assert all(value.shape == (6 * 3,) for value, _ in releases)
     assert (report.epsilon, report.delta) == (2.0, 0.1 / N_TARGET)
     assert (report.sensitivity, report.sampling_rate) == (1.0, 6 / N_TARGET)
-    assert "projections" in report.mechanism
-    assert "3 orthogonal directions of 4 dimensions" in report.accountant
-    assert "replace one target record" in report.neighbouring
-    assert "source records and their labels" in report.public
+    assert report.events == (Event("target_projections"),)
+    assert Bound("directions_averaged") in report.bounds
+    assert report.protected == "target_record"
+    assert "source" in report.public
     assert "void" in report.noise_source
     assert fitted(tiny(random_state=None), table).privacy_.noise_source.startswith("operating")
 

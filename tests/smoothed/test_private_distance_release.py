@@ -9,6 +9,7 @@ from distance_cases import BALL, private, sample
 from scipy import stats
 
 from sklearn_dpgen.accounting import (
+    Bound,
     PrivacyReport,
     ProjectionLaw,
     calibrate_noise_multiplier,
@@ -185,21 +186,20 @@ def test_the_report():
     assert (report.epsilon, report.delta) == (5.0, 1e-3)
     assert report.neighbouring == "replace one record; the number of records is public"
     assert report.sensitivity == BALL.diameter(2) == 3.0
-    assert repr(BALL) in report.sensitivity_source
+    assert Bound("l2_diameter", 3.0) in report.bounds
     assert (report.sampling_rate, report.n_releases) == (1.0, 1)
-    assert report.sampler == "every record, in every release"
-    assert "law of 4 orthogonal directions" in report.accountant
+    assert report.batches == ()
+    assert Bound("directions_averaged") in report.bounds
     assert "void" in report.noise_source
     assert "n_samples" in report.public
-    for words in ("one more release", "such as a scaler", "not protected"):
-        assert any(words in caveat for caveat in report.caveats)
+    assert {"free_distances", "earlier_fits", "compared_samples"} < set(report.caveats)
     assert PrivacyReport.from_dict(report.to_dict()) == report
     unseeded = private(X, Y, random_state=None).privacy
     assert unseeded.noise_source == "operating system entropy"
     assert unseeded.delta == 0.1 / 50
     without = private(X, Y, epsilon=math.inf).privacy
     assert (without.epsilon, without.noise_scale) == (math.inf, 0)
-    assert without.accountant == "none: there is no noise"
+    assert without.releases == ()
 
 
 def noise_of(result, X, domain=BALL):

@@ -171,15 +171,15 @@ def test_the_report_in_words(tiny_generator, labelled):
     def words(kind, **options):
         return train(tiny_generator(**options), labelled, kind).privacy_
 
-    assert "set of labels" in words("public").public
+    assert "label_set" in words("public").public
     for kind in ("public", "private"):
         assert "classes" in words(kind, classes=["a", "b"]).public
-        assert "set of labels" not in words(kind, classes=["a", "b"]).public
-    assert "class sizes" in words("public").public
-    assert "class sizes" not in words("private").public
+        assert "label_set" not in words(kind, classes=["a", "b"]).public
+    assert "class_sizes" in words("public").public
+    assert "class_sizes" not in words("private").public
     assert "label_proportions" in words("private", label_proportions=[0.5, 0.5]).public
-    assert "same class" in words("public").neighbouring
-    assert "and its label" in words("private").neighbouring
-    assert "label" not in words("none").neighbouring
+    assert words("public").shared == ("class",)
+    assert words("private").protected == "record_and_label"
+    assert words("none").protected == "record"
     assert "seed" in words("none").noise_source
     assert words("none", random_state=None).noise_source == "operating system entropy"

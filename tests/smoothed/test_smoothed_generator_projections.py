@@ -14,7 +14,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from sklearn_dpgen.accounting import ProjectionLaw, epsilon_spent
+from sklearn_dpgen.accounting import Event, ProjectionLaw, epsilon_spent
 from sklearn_dpgen.domains import Ball, Box, Domain
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.ot import sliced_wasserstein
@@ -132,7 +132,6 @@ def test_all_releases_are_within_the_budget(fit, kind, drawn):
     report = generator.privacy_
     assert (report.epsilon, report.delta, report.n_releases) == (2.0, 1e-3, 7)
     assert report.noise_scale == mechanism.noise_scale
-    assert "2 orthogonal directions of 3 dimensions" in report.accountant
 
 
 def test_the_noise_of_the_plan_for_mnist():
@@ -500,7 +499,7 @@ def test_parameters_of_other_releases_cost_nothing(fit):
 
 def test_the_report_in_words(fit):
     report = fit("public").privacy_
-    assert "projections of a secret batch at each step" in report.mechanism
-    assert "same class" in report.neighbouring
-    assert "class sizes" in report.public
+    assert report.events == (Event("batch_projections"),)
+    assert report.shared == ("class",)
+    assert "class_sizes" in report.public
     assert report.n_releases == 3

@@ -32,7 +32,7 @@ class FixedSampler(BaseEstimator):
 
     def plan(self, n_samples=None, n_features=None):
         """Return the report of a fit."""
-        return PrivacyReport(mechanism="a public law", epsilon=self.budget, delta=0.0)
+        return PrivacyReport(name="a public law", events=(), epsilon=self.budget, delta=0.0)
 
     def fit(self, X, y=None):
         """Read nothing but the number of rows."""

@@ -78,7 +78,7 @@ def spent(schema, options):
         patch.setattr(_column_measurements, "release_singles", watch)
         sampler = fit(schema, **options)
     assert not CONSTANTS.keys() & {name for part in sampler.marginals_ for name in part.columns}
-    return sampler.privacy_.mechanism, sampler.noise_multiplier_, sorted(factors)
+    return sampler.privacy_.title, sampler.noise_multiplier_, sorted(factors)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=NAMES)

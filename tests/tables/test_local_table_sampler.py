@@ -325,12 +325,12 @@ def test_reports():
     ).fit(X)
     for report in (asked, raw, unseeded.privacy_):
         assert (report.epsilon, report.delta) == (3.0, 0.0)
-        assert "one person's record" in report.neighbouring
-        assert "joint randomized response" in report.mechanism
+        assert report.is_local
+        assert [event.what for event in report.events] == ["joint_answer"]
         assert set(MECHANISM.privacy_.caveats) < set(report.caveats)
-    assert "privatizes nothing" in asked.caveats[-1]
+    assert asked.caveats[-1] == "nothing_privatized"
     assert "privatized" in asked.noise_source
-    assert "one more release" in raw.caveats[-1]
+    assert raw.caveats[-1] == "each_fit_and_score"
     assert "seeded" in raw.noise_source
     assert unseeded.privacy_.noise_source == "operating system entropy"
 

@@ -184,7 +184,7 @@ def test_the_noise_is_normal_and_of_the_stated_scale(released, monkeypatch):
 
 def test_the_report_names_what_is_public():
     plain, named = make().fit(X).privacy_, make().fit(X, Y).privacy_
-    assert plain.public == ("n_samples", "names of the columns", "schema", "bins")
+    assert plain.public == ("n_samples", "column_names", "schema", "bins")
     assert "label" not in plain.neighbouring
     assert "and its label" in named.neighbouring
     assert "classes" in named.public

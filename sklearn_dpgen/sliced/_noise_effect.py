@@ -1,12 +1,11 @@
-"""Forecasts of the effect of noise on a fit, from public quantities alone."""
+"""Effect of the noise on a fit, from public quantities alone."""
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 
 from sklearn_dpgen.utils._words import number_words
 
-__all__ = ["fit_forecast", "noise_message", "step_precision"]
+__all__ = ["noise_message", "step_precision"]
 
 # Measured with linear classifiers on simulated records of 4 and 16 features, n = 300 to 10000 at
 # epsilon of 0.5 to 4, and on Adult with 100: here half is lost of what the AUC is above 1/2.
@@ -14,12 +13,6 @@ _HALVING_NOISE = 0.15
 _TOLERATED_NOISE = 0.025
 # Of noise that groups of equal size would need as well, the smallest is not to blame.
 _TOLERATED_FACTOR = 2.0
-# Of a forecast, in seconds, by least squares of the logarithms of the times of 20 fits with
-# batches of 200 to 20000 and networks of 6 to 90000 parameters (benchmarks/bench_forecast.py):
-# of the noise, of a step, of a product of a Jacobian's entry, of a sorted number.
-_CALIBRATION, _STEP, _PRODUCT, _SORTED = 0.3, 1e-3, 3.2e-10, 1e-7
-_FREE_BATCH = 512
-_BYTES = 3.5e7
 
 
 def noise_message(objective, mechanism, groups, n_features):
@@ -114,39 +107,4 @@ def step_precision(norms, mechanism, n_parameters):
         f"all {n_parameters} parameters",
         "noise of the mean step": f"{number_words(noise / root)} along a direction, "
         f"{number_words(every / root)} over all parameters",
-    }
-
-
-def fit_forecast(n_steps, batch_size, n_samples, widths, n_lines, *, chunk=None, n_free=0):
-    """Return about how long a fit takes on two cores, and how much memory.
-
-    Parameters
-    ----------
-    n_steps : int
-    batch_size : int
-        Records of a step.
-    n_samples : int
-    widths : list of list of int
-        Of the layers of each part of the network, that whose outputs are compared first.
-    n_lines : float
-        Lines on which the outputs of a record are sorted in a step.
-    chunk : int or None, default=None
-        How many of the batch are linearized at a time; None is all.
-    n_free : int, default=0
-        Steps on a public source, before.
-
-    Returns
-    -------
-    dict of str to float
-    """
-    compared, *_ = sizes = [sum((a + 1) * b for a, b in pairwise(stack)) for stack in widths]
-    n_outputs, n_inputs = widths[0][-1], widths[0][0]
-    products = batch_size * (n_outputs * compared + sum(sizes))
-    step = _STEP + _PRODUCT * products + _SORTED * batch_size * (n_lines + 1)
-    free = _STEP + _PRODUCT * _FREE_BATCH * sum(sizes)
-    rows = batch_size if chunk is None else min(batch_size, chunk)
-    floats = 3 * n_samples * n_inputs + rows * n_outputs * sum(map(sum, widths))
-    return {
-        "seconds": _CALIBRATION + n_steps * step + n_free * free,
-        "bytes": _BYTES + 8.0 * floats,
     }

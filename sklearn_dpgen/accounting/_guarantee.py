@@ -1,0 +1,450 @@
+"""A privacy guarantee as data: enumerations and numbers that code reads, and no sentences.
+
+`_wording.py` is the only module that turns one into English.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from numbers import Real
+from typing import Any, Self
+
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting._composition import ComposedProfile
+from sklearn_dpgen.accounting._profiles import ApproximateProfile, PrivacyProfile
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
+
+__all__ = [
+    "Bound",
+    "BoundKind",
+    "Caveat",
+    "Event",
+    "Guarantee",
+    "Neighbours",
+    "Protected",
+    "Public",
+    "Released",
+    "Shared",
+]
+
+
+class Neighbours(StrEnum):
+    """How neighbouring data sets differ. Guarantees of two kinds are not composed."""
+
+    REPLACE_ONE = "replace_one"
+    ADD_OR_REMOVE = "add_or_remove"
+
+
+class Protected(StrEnum):
+    """What one individual contributes: what is replaced, added or removed."""
+
+    RECORD = "record"
+    LABELLED_RECORD = "record_and_label"
+    RECORD_OR_LATENT = "record_or_latent"
+    SOURCE_RECORD = "source_record"
+    TARGET_RECORD = "target_record"
+    SOURCE_OR_TARGET_RECORD = "source_or_target_record"
+    # Of the local model: the record of one person, who trusts no curator.
+    OWN_RECORD = "own_record"
+
+
+class Shared(StrEnum):
+    """What a record has in common with the one that replaces it."""
+
+    CLASS = "class"
+    GROUP = "group"
+    LABEL = "label"
+    DOMAIN = "domain"
+
+
+class Public(StrEnum):
+    """Facts that a guarantee treats as public. Parameters stand beside them under their own names.
+
+    ``N_SAMPLES`` counts records, or persons where these are the unit.
+    """
+
+    N_SAMPLES = "n_samples"
+    N_LATENTS = "n_latents"
+    COLUMN_NAMES = "column_names"
+    LABEL_SET = "label_set"
+    CLASS_SIZES = "class_sizes"
+    GROUP_SET = "group_set"
+    GROUP_SIZES = "group_sizes"
+    GROUP_AND_LABEL_SIZES = "group_and_label_sizes"
+    DOMAIN_SIZES = "domain_sizes"
+    SOURCE = "source"
+    TARGET = "target_records"
+    ORDER = "order"
+    ORDER_AND_INDEX = "order_and_index"
+    COMPARED_SAMPLE = "compared_sample"
+    FITTED_ESTIMATOR = "fitted_estimator"
+    VALIDATION_ROWS = "validation_rows"
+
+
+class Released(StrEnum):
+    """What a release holds."""
+
+    NOTHING = "nothing"
+    EXACT = "exact"
+    VALUES = "values"
+    COUNTS = "counts"
+    SUMS = "sums"
+    GAUSSIAN_RECORDS = "gaussian_records"
+    LAPLACE_RECORDS = "laplace_records"
+    RANDOMIZED_RESPONSE = "randomized_response"
+    NULL_FLAG_RESPONSE = "null_flag_response"
+    GAUSSIAN_COLUMN = "gaussian_column"
+    LAPLACE_COLUMN = "laplace_column"
+    CERTIFIED_LAPLACE_COLUMN = "certified_laplace_column"
+    RANDOMIZED_COLUMNS = "randomized_columns"
+    JOINT_ANSWER = "joint_answer"
+    COLUMN_COUNTS = "column_counts"
+    MARGINAL_COUNTS = "marginal_counts"
+    START_MOMENTS = "start_moments"
+    VOTES = "votes"
+    CLASS_MEANS = "class_means"
+    CLASS_SIZES = "class_sizes"
+    SECOND_MOMENTS = "second_moments"
+    LABEL_COUNTS = "label_counts"
+    RECORDS = "records"
+    PROJECTIONS = "projections"
+    BATCH_PROJECTIONS = "batch_projections"
+    TARGET_FEATURES = "target_features"
+    TARGET_PROJECTIONS = "target_projections"
+    GRADIENTS = "gradients"
+    GROUP_COUNTS = "group_counts"
+    GROUP_SUMS = "group_sums"
+    FITS = "fits"
+    BEST_OF_RUNS = "best_of_runs"
+
+
+class BoundKind(StrEnum):
+    """Where a bound of a sensitivity comes from: a declaration, or code that enforces it."""
+
+    L1_DIAMETER = "l1_diameter"
+    L2_DIAMETER = "l2_diameter"
+    LP_DIAMETER = "lp_diameter"
+    BALL_RADIUS = "ball_radius"
+    FEATURE_RADIUS = "feature_radius"
+    OUTPUT_RADIUS = "output_radius"
+    SCHEMA = "schema"
+    CATEGORIES = "categories"
+    DECLARED_RECORDS = "declared_records"
+    ONE_CELL = "one_cell"
+    ONE_VOTE = "one_vote"
+    ONE_LABEL = "one_label"
+    ONE_BIN = "one_bin"
+    ROWS_OF_PERSON = "rows_of_person"
+    SCORE_RANGE = "score_range"
+    SCALED_MOMENTS = "scaled_moments"
+    OWN_SENSITIVITIES = "own_sensitivities"
+    TASK_CLIP = "task_clip"
+    SOURCE_LOSS_CLIP = "source_loss_clip"
+    WEIGHT_CLIP = "weight_clip"
+    SPECTRAL_CLIP = "spectral_clip"
+    COMPONENT_CLIP = "component_clip"
+    FEATURE_JACOBIAN_CLIP = "feature_jacobian_clip"
+    POINT_JACOBIAN_CLIP = "point_jacobian_clip"
+    ORTHONORMAL_DIRECTIONS = "orthonormal_directions"
+    DIRECTIONS_AVERAGED = "directions_averaged"
+    VALIDATION_MEAN = "validation_mean"
+    DECLARED = "declared"
+
+
+class Caveat(StrEnum):
+    """What a guarantee does not cover."""
+
+    FLOATING_POINT = "floating_point"
+    CERTIFIED_NOISE = "certified_noise"
+    LOCAL_FLOATING_POINT = "local_floating_point"
+    EARLIER_FITS = "earlier_fits"
+    EARLIER_EMBEDDINGS = "earlier_embeddings"
+    CANDIDATES_AND_EMBEDDING = "candidates_and_embedding"
+    EACH_CALL = "each_call"
+    EACH_FIT_AND_SCORE = "each_fit_and_score"
+    NOTHING_PRIVATIZED = "nothing_privatized"
+    FREE_DISTANCES = "free_distances"
+    COMPARED_SAMPLES = "compared_samples"
+    GROUP_MEMBERSHIP = "group_membership"
+    ROWWISE_ESTIMATOR = "rowwise_estimator"
+    FROZEN_ESTIMATOR = "frozen_estimator"
+    BEST_RUN_ALONE = "best_run_alone"
+    ROWWISE_SCORES = "rowwise_scores"
+    FAILING_FITS = "failing_fits"
+    PERSONS_COUNT_ONCE = "persons_count_once"
+    ROWS_COUNT = "rows_count"
+    MOST_RECORDS = "most_records"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One kind of release of a mechanism.
+
+    Parameters
+    ----------
+    what : Released
+    times : int or None, default=None
+        How many there are, or categories of a randomized response.
+    among : int or None, default=None
+        Of how many candidates they are selected; privately, but for questions of a local model.
+    """
+
+    what: str
+    times: int | None = None
+    among: int | None = None
+
+    def __post_init__(self):
+        object.__setattr__(self, "what", Released(self.what))
+        for name in ("times", "among"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, check_count(getattr(self, name), name))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound that a sensitivity is computed from.
+
+    Parameters
+    ----------
+    kind : BoundKind
+    value : float or None, default=None
+        In the units of what is bounded.
+    """
+
+    kind: str
+    value: float | None = None
+
+    def __post_init__(self):
+        object.__setattr__(self, "kind", BoundKind(self.kind))
+        if self.value is not None:
+            object.__setattr__(self, "value", as_number(self.value, f"{self.kind} bound"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """One privacy guarantee: what is protected, from what, at which price.
+
+    It holds public quantities alone.
+
+    Parameters
+    ----------
+    name : str
+        What states it: the name of a class, or of a column.
+    events : tuple of Event
+        What is released.
+    epsilon : float
+        Privacy budget spent, in nats; ``inf`` where there is no guarantee.
+    delta : float
+        Failure probability of the guarantee, in [0, 1]; 0 for pure differential privacy.
+    neighbours : Neighbours, default="replace_one"
+        How neighbouring data sets differ.
+    protected : Protected, default="record"
+        What one individual contributes.
+    shared : tuple of Shared
+        What a record has in common with the one that replaces it; the sizes of such strata are
+        public.
+    unit : str or None
+        Column that identifies persons: all rows with one value in it are protected together. None
+        protects each row by itself.
+    max_rows : int or None
+        For how many rows a person counts at most, where each row counts. None where each person
+        counts once.
+    max_records : int or None
+        For how many records at most the guarantee holds. None for any number.
+    public : tuple of Public or str
+        Facts treated as public, and names of parameters.
+    sensitivity : float or None
+        Largest change of the released value over neighbours.
+    norm : {"l1", "l2"} or None
+        Norm of the sensitivity.
+    bounds : tuple of Bound
+        What the sensitivity is computed from.
+    batches : tuple of (int, int)
+        The records of one release out of those of each stratum, drawn without replacement anew
+        for each release. Empty where every record is in every release.
+    sampling_rate : float
+        Share of the records in one release, in (0, 1]: that of the worst stratum.
+    n_releases : int
+        Number of releases composed in ``epsilon``.
+    releases : tuple of (PrivacyProfile, int)
+        The profiles that are composed in ``epsilon``, each with how often, where these are all:
+        with them the release is composed with others at no loss. Empty where there is no noise,
+        or they are not known.
+    caveats : tuple of Caveat
+        What the guarantee does not cover.
+    """
+
+    name: str
+    events: tuple[Event, ...]
+    epsilon: float
+    delta: float
+    neighbours: str = Neighbours.REPLACE_ONE
+    protected: str = Protected.RECORD
+    shared: tuple[str, ...] = ()
+    unit: str | None = None
+    max_rows: int | None = None
+    max_records: int | None = None
+    public: tuple[str, ...] = (Public.N_SAMPLES,)
+    sensitivity: float | None = None
+    norm: str | None = None
+    bounds: tuple[Bound, ...] = ()
+    batches: tuple[tuple[int, int], ...] = ()
+    sampling_rate: float = 1.0
+    n_releases: int = 1
+    releases: tuple[tuple[PrivacyProfile, int], ...] = ()
+    caveats: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        if not isinstance(self.name, str):
+            raise PublicTypeError(f"name must be a str, got {type(self.name).__name__}.")
+        for name in ("epsilon", "delta", "sampling_rate"):
+            put(name, as_number(getattr(self, name), name))
+        if self.sensitivity is not None:
+            put("sensitivity", as_number(self.sensitivity, "sensitivity"))
+        if self.delta > 1:
+            raise PublicValueError(f"delta must be in [0, 1], got {self.delta}.")
+        if not 0 < self.sampling_rate <= 1:
+            raise PublicValueError(f"sampling_rate must be in (0, 1], got {self.sampling_rate}.")
+        if self.norm not in ("l1", "l2", None):
+            raise PublicValueError(f"norm must be 'l1', 'l2' or None, got {self.norm!r}.")
+        if not isinstance(self.unit, str | None):
+            raise PublicTypeError(f"unit must be a str or None, got {type(self.unit).__name__}.")
+        put("neighbours", Neighbours(self.neighbours))
+        put("protected", Protected(self.protected))
+        for name in ("events", "shared", "public", "bounds", "batches", "releases", "caveats"):
+            if isinstance(getattr(self, name), str):
+                raise PublicTypeError(f"{name} must be a sequence, got a single str.")
+        put("shared", tuple(sorted(map(Shared, self.shared))))
+        put("caveats", tuple(map(Caveat, self.caveats)))
+        put("public", tuple(dict.fromkeys(map(_public, self.public))))
+        for name, kind in (("events", Event), ("bounds", Bound)):
+            parts = tuple(getattr(self, name))
+            if not all(isinstance(part, kind) for part in parts):
+                raise PublicTypeError(f"{name} must hold instances of {kind.__name__}.")
+            put(name, parts)
+        put("batches", tuple((check_count(b, "batch"), check_count(n, "stratum"))
+                             for b, n in self.batches))  # fmt: skip
+        put("releases", tuple(map(tuple, self.releases)))
+        for profile, times in self.releases:
+            check_count(times, "the number of times of a release")
+            if not isinstance(profile, PrivacyProfile):
+                raise PublicTypeError(f"releases must be of privacy profiles, got {profile!r}.")
+        put("n_releases", int(self.n_releases))
+        for name in ("max_rows", "max_records"):
+            if getattr(self, name) is not None:
+                put(name, check_count(getattr(self, name), name))
+
+    def for_persons(self, unit: str, *, max_rows: int | None = None, **changes: Any) -> Self:
+        """Return the guarantee in which a person with all rows takes the place of a record.
+
+        Parameters
+        ----------
+        unit : str
+            Column that identifies persons.
+        max_rows : int or None, default=None
+            For how many rows a person counts at most. None where each person counts once.
+        **changes
+            Other fields.
+        """
+        caveat = Caveat.PERSONS_COUNT_ONCE if max_rows is None else Caveat.ROWS_COUNT
+        return replace(
+            self, unit=unit, max_rows=max_rows, caveats=(*self.caveats, caveat), **changes
+        )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether each person's record is protected from everybody, in the local model."""
+        return self.protected is Protected.OWN_RECORD
+
+    @property
+    def relation(self) -> tuple:
+        """All that says who is protected: guarantees with equal relations may be compared."""
+        return self.neighbours, self.protected, self.shared, self.unit, self.max_rows
+
+    def composable(self) -> tuple[tuple[PrivacyProfile, int], ...]:
+        """Return what :func:`compose_epsilon` takes to compose this release with others.
+
+        They must be for the same neighbours: an addition costs less than a replacement.
+
+        Returns
+        -------
+        tuple of (PrivacyProfile, int)
+            ``releases``, or where they are not known the loosest profile of (ε, δ).
+
+        Raises
+        ------
+        ValueError
+            Without a guarantee.
+        """
+        if self.releases:
+            return self.releases
+        if math.isinf(self.epsilon):
+            raise PublicValueError(f"{self.name} has no guarantee, and cannot be composed.")
+        return ((ApproximateProfile(self.epsilon, self.delta), 1),)
+
+    def profile(self) -> PrivacyProfile:
+        """Return the privacy profile of the whole release, δ as a function of ε.
+
+        Raises
+        ------
+        ValueError
+            Without a guarantee.
+        """
+        return ComposedProfile(self.composable())
+
+
+def common_guarantee(guarantees) -> dict:
+    """Return the fields of the relation that all guarantees hold for.
+
+    A guarantee for the replacement of any record holds where the new one is of the same stratum.
+
+    Parameters
+    ----------
+    guarantees : sequence of Guarantee
+
+    Returns
+    -------
+    dict
+        ``neighbours``, ``protected`` and ``shared``.
+
+    Raises
+    ------
+    ValueError
+        There is none, as for added and for replaced records.
+    """
+    found = list(dict.fromkeys(g.relation for g in guarantees))
+    narrow = [relation for relation in found if not _is_any_replacement(relation)]
+    if len(narrow) > 1 or len({neighbours for neighbours, *_ in found}) > 1:
+        raise PublicValueError(
+            "Fits for different neighbouring relations have no common guarantee: "
+            f"{', '.join(':'.join(map(str, r[:2])) for r in found)}."
+        )
+    neighbours, protected, shared, *_ = (narrow or found)[0]
+    return {"neighbours": neighbours, "protected": protected, "shared": shared}
+
+
+def _is_any_replacement(relation):
+    neighbours, protected, shared, *_ = relation
+    is_whole = protected in (Protected.RECORD, Protected.LABELLED_RECORD)
+    return neighbours is Neighbours.REPLACE_ONE and is_whole and not shared
+
+
+def _public(fact):
+    """Return a fact, or the name of a parameter."""
+    try:
+        return Public(fact)
+    except ValueError:
+        if isinstance(fact, str) and fact.isidentifier():
+            return fact
+    raise PublicValueError(f"public must hold facts and names of parameters, got {fact!r}.")
+
+
+def as_number(value: object, name: str) -> float:
+    """Return a float that is neither NaN nor negative; ``"inf"`` is how JSON spells infinity."""
+    if isinstance(value, bool) or not (isinstance(value, Real) or value == "inf"):
+        raise PublicTypeError(f"{name} must be a real number, got {type(value).__name__}.")
+    number = float(value)
+    if math.isnan(number) or number < 0:
+        raise PublicValueError(f"{name} must be a non-negative number, got {number}.")
+    return number

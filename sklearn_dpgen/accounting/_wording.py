@@ -1,0 +1,392 @@
+"""A guarantee in English: the only module that makes sentences of one.
+
+Nothing reads these sentences but people: code reads the fields of a Guarantee.
+"""
+
+import math
+from collections.abc import Iterator
+
+from sklearn_dpgen.accounting._composition import ComposedProfile
+from sklearn_dpgen.accounting._guarantee import (
+    Bound,
+    BoundKind,
+    Caveat,
+    Event,
+    Guarantee,
+    Neighbours,
+    Protected,
+    Public,
+    Released,
+    Shared,
+)
+from sklearn_dpgen.accounting._profiles import (
+    ApproximateProfile,
+    CatastrophicFailureProfile,
+    GaussianProfile,
+    LaplaceProfile,
+    MaximumProfile,
+    MixtureProfile,
+    PrivacyProfile,
+    RandomizedResponseProfile,
+    SampledProfile,
+)
+from sklearn_dpgen.accounting._random_stopping import RandomStoppingProfile
+from sklearn_dpgen.accounting._selection import BoundedRangeProfile
+
+__all__ = [
+    "accountant_text",
+    "bounds_text",
+    "caveat_texts",
+    "events_text",
+    "ledger_text",
+    "public_texts",
+    "relation_text",
+    "report_rows",
+    "sampler_text",
+]
+
+_PROTECTED = {
+    Protected.RECORD: "one {unit}",
+    Protected.LABELLED_RECORD: "one {unit} and its label",
+    Protected.RECORD_OR_LATENT: "one {unit} or one latent by another",
+    Protected.SOURCE_RECORD: "one source {unit}",
+    Protected.TARGET_RECORD: "one target {unit}",
+    Protected.SOURCE_OR_TARGET_RECORD: "one source or one target {unit}",
+}
+_OF_DOMAINS = (
+    Protected.SOURCE_RECORD,
+    Protected.TARGET_RECORD,
+    Protected.SOURCE_OR_TARGET_RECORD,
+)
+_PUBLIC = {
+    Public.N_LATENTS: "number of latents",
+    Public.COLUMN_NAMES: "names of the columns",
+    Public.LABEL_SET: "set of labels",
+    Public.CLASS_SIZES: "class sizes",
+    Public.GROUP_SET: "values of the sensitive features",
+    Public.GROUP_SIZES: "sizes of the groups",
+    Public.GROUP_AND_LABEL_SIZES: "sizes of the groups by label",
+    Public.DOMAIN_SIZES: "numbers of source and target {units}",
+    Public.SOURCE: "source records and their labels",
+    Public.TARGET: "target records",
+    Public.ORDER: "order of the records",
+    Public.ORDER_AND_INDEX: "order and index of the records",
+    Public.COMPARED_SAMPLE: "the sample compared with",
+    Public.FITTED_ESTIMATOR: "the fitted estimator",
+    Public.VALIDATION_ROWS: "X_val and y_val",
+}
+_RELEASED = {
+    Released.NOTHING: "trained on the source alone",
+    Released.EXACT: "without noise, for public or synthetic rows",
+    Released.VALUES: "noisy values",
+    Released.COUNTS: "noisy counts",
+    Released.SUMS: "noisy sums",
+    Released.GAUSSIAN_RECORDS: "Gaussian noise on each record",
+    Released.LAPLACE_RECORDS: "Laplace noise on each record",
+    Released.RANDOMIZED_RESPONSE: "randomized response on {times} categories",
+    Released.NULL_FLAG_RESPONSE: "randomized response on the null flag",
+    Released.GAUSSIAN_COLUMN: "Gaussian noise",
+    Released.LAPLACE_COLUMN: "Laplace noise",
+    Released.CERTIFIED_LAPLACE_COLUMN: "certified Laplace noise",
+    Released.RANDOMIZED_COLUMNS: "local randomization of {times} columns",
+    Released.JOINT_ANSWER: "joint randomized response on {times} of {among} columns",
+    Released.COLUMN_COUNTS: "noisy counts of single columns",
+    Released.MARGINAL_COUNTS: "noisy counts of {times} marginals",
+    Released.START_MOMENTS: "noisy moments for the first candidates",
+    Released.VOTES: "noisy votes of the records for public candidates",
+    Released.CLASS_MEANS: "noisy means by class",
+    Released.CLASS_SIZES: "noisy class sizes",
+    Released.SECOND_MOMENTS: "noisy second moments about the means",
+    Released.LABEL_COUNTS: "noisy label counts",
+    Released.RECORDS: "noisy records, from which the network is trained",
+    Released.PROJECTIONS: "noisy projections of the records, with their directions",
+    Released.BATCH_PROJECTIONS: (
+        "noisy projections of a secret batch at each training step, with their directions"
+    ),
+    Released.TARGET_FEATURES: "noisy features of target records",
+    Released.TARGET_PROJECTIONS: (
+        "noisy projections of features of target records at each training step"
+    ),
+    Released.GRADIENTS: "all iterates of noisy clipped gradient descent",
+    Released.GROUP_COUNTS: "noisy counts of predictions by group",
+    Released.GROUP_SUMS: "noisy sums of transported predictions by group",
+    Released.FITS: "private fits of estimators",
+    Released.BEST_OF_RUNS: "best of a random number of fits",
+}
+_BOUNDS = {
+    BoundKind.L1_DIAMETER: "l1 diameter {value} of the declared domain",
+    BoundKind.L2_DIAMETER: "l2 diameter {value} of the declared domain",
+    BoundKind.LP_DIAMETER: "diameter {value} of the declared domain",
+    BoundKind.BALL_RADIUS: "records projected on a ball of radius {value}",
+    BoundKind.FEATURE_RADIUS: "features clipped to radius {value}, row by row",
+    BoundKind.OUTPUT_RADIUS: "outputs in a ball of radius {value}",
+    BoundKind.SCHEMA: "bounds and categories declared in the schema",
+    BoundKind.CATEGORIES: "any two declared categories; probabilities differ by at most e^ε",
+    BoundKind.DECLARED_RECORDS: (
+        "any two declared records; probabilities of an answer differ by at most e^ε"
+    ),
+    BoundKind.ONE_CELL: (
+        "a record counts once in each of the weighted tables, whose weights have norm 1 together"
+    ),
+    BoundKind.ONE_VOTE: "a record has one vote, so two counts change by one",
+    BoundKind.ONE_LABEL: "one label for another changes two counts by one",
+    BoundKind.ONE_BIN: (
+        "a record is in one bin of one group on each level, with weights of norm 1, and adds at "
+        "most 1 to the sums of one group"
+    ),
+    BoundKind.ROWS_OF_PERSON: "the rows of a person count for at most {value}",
+    BoundKind.SCORE_RANGE: "scores are l1 distances of tables",
+    BoundKind.SCALED_MOMENTS: "sums of moments are scaled to the same sensitivity",
+    BoundKind.OWN_SENSITIVITIES: "each release is divided by its own sensitivity",
+    BoundKind.TASK_CLIP: "gradients of the task clipped to {value}",
+    BoundKind.SOURCE_LOSS_CLIP: "gradients of the loss on the source clipped to {value}",
+    BoundKind.WEIGHT_CLIP: "weights of records clipped to [0, {value}]",
+    BoundKind.SPECTRAL_CLIP: "Jacobians clipped to spectral norm {value}",
+    BoundKind.COMPONENT_CLIP: "Jacobians clipped to {value}, component by component",
+    BoundKind.FEATURE_JACOBIAN_CLIP: "Jacobians of features clipped to {value}",
+    BoundKind.POINT_JACOBIAN_CLIP: "Jacobians of generated points clipped to {value}",
+    BoundKind.ORTHONORMAL_DIRECTIONS: "directions in orthonormal blocks",
+    BoundKind.DIRECTIONS_AVERAGED: "the privacy profile is averaged over random directions",
+    BoundKind.VALIDATION_MEAN: "the score is a mean over validation {units} in [0, 1]",
+    BoundKind.DECLARED: "declared bounds",
+}
+_UNPAID = "What was fitted on the same records before, such as a scaler{more}, is not paid for here"
+_CAVEATS = {
+    Caveat.FLOATING_POINT: (
+        "The noise is drawn in floating point, from 52 random bits a draw. The guarantee is for "
+        "exact draws, from which all values together differ by at most the rounding, in total "
+        "variation."
+    ),
+    Caveat.CERTIFIED_NOISE: (
+        "What noise is added to is computed in floating point. It is taken to be within a quarter "
+        "of a step of the grid of the noise, 2**-28 of its scale, of the result of exact "
+        "arithmetic. The duration of a draw is not protected."
+    ),
+    Caveat.LOCAL_FLOATING_POINT: (
+        "The noise is drawn in floating point, from 52 random bits a draw. The guarantee is for "
+        "exact draws, and means little above about 36 nats a draw."
+    ),
+    Caveat.EARLIER_FITS: f"{_UNPAID.format(more='')}.",
+    Caveat.EARLIER_EMBEDDINGS: f"{_UNPAID.format(more=' or an embedding')}.",
+    Caveat.CANDIDATES_AND_EMBEDDING: (
+        f"{_UNPAID.format(more=' or an embedding')}, nor is the source of the candidates. An "
+        "embedding or a metric that reads more than one record at a time voids the guarantee."
+    ),
+    Caveat.EACH_CALL: "Each call is one more release of the records it is given.",
+    Caveat.EACH_FIT_AND_SCORE: (
+        "Every fit and score with privatize=True is one more release of its records."
+    ),
+    Caveat.NOTHING_PRIVATIZED: (
+        "fit takes its records to be the output of the mechanism and privatizes nothing: it is "
+        "post-processing, and charges no ledger."
+    ),
+    Caveat.FREE_DISTANCES: (
+        "Distances of one release to further public samples are free; each call is one more "
+        "release."
+    ),
+    Caveat.COMPARED_SAMPLES: "The samples that it is compared with are not protected.",
+    Caveat.GROUP_MEMBERSHIP: (
+        "Neighbours share the sensitive feature: the group of a record is protected no more than "
+        "the sizes of the groups."
+    ),
+    Caveat.ROWWISE_ESTIMATOR: "The estimator is assumed to predict each record by itself.",
+    Caveat.FROZEN_ESTIMATOR: "The records that a frozen estimator was fitted on are not paid for.",
+    Caveat.BEST_RUN_ALONE: (
+        "The best candidate, its parameters and its noisy score are released. The number of runs, "
+        "all other candidates, and the duration of the search, which reveals both, are not."
+    ),
+    Caveat.ROWWISE_SCORES: "A score is a mean over rows: predict must treat each row by itself.",
+    Caveat.FAILING_FITS: "A fit that fails because of a record reveals it.",
+    Caveat.PERSONS_COUNT_ONCE: (
+        "The fit learns the distribution of a random row of a random person: each person counts "
+        "once."
+    ),
+    Caveat.ROWS_COUNT: (
+        "The fit learns the distribution of rows: a person with {max_rows} rows or more counts "
+        "{max_rows} times as much as one with a single row. Of m rows, if m is more, each counts "
+        "{max_rows}/m."
+    ),
+    Caveat.MOST_RECORDS: "Scores are computed exactly enough for at most {max_records} records.",
+}
+_PROFILES = {
+    GaussianProfile: "Gaussian mechanism",
+    LaplaceProfile: "Laplace mechanism",
+    RandomizedResponseProfile: "randomized response",
+    ApproximateProfile: "(ε, δ)-mechanism",
+    CatastrophicFailureProfile: "part of delta for a failure",
+    BoundedRangeProfile: "exponential mechanism",
+}
+
+
+def _units(guarantee):
+    many = "records" if guarantee.unit is None else "persons"
+    return {"unit": many[:-1], "units": many}
+
+
+def relation_text(guarantee: Guarantee) -> str:
+    """Return the neighbouring relation, and what it holds public."""
+    if guarantee.is_local:
+        return "local model: any two values of one person's record"
+    names = _units(guarantee)
+    many, one = names["units"], _PROTECTED[guarantee.protected].format(**names)
+    by_rows = guarantee.max_rows is not None
+    if guarantee.neighbours is Neighbours.ADD_OR_REMOVE:
+        if by_rows:
+            return (
+                f"add or remove {one}, of at least two, with all rows, which count for at most "
+                f"{guarantee.max_rows}; the numbers of persons and of rows are not public"
+            )
+        return f"add or remove {one} of at least two; the number of {many} is not public"
+    if by_rows:
+        return (
+            f"replace {one} with all rows, which count for at most {guarantee.max_rows}; the "
+            "number of persons is public, that of rows is not"
+        )
+    sizes = f"the number of {many} is public"
+    kept = [f"of the same {shared.value}" for shared in guarantee.shared if shared != Shared.LABEL]
+    if Shared.LABEL in guarantee.shared:
+        kept.append("with the same label")
+    if guarantee.protected in _OF_DOMAINS:
+        sizes = f"the numbers of source and target {many} are public"
+    elif guarantee.protected is Protected.RECORD_OR_LATENT:
+        sizes = "the numbers of them are public"
+    elif Shared.CLASS in guarantee.shared:
+        sizes = "the sizes of the classes are public"
+    elif Shared.GROUP in guarantee.shared:
+        by_label = " by label" if Shared.LABEL in guarantee.shared else ""
+        sizes = f"sizes of the groups{by_label} are public"
+    another = f" by another {' and '.join(kept)}" if kept else ""
+    return f"replace {one}{another}; {sizes}"
+
+
+def public_texts(guarantee: Guarantee) -> list[str]:
+    """Return each public fact; a parameter is its name."""
+    names = _units(guarantee)
+    words = _PUBLIC | {
+        Public.N_SAMPLES: "n_samples" if guarantee.unit is None else "number of persons"
+    }
+    return [words.get(fact, fact).format(**names) for fact in guarantee.public]
+
+
+def events_text(guarantee: Guarantee) -> str:
+    """Return what states the guarantee, and what it releases."""
+    texts = [_event_text(event) for event in guarantee.events]
+    return f"{guarantee.name}: {', then '.join(texts)}" if texts else guarantee.name
+
+
+def _event_text(event: Event):
+    if event.what is Released.MARGINAL_COUNTS and event.among is not None:
+        return f"of {event.times} of {event.among} marginals, which are selected privately"
+    return _RELEASED[event.what].format(times=event.times, among=event.among)
+
+
+def bounds_text(guarantee: Guarantee) -> str:
+    """Return where the sensitivity comes from, with its norm."""
+    texts = [_bound_text(bound, guarantee) for bound in guarantee.bounds]
+    return "; ".join(filter(None, [guarantee.norm, ", ".join(texts)]))
+
+
+def _bound_text(bound: Bound, guarantee):
+    value = "" if bound.value is None else f"{bound.value:g}"
+    return _BOUNDS[bound.kind].format(value=value, **_units(guarantee))
+
+
+def sampler_text(guarantee: Guarantee) -> str:
+    """Return how the records of one release are chosen."""
+    if guarantee.is_local:
+        return "each record is released once"
+    if guarantee.n_releases == 0:
+        return f"no {_PROTECTED[guarantee.protected].format(**_units(guarantee))[4:]}"
+    names = _units(guarantee)
+    if not guarantee.batches:
+        return f"every {names['unit']}, in every release"
+    if len(guarantee.batches) == 1:
+        ((batch, size),) = guarantee.batches
+        return (
+            f"a secret batch of {batch} of {size} {names['units']}, drawn without replacement "
+            "anew for every release"
+        )
+    batches = ", ".join(f"{batch} of {size}" for batch, size in guarantee.batches)
+    return (
+        "secret batches, drawn without replacement anew for every release from each stratum "
+        f"({batches}); rate and sensitivity are those of the worst stratum"
+    )
+
+
+def accountant_text(guarantee: Guarantee, *, grid: float | None = None) -> str:
+    """Return how ε is computed from the releases; a grid is the step of a numerical composition."""
+    if guarantee.n_releases == 0:
+        return "none: nothing is released"
+    if math.isinf(guarantee.epsilon):
+        return "none: there is no noise"
+    if not guarantee.releases:
+        return "closed form"
+    kinds = dict.fromkeys(_profile_text(profile) for profile, _ in guarantee.releases)
+    how = "in closed form" if grid is None else f"composed numerically (grid {grid:.3g})"
+    return f"privacy profile of {', '.join(kinds)}, {how}"
+
+
+def _profile_text(profile: PrivacyProfile):
+    if isinstance(profile, SampledProfile):
+        return f"{_profile_text(profile.profile)} under sampling without replacement"
+    if isinstance(profile, MixtureProfile):
+        return f"{_profile_text(profile.profiles[0])} averaged over random directions"
+    if isinstance(profile, MaximumProfile):
+        kinds = dict.fromkeys(map(_profile_text, profile.profiles))
+        return f"worst stratum of {', '.join(kinds)}"
+    if isinstance(profile, ComposedProfile):
+        return ", ".join(dict.fromkeys(_profile_text(part) for part, _ in profile.releases))
+    if isinstance(profile, RandomStoppingProfile):
+        return f"best of {profile.n_runs}, {profile.n_runs.mean:.3g} on average"
+    return _PROFILES.get(type(profile), type(profile).__name__)
+
+
+def caveat_texts(guarantee: Guarantee) -> list[str]:
+    """Return a sentence for each caveat."""
+    numbers = {"max_rows": guarantee.max_rows, "max_records": guarantee.max_records}
+    return [_CAVEATS[caveat].format(**numbers) for caveat in guarantee.caveats]
+
+
+def ledger_text(ledger: dict) -> str:
+    """Return what a report says of the ledger that was charged."""
+    return (
+        f"charge {ledger['charge']} of {ledger['dataset']!r}; all its charges together: "
+        f"epsilon {float(ledger['epsilon']):.4g} at delta {ledger['delta']:.3g}"
+    )
+
+
+def report_rows(report) -> Iterator[tuple[str, str]]:
+    """Yield what a PrivacyReport states, as pairs of a label and its text."""
+    yield "neighbours", relation_text(report)
+    if report.unit is not None:
+        yield "unit", f"all rows with one value in column {report.unit!r}"
+    if report.public:
+        yield "public", ", ".join(public_texts(report))
+    source = bounds_text(report)
+    if report.sensitivity is not None:
+        yield "sensitivity", f"{report.sensitivity:.6g}{f' ({source})' if source else ''}"
+    elif report.bounds:
+        yield "bounds", source
+    if isinstance(report.noise_scale, dict):
+        scales = (f"{name}: {scale:.6g}" for name, scale in report.noise_scale.items())
+        yield "noise scale", ", ".join(scales) or "none"
+    elif report.noise_scale is not None:
+        yield "noise scale", f"{report.noise_scale:.6g}"
+    if report.noise_multiplier is not None:
+        yield "noise multiplier", f"{report.noise_multiplier:.6g}"
+    if report.split:
+        yield "split", ", ".join(f"{name}: {part:.1%}" for name, part in report.split.items())
+    yield from report.precision.items()
+    yield "sampler", f"{sampler_text(report)} (rate {report.sampling_rate:.6g})"
+    yield "releases", str(report.n_releases)
+    if report.ledger:
+        yield "ledger", ledger_text(report.ledger)
+    yield "accountant", accountant_text(report, grid=report.discretization)
+    yield "noise source", report.noise_source
+    if report.rounding is not None:
+        exact = "none: exact draws"
+        rounding = f"{report.rounding:.2g} in total variation" if report.rounding else exact
+        yield "rounding", rounding
+    yield "versions", ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    for i, caveat in enumerate(caveat_texts(report), start=1):
+        yield f"caveat {i}", caveat
