@@ -269,7 +269,7 @@ class PrivacyLedger:
             )
         if report.neighbours != self.neighbours:
             raise PublicValueError(
-                f"{what} is for neighbours {report.neighbours!r}, the ledger for "
+                f"{what} is for neighbours '{report.neighbours}', the ledger for "
                 f"{self.neighbours!r}: their costs do not add up."
             )
         if self.unit is not None and report.unit != self.unit:

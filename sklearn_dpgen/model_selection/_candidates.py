@@ -189,6 +189,6 @@ def estimator_plan(candidate, n_samples, n_features):
     if report.neighbours != "replace_one":
         raise ValueError(
             "estimator must protect against the replacement of a record: the number of those that "
-            f"score is public. {type(candidate).__name__} has {report.neighbours!r}."
+            f"score is public. {type(candidate).__name__} has '{report.neighbours}'."
         )
     return report

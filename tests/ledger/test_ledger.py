@@ -247,7 +247,7 @@ class Full(sqlite3.Connection):
 def test_a_full_disk_is_an_error_that_says_so_and_nothing_is_charged(path, ledger, monkeypatch):
     ledger.reserve(gaussian_plan(0.1), what="a fit")
     # A charge that needs a page of its own.
-    large = gaussian_plan(0.1, caveats=("x" * 10_000,))
+    large = gaussian_plan(0.1, precision={"x": "x" * 10_000})
     content = path.read_bytes()
     connect = sqlite3.connect
     with monkeypatch.context() as patched:
@@ -273,7 +273,7 @@ sys.path.insert(0, sys.argv[2])
 from ledger_cases import gaussian_plan
 from sklearn_dpgen.ledger import PrivacyLedger
 ledger = PrivacyLedger(sys.argv[1])
-plan = gaussian_plan(0.1, caveats=("x" * 100_000,))
+plan = gaussian_plan(0.1, precision={"x": "x" * 100_000})
 size = os.path.getsize(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (size + 8192, size + 8192))
 try:
@@ -417,7 +417,7 @@ def test_what_fails_openly_more_than_the_ledger_keeps_is_refused(ledger, path):
 
 def test_the_report_shows_who_when_and_what(ledger):
     ledger.reserve(gaussian_plan(0.1), what="TableSampler")
-    ledger.reserve(gaussian_plan(0.2, neighbouring="replace one <person>"), what="<b>bold</b>")
+    ledger.reserve(gaussian_plan(0.2, protected="record_and_label"), what="<b>bold</b>")
     report = ledger.report()
     frame = report.to_frame()
     assert frame["what"].tolist() == ["TableSampler", "<b>bold</b>"]
@@ -426,12 +426,11 @@ def test_the_report_shows_who_when_and_what(ledger):
     assert frame["share"].sum() < 1
     assert list(frame.index) == [1, 2]
     text = str(report)
-    for part in ("'patients'", "plain sum", "epsilon 0.3", "largest fit", "replace one <person>"):
+    for part in ("'patients'", "plain sum", "epsilon 0.3", "largest fit", "one record and its label"):
         assert part in text
     page = report._repr_html_()
     assert "TableSampler" in page
     assert "<b>bold</b>" not in page
-    assert "<person>" not in page
     assert report.charges[0].report == gaussian_plan(0.1)
 
 

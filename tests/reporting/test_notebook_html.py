@@ -35,7 +35,7 @@ def report(**changes):
 
 
 def test_a_report_shows_what_its_text_says():
-    part = report(mechanism="a part")
+    part = report(name="a part")
     whole = report(unit=HOSTILE, parts=(part,), releases=((GaussianProfile(0.3), 1),))
     found = Reader(whole._repr_html_())
     assert "script" not in found.tags
