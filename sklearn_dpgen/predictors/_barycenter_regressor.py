@@ -69,7 +69,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, the fits of the
         estimators within included. With ``epsilon=np.inf``, for public rows, none.
     :Neighbours: Those of ``estimator`` and ``group_estimator``. With frozen ones: replace one
-        record, of any group; the number of records is public. With ``unit``: a person with all
+        record; the number of records is public. With ``unit``: a person with all
         their rows in place of a record.
     :Public: What the estimators take to be public; ``n_samples``, unless theirs is not; ``groups``,
         or values of the sensitive features; the fitted estimator, where it is frozen. With

@@ -155,10 +155,10 @@ class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, Sliced
         the numbers of source and target records are public. A fit that reads no private record
         states: replace one target record; the numbers of source and target records are public. With
         ``unit``: a person with all their rows in place of a record.
-    :Public: Numbers of source and target records; ``sample_domain``; number and names of the
-        features; of a private source the set of the labels; all of a domain that is not private:
-        source records and their labels, or target records. With ``unit``: numbers of persons, and
-        not those of their rows.
+    :Public: Numbers of source and target records; ``sample_domain``; names of the columns; of a
+        private source the set of labels; all of a domain that is not private: source records and
+        their labels, or target records. With ``unit``: numbers of persons, and not those of their
+        rows.
     :Bounded by: Clips: gradients of the loss on a private source to ``task_clip``, Jacobians to
         ``jacobian_clip``, features of the network to ``output_bound``. Records need no bound.
     :Noise: Gaussian on the summed gradients of secret batches, by

@@ -149,7 +149,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         the same label; sizes of the groups by label are public. Without sensitive features: replace
         one record; the number of records is public. With ``unit``: a person with all their rows in
         place of a record.
-    :Public: ``n_samples``; number and names of the features; the set of the labels; sizes of the
+    :Public: ``n_samples``; names of the columns; the set of labels; sizes of the
         groups, or sizes of the groups by label; values of the sensitive features, where ``groups``
         does not declare them. With ``unit``: numbers of persons, and not those of their rows.
     :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,

@@ -128,7 +128,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
 
     :Promise: Central (ε, δ)-differential privacy of all iterates of the training, and so of the
         generator and its samples.
-    :Neighbours: Replace one record; the numbers of them are public. With private ``latents``:
+    :Neighbours: Replace one record; the number of records is public. With private ``latents``:
         replace one record or one latent by another; the numbers of them are public. With ``unit``:
         a person with all their rows in place of a record.
     :Public: ``n_samples``, and with private latents the number of latents; ``domain``, or that of

@@ -150,7 +150,7 @@ class DPSlicedWassersteinFairRegressor(
     :Neighbours: Replace one record by another of the same group; sizes of the groups are public.
         Without sensitive features: replace one record; the number of records is public. With
         ``unit``: a person with all their rows in place of a record.
-    :Public: ``n_samples``; number and names of the features; ``y_domain``; sizes of the groups;
+    :Public: ``n_samples``; names of the columns; ``y_domain``; sizes of the groups;
         values of the sensitive features, where ``groups`` does not declare them. With ``unit``:
         numbers of persons, and not those of their rows.
     :Bounded by: Clips: gradients of the loss to ``task_clip``, Jacobians to ``jacobian_clip``,

@@ -162,9 +162,9 @@ class SmoothedSlicedWassersteinAdapter(
         so of the network.
     :Neighbours: Replace one target record; the numbers of source and target records are public.
         With ``unit``: a person with all their rows in place of a record.
-    :Public: Numbers of source and target records; ``sample_domain``; number and names of the
-        features; source records and their labels; ``domain``, with ``release="moments"``. With
-        ``unit``: numbers of persons, and not those of their rows.
+    :Public: Numbers of source and target records; ``sample_domain``; names of the columns; source
+        records and their labels; ``domain``, with ``release="moments"``. With ``unit``: numbers of
+        persons, and not those of their rows.
     :Bounded by: Features of the network are moved into a ball of radius 1/2, each row by its own
         norm: a record moves a release by 1 at most. For moments a ball around ``domain``.
     :Noise: Gaussian on secret batches of features, or on projections of them, by

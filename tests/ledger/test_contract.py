@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from sklearn_dpgen.accounting._wording import public_texts
 from sklearn_dpgen.exceptions import BudgetExceededError
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.ledger._base import PrivateEstimator
@@ -271,7 +272,7 @@ def test_numbers_of_rows_are_not_public_where_persons_are_protected(name):
     case = CASES[name]
 
     def of_rows(estimator, sizes):
-        public = estimator.plan(**case.sizes(sizes)).public
+        public = public_texts(estimator.plan(**case.sizes(sizes)))
         return [n for n in public if n == "n_samples" or re.match(r"numbers? of .*records", n)]
 
     assert not of_rows(clone(case.estimator).set_params(unit="who"), PERSON_SIZES)

@@ -426,7 +426,8 @@ def test_the_report_shows_who_when_and_what(ledger):
     assert frame["share"].sum() < 1
     assert list(frame.index) == [1, 2]
     text = str(report)
-    for part in ("'patients'", "plain sum", "epsilon 0.3", "largest fit", "one record and its label"):
+    words = ("'patients'", "plain sum", "epsilon 0.3", "largest fit", "one record and its label")
+    for part in words:
         assert part in text
     page = report._repr_html_()
     assert "TableSampler" in page

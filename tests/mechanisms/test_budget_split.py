@@ -145,7 +145,7 @@ def test_the_report_of_a_column_is_what_it_costs_alone():
     mechanism = TabularMechanism(4.0, schema=SCHEMA, noise="gaussian", delta=1e-5).fit()
     report = mechanism.privacy_
     assert (report.epsilon, report.delta) == (4.0, 1e-5)
-    parts = {part.mechanism.split(":")[0]: part for part in report.parts}
+    parts = {part.name: part for part in report.parts}
     assert list(parts) == list(SCHEMA)
     for name, part in parts.items():
         has_noise = isinstance(SCHEMA[name], Numeric | Datetime)

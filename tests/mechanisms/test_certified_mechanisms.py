@@ -25,6 +25,8 @@ from sklearn_dpgen.utils._random import NoiseSource
 
 CERTIFIED_NOISE = "certified_noise"
 
+
+
 pytest.importorskip("opendp")
 
 SCHEMA = Schema(

@@ -109,7 +109,7 @@ NUMBERS = Schema({"age": Numeric(0, 100), "sex": Categorical(["f", "m"])})
         (pd.DataFrame({"age": [np.nan], "sex": ["f"]}), "'age'"),
         (pd.DataFrame({"age": [SECRET], "sex": [None]}), "'sex'"),
         (np.array([[SECRET]]), "X has 1 features"),
-        ([[SECRET, "f"], [SECRET]], "inhomogeneous|2D"),
+        ([[SECRET, "f"], [SECRET]], "must hold real numbers in two dimensions"),
         (pd.DataFrame({"age": [], "sex": []}), r"0 sample\(s\)"),
         ([], r"0 sample\(s\)"),
         (iter([]), r"0 sample\(s\)"),

@@ -88,10 +88,10 @@ def test_a_domain_by_width_needs_data():
         ([[SECRET, math.nan]], r"NaN: columns \[1\]"),
         (pd.DataFrame({"a": [SECRET], "b": [None]}), r"NaN: columns \['b'\]"),
         ([[SECRET, f"{SECRET}x"]], "could not convert"),
-        (np.array([[SECRET, f"{SECRET}x"]], dtype=object), r"could not .* in columns \[1\]"),
+        (np.array([[SECRET, f"{SECRET}x"]], dtype=object), r"columns \[1\] do not"),
         ([SECRET, SECRET], "Expected 2D array"),
-        ([[SECRET, 10**400]], "too large to convert to float"),
-        (np.array([[SECRET, 10**400]], dtype=object), r"too large .* in columns \[1\]"),
+        ([[SECRET, 10**400]], r"columns \[1\] do not"),
+        (np.array([[SECRET, 10**400]], dtype=object), r"columns \[1\] do not"),
         (
             pd.DataFrame({"a": [SECRET], "b": [10**400]}, dtype=object),
             r"columns that do not: \['b'\]",

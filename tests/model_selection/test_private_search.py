@@ -68,7 +68,7 @@ def test_the_plan_is_what_a_fit_states(n_runs):
     assert plan.attack_risk().advantage < 0.3
     assert "a mean over 80 records" in plan.precision["score"]
     assert plan.split == {"best of all runs": 1.0}
-    assert "Best of a random number of fits of NoisyThreshold" in str(plan)
+    assert "PrivateSearchCV(NoisyThreshold): best of a random number of fits" in str(plan)
 
 
 def test_public_rows_score_without_noise_and_leave_all_records_to_train():

@@ -324,8 +324,7 @@ class ByClass(NoisyThreshold):
     """Takes labels for public where it is given some, as a plan cannot know."""
 
     def _charge(self, report):
-        relation = "replace one record by another of the same class"
-        super()._charge(replace(report, neighbouring=relation))
+        super()._charge(replace(report, shared=("class",)))
 
 
 def test_a_fit_that_protects_less_than_its_plan_is_seen(seven):

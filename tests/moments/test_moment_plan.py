@@ -58,7 +58,9 @@ def test_the_plan_is_what_the_fit_says(case, kind):
     assert plan == fit.privacy_
     assert sum(plan.split.values()) == pytest.approx(1)
     sizes = {"class_sizes": [600, 200]} if sizes else {}
-    assert plan != build(case, kind).plan(2 * N, records.shape[1], **sizes)
+    # Without noise nothing depends on the number of records.
+    is_other = plan.epsilon < np.inf
+    assert is_other == (plan != build(case, kind).plan(2 * N, records.shape[1], **sizes))
 
 
 def test_the_precision_is_that_of_the_means():

@@ -67,7 +67,6 @@ class AddedSign(Sign):
         """Return the report of a fit."""
         return replace(
             super().plan(n_samples),
-            neighbouring="add or remove one record",
             neighbours="add_or_remove",
             public=(),
         )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sklearn_dpgen.accounting import epsilon_spent
+from sklearn_dpgen.accounting import Bound, epsilon_spent
 from sklearn_dpgen.accounting._wording import caveat_texts, public_texts
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
@@ -117,7 +117,7 @@ class ScalesByTheData(DPSlicedWassersteinFairClassifier):
     """A broken variant: the report shows a bound that was read from the records."""
 
     def _fit_network(self, X, targets, members, plan, **options):
-        report = replace(plan.report, public=(f"features up to {X.max()}",))
+        report = replace(plan.report, bounds=(Bound("task_clip", abs(X).max()),))
         super()._fit_network(X, targets, members, replace(plan, report=report), **options)
 
 
@@ -206,7 +206,7 @@ GROUP_SIZES = "group_set", "group_sizes"
                 "group_and_label_sizes",
             ),
         ),
-        ("generator", {}, "replace one record; the numbers of them are public", ("domain",)),
+        ("generator", {}, "replace one record; the number of records is public", ("domain",)),
     ],
 )
 def test_the_report_says_what_is_public(tiny, table, kind, options, neighbours, public):

@@ -249,7 +249,7 @@ def test_without_noise(name):
     assert plan.mechanism.noise_scales == (0.0,) * (1 + len(PLANS[name]))
     if plan.n_selections:
         assert plan.mechanism.selection.noise_scale == 0
-    report = plan.report()
+    report = plan.report("Sampler")
     assert (report.epsilon, report.delta) == (math.inf, 0.0)
     assert report.noise_multiplier == 0
 
