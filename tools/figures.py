@@ -328,8 +328,8 @@ def unknown_target(results, table):
         chosen="other tables, and splits of the training rows of this one",
         sources="the same scripts: ``tables_target_unknown``, ``compare_independent``, "
         "``table_peers``, ``compare_real``",
-        remarks="All methods get the same information and have the same guarantee, except independent "
-        "columns.",
+        remarks="All methods get the same information and have the same guarantee, except "
+        "independent columns.",
         entries=entries,
         missing=missing,
         n_headlines=1,
@@ -380,8 +380,8 @@ def local_asked(results):
         chosen="splits of the training rows of Adult, of the least squares too",
         sources="``bench_local_tables.py``: ``local_tables_adult``, "
         "``local_tables_adult_others``, ``compare_real``",
-        remarks="The public bins follow the distribution of the numbers; the default bins have equal "
-        "width.",
+        remarks="The public bins follow the distribution of the numbers; the default bins have "
+        "equal width.",
         entries=entries,
         n_headlines=1,
     )
