@@ -16,6 +16,7 @@ from sklearn_dpgen.auditing._pairs import equivalent_mu, least_epsilon
 from sklearn_dpgen.auditing._result import AuditResult
 from sklearn_dpgen.auditing._runs import one_run, repeated
 from sklearn_dpgen.auditing._white_box import WhiteBox
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.utils._source_and_target import known_labels
 
@@ -121,7 +122,9 @@ def audit(
     X = X if isinstance(X, pd.DataFrame) else np.asarray(X)
     if isinstance(estimator, Mechanism):
         if method != "white_box":
-            raise ValueError(f"method must be 'white_box' for local mechanisms, got {method!r}.")
+            raise PublicValueError(
+                f"method must be 'white_box' for local mechanisms, got {method!r}."
+            )
         claim = _claim(estimator, X, None, None)
         epsilon, neighbours, n_releases, findings = audit_local(
             estimator,
@@ -152,7 +155,9 @@ def audit(
     )
     unaltered = search.unaltered()
     if not unaltered[0].releases:
-        raise ValueError("Nothing was seen to be released with noise: there is nothing to audit.")
+        raise PublicValueError(
+            "Nothing was seen to be released with noise: there is nothing to audit."
+        )
     bounds = scale_bounds(unaltered, confidence)
     findings = noise_findings(unaltered) + batch_findings(unaltered)
     found = {"n_releases": len(unaltered[0].releases), "findings": findings}

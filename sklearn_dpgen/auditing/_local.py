@@ -20,6 +20,7 @@ from sklearn_dpgen.auditing._pairs import (
     least_epsilon,
 )
 from sklearn_dpgen.auditing._transcript import Transcript
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.utils._random import observed_noise
 
@@ -71,7 +72,7 @@ def audit_local(
         if weight > best[0] * (1.03 if any(isinstance(p, DiscretePair) for p in pairs) else 1):
             best = weight, records
     if best[1] is None:
-        raise ValueError(f"No two records could be told apart; the last error: {refused}.")
+        raise PublicValueError(f"No two records could be told apart; the last error: {refused}.")
     pairs, transcript = _pairs(mechanism, pool, best[1], n_draws, 1 - confidence)
     findings = []
     if transcript.releases:

@@ -17,6 +17,7 @@ from sklearn_dpgen.auditing._pairs import (
     SampledReplacementPair,
 )
 from sklearn_dpgen.auditing._transcript import DivergedError, Transcript
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._random import observed_noise
 
 __all__ = ["Neighbours", "WhiteBox", "release_pairs"]
@@ -250,7 +251,7 @@ class WhiteBox:
             if weight > best[0]:
                 best = weight, spec
         if best[1] is None:
-            raise ValueError(
+            raise PublicValueError(
                 "No two neighbours could be told apart: give candidates that the estimator takes. "
                 f"The last was refused: {refused[-1] if refused else 'none'}."
             )

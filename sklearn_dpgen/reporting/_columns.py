@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.metrics import sliced_wasserstein_distance
 from sklearn_dpgen.reporting._tables import kind_of
 from sklearn_dpgen.schema import Datetime, Numeric
@@ -282,5 +283,5 @@ def _rare(codes, others, column):
 def as_series(frame: pd.DataFrame, name: str) -> pd.Series:
     """Return one column of a frame, or raise ValueError where there is none."""
     if name not in frame.columns:
-        raise ValueError(f"column must be one of both tables, and {name!r} is not.")
+        raise PublicValueError(f"column must be one of both tables, and {name!r} is not.")
     return frame[name]

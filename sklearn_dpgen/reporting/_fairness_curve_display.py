@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_regressor
 from sklearn.metrics import get_scorer
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.metrics import disparate_impact, group_wasserstein_distance
 from sklearn_dpgen.reporting._responses import GroupAware, import_pyplot, scores_of
 
@@ -141,7 +142,7 @@ class FairnessCurveDisplay:
         point_labels = list(estimators) if isinstance(estimators, Mapping) else None
         models = list(estimators.values() if isinstance(estimators, Mapping) else estimators)
         if not models:
-            raise ValueError("estimators must not be empty.")
+            raise PublicValueError("estimators must not be empty.")
         regression = is_regressor(models[0])
         if scoring is None:
             scoring = "r2" if regression else "accuracy"

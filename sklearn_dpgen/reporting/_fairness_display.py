@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.reporting._responses import GroupAware, import_pyplot, scores_of
 from sklearn_dpgen.utils._groups import check_sensitive_features
 
@@ -142,7 +143,7 @@ class FairnessDisplay:
             shown = _has_label(y_true, true_label, len(scores))
         parts = [np.sort(scores[shown & (codes == code)]) for code in range(len(groups))]
         if not all(map(len, parts)):
-            raise ValueError("true_label must occur in each group.")
+            raise PublicValueError("true_label must occur in each group.")
         display = cls(parts, groups, threshold=threshold, score_name=score_name)
         return display.plot(ax, kind=kind, **kwargs)
 
@@ -247,7 +248,7 @@ class FairnessDisplay:
         FairnessDisplay
         """
         if kind not in ("density", "rate"):
-            raise ValueError(f"kind must be 'density' or 'rate', got {kind!r}.")
+            raise PublicValueError(f"kind must be 'density' or 'rate', got {kind!r}.")
         plt = import_pyplot(f"{type(self).__name__}.plot")
         self.ax_ = plt.subplots()[1] if ax is None else ax
         self.figure_ = self.ax_.figure
@@ -298,16 +299,16 @@ def _check_scores(scores):
     except (TypeError, ValueError):
         scores = np.empty(0)
     if scores.ndim != 1 or scores.size == 0 or not np.all(np.isfinite(scores)):
-        raise ValueError("scores must hold finite real numbers in one dimension.")
+        raise PublicValueError("scores must hold finite real numbers in one dimension.")
     return scores
 
 
 def _has_label(y_true, label, n_samples):
     if y_true is None:
-        raise ValueError("true_label needs the true labels.")
+        raise PublicValueError("true_label needs the true labels.")
     y_true = np.asarray(y_true)
     if y_true.shape != (n_samples,):
-        raise ValueError(f"y_true has the shape {y_true.shape} for {n_samples} samples.")
+        raise PublicValueError(f"y_true has the shape {y_true.shape} for {n_samples} samples.")
     return y_true == label
 
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.reporting._columns import as_series, column_shares
 from sklearn_dpgen.reporting._released import (
     Released,
@@ -238,7 +239,9 @@ def released_view(estimator):
     check_is_fitted(estimator)
     view = Released(estimator)
     if not hasattr(view, "one_way_marginals_"):
-        raise TypeError(f"{type(estimator).__name__} keeps no released counts, one_way_marginals_.")
+        raise PublicTypeError(
+            f"{type(estimator).__name__} keeps no released counts, one_way_marginals_."
+        )
     return view
 
 
@@ -250,7 +253,9 @@ def declared_columns(real, synthetic, names, schema):
         schema, _ = observed_schema(*frames)
     missing = [name for name in names if schema is None or name not in schema]
     if missing:
-        raise ValueError(f"column {missing[0]!r} is not in the schema, or cannot be compared.")
+        raise PublicValueError(
+            f"column {missing[0]!r} is not in the schema, or cannot be compared."
+        )
     schema = Schema({name: schema[name] for name in names})
     for frame, label in zip(frames, ("real", "synthetic"), strict=True):
         check_table(frame, schema, label)

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.reporting._card_pages import card_html, card_markdown, card_summary
 from sklearn_dpgen.reporting._signatures import (
     canonical_json,
@@ -52,7 +53,7 @@ class ModelCard:
 
     def __init__(self, content: Mapping) -> None:
         if not isinstance(content, Mapping) or content.get("format") != _FORMAT:
-            raise ValueError(f"content must be that of a model card, of format {_FORMAT}.")
+            raise PublicValueError(f"content must be that of a model card, of format {_FORMAT}.")
         # A copy, of what JSON can hold alone.
         self._content = json.loads(canonical_json(dict(content)))
 
@@ -88,7 +89,9 @@ class ModelCard:
         path = Path(path)
         writers = {".json": self.to_json, ".md": self.to_markdown, ".html": self.to_html}
         if path.suffix not in writers:
-            raise ValueError(f"path must end with one of {list(writers)}, got {path.suffix!r}.")
+            raise PublicValueError(
+                f"path must end with one of {list(writers)}, got {path.suffix!r}."
+            )
         path.write_text(writers[path.suffix](), encoding="utf-8")
 
     @classmethod
@@ -190,7 +193,7 @@ def model_card(
     check_is_fitted(estimator)
     report = getattr(estimator, "privacy_", None)
     if not isinstance(report, PrivacyReport):
-        raise TypeError(f"{type(estimator).__name__} has no privacy_, a PrivacyReport.")
+        raise PublicTypeError(f"{type(estimator).__name__} has no privacy_, a PrivacyReport.")
     statement = json.loads(report.to_json(indent=None))
     schema = _declared_schema(estimator)
     content = {
@@ -259,13 +262,13 @@ def verify_model_card(
     signature = content.pop("signature", None)
     verify_signature(canonical_json(content), signature, public_key)
     if sha256(canonical_json(content["privacy"])) != content["report_sha256"]:
-        raise ValueError("The hash of the card is not that of its privacy report.")
+        raise PublicValueError("The hash of the card is not that of its privacy report.")
     if file is not None:
         if content["file"] is None:
-            raise ValueError("The card names no file.")
+            raise PublicValueError("The card names no file.")
         found = file_facts(file)
         if any(found[key] != content["file"][key] for key in ("bytes", "sha256")):
-            raise ValueError("The file is not the one that the card names.")
+            raise PublicValueError("The file is not the one that the card names.")
     return card
 
 

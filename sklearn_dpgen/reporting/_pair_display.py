@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.reporting._columns import pair_shares
 from sklearn_dpgen.reporting._marginal_display import declared_columns, plain, released_view
 from sklearn_dpgen.reporting._released import entry_labels, sample_codes, sample_shares
@@ -162,7 +163,7 @@ class PairDisplay:
         names, view = _two(columns), released_view(estimator)
         parts = [part for part in view.marginals_ if set(part.columns) == set(names)]
         if not parts:
-            raise ValueError(f"columns {names} were not counted together.")
+            raise PublicValueError(f"columns {names} were not counted together.")
         # What was measured again is the finer one, or the last.
         part = max(parts, key=lambda p: p.counts.size)
         codes = sample_codes(view, view.draw(n_samples, random_state), part.columns)
@@ -193,7 +194,7 @@ class PairDisplay:
         PairDisplay
         """
         if kind not in ("difference", "first", "second"):
-            raise ValueError(f"kind must be 'difference', 'first' or 'second', got {kind!r}.")
+            raise PublicValueError(f"kind must be 'difference', 'first' or 'second', got {kind!r}.")
         plt = import_pyplot(f"{type(self).__name__}.plot")
         self.ax_ = plt.subplots(layout="constrained")[1] if ax is None else ax
         self.figure_ = self.ax_.figure
@@ -222,5 +223,5 @@ class PairDisplay:
 
 def _two(columns):
     if isinstance(columns, str) or len({*columns}) != 2 or len(columns) != 2:
-        raise ValueError(f"columns must be two names, got {columns!r}.")
+        raise PublicValueError(f"columns must be two names, got {columns!r}.")
     return tuple(columns)

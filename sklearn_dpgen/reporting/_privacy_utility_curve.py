@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import train_test_split
 
-from sklearn_dpgen.exceptions import UnpaidScoreWarning
+from sklearn_dpgen.exceptions import PublicValueError, UnpaidScoreWarning
 from sklearn_dpgen.reporting._privacy_utility_display import PrivacyUtilityDisplay
 from sklearn_dpgen.utils._budget_parameters import named_parameters, outermost_parameters
 from sklearn_dpgen.utils._random import split_random_state
@@ -82,12 +82,12 @@ def privacy_utility_curve(
     """
     epsilons = np.array([check_epsilon(epsilon, "epsilons") for epsilon in epsilons])
     if len(epsilons) == 0:
-        raise ValueError("epsilons must hold at least one budget.")
+        raise PublicValueError("epsilons must hold at least one budget.")
     if not isinstance(n_repeats, Integral) or n_repeats < 1:
-        raise ValueError(f"n_repeats must be an integer of at least 1, got {n_repeats!r}.")
+        raise PublicValueError(f"n_repeats must be an integer of at least 1, got {n_repeats!r}.")
     budgets = outermost_parameters(estimator, "epsilon")
     if not budgets:
-        raise ValueError(f"estimator has no parameter epsilon: {type(estimator).__name__}.")
+        raise PublicValueError(f"estimator has no parameter epsilon: {type(estimator).__name__}.")
     if not public_rows:
         warnings.warn(
             f"{len(epsilons) * n_repeats} fits spend the sum of their budgets, and their scores on "

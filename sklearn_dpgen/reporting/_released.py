@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.metrics._correlations import column_correlations
 from sklearn_dpgen.reporting._columns import measure_sample, most_frequent, words_of
 from sklearn_dpgen.reporting._rules import broken_shares
@@ -100,7 +101,7 @@ def released_shares(view, name):
     """
     parts = [part for part in view.one_way_marginals_ if part.columns == (name,)]
     if not parts:
-        raise ValueError(f"column {name!r} was not counted.")
+        raise PublicValueError(f"column {name!r} was not counted.")
     column = view.encoder_.columns_[name]
     if isinstance(column, Binned):
         parts = [merge_bins(part, column.n_bins, _MOST_ENTRIES) for part in parts]

@@ -7,6 +7,8 @@ import numpy as np
 from sklearn.base import is_regressor
 from sklearn.pipeline import Pipeline
 
+from sklearn_dpgen.exceptions import PublicImportError, PublicValueError
+
 __all__ = ["GroupAware", "import_pyplot", "scores_of"]
 
 _METHODS = ("predict_proba", "decision_function", "predict")
@@ -71,7 +73,7 @@ def scores_of(estimator, X, *, response_method="auto", pos_label=None):
         What the scores are.
     """
     if response_method not in ("auto", *_METHODS):
-        raise ValueError(f"response_method must be 'auto' or one of {_METHODS}.")
+        raise PublicValueError(f"response_method must be 'auto' or one of {_METHODS}.")
     method = response_method
     if method == "auto":
         there = [name for name in _METHODS if hasattr(estimator, name)]
@@ -96,9 +98,9 @@ def _positive_class(estimator, pos_label=None):
     """Return the positive label: the second of two classes if it is not given."""
     classes = list(getattr(estimator, "classes_", (0, 1)))
     if pos_label is None and len(classes) != 2:
-        raise ValueError(f"pos_label must be given for {len(classes)} classes.")
+        raise PublicValueError(f"pos_label must be given for {len(classes)} classes.")
     if pos_label is not None and pos_label not in classes:
-        raise ValueError(f"pos_label must be among the classes, and {pos_label!r} is not.")
+        raise PublicValueError(f"pos_label must be among the classes, and {pos_label!r} is not.")
     return classes[1] if pos_label is None else pos_label
 
 
@@ -107,7 +109,7 @@ def import_pyplot(caller):
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError(
+        raise PublicImportError(
             f"{caller} needs matplotlib: pip install 'sklearn-dpgen[examples]'."
         ) from error
     return plt

@@ -4,6 +4,8 @@ import hashlib
 import json
 from pathlib import Path
 
+from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicValueError
+
 __all__ = ["canonical_json", "file_facts", "sha256", "sign", "verify_signature"]
 
 # Told apart from whatever else the same key signs.
@@ -62,7 +64,7 @@ def sign(content, key):
 def verify_signature(content, signature, key):
     """Raise ValueError unless bytes were signed with the private key of a public one."""
     if not isinstance(signature, dict) or signature.get("algorithm") != "Ed25519":
-        raise ValueError("The card has no Ed25519 signature.")
+        raise PublicValueError("The card has no Ed25519 signature.")
     ed25519, serialization = _cryptography()
     from cryptography.exceptions import InvalidSignature
 
@@ -71,12 +73,16 @@ def verify_signature(content, signature, key):
     # What stands beside the signature is not signed, and a card shows it.
     named = {"algorithm": "Ed25519", "public_key": key.public_bytes(*raw).hex()}
     if signature != named | {"value": signature.get("value")}:
-        raise ValueError("The card names another key than this one, or more of its signature.")
+        raise PublicValueError(
+            "The card names another key than this one, or more of its signature."
+        )
     try:
         value = bytes.fromhex(signature["value"])
         key.verify(value, _CONTEXT + content)
     except (InvalidSignature, KeyError, TypeError, ValueError):
-        raise ValueError("The card was not signed with this key, or was changed since.") from None
+        raise PublicValueError(
+            "The card was not signed with this key, or was changed since."
+        ) from None
 
 
 def _cryptography():
@@ -84,7 +90,7 @@ def _cryptography():
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
-        raise ImportError(
+        raise PublicImportError(
             "Signatures need cryptography: pip install 'sklearn-dpgen[sign]'."
         ) from error
     return ed25519, serialization
@@ -95,7 +101,7 @@ def _read_key(key, kind, serialization):
     is_private = kind.__name__ == "Ed25519PrivateKey"
     if isinstance(key, bytes):
         if len(key) != 32:
-            raise ValueError("A raw key must have 32 bytes.")
+            raise PublicValueError("A raw key must have 32 bytes.")
         return kind.from_private_bytes(key) if is_private else kind.from_public_bytes(key)
     if not isinstance(key, kind):
         content = Path(key).read_bytes()
@@ -105,5 +111,5 @@ def _read_key(key, kind, serialization):
             else serialization.load_pem_public_key(content)
         )
     if not isinstance(key, kind):
-        raise TypeError(f"The key must be an {kind.__name__}.")
+        raise PublicTypeError(f"The key must be an {kind.__name__}.")
     return key

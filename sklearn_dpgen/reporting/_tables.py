@@ -9,6 +9,7 @@ import pandas as pd
 from pandas.api import types
 from sklearn.utils import check_random_state
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.schema._made_up import MadeUpColumn
 from sklearn_dpgen.utils._frames import as_pandas
@@ -31,9 +32,9 @@ def read_table(X, label):
     """Return a data frame, or raise TypeError."""
     frame = as_pandas(X)
     if not isinstance(frame, pd.DataFrame):
-        raise TypeError(f"{label} must be a data frame, got {type(X).__name__}.")
+        raise PublicTypeError(f"{label} must be a data frame, got {type(X).__name__}.")
     if not frame.columns.is_unique:
-        raise ValueError(f"{label} has a column twice.")
+        raise PublicValueError(f"{label} has a column twice.")
     return frame.set_axis([str(name) for name in frame.columns], axis=1)
 
 
@@ -121,13 +122,15 @@ def check_table(frame, schema, label):
     """Raise ValueError where values do not fit the declaration; the message tells no value."""
     missing = [name for name in schema if name not in frame.columns]
     if missing:
-        raise ValueError(f"{label} lacks columns of the schema: {missing}.")
+        raise PublicValueError(f"{label} lacks columns of the schema: {missing}.")
     if len(frame) == 0:
-        raise ValueError(f"{label} has no rows.")
+        raise PublicValueError(f"{label} has no rows.")
     faults = schema.check(frame)[["undeclared", "null", "unreadable"]]
     for name, row in faults[faults.sum(axis=1) > 0].iterrows():
         found = " and ".join(fault for fault, count in row.items() if count)
-        raise ValueError(f"{label} does not fit the schema: column {name!r} has {found} values.")
+        raise PublicValueError(
+            f"{label} does not fit the schema: column {name!r} has {found} values."
+        )
 
 
 def kind_of(column):
