@@ -3,10 +3,13 @@
 ``python -m tests.estimator_table --write`` puts them into the page; it needs all optional packages.
 """
 
+import csv
 import inspect
+import io
 import re
 import sys
 import tempfile
+import textwrap
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -472,18 +475,13 @@ def read_page(text):
     """Return the cells of the tables of a page, by table, class and column."""
     found = {}
     for name, block in re.findall(_TABLE, text, flags=re.M | re.S):
-        lines = [re.findall(r"^   [* ] - ?(.*)$", row, flags=re.M) for row in _rows_of(block)]
-        titles, *others = lines
+        titles, *others = csv.reader(re.findall(r"^   (?!:[\w-]+: )(\S.*)$", block, re.M))
         for link, *values in others:
             found |= {(name, link, c): v for c, v in zip(titles[1:], values, strict=True)}
     return found
 
 
 _TABLE = r"^\.\. begin ([a-z ]+)\n(.*?)^\.\. end \1$"
-
-
-def _rows_of(block):
-    return re.split(r"^(?=   \* - )", block, flags=re.M)[1:]
 
 
 def write_page(text, tried):
@@ -495,11 +493,10 @@ def write_page(text, tried):
         links, columns = (list(dict.fromkeys(key[i] for key in mine)) for i in range(2))
         lines = [["estimator", *columns]]
         lines += [[link, *(mine[link, column] for column in columns)] for link in links]
-        body = "\n".join(
-            f"   {'*' if i == 0 else ' '} - {cell}" for line in lines for i, cell in enumerate(line)
-        )
-        head = f".. list-table::\n   :class: estimator-table\n   :header-rows: 1\n\n{body}\n"
-        return f".. begin {name}\n\n{head}\n.. end {name}"
+        body = io.StringIO()
+        csv.writer(body, lineterminator="\n").writerows(lines)
+        head = ".. csv-table::\n   :class: estimator-table\n   :header-rows: 1\n\n"
+        return f".. begin {name}\n\n{head}{textwrap.indent(body.getvalue(), '   ')}\n.. end {name}"
 
     return re.sub(_TABLE, table, text, flags=re.M | re.S)
 

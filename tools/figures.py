@@ -6,6 +6,8 @@ method of others are the best in the files. What others print is in ``printed.js
 source. ``tests/test_figures.py`` compares pages and files.
 """
 
+import csv
+import io
 import json
 import math
 import re
@@ -19,7 +21,7 @@ from pathlib import Path
 __all__ = ["Results", "blocks", "differences", "main", "tasks", "write_page"]
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.rst", "doc/index.rst", "doc/measured.rst", "doc/comparison.rst", "doc/tables.rst")
+PAGES = ("README.rst", "doc/index.rst", "doc/measured.rst", "doc/comparison.rst")
 BLOCK = r"^\.\. begin figures ([a-z -]+)\n(.*?)^\.\. end figures \1$"
 
 OURS = "TableSampler"
@@ -223,7 +225,7 @@ def spread(values):
     return Figure(statistics.fmean(values), statistics.pstdev(values), len(values))
 
 
-# ---- tables of a curator, and of people who trust nobody ----
+# ---- tables with a trusted curator, and without ----
 
 
 def entry(row, role, method=None, scores=KEYS):
@@ -303,10 +305,11 @@ def named_target(results, table):
         sources="``bench_tables.py``, ``bench_table_peers.py``, ``bench_synthetic_learners.py``: "
         "``compare_replace``, ``compare_ours``, ``compare_independent``, ``compare_real``, "
         "``tables_target_unknown``, ``table_peers``, ``synthetic_learners``",
-        remarks="Others are told the target only where their name says so. Theirs is the weaker "
-        "guarantee, which needs less noise.",
+        remarks="Other methods know the target only where their name says so. Their guarantee is "
+        "weaker, and needs less noise.",
         entries=entries,
         missing=missing,
+        n_headlines=2 if table == "adult" else 1,
     )
 
 
@@ -325,7 +328,8 @@ def unknown_target(results, table):
         chosen="other tables, and splits of the training rows of this one",
         sources="the same scripts: ``tables_target_unknown``, ``compare_independent``, "
         "``table_peers``, ``compare_real``",
-        remarks="All know the same, and have the same guarantee, but for independent columns.",
+        remarks="All methods get the same information and have the same guarantee, except "
+        "independent columns.",
         entries=entries,
         missing=missing,
         n_headlines=1,
@@ -344,13 +348,13 @@ def local_defaults(results, name):
     entries = [entry(row, *roles[row["model"]]) for row in rows]
     entries.append(entry(results.row("compare_real", table=name), REAL, "real rows"))
     return Task(
-        name=f"{TITLES[name]}, nobody trusted, defaults",
-        title=f"{TITLES[name]}, ε = 4, nobody trusted, all defaults",
+        name=f"{TITLES[name]}, local privacy, defaults",
+        title=f"{TITLES[name]}, ε = 4, local privacy, all defaults",
         guarantee="each record by itself, δ = 0",
         chosen="splits of the training rows of Adult, of the least squares too",
         sources="``bench_local_tables.py``: ``local_tables_snippet``, ``compare_real``",
         entries=entries,
-        n_headlines=2 if name == "adult" else 1,
+        n_headlines=1 if name == "adult" else 0,
     )
 
 
@@ -370,14 +374,16 @@ def local_asked(results):
         entries.append(entry(row, CHEAP, name))
     entries.append(entry(results.row("compare_real", table="adult"), REAL, "real rows"))
     return Task(
-        name="Adult, nobody trusted, income asked of everybody",
-        title="Adult, ε = 4, nobody trusted, income asked of everybody, public bins",
+        name="Adult, local privacy, income asked of everybody",
+        title="Adult, ε = 4, local privacy, income asked of everybody, public bins",
         guarantee="each record by itself, δ = 0",
         chosen="splits of the training rows of Adult, of the least squares too",
         sources="``bench_local_tables.py``: ``local_tables_adult``, "
         "``local_tables_adult_others``, ``compare_real``",
-        remarks="The public bins show where the numbers are; the defaults are bins of equal width.",
+        remarks="The public bins follow the distribution of the numbers; the default bins have "
+        "equal width.",
         entries=entries,
+        n_headlines=1,
     )
 
 
@@ -530,7 +536,7 @@ def rectangle(results):
         entries.append(Entry(role, name, "local", {score: spread(row["W2"] for row in rows)}))
     return Task(
         name="Rectangle from noisy points",
-        title="Rectangle from Laplace noise, ε = 5, nobody trusted",
+        title="Rectangle from Laplace noise, ε = 5, local privacy",
         guarantee="each point by itself, δ = 0",
         chosen="curves like these: no independent test",
         sources="``bench_curves.py``: ``curves``",
@@ -561,12 +567,12 @@ def wrapped(text, indent=0):
 
 
 def table(head, rows, widths, title=""):
-    lines = [f".. list-table:: {title}".rstrip(), "   :header-rows: 1"]
+    """Return a table, one row a line."""
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows([head, *rows])
+    lines = [f".. csv-table:: {title}".rstrip(), "   :header-rows: 1"]
     lines += [f"   :widths: {' '.join(map(str, widths))}", ""]
-    for row in [head, *rows]:
-        for i, cell in enumerate(row):
-            lines += wrapped(f"   {'*' if i == 0 else ' '} - {cell}".rstrip(), 7).splitlines()
-    return "\n".join(lines)
+    return "\n".join([*lines, textwrap.indent(written.getvalue().rstrip("\n"), "   ")])
 
 
 def headline(results):
@@ -613,7 +619,8 @@ def details(results):
             figures = found.figures
             cells = [figures[s].text(s.digits) if s in figures else "" for s in scores]
             role = roles.get(found.role, found.role)
-            rows.append([found.method, role, found.guarantee, str(found.seeds), *cells])
+            promise = re.sub(r"^one (record|image) |\bone record ", "", found.guarantee)
+            rows.append([found.method, role, promise, str(found.seeds), *cells])
         rows += [
             [name, "others", "", "", *([why] * len(scores))] for name, why in task.missing.items()
         ]
@@ -628,12 +635,12 @@ def details(results):
     return "\n\n".join(parts)
 
 
-def budgets(results, relations):
-    """Return the scores of two tables by budget, under neighbouring relations."""
+def budgets(results):
+    """Return the scores of two tables by budget, under both neighbouring relations."""
     rows = []
     for name, title in TITLES.items():
         for score in (AUC, PAIRS):
-            for changed in relations:
+            for changed in ("replaced", "added or removed"):
                 cells = []
                 for epsilon in BUDGETS:
                     found = results.row(FILES[changed, epsilon == 1.0], table=name, epsilon=epsilon)
@@ -645,34 +652,13 @@ def budgets(results, relations):
 
 
 def times(results):
-    """Return what the README says of time."""
+    """Return the sentence on the time and memory of fits."""
     fit = {name: results.row("compare_replace", table=name)["cpu seconds"] for name in TITLES}
     wide = results.row("table_sampler_scale", rows=100_000, columns=100)
-    sliced = results.row("sliced", case="against POT", n=100_000, m=100_000)
-    lines = results.row("sliced_lines", n=100_000)
-    half = results.row("sinkhorn", case="half circle", n=2000, dtype="float32")
     return wrapped(
         f"With one thread, a fit of Adult took {fit['adult']:.1f} seconds of a processor, one of "
-        f"RAND health {fit['rand health']:.1f}, and one of 100,000 rows of 100 columns "
-        f"{wide['counts, s'] + wide['fit, s']:.0f}, with {wide['peak, MiB'] / 1024:.1f} GiB. "
-        f"Sliced transport with both gradients for 100,000 points took "
-        f"{sliced['ours_ms'] / 1000:.2f} seconds; three lines of torch take "
-        f"{lines['ratio']:.1f} times that, and POT with autograd "
-        f"{sliced['ratio']:.0f} times. A hundred iterations of Sinkhorn for 2000 points took "
-        f"{half['ours_ms']:.0f} ms; a few lines of torch take {half['ratio_few_lines']:.1f} times "
-        f"that, the default ``ot.sinkhorn`` of POT {half['ratio_pot_default']:.1f} times, and "
-        f"POT in the log domain, which like ours does not underflow, "
-        f"{half['ratio_pot_torch']:.0f} times on torch and {half['ratio_pot_numpy']:.0f} times on "
-        f"NumPy."
-    )
-
-
-def wide_table(results):
-    """Return the sentence on the largest table that was fitted with many columns."""
-    wide = results.row("table_sampler_scale", rows=100_000, columns=100)
-    return wrapped(
-        f"A fit of 100,000 rows of 100 columns, half of them numbers, took "
-        f"{wide['counts, s'] + wide['fit, s']:.0f} seconds of a processor with one thread, and "
+        f"RAND health {fit['rand health']:.1f}, and one of 100,000 rows of 100 columns, half of "
+        f"them numeric, {wide['counts, s'] + wide['fit, s']:.0f}, with "
         f"{wide['peak, MiB'] / 1024:.1f} GiB (``bench_table_sampler.py --scale``)."
     )
 
@@ -735,8 +721,7 @@ def introduction(results):
         f"On the Adult census table at :math:`\\varepsilon = 1` (one record replaced, five seeds), "
         f"a model trained on synthetic rows reaches an area under the ROC curve of {here:.3f} on "
         f"real rows; trained on real rows, it reaches {real:.3f}. The best cheap method for this "
-        f"score, {cheap.method}, reaches {cheap.figures[AUC].mean:.3f} (:doc:`measured`). Read on "
-        f"in :doc:`tables`, or take the tutorial, :doc:`tutorial`."
+        f"score, {cheap.method}, reaches {cheap.figures[AUC].mean:.3f} (:doc:`measured`)."
     )
 
 
@@ -903,7 +888,6 @@ def estimators(results, name):
         if row["model"] == NO_TARGET:
             add(f"``{OURS}``, target not named", row)
     others = {
-        "PrivateMixtureSampler": ", public bins",
         "PrivateEvolutionSampler": "",
         "SmoothedSlicedWassersteinGenerator": ", public bins",
     }
@@ -931,12 +915,10 @@ def estimators(results, name):
 BLOCKS: dict[str, Callable[[Results], str]] = {
     "headline": headline,
     "details": details,
-    "budgets": lambda results: budgets(results, ("replaced",)),
-    "budgets in full": lambda results: budgets(results, ("replaced", "added or removed")),
+    "budgets": budgets,
     "times": times,
     "solvers": solvers,
     "threads": threads,
-    "wide table": wide_table,
     "introduction": introduction,
     "wins": wins,
     "pairs not run": pairs_not_run,
