@@ -23,7 +23,7 @@ from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
-from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import TableSampler
 
 
 def mixed_table(n, p, seed=0):
@@ -59,9 +59,6 @@ def tables():
         frame, schema = mixed_table(n, p)
         name = ", ".join(f"{key}={value}" for key, value in options.items())
         yield f"{n} x {p} {name}", TableSampler(schema=schema, **options), frame, None
-    for n in (10_000, 100_000):
-        frame, schema = mixed_table(n, 12)
-        yield f"mixture, {n} x 12", PrivateMixtureSampler(schema=schema, device="cpu"), frame, None
 
 
 def evolution():

@@ -903,7 +903,6 @@ def estimators(results, name):
         if row["model"] == NO_TARGET:
             add(f"``{OURS}``, target not named", row)
     others = {
-        "PrivateMixtureSampler": ", public bins",
         "PrivateEvolutionSampler": "",
         "SmoothedSlicedWassersteinGenerator": ", public bins",
     }

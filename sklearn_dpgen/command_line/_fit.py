@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.ledger._base import PrivateEstimator
-from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import TableSampler
 
 if TYPE_CHECKING:
     from sklearn_dpgen.ledger import PrivacyLedger
@@ -14,7 +14,6 @@ __all__ = ["make_sampler", "risk_of"]
 
 _SAMPLERS: dict[str, type[PrivateEstimator]] = {
     "sliced": TableSampler,
-    "mixture": PrivateMixtureSampler,
 }
 
 

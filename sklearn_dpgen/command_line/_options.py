@@ -19,7 +19,7 @@ __all__ = [
     "probability",
 ]
 
-SAMPLERS = ("sliced", "mixture")
+SAMPLERS = ("sliced",)
 
 
 def add_command(
@@ -119,8 +119,8 @@ def add_sampler(parser: argparse.ArgumentParser) -> None:
         "--sampler",
         choices=SAMPLERS,
         default="sliced",
-        help="'sliced': noisy tables of few columns, and the law of largest entropy near them; "
-        "'mixture': votes for candidate records, and counts in cells (default: %(default)s)",
+        help="'sliced': maximum-entropy synthesis from noisy low-order marginals "
+        "(default: %(default)s)",
     )
     group.add_argument(
         "--target",

@@ -72,9 +72,6 @@ def _fit(sampler, files, arguments, console):
     if "verbose" in sampler.get_params(deep=False):
         sampler.set_params(verbose=int(sys.stderr.isatty() and not console.quiet))
     X = list(files)
-    if arguments.sampler == "mixture":
-        beside = {} if arguments.unit is None else {arguments.unit: None}
-        X = read_frame(files, dict(sampler.schema) | beside)
     try:
         sampler.fit(X)
     except ValueError as error:

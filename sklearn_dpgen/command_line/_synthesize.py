@@ -1,7 +1,6 @@
 """synthesize: a synthetic table with its report, from a private one."""
 
 from sklearn_dpgen.command_line._console import Console
-from sklearn_dpgen.command_line._errors import CommandError
 from sklearn_dpgen.command_line._files import check_files
 from sklearn_dpgen.command_line._options import (
     add_budget,
@@ -96,8 +95,6 @@ def add_to(commands) -> None:
 def run(arguments, console: Console) -> int:
     """Run the command."""
     check_options(arguments)
-    if arguments.rows is None and arguments.unit is not None and arguments.sampler == "mixture":
-        raise CommandError("--rows is needed with --unit and --sampler mixture.")
     check_files(schema=arguments.schema, ledger=arguments.ledger, others=[arguments.signing_key])
     output_ending(files_of(arguments.table)[0])
     from sklearn_dpgen.command_line._synthesis import synthesize

@@ -1,14 +1,10 @@
 """How long fits of tables take, and how much memory, from public numbers: within a factor of 3."""
 
-import math
-
 import numpy as np
 
-from sklearn_dpgen.tables._cell_counts import marginal_noise
 from sklearn_dpgen.tables._marginals import needed_bytes
-from sklearn_dpgen.tables._mixture_evolution import automatic_cells
 
-__all__ = ["mixture_forecast", "table_forecast"]
+__all__ = ["table_forecast"]
 
 # Seconds on two cores, fitted to fits of simulated tables of 6 to 30 columns and of 2000 to 100000
 # records, by benchmarks/bench_forecast.py. What each is of is beside it.
@@ -16,8 +12,6 @@ _COLUMN = 0.06  # a column with bins to find
 _VALUE = 3e-8  # a value that is read
 _CELL = 6e-9  # a record in a table that is counted
 _TERM = 0.012  # a table in a fit of the law, with 20000 rows and 30 steps
-_EM = 3.6e-10  # an entry of a public record, in a cell, in half a step of EM
-_POOL, _STEPS = 21_000, 40
 # Bytes beside: of blocks of records that are read, of tables, and of a law.
 _BLOCK = 6e7
 
@@ -55,30 +49,4 @@ def table_forecast(table, marginals, sampler, n_records):
     sizes = [tree.n_values + tree.nullable for tree in table.trees]
     codes = n_records * sum(np.min_scalar_type(size - 1).itemsize for size in sizes)
     n_bytes = 1.2 * codes + needed_bytes(table.trees, sampler.population_size) + _BLOCK
-    return {"seconds": seconds, "bytes": n_bytes}
-
-
-def mixture_forecast(sampler, n_samples, n_classes, domain, last_scale, n_bytes):
-    """Return the forecast of a fit of :class:`PrivateMixtureSampler`.
-
-    Parameters
-    ----------
-    sampler : PrivateMixtureSampler
-    n_samples, n_classes : int
-    domain : Product of OneHot
-    last_scale : float
-        Of the noise of the counts in cells.
-    n_bytes : float
-        That it needs.
-
-    Returns
-    -------
-    dict of str to float
-    """
-    n_cells = sampler.n_cells
-    if n_cells == "auto":
-        n_cells = automatic_cells(n_samples, marginal_noise(last_scale, domain), n_classes)
-    entries = _POOL * domain.n_features * n_cells * n_classes
-    seconds = 0.1 + 2 * _STEPS * _EM * entries * sampler.n_iter
-    seconds += _VALUE * n_samples * (domain.n_features + math.sqrt(sampler.n_candidates))
     return {"seconds": seconds, "bytes": n_bytes}

@@ -96,11 +96,10 @@ def test_a_page_that_is_not_private_is_named_so(run):
     assert sorted(os.listdir("out")) == PUBLIC
 
 
-@pytest.mark.parametrize("sampler", ["sliced", "mixture"])
-def test_a_model_has_the_report_and_neither_path_nor_seed(run, sampler):
+def test_a_model_has_the_report_and_neither_path_nor_seed(run):
     made = run("ledger", "init", "secret.db", "--dataset", "d", "--epsilon", "2", "--delta", "1e-5")
     assert made.code == 0
-    fit = ("--sampler", sampler, "--ledger", "secret.db", "--out", "out")
+    fit = ("--ledger", "secret.db", "--out", "out")
     assert run("synthesize", "table.csv", *FIT, *fit).code == 0
     model = sklearn_dpgen.load("out/model.safetensors")
     report = json.loads(Path("out/report.json").read_text(encoding="utf-8"))
@@ -224,8 +223,6 @@ def test_a_model_without_a_guarantee_is_none(run, out, monkeypatch):
     del model.privacy_
     monkeypatch.setattr(sklearn_dpgen, "load", lambda path: model)
     assert "no model with a guarantee" in run("inspect", "out/model.safetensors").err
-
-
 
 
 @pytest.mark.parametrize("violated", [False, True])

@@ -33,10 +33,9 @@ def ledger(run):
     return PrivacyLedger("l.db")
 
 
-@pytest.mark.parametrize("sampler", ["sliced", "mixture"])
 @pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_a_table_of_the_same_format_with_its_report(run, form, sampler):
-    done = run("synthesize", f"table.{form}", *FIT, "--sampler", sampler, "--json")
+def test_a_table_of_the_same_format_with_its_report(run, form):
+    done = run("synthesize", f"table.{form}", *FIT, "--json")
     assert done.code == 0, done.err
     read = pd.read_csv if form == "csv" else pd.read_parquet
     synthetic = read(f"out/synthetic.{form}")
@@ -155,8 +154,6 @@ def test_what_fails_before_says_nothing_of_a_budget(run, ledger, monkeypatch):
         (("--ledger", "none.db"), "There is no ledger none.db"),
         (("--target", "nobody"), "nobody"),
         (("--max-rows", "2"), "needs --unit"),
-        (("--sampler", "mixture", "--target", "age"), "--target age"),
-        (("--sampler", "mixture", "--neighbouring", "add_or_remove"), "--neighbouring"),
     ],
 )
 def test_wrong_use_is_told_before_a_budget_is_spent(run, folder, arguments, said):
