@@ -3,7 +3,7 @@
 from sklearn_dpgen.evolution._contraction import VariationContraction, variation_contraction
 from sklearn_dpgen.evolution._diffusion_variation import DiffusionVariation
 from sklearn_dpgen.evolution._evolution_sampler import PrivateEvolutionSampler
-from sklearn_dpgen.evolution._latent_variation import LatentVariation, SamplerVariation
+from sklearn_dpgen.evolution._latent_variation import LatentVariation
 from sklearn_dpgen.evolution._public_supports import grid_support, kmeans_support
 from sklearn_dpgen.evolution._rates import (
     closeness_lower_bound,
@@ -16,7 +16,6 @@ from sklearn_dpgen.evolution._rates import (
     step_error_bound,
     thresholded_laplace_bound,
 )
-from sklearn_dpgen.evolution._renderer_variation import RendererVariation
 from sklearn_dpgen.evolution._schedules import (
     AnnealedParameters,
     TheoryParameters,
@@ -47,8 +46,6 @@ __all__ = [
     "LatentVariation",
     "PrivateEvolutionSampler",
     "PrivateSignedMeasureSampler",
-    "RendererVariation",
-    "SamplerVariation",
     "TabularVariation",
     "TheoryParameters",
     "VariationContraction",
