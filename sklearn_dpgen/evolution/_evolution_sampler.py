@@ -1,6 +1,9 @@
 """PrivateEvolutionSampler: synthetic records that evolve by private votes, without training."""
 
+import math
+import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -8,21 +11,34 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from tqdm import tqdm
 
-from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._class_settings import first_degrees
-from sklearn_dpgen.evolution._evolution_plan import make_interface, plan_evolution
-from sklearn_dpgen.evolution._moment_start import release_populations
-from sklearn_dpgen.evolution._populations import (
-    copy_shares,
-    distinct_rows,
-    draw_systematic,
-    next_degree,
+from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.evolution._schedules import (
+    check_threshold,
+    class_settings,
+    first_degrees,
+    warn_of_noise,
 )
-from sklearn_dpgen.evolution._variation_interface import VariationInterface, check_candidates
-from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
+from sklearn_dpgen.evolution._tabular_variation import TabularVariation
+from sklearn_dpgen.evolution._variation_interface import (
+    EuclideanVariation,
+    VariationInterface,
+    check_candidates,
+)
+from sklearn_dpgen.evolution._voting_sampler import (
+    ClassVotes,
+    VotesPlan,
+    VotingSampler,
+    votes_forecast,
+)
 from sklearn_dpgen.ledger._ledger import LedgerLike
+from sklearn_dpgen.moments import (
+    denoised_covariances,
+    draw_normals,
+    moment_queries,
+    release_moments,
+)
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._random import noise_source, split_random_state
 from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     HasMethods,
@@ -36,7 +52,235 @@ from sklearn_dpgen.utils._validation import (
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["PrivateEvolutionSampler"]
+__all__ = ["EvolutionPlan", "PrivateEvolutionSampler", "make_interface", "plan_evolution"]
+
+
+def distinct_rows(candidates):
+    """Return the first places of distinct rows, ascending: copies would get noise alone."""
+    _, first = np.unique(candidates, axis=0, return_index=True)
+    return np.sort(first)
+
+
+def draw_systematic(weights, n, rng):
+    """Return n positions: expected numbers as of independent draws, with the least variance."""
+    levels = (rng.uniform() + np.arange(n)) / n
+    edges = np.cumsum(weights)
+    return np.searchsorted(edges / edges[-1], levels, side="right").clip(0, len(weights) - 1)
+
+
+def copy_shares(shares, n, multiplicity):
+    """Return positions, each nint(n share/B) B times: line 9 of Algorithm 1, without chance.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (m,)
+        At least 0; they need not sum to 1.
+    n : int
+    multiplicity : int
+        B.
+    """
+    copies = np.rint(n * shares / multiplicity).astype(np.int64) * multiplicity
+    return np.repeat(np.arange(len(shares)), copies)
+
+
+def next_degree(degree, moves, is_narrow, weights):
+    """Return the scale of the next step: half the last one, or half of the moves that got votes.
+
+    Around a start in the right place most votes are for candidates that moved no farther than
+    the scale. Votes for those that moved farther say that the records are farther away.
+
+    Parameters
+    ----------
+    degree : float
+        Of this step, in (0, 1].
+    moves : ndarray of shape (m,)
+        Distances of candidates to what they are variations of, 0 for the population itself.
+    is_narrow : boolean ndarray of shape (m,)
+        Which were varied by ``degree``.
+    weights : ndarray of shape (m,)
+        Probabilities from the votes.
+
+    Returns
+    -------
+    float
+        In (0, 1].
+    """
+    length = np.sqrt(np.mean(moves[is_narrow] ** 2)) if is_narrow.any() else 0.0
+    if not length > 0:
+        return degree / 2
+    order = np.argsort(moves)
+    mass = np.cumsum(weights[order])
+    median = moves[order[np.searchsorted(mass, mass[-1] / 2)]]
+    return min(1.0, degree * max(1.0, median / length) / 2)
+
+
+def start_queries(sampler, voters):
+    """Return what a sampler releases before its first step, from public quantities, or None."""
+    if sampler.start == "public":
+        return None
+    is_own = sampler.interface is sampler.schema is sampler.embedding is None
+    if not is_own or (sampler.histogram, sampler.schedule) != ("gaussian", "annealed"):
+        raise ValueError(
+            "start='moments' needs a domain with its own interface, without an embedding, "
+            "histogram='gaussian' and schedule='annealed'."
+        )
+    is_private = voters.n_classes > 0 and sampler.labels == "private"
+    return moment_queries(
+        enclosing_ball(voters.domain),
+        voters.n_samples,
+        len(voters.sizes),
+        labels="private" if is_private else "public",
+        with_counts=is_private and sampler.label_proportions is None,
+    )
+
+
+def release_populations(queries, members, run, scales, sizes, n_drawn, *, domain, noise_seed, rng):
+    """Release moments, and draw the first population of each class from normal laws of them.
+
+    Parameters
+    ----------
+    queries : tuple of two ClassSums
+    members : list of arrays
+        Private records of each class.
+    run : GaussianSequenceRun
+        Of sensitivity √2. Its next releases are those of the moments, scaled to that.
+    scales : tuple of float
+        Noise of its releases.
+    sizes : list of int
+        What is publicly known of the sizes of the classes.
+    n_drawn : list of int
+        Size of each population.
+    domain : Domain
+    noise_seed : int or None
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    list of ndarray of shape (n_drawn[c], n_features)
+    """
+    units = [query.sensitivity / math.sqrt(2) for query in queries]
+
+    def release(query, X, codes):
+        unit = units[queries.index(query)]
+        vector = query.vector(X, codes) / unit
+        context = ["moments", pickle.dumps((run, query)), vector]
+        noise = noise_source(noise_seed, context=context)
+        return query.split(unit * run.release(vector, noise))
+
+    moments = release_moments(
+        queries,
+        [unit * scale for unit, scale in zip(units, scales, strict=False)],
+        release,
+        np.concatenate(members),
+        np.repeat(np.arange(len(members)), [len(records) for records in members]),
+        np.asarray(sizes, dtype=np.float64),
+    )
+    covariances = denoised_covariances(moments.covariances, moments.spreads)
+    codes = np.repeat(np.arange(len(members)), n_drawn)
+    points = domain.project(draw_normals(moments.means, covariances, codes, rng))
+    return np.split(points, np.cumsum(n_drawn)[:-1])
+
+
+@dataclass(frozen=True)
+class EvolutionPlan:
+    """The steps of a fit.
+
+    Parameters
+    ----------
+    settings : list of AnnealedParameters or of TheoryParameters
+        Of each class.
+    queries : tuple of two ClassSums or None
+        What is released before the first step.
+    votes : VotesPlan
+    report : PrivacyReport
+    """
+
+    settings: list
+    queries: tuple | None
+    votes: VotesPlan
+    report: object
+
+
+def make_interface(sampler, domain):
+    """Return where candidates come from.
+
+    Parameters
+    ----------
+    sampler : PrivateEvolutionSampler
+    domain : Domain or None
+    """
+    if sampler.interface is not None:
+        return sampler.interface
+    if sampler.schema is not None:
+        return TabularVariation(sampler.schema)
+    if domain is None:
+        raise ValueError("Declare schema or domain: the public set of the records.")
+    return EuclideanVariation(domain)
+
+
+def plan_evolution(sampler, voters, interface, rng):
+    """Return the plan of a fit, and warn where noise drowns the votes.
+
+    Parameters
+    ----------
+    sampler : PrivateEvolutionSampler
+    voters : Voters
+    interface : VariationInterface
+    rng : numpy.random.Generator
+        For a first candidate, of which the width is read.
+
+    Returns
+    -------
+    EvolutionPlan
+    """
+    width = check_candidates(interface.random(1, rng), 1, None, None, interface).shape[1]
+    settings = _settings(sampler, voters, width)
+    most = [s.n_samples * (1 + len(first_degrees(sampler.schedule, s))) for s in settings]
+    sampler._check_sizes("n_samples", sum(most), width, voters.width)
+    queries = start_queries(sampler, voters)
+    shares = settings[0].shares
+    start_share = None if queries is None else sampler.start_share
+    n_moments = sum(query.size for query in queries or ())
+    plan = sampler._votes_plan(voters, shares, sum(most), start_share, n_moments)
+    noise = plan.last_noise_scale
+    copies = sampler.variant == "theory" and sampler.postprocess == "threshold"
+    if copies and sampler.histogram == "gaussian":
+        check_threshold(
+            sampler.threshold, sampler.multiplicity, noise, voters.sizes, settings, most
+        )
+    if math.isfinite(sampler.epsilon):
+        warn_of_noise(noise, voters.sizes, settings, sampler.epsilon)
+    n_candidates = [setting.n_samples for setting in settings]
+    report = sampler._report(
+        plan,
+        voters,
+        precision=plan.precision(voters.sizes, n_candidates),
+        forecast=votes_forecast(sampler, voters, len(shares), most),
+    )
+    return EvolutionPlan(settings, queries, plan, report)
+
+
+def _settings(sampler, voters, dimension):
+    """Return the settings of each class."""
+    if sampler.schedule == "theory":
+        if not math.isfinite(sampler.epsilon):
+            raise ValueError("schedule='theory' needs a finite epsilon.")
+        if voters.domain is None:
+            raise ValueError("schedule='theory' needs a domain: its scales are absolute.")
+    n_samples = [None if sampler.n_samples == "auto" else sampler.n_samples] * len(voters.sizes)
+    if sampler.n_samples == "auto" and sampler.variant == "theory":
+        n_samples = voters.sizes
+    return class_settings(
+        sampler.schedule,
+        voters.sizes,
+        dimension,
+        voters.domain.diameter(2) if sampler.schedule == "theory" else None,
+        sampler.epsilon,
+        sampler._delta(voters.n_samples),
+        n_iter=None if sampler.n_iter == "auto" else sampler.n_iter,
+        n_samples=n_samples,
+    )
+
 
 _MOST_STEPS = 10_000
 

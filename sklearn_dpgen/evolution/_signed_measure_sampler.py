@@ -1,4 +1,4 @@
-"""PrivateSignedMeasureSampler: one noisy histogram over a public support."""
+"""PrivateSignedMeasureSampler: one noisy histogram over public support points."""
 
 import math
 from collections.abc import Callable
@@ -8,25 +8,89 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import gaussian_sigma
-from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._forecast import votes_forecast
-from sklearn_dpgen.evolution._public_supports import grid_support
-from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
+from sklearn_dpgen.domains import Ball, Box, Domain
+from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler, votes_forecast
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._validation import (
-    Integral,
-    Interval,
-    StrOptions,
-    fit_context,
-)
+from sklearn_dpgen.utils._validation import Integral, Interval, StrOptions, fit_context
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["PrivateSignedMeasureSampler"]
+__all__ = ["PrivateSignedMeasureSampler", "grid_support"]
 
+# Support points that "auto" takes at most: memory of the projection grows as their square.
 _MAX_POINTS = 5000
+# Cells of the box around a domain, for each point asked for, at most.
+_MAX_REFINEMENT = 64
+
+
+def grid_support(domain: Box | Ball, n_points: int) -> np.ndarray:
+    """Return the points of a regular grid over a domain.
+
+    The box around the domain is cut into cells, as close to cubes as their number allows; the
+    points are the centers of those that meet the domain, or the nearest points of the domain to
+    them. So every record of the domain is within half the diagonal of a cell of a point.
+
+    Parameters
+    ----------
+    domain : Box or Ball
+    n_points : int
+        The largest number of points. Cutting one axis more would exceed it.
+
+    Returns
+    -------
+    ndarray of shape (m, n_features)
+        ``1 <= m <= n_points`` distinct points.
+
+    Raises
+    ------
+    TypeError
+        For any other domain: give an array of public points.
+    """
+    _check_n_points(n_points)
+    if isinstance(domain, Box):
+        low, high = domain.low, domain.high
+    elif isinstance(domain, Ball):
+        low, high = domain.center - domain.radius, domain.center + domain.radius
+    else:
+        raise TypeError(f"A grid needs a Box or a Ball, domain is a {type(domain).__name__}.")
+    n_cells = n_points
+    points = _grid(domain, low, high, _cuts(high - low, n_cells))
+    # Cells that miss the domain leave room for finer ones.
+    while (n_cells := max(n_cells + 1, int(1.1 * n_cells))) <= _MAX_REFINEMENT * n_points:
+        finer = _grid(domain, low, high, _cuts(high - low, n_cells))
+        if len(finer) > n_points:
+            break
+        points = finer
+    return points
+
+
+def _cuts(extent, n_cells):
+    """Return into how many intervals to cut each axis, for at most ``n_cells`` cells."""
+    cuts = np.ones(len(extent), dtype=np.int64)
+    while True:
+        longest = np.argmax(extent / cuts)
+        if np.prod(cuts) // cuts[longest] * (cuts[longest] + 1) > n_cells:
+            return cuts
+        cuts[longest] += 1
+
+
+def _grid(domain, low, high, cuts):
+    """Return the centers of the cells that meet a domain, projected on it."""
+    half = (high - low) / cuts / 2
+    centers, cell = np.empty((np.prod(cuts), len(cuts))), np.arange(np.prod(cuts))
+    for j, n in enumerate(cuts):
+        centers[:, j] = low[j] + half[j] * (2 * (cell % n) + 1)
+        cell //= n
+    middle = (low + high) / 2
+    nearest = np.clip(middle, centers - half, centers + half)
+    return np.unique(domain.project(centers[domain.contains(nearest)]), axis=0)
+
+
+def _check_n_points(n_points):
+    if isinstance(n_points, bool) or not isinstance(n_points, Integral) or n_points < 1:
+        raise ValueError(f"n_points must be an integer of at least 1, got {n_points!r}.")
 
 
 class PrivateSignedMeasureSampler(VotingSampler):
@@ -46,7 +110,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
         Records outside are moved to its nearest point. None needs an array as the ``support``.
     support : "grid" or array-like of shape (n_points, n_features), default="grid"
         Public points: a regular grid of the domain, a box or a ball, or those given, such as
-        :func:`kmeans_support` of public samples. Points of private records are not public.
+        k-means centers of public samples. Points of private records are not public.
     n_points : int or "auto", default="auto"
         Of the grid, at most. "auto" balances its cells and the noise (see Notes).
     labels : {"public", "private"}, default="public"

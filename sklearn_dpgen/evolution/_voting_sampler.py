@@ -1,9 +1,11 @@
-"""What the samplers that count votes share: records by class, noisy shares, weighted candidates."""
+"""Base of the samplers that count votes: records, the plan of the votes, weighted candidates."""
 
 import math
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,21 +13,29 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
 from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._records import encode_votes
-from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
-from sklearn_dpgen.evolution._votes_plan import HISTOGRAMS, VotesPlan
+from sklearn_dpgen.engines import engine_columns, is_engine_table
+from sklearn_dpgen.evolution._votes import TREE_DIMENSIONS, nearest_neighbor_votes
 from sklearn_dpgen.evolution._weight_projections import (
     project_bounded_lipschitz,
     project_simplex,
     threshold_weights,
 )
 from sklearn_dpgen.ledger._base import PrivateEstimator
-from sklearn_dpgen.preprocessing._records import declared_domain, decode_records
+from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
+from sklearn_dpgen.moments import MOMENT_SHARES
+from sklearn_dpgen.preprocessing._reader import NO_RECORDS
+from sklearn_dpgen.preprocessing._records import (
+    declared_domain,
+    decode_records,
+    encode_records,
+    resolve_domain,
+)
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
-from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._random import ROUNDING, split_random_state
 from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -37,10 +47,237 @@ from sklearn_dpgen.utils._validation import (
     check_is_fitted,
     check_n_samples,
     fit_context,
+    validate_data,
     warn_user,
 )
+from sklearn_dpgen.utils._words import count_words, number_words
 
-__all__ = ["ClassVotes", "Voters", "VotingSampler"]
+__all__ = [
+    "HISTOGRAMS",
+    "encode_votes",
+    "votes_forecast",
+    "ClassVotes",
+    "Voters",
+    "VotesPlan",
+    "VotingSampler",
+]
+
+
+def encode_votes(estimator, X):
+    """Return records ready to vote.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With parameters ``schema`` and ``domain``. Attributes are set as by :func:`encode_records`;
+        where both are None records stay as they are, and there is no ``domain_``.
+    X : array-like, data frame or dask array of shape (n_samples, n_features)
+        A dask array not with a schema.
+
+    Returns
+    -------
+    ndarray of float64, or dask array, of shape (n_samples, width)
+    """
+    for name in ("domain_", "encoder_"):
+        vars(estimator).pop(name, None)
+    if is_engine_table(X):
+        return _encode_dask(estimator, X)
+    if estimator.schema is None and estimator.domain is None:
+        return validate_data(estimator, X, dtype=np.float64)
+    return encode_records(estimator, X)
+
+
+def _encode_dask(estimator, X):
+    if estimator.schema is not None:
+        raise TypeError("A schema takes a data frame; a dask array needs a domain.")
+    if engine_columns(X) is not None or not hasattr(X, "map_blocks"):
+        raise TypeError(
+            f"X must be an array if it is of dask, got {type(X).__name__}: see to_dask_array. Of "
+            "other engines nearest_neighbor_votes alone takes tables."
+        )
+    if X.ndim != 2 or np.isnan(X.shape).any():
+        raise ValueError("A dask array must have two dimensions of known sizes.")
+    if len(X) == 0:
+        raise ValueError(NO_RECORDS)
+    X = X.rechunk({1: -1}).astype(np.float64)
+    estimator.n_features_in_ = X.shape[1]
+    vars(estimator).pop("feature_names_in_", None)
+    if estimator.domain is None:
+        return X
+    estimator.domain_ = resolve_domain(estimator.domain, X.shape[1])
+    return X.map_blocks(estimator.domain_.project, dtype=np.float64)
+
+
+# Seconds on two cores, fitted to fits of 10000 and 100000 records of 2 to 24 features by
+# benchmarks/bench_forecast.py. What each is of is beside it.
+_STEP = 8e-3  # a step
+_RECORD = 8e-7  # a record that goes down a tree
+_PAIR, _ENTRY = 2.2e-10, 1.5e-11  # a record and a candidate, and a feature of them
+_VARIED = 2.5e-7  # an entry of a candidate that is made
+_PROJECTED = 4e-8  # two candidates in a projection on Lipschitz functions
+# Bytes of distances at a time, and of what is beside.
+_DISTANCES, _BLOCK = 1e8, 1.2e7
+
+
+def votes_forecast(sampler, voters, n_iter, n_candidates):
+    """Return the forecast of a fit that counts votes.
+
+    Parameters
+    ----------
+    sampler : VotingSampler
+    voters : Voters
+    n_iter : int
+        Releases.
+    n_candidates : list of int
+        Of each class.
+
+    Returns
+    -------
+    dict of str to float
+        Without seconds where an interface, a metric or an embedding of the caller takes its own.
+    """
+    width, most = voters.width, sum(n_candidates)
+    in_tree = sampler.schema is None and width <= TREE_DIMENSIONS.get(sampler.metric, 0)
+    pairs = sum(size * n for size, n in zip(voters.sizes, n_candidates, strict=True))
+    n_bytes = 16 * (voters.n_samples * (not in_tree) + 2 * most) * width + _BLOCK
+    n_bytes += 0 if in_tree else min(8 * pairs, _DISTANCES)
+    squares = 0
+    if sampler.postprocess == "bounded_lipschitz":
+        squares = sum(n**2 for n in n_candidates)
+        n_bytes += 8 * max(n_candidates) ** 2
+    own = sampler.metric, sampler.embedding, getattr(sampler, "interface", None)
+    if any(part is not None and not isinstance(part, str) for part in own):
+        return {"bytes": n_bytes}
+    step = voters.n_samples * _RECORD if in_tree else pairs * (_PAIR + _ENTRY * width)
+    step += _STEP + _VARIED * most * width + _PROJECTED * squares
+    return {"seconds": 0.02 + n_iter * step, "bytes": n_bytes}
+
+
+HISTOGRAMS = ("gaussian", "laplace_threshold")
+
+# Steps that are told apart, at most.
+_MOST_NAMED = 10
+_NOT_PAID = (
+    "Whatever was fitted on the same records before, such as a scaler or an embedding, is not paid "
+    "for here, nor what the candidates were made from. An embedding or a metric that looks at more "
+    "than one record at a time voids the guarantee."
+)
+
+
+@dataclass(frozen=True)
+class VotesPlan:
+    """Noisy histograms of votes, one vote a record in each.
+
+    Neighbouring data sets differ in one record, so a histogram loses one vote in one cell and gains
+    one in another: √2 in l2, whatever the candidates, the metric and the labels are.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The whole budget.
+    shares : sequence of float
+        One a histogram, each of which may depend on those before: its share of the budget. The
+        Laplace histogram takes equal ones.
+    histogram : {"gaussian", "laplace_threshold"}
+    start_share : float or None, default=None
+        Share of the two releases of moments before them, in (0, 1), of vectors that are scaled to
+        the same sensitivity. Gaussian alone, and not with certified noise.
+    n_candidates : int or None, default=None
+        Of all classes together, at most, of certified noise. None is for noise in floating point.
+    n_values : int, default=0
+        How many counts and moments all releases together have, at most.
+    """
+
+    epsilon: float
+    delta: float
+    shares: tuple[float, ...]
+    histogram: str
+    start_share: float | None = None
+    n_candidates: int | None = None
+    n_values: int = 0
+
+    @cached_property
+    def mechanism(self):
+        """The mechanism of the histograms, which prices what it runs."""
+        if self.histogram == "laplace_threshold":
+            return ThresholdedLaplaceMechanism(
+                self.epsilon, self.delta, len(self.shares), certified=self.n_candidates is not None
+            )
+        shares = self.shares
+        sizes: dict[str, Any] = {}
+        if self.n_candidates is not None:
+            if self.start_share is not None:
+                raise ValueError("noise='certified' is for votes: it needs start='public'.")
+            # A vote is lost and one is gained.
+            sizes = {"n_values": [self.n_candidates] * len(shares), "n_changed": [2] * len(shares)}
+        if self.start_share is not None:
+            rest = (1 - self.start_share) / math.fsum(shares)
+            start = (self.start_share * share for share in MOMENT_SHARES)
+            shares = (*start, *(rest * share for share in shares))
+        return GaussianSequenceMechanism(math.sqrt(2), shares, self.epsilon, self.delta, **sizes)
+
+    @property
+    def split(self):
+        """Parts of the budget by what they are spent on, of sum 1."""
+        start = 0.0 if self.start_share is None else self.start_share
+        found, n = {"first population": start} if start else {}, len(self.shares)
+        if n > _MOST_NAMED:
+            return found | {f"{n} steps": 1 - start}
+        rest = (1 - start) / math.fsum(self.shares)
+        return found | {f"step {t}": rest * share for t, share in enumerate(self.shares, 1)}
+
+    def precision(self, sizes, n_candidates):
+        """Return what noise leaves of the votes for a candidate, in words.
+
+        Parameters
+        ----------
+        sizes : list of int
+            What is publicly known of the sizes of the classes.
+        n_candidates : list of int
+            Of each class: how many share its votes.
+        """
+        if self.histogram == "laplace_threshold":
+            least = number_words(self.mechanism.threshold)
+            # The standard deviation of Laplace noise.
+            words = count_words([math.sqrt(2) * self.mechanism.noise_scale], min(sizes), "votes")
+            if self.mechanism.noise_scale > 0:
+                words += f"; released from {least} on"
+        else:
+            scales = self.mechanism.noise_scales[-len(self.shares) :]
+            words = count_words(scales, min(sizes), "votes")
+        mean = min(size / n for size, n in zip(sizes, n_candidates, strict=True))
+        of_class = " in the smallest class" if len(sizes) > 1 else ""
+        return {"votes for a candidate": f"{words}; the mean is {number_words(mean)}{of_class}"}
+
+    def report(self, **words):
+        """Return the PrivacyReport.
+
+        Parameters
+        ----------
+        **words
+            Its fields that the mechanism does not answer for.
+        """
+        norm = "l1" if self.histogram == "laplace_threshold" else "l2"
+        source = f"{norm}; a record has one vote, so two counts change by one"
+        if self.start_share is not None:
+            source += "; sums of moments are scaled to the same"
+        is_floating = self.n_candidates is None and math.isfinite(self.epsilon)
+        return PrivacyReport(
+            epsilon=self.epsilon,
+            delta=self.delta if math.isfinite(self.epsilon) else 0.0,
+            caveats=(_NOT_PAID, FLOATING_POINT if self.n_candidates is None else CERTIFIED_NOISE),
+            split=self.split,
+            rounding=self.n_values * ROUNDING if is_floating else 0.0,
+            **self.mechanism.report_fields(),
+            **({"sensitivity_source": source} | words),
+        )
+
+    @property
+    def last_noise_scale(self):
+        """Scale of the noise on the counts of the last histogram."""
+        if self.histogram == "laplace_threshold":
+            return self.mechanism.noise_scale
+        return self.mechanism.noise_scales[-1]
 
 
 @dataclass(frozen=True)
