@@ -56,20 +56,20 @@ __all__ = ["EvolutionPlan", "PrivateEvolutionSampler", "make_interface", "plan_e
 
 
 def distinct_rows(candidates):
-    """Return the first places of distinct rows, ascending: copies would get noise alone."""
+    """Return the sorted first indices of distinct rows: a copy gets no vote, and only noise."""
     _, first = np.unique(candidates, axis=0, return_index=True)
     return np.sort(first)
 
 
 def draw_systematic(weights, n, rng):
-    """Return n positions: expected numbers as of independent draws, with the least variance."""
+    """Return n indices drawn by systematic sampling, of least variance for given expectations."""
     levels = (rng.uniform() + np.arange(n)) / n
     edges = np.cumsum(weights)
     return np.searchsorted(edges / edges[-1], levels, side="right").clip(0, len(weights) - 1)
 
 
 def copy_shares(shares, n, multiplicity):
-    """Return positions, each nint(n share/B) B times: line 9 of Algorithm 1, without chance.
+    """Return each index nint(n share/B) B times: line 9 of Algorithm 1, which is deterministic.
 
     Parameters
     ----------
@@ -92,11 +92,11 @@ def next_degree(degree, moves, is_narrow, weights):
     Parameters
     ----------
     degree : float
-        Of this step, in (0, 1].
+        Degree of this step, in (0, 1].
     moves : ndarray of shape (m,)
-        Distances of candidates to what they are variations of, 0 for the population itself.
+        Distances of candidates to their parents; 0 for the population itself.
     is_narrow : boolean ndarray of shape (m,)
-        Which were varied by ``degree``.
+        Candidates that were varied by ``degree``.
     weights : ndarray of shape (m,)
         Probabilities from the votes.
 
@@ -114,8 +114,8 @@ def next_degree(degree, moves, is_narrow, weights):
     return min(1.0, degree * max(1.0, median / length) / 2)
 
 
-def start_queries(sampler, voters):
-    """Return what a sampler releases before its first step, from public quantities, or None."""
+def start_queries(sampler, facts):
+    """Return the queries of the moments that start the population, or None."""
     if sampler.start == "public":
         return None
     is_own = sampler.interface is sampler.schema is sampler.embedding is None
@@ -124,30 +124,30 @@ def start_queries(sampler, voters):
             "start='moments' needs a domain with its own interface, without an embedding, "
             "histogram='gaussian' and schedule='annealed'."
         )
-    is_private = voters.n_classes > 0 and sampler.labels == "private"
+    is_private = facts.n_classes > 0 and sampler.labels == "private"
     return moment_queries(
-        enclosing_ball(voters.domain),
-        voters.n_samples,
-        len(voters.sizes),
+        enclosing_ball(facts.domain),
+        facts.n_samples,
+        len(facts.sizes),
         labels="private" if is_private else "public",
         with_counts=is_private and sampler.label_proportions is None,
     )
 
 
-def release_populations(queries, members, run, scales, sizes, n_drawn, *, domain, noise_seed, rng):
-    """Release moments, and draw the first population of each class from normal laws of them.
+def release_populations(queries, records, run, scales, sizes, n_drawn, *, domain, noise_seed, rng):
+    """Release moments, and draw first populations from normal distributions with these moments.
 
     Parameters
     ----------
     queries : tuple of two ClassSums
-    members : list of arrays
+    records : list of arrays
         Private records of each class.
     run : GaussianSequenceRun
-        Of sensitivity √2. Its next releases are those of the moments, scaled to that.
+        Run of sensitivity √2. Its next releases are the moments, scaled to this sensitivity.
     scales : tuple of float
-        Noise of its releases.
+        Noise scales of its releases.
     sizes : list of int
-        What is publicly known of the sizes of the classes.
+        Public or estimated sizes of the classes.
     n_drawn : list of int
         Size of each population.
     domain : Domain
@@ -171,26 +171,26 @@ def release_populations(queries, members, run, scales, sizes, n_drawn, *, domain
         queries,
         [unit * scale for unit, scale in zip(units, scales, strict=False)],
         release,
-        np.concatenate(members),
-        np.repeat(np.arange(len(members)), [len(records) for records in members]),
+        np.concatenate(records),
+        np.repeat(np.arange(len(records)), [len(part) for part in records]),
         np.asarray(sizes, dtype=np.float64),
     )
     covariances = denoised_covariances(moments.covariances, moments.spreads)
-    codes = np.repeat(np.arange(len(members)), n_drawn)
+    codes = np.repeat(np.arange(len(records)), n_drawn)
     points = domain.project(draw_normals(moments.means, covariances, codes, rng))
     return np.split(points, np.cumsum(n_drawn)[:-1])
 
 
 @dataclass(frozen=True)
 class EvolutionPlan:
-    """The steps of a fit.
+    """Plan of a fit.
 
     Parameters
     ----------
     settings : list of AnnealedParameters or of TheoryParameters
-        Of each class.
+        Settings of each class.
     queries : tuple of two ClassSums or None
-        What is released before the first step.
+        Moments that are released before the first step.
     votes : VotesPlan
     report : PrivacyReport
     """
@@ -202,7 +202,7 @@ class EvolutionPlan:
 
 
 def make_interface(sampler, domain):
-    """Return where candidates come from.
+    """Return the source of the candidates.
 
     Parameters
     ----------
@@ -218,65 +218,63 @@ def make_interface(sampler, domain):
     return EuclideanVariation(domain)
 
 
-def plan_evolution(sampler, voters, interface, rng):
-    """Return the plan of a fit, and warn where noise drowns the votes.
+def plan_evolution(sampler, facts, interface, rng):
+    """Return the plan of a fit, and warn if the votes are below the noise.
 
     Parameters
     ----------
     sampler : PrivateEvolutionSampler
-    voters : Voters
+    facts : PublicFacts
     interface : VariationInterface
     rng : numpy.random.Generator
-        For a first candidate, of which the width is read.
+        Generator of a first candidate, whose width is read.
 
     Returns
     -------
     EvolutionPlan
     """
     width = check_candidates(interface.random(1, rng), 1, None, None, interface).shape[1]
-    settings = _settings(sampler, voters, width)
+    settings = _settings(sampler, facts, width)
     most = [s.n_samples * (1 + len(first_degrees(sampler.schedule, s))) for s in settings]
-    sampler._check_sizes("n_samples", sum(most), width, voters.width)
-    queries = start_queries(sampler, voters)
+    sampler._check_sizes("n_samples", sum(most), width, facts.width)
+    queries = start_queries(sampler, facts)
     shares = settings[0].shares
     start_share = None if queries is None else sampler.start_share
     n_moments = sum(query.size for query in queries or ())
-    plan = sampler._votes_plan(voters, shares, sum(most), start_share, n_moments)
+    plan = sampler._votes_plan(facts, shares, sum(most), start_share, n_moments)
     noise = plan.last_noise_scale
     copies = sampler.variant == "theory" and sampler.postprocess == "threshold"
     if copies and sampler.histogram == "gaussian":
-        check_threshold(
-            sampler.threshold, sampler.multiplicity, noise, voters.sizes, settings, most
-        )
+        check_threshold(sampler.threshold, sampler.multiplicity, noise, facts.sizes, settings, most)
     if math.isfinite(sampler.epsilon):
-        warn_of_noise(noise, voters.sizes, settings, sampler.epsilon)
+        warn_of_noise(noise, facts.sizes, settings, sampler.epsilon)
     n_candidates = [setting.n_samples for setting in settings]
     report = sampler._report(
         plan,
-        voters,
-        precision=plan.precision(voters.sizes, n_candidates),
-        forecast=votes_forecast(sampler, voters, len(shares), most),
+        facts,
+        precision=plan.precision(facts.sizes, n_candidates),
+        forecast=votes_forecast(sampler, facts, len(shares), most),
     )
     return EvolutionPlan(settings, queries, plan, report)
 
 
-def _settings(sampler, voters, dimension):
+def _settings(sampler, facts, dimension):
     """Return the settings of each class."""
     if sampler.schedule == "theory":
         if not math.isfinite(sampler.epsilon):
             raise ValueError("schedule='theory' needs a finite epsilon.")
-        if voters.domain is None:
+        if facts.domain is None:
             raise ValueError("schedule='theory' needs a domain: its scales are absolute.")
-    n_samples = [None if sampler.n_samples == "auto" else sampler.n_samples] * len(voters.sizes)
+    n_samples = [None if sampler.n_samples == "auto" else sampler.n_samples] * len(facts.sizes)
     if sampler.n_samples == "auto" and sampler.variant == "theory":
-        n_samples = voters.sizes
+        n_samples = facts.sizes
     return class_settings(
         sampler.schedule,
-        voters.sizes,
+        facts.sizes,
         dimension,
-        voters.domain.diameter(2) if sampler.schedule == "theory" else None,
+        facts.domain.diameter(2) if sampler.schedule == "theory" else None,
         sampler.epsilon,
-        sampler._delta(voters.n_samples),
+        sampler._delta(facts.n_samples),
         n_iter=None if sampler.n_iter == "auto" else sampler.n_iter,
         n_samples=n_samples,
     )
@@ -302,16 +300,16 @@ class PrivateEvolutionSampler(VotingSampler):
     schema : Schema or None, default=None
         The public declaration of the columns of a table. Not with ``domain``.
     domain : Domain, callable or None, default=None
-        The public set in which records lie, or a function of ``n_features`` that returns it.
-        Records outside are moved to its nearest point.
+        Public set that holds the records, or a function of ``n_features`` that returns it.
+        Records outside are projected on it.
     interface : VariationInterface or None, default=None
-        Where candidates come from: ``random(n, rng)`` and ``vary(X, rng, degree)``. None takes
+        Source of the candidates: ``random(n, rng)`` and ``vary(X, rng, degree)``. None takes
         :class:`TabularVariation` for a schema and :class:`EuclideanVariation` for a domain.
         Without either, records are compared as they are, and the interface stands for the domain.
     start : {"public", "moments"}, default="public"
-        Where the first population comes from: ``random`` of the interface; or normal laws, from
-        released means and covariances of the classes. That is paid for out of the budget,
-        and needs a domain, its own interface, Gaussian noise and the annealed schedule.
+        Source of the first population: ``random`` of the interface, or normal distributions with
+        released means and covariances of the classes. Moments are paid from the budget, and need
+        a domain without another interface, Gaussian noise and the annealed schedule.
     start_share : float, default=0.2
         Share of the budget for "moments", in the scale in which Gaussian releases add up.
     labels : {"public", "private"}, default="public"
@@ -361,17 +359,17 @@ class PrivateEvolutionSampler(VotingSampler):
         Which candidate is nearest. A callable ``metric(X, V)`` gives distances of shape
         (n_records, n_candidates), of each record by itself.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released; it is refused
-        with BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything. BudgetExceededError is raised if
+        too little is left. None charges no ledger.
     unit : str or None, default=None
-        Name of the column of X, a data frame, that says whose row each is. Then a person is
-        protected with all of their rows, and not each row by itself: one row of each person is
-        drawn, once and secretly, and no other is looked at. What is learned is the law of a random
-        row of a random person. The column is beside a schema or an Identifier of it, and is not
-        learned from. None protects rows.
+        Name of the column of X, a data frame, that identifies the person of a row. The guarantee
+        then protects a person with all their rows: one row of each person is drawn, once and in
+        secret, and no other row is used. The samples follow the distribution of a random row of a
+        random person. The column is absent from the schema, or an Identifier in it. None protects
+        single rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
-        guarantee for whoever knows or guesses it.
+        guarantee against anybody who knows or guesses it.
     device : str or torch.device, default="auto"
         "auto" counts votes on a GPU where there is one.
     verbose : int, default=0
@@ -382,17 +380,17 @@ class PrivateEvolutionSampler(VotingSampler):
     Attributes
     ----------
     candidates_ : list of ndarray of shape (n_candidates, width)
-        Of each class, or one for all.
+        Candidates of each class, or of all records.
     weights_ : list of ndarray of shape (n_candidates,)
         Their probabilities.
     history_ : list of list of ClassVotes
         What was released at each step, for each class or once for all.
     interface_ : VariationInterface
-        Where the candidates came from.
+        Source of the candidates.
     classes_, label_proportions_ : ndarray of shape (n_classes,)
         If fitted with labels.
     domain_ : Domain
-        The set in which records lie, if declared.
+        Set that holds the records, if declared.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -565,9 +563,9 @@ class PrivateEvolutionSampler(VotingSampler):
             ``classes``, or candidates that do not fit in memory.
         """
         noise_seed, candidate_seed = split_random_state(self.random_state, 2)
-        members, voters = self._read(X, y, noise_seed)
+        records, facts = self._read(X, y, noise_seed)
         rng = np.random.default_rng(candidate_seed)
-        plan = self._book(voters, rng)
+        plan = self._plan_and_charge(facts, rng)
         settings, mechanism = plan.settings, plan.votes.mechanism
         shares = settings[0].shares
 
@@ -578,7 +576,7 @@ class PrivateEvolutionSampler(VotingSampler):
         else:
             populations = release_populations(
                 plan.queries,
-                members,
+                records,
                 run,
                 mechanism.noise_scales,
                 self._sizes,
@@ -595,7 +593,7 @@ class PrivateEvolutionSampler(VotingSampler):
         for share in steps:
             varied = [self._vary(*part, rng) for part in zip(populations, degrees, strict=True)]
             candidates = [points for points, _ in varied]
-            votes = self._count(members, candidates, run, noise_seed)
+            votes = self._count(records, candidates, run, noise_seed)
             results, sizes = [], []
             for code, ((points, origins), counts) in enumerate(zip(varied, votes, strict=True)):
                 sums[code].append(counts.sum())
@@ -626,18 +624,18 @@ class PrivateEvolutionSampler(VotingSampler):
             self._finish(populations, equal, sizes)
         return self
 
-    def _book(self, voters, rng):
+    def _plan_and_charge(self, facts, rng):
         """Plan a fit, charge it, and return the plan."""
-        self.interface_ = make_interface(self, voters.domain)
-        plan = plan_evolution(self, voters, self.interface_, rng)
+        self.interface_ = make_interface(self, facts.domain)
+        plan = plan_evolution(self, facts, self.interface_, rng)
         self._charge(plan.report)
         self.noise_multiplier_ = plan.report.noise_multiplier
         self.n_iter_ = len(plan.settings[0].shares)
         return plan
 
-    def _expected_report(self, voters):
+    def _expected_report(self, facts):
         rng = np.random.default_rng(split_random_state(self.random_state, 2)[1])
-        return plan_evolution(self, voters, make_interface(self, voters.domain), rng).report
+        return plan_evolution(self, facts, make_interface(self, facts.domain), rng).report
 
     def _embedding(self):
         return getattr(self.interface_, "embed", None) if self.embedding is None else self.embedding
@@ -649,7 +647,7 @@ class PrivateEvolutionSampler(VotingSampler):
         return check_candidates(places, len(candidates), self._width, domain, self.interface_)
 
     def _next_degree(self, degree, parents, points, origins, weights):
-        """Return the scale of the next step, from where the votes went in this one."""
+        """Return the scale of the next step, from the distances of moves that got votes."""
         decoded, embedding = self._decode(np.concatenate([parents, points])), self._embedding()
         if embedding is not None:
             decoded = np.asarray(getattr(embedding, "transform", embedding)(decoded))

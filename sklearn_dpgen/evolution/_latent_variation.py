@@ -35,7 +35,7 @@ class LatentVariation:
     Parameters
     ----------
     generator : torch.nn.Module
-        From (n, latent_dim + n_classes) to n points or images. It is copied, and used in
+        Network from (n, latent_dim + n_classes) to n points or images. It is copied, and used in
         evaluation mode.
     latent_dim : int
         Number of its inputs, without those for a class.
@@ -43,25 +43,25 @@ class LatentVariation:
         For a network with a one-hot class after its latents: the public shares by which
         candidates are of the classes. A single one above 0 is a fixed class.
     latent_law : {"normal", "uniform"}, default="normal"
-        What the network was trained on: standard normal latents, or uniform ones on [-1, 1].
+        Distribution of the latents in training: standard normal, or uniform on [-1, 1].
     domain : Domain or None, default=None
-        Where decoded points are projected, after a category was drawn in each one-hot block by
-        its soft weights. None leaves points as they are.
+        Set on which decoded points are projected, after a category of each one-hot block was drawn
+        by its soft weights. None does not change the points.
     device : str or torch.device, default="auto"
-        "auto" takes a GPU where there is one.
+        "auto" takes a GPU if there is one.
 
     Attributes
     ----------
     width : int
-        Of a candidate: ``latent_dim``, one more where there are several classes, and one for
+        Width of a candidate: ``latent_dim``, one more where there are several classes, and one for
         each one-hot block of the domain.
 
     Notes
     -----
-    ``vary`` returns sqrt(1 - degree²) z + degree N(0, I), which keeps the normal law of the
-    latents, so that a variation is as likely under the network as what it comes from. At degree 1
-    it has forgotten it. Candidates are normal in any case: uniform latents, the class, and what
-    draws the categories, are functions of them.
+    ``vary`` returns sqrt(1 - degree²) z + degree N(0, I), which keeps the
+    distribution of the latents normal, so that a variation is as likely under the network as its
+    parent. At degree 1 it is independent of the parent. Candidates are always normal: uniform
+    latents, the class and the draws of categories are functions of them.
     """
 
     latent_dim: int

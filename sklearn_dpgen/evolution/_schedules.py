@@ -44,7 +44,7 @@ class TheoryParameters:
         Root mean square length of a variation over the diameter, one a scale; none where the
         resolution is no finer than the diameter.
     contraction : float
-        γ: what a step takes off the distance, at least, as a share.
+        γ: least share by which a step reduces the distance.
     shares : tuple of float
         Equal shares of the budget, one a step.
     """
@@ -188,9 +188,9 @@ def annealed_parameters(
     The natural variable is N = n/(√2 σ(ε, δ)): how many times the votes exceed the noise of one
     release of them. Variations begin at the distance between the records of the first
     population, n_s^(−1/d) of the diameter, and are halved at every step, while the share of the
-    budget doubles: what is finer takes more votes apart. The constants were fitted
-    by simulation on clusters, a curve and a uniform law in the unit cube of 1, 2, 3 and 6
-    dimensions: a rule of thumb, on which no guarantee depends.
+    budget doubles, because finer differences need more precise votes. The constants were fitted by
+    simulation on clusters, a curve and the uniform distribution on the unit cube of 1, 2, 3 and 6
+    dimensions. They are a rule of thumb, on which no guarantee depends.
 
     Examples
     --------
@@ -219,8 +219,8 @@ def annealed_parameters(
     )
 
 
-# Noise that is wider than this many mean shares is warned of.
-_DROWNED = 10
+# A fit warns if the noise exceeds this many times the mean share of a candidate.
+_MOST_NOISE = 10
 
 
 def class_settings(schedule, sizes, dimension, diameter, epsilon, delta, *, n_iter, n_samples):
@@ -230,11 +230,11 @@ def class_settings(schedule, sizes, dimension, diameter, epsilon, delta, *, n_it
     ----------
     schedule : {"annealed", "theory"}
     sizes : list of int
-        What is publicly known of the sizes of the classes.
+        Public or estimated sizes of the classes.
     dimension : int
-        Of a candidate.
+        Dimension of a candidate.
     diameter : float or None
-        Of the domain, for "theory".
+        Diameter of the domain, for "theory".
     epsilon, delta : float
     n_iter : int or None
     n_samples : list of (int or None)
@@ -257,7 +257,7 @@ def class_settings(schedule, sizes, dimension, diameter, epsilon, delta, *, n_it
 
 
 def first_degrees(schedule, setting):
-    """Return how far the first candidates are varied, once for each variation."""
+    """Return the degrees of the variations of the first candidates."""
     if schedule == "annealed":
         # Halfway, on a logarithmic scale, from the first scale to the whole domain.
         return [setting.degrees[0], math.sqrt(setting.degrees[0])]
@@ -265,7 +265,7 @@ def first_degrees(schedule, setting):
 
 
 def check_threshold(threshold, multiplicity, noise_scale, sizes, settings, n_candidates):
-    """Refuse a threshold that noise passes so often that populations of copies grow without end.
+    """Raise if noise passes a threshold so often that populations of copies grow without end.
 
     A population of P records has P v candidates, of which noise s on the shares makes
     n P v s phi(H / s) copies: more than P where that factor is above 1, with H the threshold, or
@@ -302,12 +302,12 @@ def check_threshold(threshold, multiplicity, noise_scale, sizes, settings, n_can
 
 
 def warn_of_noise(noise_scale, sizes, settings, epsilon):
-    """Warn the caller of ``fit`` where votes will drown, with the numbers to change."""
+    """Warn the caller of ``fit`` if the votes are below the noise, and name what to change."""
     for size, setting in zip(sizes, settings, strict=True):
         noise = noise_scale / size
         if noise >= 1:
             problem = f"{noise:.2g} of all votes"
-        elif noise * setting.n_samples > _DROWNED:
+        elif noise * setting.n_samples > _MOST_NOISE:
             problem = f"{noise * setting.n_samples:.2g} times the mean share of a record"
         else:
             continue

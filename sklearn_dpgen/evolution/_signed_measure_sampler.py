@@ -106,8 +106,8 @@ class PrivateSignedMeasureSampler(VotingSampler):
     delta : float or "auto", default=1e-5
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
     domain : Domain, callable or None, default=None
-        The public set in which records lie, or a function of ``n_features`` that returns it.
-        Records outside are moved to its nearest point. None needs an array as the ``support``.
+        Public set that holds the records, or a function of ``n_features`` that returns it.
+        Records outside are projected on it. None needs an array as the ``support``.
     support : "grid" or array-like of shape (n_points, n_features), default="grid"
         Public points: a regular grid of the domain, a box or a ball, or those given, such as
         k-means centers of public samples. Points of private records are not public.
@@ -127,17 +127,17 @@ class PrivateSignedMeasureSampler(VotingSampler):
         Which point is nearest. A callable ``metric(X, V)`` gives distances of shape
         (n_records, n_points), of each record by itself.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released; it is refused
-        with BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything. BudgetExceededError is raised if
+        too little is left. None charges no ledger.
     unit : str or None, default=None
-        Name of the column of X, a data frame, that says whose row each is. Then a person is
-        protected with all of their rows, and not each row by itself: one row of each person is
-        drawn, once and secretly, and no other is looked at. What is learned is the law of a random
-        row of a random person. The column is beside a schema or an Identifier of it, and is not
-        learned from. None protects rows.
+        Name of the column of X, a data frame, that identifies the person of a row. The guarantee
+        then protects a person with all their rows: one row of each person is drawn, once and in
+        secret, and no other row is used. The samples follow the distribution of a random row of a
+        random person. The column is absent from the schema, or an Identifier in it. None protects
+        single rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
-        guarantee for whoever knows or guesses it.
+        guarantee against anybody who knows or guesses it.
     device : str or torch.device, default="auto"
         "auto" counts votes on a GPU where there is one.
     noise : {"float", "certified"}, default="float"
@@ -155,7 +155,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
     classes_, label_proportions_ : ndarray of shape (n_classes,)
         If fitted with labels.
     domain_ : Domain
-        The set in which records lie, if declared.
+        Set that holds the records, if declared.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -288,11 +288,11 @@ class PrivateSignedMeasureSampler(VotingSampler):
             ``classes``, or points that do not fit in memory.
         """
         (noise_seed,) = split_random_state(self.random_state, 1)
-        members, voters = self._read(X, y, noise_seed)
-        plan, supports, report = self._planned(voters)
+        records, facts = self._read(X, y, noise_seed)
+        plan, supports, report = self._planned(facts)
         self._charge(report)
         self.noise_multiplier_ = report.noise_multiplier
-        votes = self._count(members, supports, plan.mechanism.run(), noise_seed)
+        votes = self._count(records, supports, plan.mechanism.run(), noise_seed)
         results, sizes = [], []
         for code, (points, counts) in enumerate(zip(supports, votes, strict=True)):
             sizes.append(self._class_size(code, [counts.sum()], [1.0]))
@@ -305,38 +305,38 @@ class PrivateSignedMeasureSampler(VotingSampler):
         self._finish(supports, [part.weights for part in results], sizes)
         return self
 
-    def _expected_report(self, voters):
-        return self._planned(voters)[2]
+    def _expected_report(self, facts):
+        return self._planned(facts)[2]
 
-    def _planned(self, voters):
+    def _planned(self, facts):
         """Return the plan of the votes, the points of each class, and the report."""
-        delta = self._delta(voters.n_samples)
-        supports = [self._support(voters, size, delta) for size in voters.sizes]
+        delta = self._delta(facts.n_samples)
+        supports = [self._support(facts, size, delta) for size in facts.sizes]
         n_points = [len(points) for points in supports]
-        plan = self._votes_plan(voters, [1.0], sum(n_points))
+        plan = self._votes_plan(facts, [1.0], sum(n_points))
         report = self._report(
             plan,
-            voters,
-            precision=plan.precision(voters.sizes, n_points),
-            forecast=votes_forecast(self, voters, 1, n_points),
+            facts,
+            precision=plan.precision(facts.sizes, n_points),
+            forecast=votes_forecast(self, facts, 1, n_points),
         )
         return plan, supports, report
 
-    def _support(self, voters, size, delta):
-        domain = voters.domain
+    def _support(self, facts, size, delta):
+        domain = facts.domain
         if isinstance(self.support, str):
             if domain is None:
                 raise ValueError("support='grid' needs a domain.")
-            n_points = self._n_points(size, delta, voters.n_features)
-            self._check_sizes("n_points", n_points, voters.width, voters.width)
+            n_points = self._n_points(size, delta, facts.n_features)
+            self._check_sizes("n_points", n_points, facts.width, facts.width)
             return grid_support(domain, n_points)
         support = np.asarray(self.support, dtype=np.float64)
-        width = voters.n_features
+        width = facts.n_features
         if support.ndim != 2 or len(support) == 0 or support.shape[1] != width:
             raise ValueError(f"support must hold rows of {width} features, as X does.")
         if not np.isfinite(support).all():
             raise ValueError("support must be finite.")
-        self._check_sizes("support", len(support), width, voters.width)
+        self._check_sizes("support", len(support), width, facts.width)
         if domain is not None and not domain.contains(support).all():
             raise ValueError("support has points outside of the domain.")
         return support

@@ -46,8 +46,8 @@ def contraction_rate(d: int) -> float:
     Returns
     -------
     float
-        What a step takes off the distance to a point farther than the resolution α, at least, on
-        average, as a share of that distance. See :func:`variation_contraction` for what it is.
+        Least mean share by which a step reduces the distance to a point that is farther away than
+        the resolution α. :func:`variation_contraction` measures it.
 
     References
     ----------
@@ -132,7 +132,7 @@ def lipschitz_complexity_bound(
 
 
 def sampling_bound(n: int, d: int, diameter: float) -> float:
-    """Return a bound on the mean W1 of a law and n independent draws of it.
+    """Return a bound on the mean W1 between a distribution and n independent draws from it.
 
     Parameters
     ----------
@@ -152,8 +152,8 @@ def sampling_bound(n: int, d: int, diameter: float) -> float:
     -----
     The paper cites n^(-1/2), n^(-1/2) ln n and n^(-1/d) for d = 1, d = 2 and beyond, times a
     constant that it leaves open (Lemma E.5); the second is 0 at n = 1, where the distance is not.
-    This one is by the cubes of :func:`lipschitz_complexity_bound`, over which the law and the
-    draws differ by √(number/n) in all, on average::
+    This bound sums over the cubes of :func:`lipschitz_complexity_bound`, in which the distribution
+    and the draws differ by √(number/n) in all, on average::
 
         √d D (Σ_(k=1..K) 2^(-k-1) min(2, √(2^(kd)/n)) + 2^(-K))
 
@@ -408,9 +408,9 @@ class VariationContraction:
     distances : ndarray of shape (n_bins,)
         Lower edge of each bin of distances between a candidate and a point, ascending.
     mean : ndarray of shape (n_bins,)
-        Share of the distance that is taken off, mean of the pairs in a bin.
+        Mean share by which a step reduces the distance, over the pairs of a bin.
     least : ndarray of shape (n_bins,)
-        Of the pair in the bin that fares worst.
+        Least share of a pair in the bin.
     errors : ndarray of shape (n_bins,)
         Standard error of ``least``.
     n_variations : int

@@ -57,22 +57,22 @@ __all__ = [
     "encode_votes",
     "votes_forecast",
     "ClassVotes",
-    "Voters",
+    "PublicFacts",
     "VotesPlan",
     "VotingSampler",
 ]
 
 
 def encode_votes(estimator, X):
-    """Return records ready to vote.
+    """Return the encoded records that vote.
 
     Parameters
     ----------
     estimator : estimator
-        With parameters ``schema`` and ``domain``. Attributes are set as by :func:`encode_records`;
-        where both are None records stay as they are, and there is no ``domain_``.
+        Estimator with parameters ``schema`` and ``domain``. :func:`encode_records` sets its
+        attributes. If both are None, records are not changed, and there is no ``domain_``.
     X : array-like, data frame or dask array of shape (n_samples, n_features)
-        A dask array not with a schema.
+        Private records. A schema does not take dask arrays.
 
     Returns
     -------
@@ -119,13 +119,13 @@ _PROJECTED = 4e-8  # two candidates in a projection on Lipschitz functions
 _DISTANCES, _BLOCK = 1e8, 1.2e7
 
 
-def votes_forecast(sampler, voters, n_iter, n_candidates):
+def votes_forecast(sampler, facts, n_iter, n_candidates):
     """Return the forecast of a fit that counts votes.
 
     Parameters
     ----------
     sampler : VotingSampler
-    voters : Voters
+    facts : PublicFacts
     n_iter : int
         Releases.
     n_candidates : list of int
@@ -136,10 +136,10 @@ def votes_forecast(sampler, voters, n_iter, n_candidates):
     dict of str to float
         Without seconds where an interface, a metric or an embedding of the caller takes its own.
     """
-    width, most = voters.width, sum(n_candidates)
+    width, most = facts.width, sum(n_candidates)
     in_tree = sampler.schema is None and width <= TREE_DIMENSIONS.get(sampler.metric, 0)
-    pairs = sum(size * n for size, n in zip(voters.sizes, n_candidates, strict=True))
-    n_bytes = 16 * (voters.n_samples * (not in_tree) + 2 * most) * width + _BLOCK
+    pairs = sum(size * n for size, n in zip(facts.sizes, n_candidates, strict=True))
+    n_bytes = 16 * (facts.n_samples * (not in_tree) + 2 * most) * width + _BLOCK
     n_bytes += 0 if in_tree else min(8 * pairs, _DISTANCES)
     squares = 0
     if sampler.postprocess == "bounded_lipschitz":
@@ -148,14 +148,14 @@ def votes_forecast(sampler, voters, n_iter, n_candidates):
     own = sampler.metric, sampler.embedding, getattr(sampler, "interface", None)
     if any(part is not None and not isinstance(part, str) for part in own):
         return {"bytes": n_bytes}
-    step = voters.n_samples * _RECORD if in_tree else pairs * (_PAIR + _ENTRY * width)
+    step = facts.n_samples * _RECORD if in_tree else pairs * (_PAIR + _ENTRY * width)
     step += _STEP + _VARIED * most * width + _PROJECTED * squares
     return {"seconds": 0.02 + n_iter * step, "bytes": n_bytes}
 
 
 HISTOGRAMS = ("gaussian", "laplace_threshold")
 
-# Steps that are told apart, at most.
+# Largest number of steps that the split of the budget names one by one.
 _MOST_NAMED = 10
 _NOT_PAID = (
     "Whatever was fitted on the same records before, such as a scaler or an embedding, is not paid "
@@ -232,7 +232,7 @@ class VotesPlan:
         Parameters
         ----------
         sizes : list of int
-            What is publicly known of the sizes of the classes.
+            Public or estimated sizes of the classes.
         n_candidates : list of int
             Of each class: how many share its votes.
         """
@@ -287,13 +287,13 @@ class ClassVotes:
     Attributes
     ----------
     degrees : tuple of float
-        How far candidates were varied, one a variation; none where they were not.
+        Degree of each variation of the candidates; empty if they were not varied.
     candidates : ndarray of shape (n_candidates, width)
-        As the interface made them.
+        Candidates of the interface.
     votes : ndarray of shape (n_candidates,)
         Noisy counts.
     weights : ndarray of shape (n_candidates,)
-        The probabilities that they were turned into.
+        Probabilities computed from the votes.
     """
 
     degrees: tuple[float, ...]
@@ -303,20 +303,20 @@ class ClassVotes:
 
 
 @dataclass(frozen=True)
-class Voters:
-    """What is public of the records that vote.
+class PublicFacts:
+    """Public facts of the records that vote.
 
     Attributes
     ----------
     n_samples : int
-        Of records, or of persons.
+        Number of records, or of persons with a unit.
     n_classes : int
-        0 without labels.
+        Number of classes; 0 without labels.
     sizes : list of int
         What is publicly known of the sizes of the classes, or of the one without labels.
     domain : Domain or None
     n_features : int
-        Columns.
+        Number of columns.
     """
 
     n_samples: int
@@ -334,7 +334,7 @@ class Voters:
 class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     """Base of samplers that give public candidates weights by private votes."""
 
-    # Tables and embeddings are for evolution.
+    # Only private evolution has tables and embeddings.
     schema: Schema | None = None
     embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None
     # Parameters that are public where they are not None.
@@ -361,17 +361,17 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         *,
         class_sizes: ArrayLike | None = None,
     ) -> PrivacyReport:
-        """Return what ``fit`` will release and what it costs, without a record.
+        """Return the privacy report of a fit, without reading a record.
 
         Parameters
         ----------
         n_samples : int
-            Number of private records, or of persons where there is a ``unit``.
+            Number of private records, or of persons with a ``unit``.
         n_features : int or None, default=None
-            Number of columns; it is needed where ``domain`` is a function of it, or there is none.
+            Number of columns. Required if ``domain`` is a function of it, or None.
         class_sizes : array-like of int of shape (n_classes,) or None, default=None
-            Of public labels: the records of each class, in the order of the classes. None is a fit
-            without labels, or with private ones where ``classes`` are declared.
+            Number of records of each class, for public labels. None plans a fit without labels, or
+            with private labels if ``classes`` are declared.
 
         Returns
         -------
@@ -386,14 +386,14 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         Warns
         -----
         UserWarning
-            Where votes drown in noise.
+            If the votes are below the noise.
         """
         return self._expected_report(self._expected(n_samples, n_features, class_sizes))
 
     def _read(self, X, y, seed):
-        """Return the encoded records of each class, and what is public of them.
+        """Return the encoded records of each class, and their public facts.
 
-        With a unit, of each person one row that is drawn with the seed.
+        With a unit, the seed draws one row of each person.
         """
         self._forget()
         self._check_parameters(y)
@@ -402,12 +402,12 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         n_samples = X.shape[0]
         codes = self._encode_labels(y, n_samples)
         n_classes = 0 if y is None else len(self.classes_)
-        members = [X] if y is None else [X[codes == code] for code in range(n_classes)]
+        records = [X] if y is None else [X[codes == code] for code in range(n_classes)]
         sizes = np.bincount(codes, minlength=n_classes) if self.labels == "public" else None
         domain = getattr(self, "domain_", None)
-        voters = self._voters(n_samples, n_classes, sizes, domain, self.n_features_in_)
-        self._n_samples, self._sizes = n_samples, voters.sizes
-        return members, voters
+        facts = self._public_facts(n_samples, n_classes, sizes, domain, self.n_features_in_)
+        self._n_samples, self._sizes = n_samples, facts.sizes
+        return records, facts
 
     def _check_parameters(self, y):
         self._check_unit()
@@ -418,7 +418,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             )
 
     def _expected(self, n_samples, n_features, class_sizes):
-        """Return what is public of records that are not there yet."""
+        """Return the public facts of records from declared sizes."""
         self._check_parameters(None)
         n_samples = check_count(n_samples, "n_samples")
         classes = self._planned_classes(n_samples, class_sizes)
@@ -428,10 +428,10 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             domain = declared_domain(self, n_features)
             width = domain.n_features if self.schema is None else len(self.schema)
         n_classes, sizes = classes
-        return self._voters(n_samples, n_classes, sizes, domain, width)
+        return self._public_facts(n_samples, n_classes, sizes, domain, width)
 
-    def _voters(self, n_samples, n_classes, class_sizes, domain, n_features):
-        """Return Voters, whose sizes are exact where they are public, else what is known."""
+    def _public_facts(self, n_samples, n_classes, class_sizes, domain, n_features):
+        """Return the public facts; class sizes are exact if public, else estimated from shares."""
         sizes = [n_samples]
         if n_classes and self.labels == "public":
             sizes = [int(size) for size in class_sizes]
@@ -441,14 +441,14 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             shares = self.label_proportions
             shares = np.ones(n_classes) if shares is None else np.asarray(shares, dtype=float)
             sizes = [max(1, round(n_samples * s)) for s in shares / shares.sum()]
-        return Voters(n_samples, n_classes, sizes, domain, n_features)
+        return PublicFacts(n_samples, n_classes, sizes, domain, n_features)
 
-    def _votes_plan(self, voters, shares, n_candidates, start_share=None, n_moments=0):
+    def _votes_plan(self, facts, shares, n_candidates, start_share=None, n_moments=0):
         if self.histogram == "laplace_threshold":
             shares = [1 / len(shares)] * len(shares)
-        delta = self._delta(voters.n_samples)
+        delta = self._delta(facts.n_samples)
         if math.isfinite(self.epsilon):
-            check_delta_size(delta, voters.n_samples)
+            check_delta_size(delta, facts.n_samples)
         return VotesPlan(
             epsilon=self.epsilon,
             delta=delta,
@@ -459,10 +459,10 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             n_values=n_moments + len(shares) * n_candidates,
         )
 
-    def _report(self, plan, voters, **words):
+    def _report(self, plan, facts, **words):
         """Return the report of a plan."""
         declared = [name for name in self._declarations if getattr(self, name) is not None]
-        relation, public = self._label_terms(voters.n_classes > 0)
+        relation, public = self._label_terms(facts.n_classes > 0)
         report = plan.report(
             mechanism=(
                 f"{type(self).__name__}: noisy votes of the records for public candidates"
@@ -475,12 +475,12 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         )
         return self._protected(report)
 
-    def _count(self, members, candidates, run, noise_seed):
+    def _count(self, records, candidates, run, noise_seed):
         """Return the noisy votes of every class for its own candidates: one release.
 
         Parameters
         ----------
-        members : list of arrays
+        records : list of arrays
             Private records of each class.
         candidates : list of ndarray
         run : GaussianSequenceRun or ThresholdedLaplaceRun
@@ -488,23 +488,23 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         """
         counts = [
             nearest_neighbor_votes(
-                records,
+                part,
                 self._decode(points),
                 metric=self.metric,
                 embedding=self._embedding(),
                 device=self.device,
             )
-            for records, points in zip(members, candidates, strict=True)
+            for part, points in zip(records, candidates, strict=True)
         ]
         counts = np.concatenate(counts).astype(np.float64)
         sizes = [len(points) for points in candidates]
-        # A seeded noise is for these counts of these candidates: any others get another one.
+        # Seeded noise depends on the counts and the candidates, so that no two fits share it.
         context = [type(self).__qualname__, pickle.dumps((run, sizes)), counts]
         noise = self._noise_source(noise_seed, context=[*context, np.concatenate(candidates)])
         return np.split(run.release(counts, noise), np.cumsum(sizes)[:-1])
 
     def _embedding(self):
-        """Return the public map that records and candidates are compared by, or None."""
+        """Return the public embedding of records and candidates, or None."""
         return self.embedding
 
     def _decode(self, candidates):
@@ -519,7 +519,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
 
     def _check_sizes(self, name, n_candidates, width, record_width):
         """Refuse candidates that do not fit in memory, before they are made."""
-        # As candidates and as records, each with a copy that is sorted or scaled.
+        # Candidates, and candidates decoded to records, each with a sorted or scaled copy.
         needed = 16 * n_candidates * (width + record_width)
         if self.postprocess == "bounded_lipschitz":
             # Distances, costs and plan of a transport problem, from one half to the other.
@@ -555,7 +555,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         if embedding is not None:
             places = getattr(embedding, "transform", embedding)(places)
         if self.histogram == "gaussian":
-            # The size is public, or better known than one sum: noise on it is no news.
+            # The size is public or estimated from all sums, so the noise on this sum is removed.
             shares = shares - (shares.sum() - 1) / len(shares)
         metric = "euclidean" if self.metric == "l2" else self.metric
         weights[kept] = project_bounded_lipschitz(places, shares[kept], metric=metric)
@@ -589,9 +589,9 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         Parameters
         ----------
         n_samples : int, default=1
-            How many.
+            Number of records.
         y : label, array-like of shape (n_samples,) or None, default=None
-            The class of all records, or of each. None draws them as ``sample_labels`` does.
+            Class of all records, or of each record. None draws classes as ``sample_labels`` does.
         random_state : int, RandomState or None, default=None
             Seed of the draw.
 
