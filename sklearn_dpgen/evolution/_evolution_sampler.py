@@ -313,9 +313,9 @@ class PrivateEvolutionSampler(VotingSampler):
     start_share : float, default=0.2
         Share of the budget for "moments", in the scale in which Gaussian releases add up.
     labels : {"public", "private"}, default="public"
-        Of ``fit(X, y)``. "public": neighbours differ in a record of the same class, and class
-        sizes are public. "private": neighbours differ in a record and its label; class sizes are
-        estimated by the sums of the votes. The noise is the same.
+        Privacy of the labels. "public": neighbours differ in a record of the same class, and the
+        class sizes are public. "private": neighbours differ in a record and its label; class sizes
+        are estimated by the sums of the votes. The noise is the same.
     classes : array-like of shape (n_classes,) or None, default=None
         The public labels, at least two; private labels need them. None takes those that occur in
         ``y``, which are then public: ``privacy_`` says so.
@@ -349,14 +349,14 @@ class PrivateEvolutionSampler(VotingSampler):
         the weighted candidates of the last step as the result (see Notes). "theory": the settings
         of Theorem 4.1, all scales at every step, and a last population of equal weights.
     smoothing : float, default=0.0
-        How far ``sample`` varies what it draws, as a share of the least degree of the last step,
+        Degree by which ``sample`` varies draws, as a share of the least degree of the last step,
         at most 1.
     embedding : callable, transformer or None, default=None
         A public map that is applied to records and to candidates before they are compared. None
         takes that of the interface, if it has one. Each record by itself: a map that looks at other
         rows, such as one that divides by their norm, voids the guarantee.
     metric : {"l2", "l1", "cosine"} or callable, default="l2"
-        Which candidate is nearest. A callable ``metric(X, V)`` gives distances of shape
+        Distance of records and candidates. A callable ``metric(X, V)`` gives distances of shape
         (n_records, n_candidates), of each record by itself.
     ledger : PrivacyLedger, path or None, default=None
         Ledger that a fit charges before it releases anything. BudgetExceededError is raised if
@@ -384,7 +384,7 @@ class PrivateEvolutionSampler(VotingSampler):
     weights_ : list of ndarray of shape (n_candidates,)
         Their probabilities.
     history_ : list of list of ClassVotes
-        What was released at each step, for each class or once for all.
+        Released votes of each step, for each class or for all records.
     interface_ : VariationInterface
         Source of the candidates.
     classes_, label_proportions_ : ndarray of shape (n_classes,)

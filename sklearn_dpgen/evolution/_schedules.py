@@ -281,7 +281,7 @@ def check_threshold(threshold, multiplicity, noise_scale, sizes, settings, n_can
     sizes : list of int
     settings : list of AnnealedParameters or of TheoryParameters
     n_candidates : list of int
-        Of the first step.
+        Number of candidates of the first step.
 
     Raises
     ------

@@ -112,7 +112,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
         Public points: a regular grid of the domain, a box or a ball, or those given, such as
         k-means centers of public samples. Points of private records are not public.
     n_points : int or "auto", default="auto"
-        Of the grid, at most. "auto" balances its cells and the noise (see Notes).
+        Largest number of grid points. "auto" balances its cells and the noise (see Notes).
     labels : {"public", "private"}, default="public"
         As in :class:`PrivateEvolutionSampler`.
     classes, label_proportions : array-like of shape (n_classes,) or None, default=None
@@ -124,7 +124,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
     threshold : float, default=0.0
         A share of the records, for "threshold".
     metric : {"l2", "l1"} or callable, default="l2"
-        Which point is nearest. A callable ``metric(X, V)`` gives distances of shape
+        Distance of records and points. A callable ``metric(X, V)`` gives distances of shape
         (n_records, n_points), of each record by itself.
     ledger : PrivacyLedger, path or None, default=None
         Ledger that a fit charges before it releases anything. BudgetExceededError is raised if
@@ -151,7 +151,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
     weights_ : list of ndarray of shape (n_points,)
         The probabilities of its points.
     history_ : list of list of ClassVotes
-        What was released, for each class or once for all: one step, as of evolution.
+        Released votes of the only step, for each class or for all records.
     classes_, label_proportions_ : ndarray of shape (n_classes,)
         If fitted with labels.
     domain_ : Domain

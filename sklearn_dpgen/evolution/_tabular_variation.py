@@ -32,7 +32,7 @@ class TabularVariation:
         frame with the columns of the schema. A sampler fitted on private records costs privacy
         that no report of the fit includes. None draws every column independently and uniformly.
     n_columns : "auto", "all" or int, default="auto"
-        How many columns one variation changes, of those that can, on average and at least one.
+        Mean number of columns that a variation changes, among those that can; at least one.
         "auto" is ``degree`` times the number of columns.
     null_probability : float, default=0.1
         The public share of nulls in a nullable column, in [0, 1), where there is no

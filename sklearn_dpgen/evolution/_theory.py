@@ -186,7 +186,7 @@ def step_error_bound(
     n_samples : int
         Records of a population, n_s.
     n_variations : int
-        Of a record, itself included: v. There are V = v n_s candidates.
+        v: candidates of one record, itself included. There are V = v n_s candidates.
     d : int
         Dimension.
     diameter : float
@@ -286,7 +286,7 @@ def signed_measure_bound(
     Returns
     -------
     float
-        Of the weighted points; :func:`sampling_bound` is to be added for records drawn from them.
+        Bound for the weighted points; add :func:`sampling_bound` for records drawn from them.
 
     Notes
     -----
@@ -479,13 +479,13 @@ def variation_contraction(
     X_public : array-like of shape (n_points, n_features)
         Points in the place of records. Nothing here protects them.
     degrees : sequence of float
-        How far to vary, in (0, 1], one a variation: of a scale with two draws, twice.
+        Degree of each variation, in (0, 1]; a scale with two draws occurs twice.
     n_parents : int, default=20
         Candidates that are varied.
     n_repeats : int, default=100
         Over which the chance of the variations is averaged.
     n_bins : int, default=8
-        Of distances: with as many pairs in each.
+        Number of bins of distances, with equally many pairs in each.
     metric : {"l2", "l1", "cosine"} or callable, default="l2"
         ρ, after the ``decode`` and ``embed`` of the interface, if it has them.
     random_state : int or None, default=None

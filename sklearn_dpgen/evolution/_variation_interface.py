@@ -145,7 +145,7 @@ def flat_factors(domain, start=0):
     ----------
     domain : Domain
     start : int, default=0
-        Of the first feature.
+        Index of the first feature.
 
     Returns
     -------

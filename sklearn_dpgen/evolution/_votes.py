@@ -53,7 +53,7 @@ def nearest_neighbor_votes(
         is at distance 1 from everything: such a record votes for a candidate at an obtuse
         angle to none, that is for the first.
     backend : {"auto", "torch", "tree", "faiss"}, default="auto"
-        What searches; all give the same votes. "torch" multiplies matrices. "tree" is a k-d tree,
+        Search method; all give the same votes. "torch" multiplies matrices. "tree" is a k-d tree,
         for "l2" and "l1" in few dimensions. "faiss" is a flat index, for "l2", and needs
         faiss-cpu. "auto" takes the tree up to 4 ("l2") or 6 ("l1") dimensions, else torch.
     embedding : callable, transformer or None, default=None
@@ -64,7 +64,7 @@ def nearest_neighbor_votes(
         their copies and what an embedding or a callable metric takes come on top, and one record
         against all candidates is always done at once.
     device : str or torch.device, default="auto"
-        Where torch searches; "auto" takes a CUDA device where there is one.
+        Device of the matrix products; "auto" takes a CUDA device if there is one.
 
     Returns
     -------

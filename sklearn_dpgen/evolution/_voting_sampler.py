@@ -129,7 +129,7 @@ def votes_forecast(sampler, facts, n_iter, n_candidates):
     n_iter : int
         Releases.
     n_candidates : list of int
-        Of each class.
+        Number of candidates of each class.
 
     Returns
     -------
@@ -166,7 +166,7 @@ _NOT_PAID = (
 
 @dataclass(frozen=True)
 class VotesPlan:
-    """Noisy histograms of votes, one vote a record in each.
+    """Plan of noisy histograms; a record has one vote in each.
 
     Neighbouring data sets differ in one record, so a histogram loses one vote in one cell and gains
     one in another: √2 in l2, whatever the candidates, the metric and the labels are.
@@ -176,16 +176,17 @@ class VotesPlan:
     epsilon, delta : float
         The whole budget.
     shares : sequence of float
-        One a histogram, each of which may depend on those before: its share of the budget. The
-        Laplace histogram takes equal ones.
+        Share of the budget of each histogram, which may depend on those before. The Laplace
+        histogram takes equal shares.
     histogram : {"gaussian", "laplace_threshold"}
     start_share : float or None, default=None
-        Share of the two releases of moments before them, in (0, 1), of vectors that are scaled to
-        the same sensitivity. Gaussian alone, and not with certified noise.
+        Share of the budget, in (0, 1), of two releases of moments before the histograms, whose
+        vectors are scaled to the same sensitivity. Not with Laplace or certified noise.
     n_candidates : int or None, default=None
-        Of all classes together, at most, of certified noise. None is for noise in floating point.
+        Largest number of candidates of all classes together, which certified noise needs. None is
+        for noise in floating point.
     n_values : int, default=0
-        How many counts and moments all releases together have, at most.
+        Largest number of counts and moments in all releases together.
     """
 
     epsilon: float
@@ -234,7 +235,7 @@ class VotesPlan:
         sizes : list of int
             Public or estimated sizes of the classes.
         n_candidates : list of int
-            Of each class: how many share its votes.
+            Number of candidates of each class, which share its votes.
         """
         if self.histogram == "laplace_threshold":
             least = number_words(self.mechanism.threshold)
@@ -313,7 +314,7 @@ class PublicFacts:
     n_classes : int
         Number of classes; 0 without labels.
     sizes : list of int
-        What is publicly known of the sizes of the classes, or of the one without labels.
+        Public or estimated sizes of the classes, or the number of records without labels.
     domain : Domain or None
     n_features : int
         Number of columns.
