@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from sklearn_dpgen.domains import Box
+from sklearn_dpgen.evolution import TabularVariation
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
-__all__ = ["SCHEMA", "render_digits"]
+__all__ = ["SCHEMA", "DigitVariation", "render_digits"]
 
 FONTS = ("DejaVuSans", "DejaVuSerif", "STIXGeneral", "STIXGeneralItalic", "cmr10", "cmss10")
 GLYPHS = "0123456789lZqbgSO"
@@ -80,3 +82,28 @@ def render_digits(frame):
     found = F.grid_sample(shapes, places, align_corners=False, padding_mode="zeros")[:, 0]
     level = 0.6 - 0.4 * p["stroke"]
     return torch.sigmoid(20 * (found - level)).flatten(1).numpy().astype(np.float64)
+
+
+class DigitVariation(TabularVariation):
+    """Candidates that are parameters of the renderer; votes go to the images."""
+
+    pixels = Box(0.0, 1.0, n_features=784)
+
+    def __init__(self):
+        super().__init__(SCHEMA)
+
+    # Images are compared pixel by pixel, and not as rows of a table.
+    embed = staticmethod(np.asarray)
+
+    def decode(self, X):
+        """Return the images of encoded rows of parameters."""
+        images = np.asarray(render_digits(self.encoder.inverse_transform(X)), dtype=np.float64)
+        return self.pixels.project(images.reshape(len(images), -1))
+
+    def smooth(self, X, rng, degree):
+        """Move all numbers of each row, and keep its categories."""
+        blocks = self.encoder.blocks_.values()
+        numbers = [part.start for part in blocks if part.stop - part.start == 1]
+        moved = np.array(X, dtype=np.float64)
+        moved[:, numbers] += 2 * degree * rng.normal(size=(len(moved), len(numbers)))
+        return self.domain.project(moved)

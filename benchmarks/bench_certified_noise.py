@@ -23,7 +23,7 @@ from _common import record
 from sklearn_dpgen.datasets import fetch_adult, load_rand_health
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
 from sklearn_dpgen.metrics import marginal_total_variation
-from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.utils._certified_noise import GRID_BITS
 from sklearn_dpgen.utils._exact_draws import discrete_gaussian, discrete_laplace
 from sklearn_dpgen.utils._random import NoiseSource
@@ -78,27 +78,26 @@ def spread(values):
 def central(table, data, repeat):
     """Yield what fits with each noise take and give."""
     frame, schema = data.frame, data.schema
-    for kind in (TableSampler, PrivateMixtureSampler):
-        for noise in ("float", "certified"):
-            seconds, singles, pairs = [], [], []
-            for _ in range(repeat):
-                sampler = kind(1.0, 1e-6, schema=schema, noise=noise)
-                start = time.process_time()
-                sampler.fit(frame)
-                seconds.append(time.process_time() - start)
-                drawn = sampler.sample(len(frame))
-                for order, found in ((1, singles), (2, pairs)):
-                    distances = marginal_total_variation(frame, drawn, schema, order=order)
-                    found.append(float(distances.mean()))
-            yield {
-                "table": table,
-                "estimator": kind.__name__,
-                "noise": noise,
-                "noise multiplier": sampler.noise_multiplier_,
-                "fit (s)": statistics.median(seconds),
-                "variation of columns": spread(singles),
-                "variation of pairs": spread(pairs),
-            }
+    for noise in ("float", "certified"):
+        seconds, singles, pairs = [], [], []
+        for _ in range(repeat):
+            sampler = TableSampler(1.0, 1e-6, schema=schema, noise=noise)
+            start = time.process_time()
+            sampler.fit(frame)
+            seconds.append(time.process_time() - start)
+            drawn = sampler.sample(len(frame))
+            for order, found in ((1, singles), (2, pairs)):
+                distances = marginal_total_variation(frame, drawn, schema, order=order)
+                found.append(float(distances.mean()))
+        yield {
+            "table": table,
+            "estimator": "TableSampler",
+            "noise": noise,
+            "noise multiplier": sampler.noise_multiplier_,
+            "fit (s)": statistics.median(seconds),
+            "variation of columns": spread(singles),
+            "variation of pairs": spread(pairs),
+        }
 
 
 def local(table, data, repeat):

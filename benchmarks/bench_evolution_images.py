@@ -26,7 +26,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from _common import record
-from _digit_renderer import SCHEMA, render_digits
+from _digit_renderer import DigitVariation
 from _public_digits import N_LATENTS, enlarge, train_public
 from PIL import Image
 from sklearn.datasets import load_digits
@@ -36,7 +36,7 @@ from sklearn.neural_network import MLPClassifier
 
 from sklearn_dpgen.datasets import fetch_mnist
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.evolution import LatentVariation, PrivateEvolutionSampler, RendererVariation
+from sklearn_dpgen.evolution import LatentVariation, PrivateEvolutionSampler
 
 IMAGES = Path(__file__).parents[1] / "doc" / "images"
 PIXELS = Box(0.0, 1.0, n_features=784)
@@ -49,7 +49,7 @@ SETTINGS = {
 
 def make_interface(name, epochs):
     if name == "renderer":
-        return RendererVariation(render_digits, SCHEMA, domain=PIXELS)
+        return DigitVariation()
     return LatentVariation(train_public(0, epochs), N_LATENTS, domain=PIXELS)
 
 
@@ -60,7 +60,7 @@ def public_sets(rng):
     large = enlarge(small, torch.zeros(len(small), 4)).numpy()
     interface = make_interface("renderer", 0)
     X = interface.random(17_000, rng)
-    glyphs = interface.parameters.encoder.inverse_transform(X)["glyph"].astype(str)
+    glyphs = interface.encoder.inverse_transform(X)["glyph"].astype(str)
     is_digit = glyphs.str.isdigit().to_numpy()
     drawn = interface.decode(X[is_digit])
     return {

@@ -24,7 +24,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from _common import record
-from _digit_renderer import SCHEMA, render_digits
+from _digit_renderer import DigitVariation
 from _public_digits import N_LATENTS, train_public
 
 from sklearn_dpgen.datasets import fetch_mnist
@@ -33,7 +33,6 @@ from sklearn_dpgen.evolution import (
     LatentVariation,
     PrivateEvolutionSampler,
     PrivateSignedMeasureSampler,
-    RendererVariation,
 )
 from sklearn_dpgen.metrics import frechet_distance
 
@@ -188,7 +187,7 @@ def main(args):
     X_test, y_test = np.asarray(data["X_test"]).reshape(-1, 784) / 255.0, np.asarray(data["y_test"])
     images, test = X[np.isin(y, DIGITS)], X_test[np.isin(y_test, DIGITS)]
     generator = LatentVariation(train_public(0, 150), N_LATENTS, domain=PIXELS, device="cpu")
-    renderer = RendererVariation(render_digits, SCHEMA, domain=PIXELS)
+    renderer = DigitVariation()
     found = {}
     for part, measure in {"n": measure_n, "T": measure_steps}.items():
         if part in args.part:

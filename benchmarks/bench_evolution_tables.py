@@ -1,11 +1,10 @@
 """Private evolution of tables: Adult and RAND health, epsilon 1 and 10, delta 1e-5.
 
-`records` is private evolution as it is: records of the schema, varied and voted for. `cells` is
-PrivateMixtureSampler, the evolution of laws: candidates from independent columns, which are
-reweighted to the votes, then one-way counts within the cells that come of it. `marginals` is the
-trivial baseline: independent columns of the same noisy counts, of each class or of all records. All
-pay for everything out of one budget. `private` labels are the income, or more than two visits to a
-physician, each of which evolves by itself; with `none` the label is a column like the others.
+`records` is private evolution as it is: records of the schema, varied and voted for. `marginals` is
+the trivial baseline: independent columns from noisy one-way counts, of each class or of all
+records. Both pay for everything out of one budget. `private` labels are the income, or more than
+two visits to a physician, each of which evolves by itself; with `none` the label is a column like
+the others.
 
 Distances of one-way and two-way marginals to held-out records (total variation, mean over columns
 and pairs), and the AUC on them of classifiers that were trained on as many synthetic records as
@@ -26,23 +25,18 @@ from _tables import DELTA, TABLES, TWO, independent, measures, split, summarize
 from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.tables import PrivateMixtureSampler
 
 EPSILONS = (1.0, 10.0)
-MODELS = ("marginals", "cells", "records")
+MODELS = ("marginals", "records")
 LABELS = ("none", "private")
 
 
-def drawn(model, labels, epsilon, frame, y, schema, bins, seed, args):
+def drawn(labels, epsilon, frame, y, schema, seed):
     """Return a frame of records and labels, as many as were given."""
     options = {"schema": schema, "random_state": seed}
     if labels == "private":
         options["classes"] = [0, 1]
-    if model == "cells":
-        options |= {"bins": bins, "n_candidates": args.candidates}
-        sampler = PrivateMixtureSampler(epsilon, DELTA, **options)
-    else:
-        sampler = PrivateEvolutionSampler(epsilon, DELTA, labels="private", **options)
+    sampler = PrivateEvolutionSampler(epsilon, DELTA, labels="private", **options)
     sampler.fit(frame, None if labels == "none" else y)
     codes = y
     if labels != "none":
@@ -51,7 +45,7 @@ def drawn(model, labels, epsilon, frame, y, schema, bins, seed, args):
     return sampler.sample(len(frame), y=wanted, random_state=seed), codes
 
 
-def synthetic(model, labels, epsilon, frame, table, seed, args):
+def synthetic(model, labels, epsilon, frame, table, seed):
     """Return a synthetic table of the length of a private one."""
     _, schema, bins, target, is_positive = table
     y = is_positive(frame[target]).astype(int)
@@ -66,7 +60,7 @@ def synthetic(model, labels, epsilon, frame, table, seed, args):
         S, codes = independent(labels, epsilon, X, y, encoder.blocks_, seed)
         made = encoder.inverse_transform(S, rng=np.random.default_rng(seed))
     else:
-        made, codes = drawn(model, labels, epsilon, rest, y, kept, bins, seed, args)
+        made, codes = drawn(labels, epsilon, rest, y, kept, seed)
     if is_label:
         made[target] = np.where(codes == 1, ">50K", "<=50K")
     return made[list(frame.columns)]
@@ -81,7 +75,7 @@ def run(name, args):
     for case in itertools.product(EPSILONS, args.models, LABELS, range(args.seeds)):
         epsilon, model, labels, seed = case
         start = time.process_time()
-        made = synthetic(model, labels, epsilon, train, table, seed, args)
+        made = synthetic(model, labels, epsilon, train, table, seed)
         seconds = time.process_time() - start
         key = {"table": name, "model": model, "labels": labels, "epsilon": epsilon}
         found = measures(made, test, table)
@@ -93,7 +87,6 @@ def run(name, args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--candidates", type=int, default=1000)
     parser.add_argument("--tables", nargs="+", default=TWO, choices=list(TABLES))
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--validate", action="store_true", help="on training records, no results")

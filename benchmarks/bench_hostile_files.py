@@ -31,7 +31,6 @@ from sklearn_dpgen.exceptions import InvalidFileError  # noqa: E402
 
 MODELS = {
     "rules": "TableSampler, with rules",
-    "mixtures of classes": "PrivateMixtureSampler",
     "evolution of tables": "PrivateEvolutionSampler, of tables",
     "smoothed, by a convolution": "SmoothedSlicedWassersteinGenerator, of images",
     "images of classes": "MomentImageSampler",

@@ -32,7 +32,7 @@ independent given the target, drawn from noisy counts of each with it. "without 
 TableSampler that is not told which column will be predicted.
 
 Estimators have their defaults. Public bins of numbers are given to those that need them or do much
-better in them: `independent`, `pairs with the target`, PrivateMixtureSampler,
+better in them: `independent`, `pairs with the target`,
 SmoothedSlicedWassersteinGenerator and EntropicDeconvGAN. The last learns from records that
 TabularMechanism privatized by randomized response: epsilon is for a record, in equal shares for its
 columns.
@@ -67,7 +67,7 @@ from sklearn_dpgen.mechanisms import TabularMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
-from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import TableSampler
 
 RELATIONS = ("replace_one", "add_or_remove")
 SLICED = "TableSampler"
@@ -89,11 +89,6 @@ def table_sampler(train, table, epsilon, seed, options):
 
 def without_target(train, table, epsilon, seed, options):
     return table_sampler(train, table, epsilon, seed, options | {"target": None})
-
-
-def mixture(train, table, epsilon, seed):
-    options = {"schema": table.schema, "bins": table.bins, "random_state": seed}
-    return drawn(PrivateMixtureSampler(epsilon, DELTA, **options), train, seed)
 
 
 def evolution(train, table, epsilon, seed):
@@ -169,7 +164,6 @@ MODELS = {
     WITH_TARGET: given_target,
     SLICED: table_sampler,
     NO_TARGET: without_target,
-    "PrivateMixtureSampler": mixture,
     "PrivateEvolutionSampler": evolution,
     "SmoothedSlicedWassersteinGenerator": smoothed,
     "DPSlicedWassersteinGenerator": sliced_gradients,

@@ -271,8 +271,8 @@ def _settings(estimator, sizes):
         if path.endswith("__neighbours") and not isinstance(estimator, PrivateSearchCV):
             yield {path: "add_or_remove"}, sizes
     if isinstance(estimator, PrivateSearchCV):
-        mixture = contract.CASES["mixtures"].estimator
-        yield {"estimator": clone(mixture).set_params(classes=[0, 1])}, sizes
+        evolution = contract.CASES["evolution"].estimator
+        yield {"estimator": clone(evolution).set_params(labels="private", classes=[0, 1])}, sizes
     if "group_estimator" in names:
         learner = DummyRegressor if is_regressor(estimator) else DummyClassifier
         frozen = FrozenEstimator(learner().fit(FRAME[["a"]], SIDE))

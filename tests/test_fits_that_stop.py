@@ -27,7 +27,6 @@ from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinGenerator,
 )
 from sklearn_dpgen.tables import (
-    PrivateMixtureSampler,
     SyntheticDataClassifier,
     TableSampler,
 )
@@ -64,10 +63,6 @@ FITS = {
         (X,),
     ),
     "signed measure": (PrivateSignedMeasureSampler(3.0, domain=BOX, n_points=9), (X,)),
-    "mixture": (
-        PrivateMixtureSampler(3.0, schema=SCHEMA, bins=2, n_candidates=5, n_iter=1, n_cells=1),
-        (TABLE,),
-    ),
     "sliced measure": (
         TableSampler(3.0, schema=SCHEMA, n_bins=2, population_size=5, max_iter=2),
         (TABLE,),

@@ -11,7 +11,7 @@ from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasur
 from sklearn_dpgen.exceptions import LargeDeltaWarning
 from sklearn_dpgen.moments import MomentSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import TableSampler
 
 SCHEMA = Schema({"a": Numeric(0, 1), "b": Categorical(["x", "y"])})
 BOX = Box(0, 1, n_features=2)
@@ -21,11 +21,6 @@ RARE = ["x"] * 10 + ["y"] * 90
 def sliced(**options):
     small = {"schema": SCHEMA, "n_bins": 2, "population_size": 5, "max_iter": 2}
     return TableSampler(**small, **options)
-
-
-def mixture(**options):
-    small = {"schema": SCHEMA, "bins": 2, "n_candidates": 5, "n_iter": 1, "n_cells": 1}
-    return PrivateMixtureSampler(**small, **options)
 
 
 def evolution(**options):
@@ -50,7 +45,7 @@ def warns(sampler, y=None):
     return any(issubclass(warning.category, LargeDeltaWarning) for warning in caught)
 
 
-@pytest.mark.parametrize("make", [sliced, mixture, evolution, measure, moments])
+@pytest.mark.parametrize("make", [sliced, evolution, measure, moments])
 def test_a_delta_above_one_record_is_warned_of(make):
     assert warns(make(epsilon=1.0, delta=0.0101))
     assert not warns(make(epsilon=1.0, delta=0.0099))

@@ -187,7 +187,6 @@ def test_a_forbidden_import_is_caught(module, line):
         ("deconvolution._gan", "from ._losses import make_loss\nfrom .. import exceptions"),
         ("mechanisms._tabular", "from sklearn_dpgen.preprocessing import TabularEncoder"),
         ("utils._random", "from sklearn_dpgen.exceptions import TrainingDivergedError"),
-        ("tables._cell_counts", "from sklearn_dpgen.evolution import project_simplex"),
         ("smoothed._loss", "from sklearn_dpgen.moments import price_moments"),
         ("metrics._transport", "import ot\nfrom sklearn.utils import check_array"),
         ("accounting._report", "from sklearn_dpgen import __version__"),

@@ -32,21 +32,21 @@ class DiffusionVariation:
     prompt : str or None, default=None
         Public text that describes the images.
     image_shape : tuple (height, width, channels) or None, default=None
-        Of the images that decoded candidates are compared with; None for that of the model.
+        Shape of the images that decoded candidates are compared with; None takes the model's.
         Candidates have the model's own size and are resized; channels must agree.
     n_inference_steps : int, default=50
         Steps of denoising for a new image; a variation takes ``degree`` of them.
     batch_size : int, default=16
-        Images at a time.
+        Number of images that the network takes at once.
     device : str or torch.device, default="auto"
-        "auto" takes a GPU where there is one.
+        "auto" takes a GPU if there is one.
 
     Attributes
     ----------
     model_shape : tuple (height, width, channels)
-        Of the images of the model.
+        Shape of the images of the model.
     width : int
-        Of a candidate: an image of ``model_shape`` in [0, 1], flattened in this order.
+        Width of a candidate: an image of ``model_shape`` in [0, 1], flattened in this order.
 
     Notes
     -----

@@ -1,6 +1,8 @@
 """PrivateEvolutionSampler: synthetic records that evolve by private votes, without training."""
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -8,19 +10,31 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from tqdm import tqdm
 
-from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._class_settings import first_degrees
-from sklearn_dpgen.evolution._evolution_plan import make_interface, plan_evolution
-from sklearn_dpgen.evolution._moment_start import release_populations
-from sklearn_dpgen.evolution._populations import (
-    copy_shares,
-    distinct_rows,
-    draw_systematic,
-    next_degree,
+from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.evolution._schedules import (
+    check_threshold,
+    class_settings,
+    first_degrees,
+    warn_of_noise,
 )
-from sklearn_dpgen.evolution._variation_interface import VariationInterface, check_candidates
-from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
+from sklearn_dpgen.evolution._tabular_variation import TabularVariation
+from sklearn_dpgen.evolution._variation_interface import (
+    EuclideanVariation,
+    VariationInterface,
+    check_candidates,
+)
+from sklearn_dpgen.evolution._voting_sampler import (
+    ClassVotes,
+    VotesPlan,
+    VotingSampler,
+)
 from sklearn_dpgen.ledger._ledger import LedgerLike
+from sklearn_dpgen.moments import (
+    denoised_covariances,
+    draw_normals,
+    moment_queries,
+    release_moments,
+)
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._typing import Transformer
@@ -36,7 +50,231 @@ from sklearn_dpgen.utils._validation import (
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["PrivateEvolutionSampler"]
+__all__ = ["EvolutionPlan", "PrivateEvolutionSampler", "make_interface", "plan_evolution"]
+
+
+def distinct_rows(candidates):
+    """Return the sorted first indices of distinct rows: a copy gets no vote, and only noise."""
+    _, first = np.unique(candidates, axis=0, return_index=True)
+    return np.sort(first)
+
+
+def draw_systematic(weights, n, rng):
+    """Return n indices drawn by systematic sampling, of least variance for given expectations."""
+    levels = (rng.uniform() + np.arange(n)) / n
+    edges = np.cumsum(weights)
+    return np.searchsorted(edges / edges[-1], levels, side="right").clip(0, len(weights) - 1)
+
+
+def copy_shares(shares, n, multiplicity):
+    """Return each index nint(n share/B) B times: line 9 of Algorithm 1, which is deterministic.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (m,)
+        At least 0; they need not sum to 1.
+    n : int
+    multiplicity : int
+        B.
+    """
+    copies = np.rint(n * shares / multiplicity).astype(np.int64) * multiplicity
+    return np.repeat(np.arange(len(shares)), copies)
+
+
+def next_degree(degree, moves, is_narrow, weights):
+    """Return the scale of the next step: half the last one, or half of the moves that got votes.
+
+    Around a start in the right place most votes are for candidates that moved no farther than
+    the scale. Votes for those that moved farther say that the records are farther away.
+
+    Parameters
+    ----------
+    degree : float
+        Degree of this step, in (0, 1].
+    moves : ndarray of shape (m,)
+        Distances of candidates to their parents; 0 for the population itself.
+    is_narrow : boolean ndarray of shape (m,)
+        Candidates that were varied by ``degree``.
+    weights : ndarray of shape (m,)
+        Probabilities from the votes.
+
+    Returns
+    -------
+    float
+        In (0, 1].
+    """
+    length = np.sqrt(np.mean(moves[is_narrow] ** 2)) if is_narrow.any() else 0.0
+    if not length > 0:
+        return degree / 2
+    order = np.argsort(moves)
+    mass = np.cumsum(weights[order])
+    median = moves[order[np.searchsorted(mass, mass[-1] / 2)]]
+    return min(1.0, degree * max(1.0, median / length) / 2)
+
+
+def start_queries(sampler, facts):
+    """Return the queries of the moments that start the population, or None."""
+    if sampler.start == "public":
+        return None
+    is_own = sampler.interface is sampler.schema is sampler.embedding is None
+    if not is_own or (sampler.histogram, sampler.schedule) != ("gaussian", "annealed"):
+        raise ValueError(
+            "start='moments' needs a domain with its own interface, without an embedding, "
+            "histogram='gaussian' and schedule='annealed'."
+        )
+    is_private = facts.n_classes > 0 and sampler.labels == "private"
+    return moment_queries(
+        enclosing_ball(facts.domain),
+        facts.n_samples,
+        len(facts.sizes),
+        labels="private" if is_private else "public",
+        with_counts=is_private and sampler.label_proportions is None,
+    )
+
+
+def release_populations(queries, records, run, scales, sizes, n_drawn, *, domain, noise, rng):
+    """Release moments, and draw first populations from normal distributions with these moments.
+
+    Parameters
+    ----------
+    queries : tuple of two ClassSums
+    records : list of arrays
+        Private records of each class.
+    run : GaussianSequenceRun
+        Run of sensitivity √2. Its next releases are the moments, scaled to this sensitivity.
+    scales : tuple of float
+        Noise scales of its releases.
+    sizes : list of int
+        Public or estimated sizes of the classes.
+    n_drawn : list of int
+        Size of each population.
+    domain : Domain
+    noise : NoiseSource
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    list of ndarray of shape (n_drawn[c], n_features)
+    """
+    units = [query.sensitivity / math.sqrt(2) for query in queries]
+
+    def release(query, X, codes):
+        unit = units[queries.index(query)]
+        vector = query.vector(X, codes) / unit
+        noise.bind(query)
+        return query.split(unit * run.release(vector, noise))
+
+    moments = release_moments(
+        queries,
+        [unit * scale for unit, scale in zip(units, scales, strict=False)],
+        release,
+        np.concatenate(records),
+        np.repeat(np.arange(len(records)), [len(part) for part in records]),
+        np.asarray(sizes, dtype=np.float64),
+    )
+    covariances = denoised_covariances(moments.covariances, moments.spreads)
+    codes = np.repeat(np.arange(len(records)), n_drawn)
+    points = domain.project(draw_normals(moments.means, covariances, codes, rng))
+    return np.split(points, np.cumsum(n_drawn)[:-1])
+
+
+@dataclass(frozen=True)
+class EvolutionPlan:
+    """Plan of a fit.
+
+    Parameters
+    ----------
+    settings : list of AnnealedParameters or of TheoryParameters
+        Settings of each class.
+    queries : tuple of two ClassSums or None
+        Moments that are released before the first step.
+    votes : VotesPlan
+    report : PrivacyReport
+    """
+
+    settings: list
+    queries: tuple | None
+    votes: VotesPlan
+    report: object
+
+
+def make_interface(sampler, domain):
+    """Return the source of the candidates.
+
+    Parameters
+    ----------
+    sampler : PrivateEvolutionSampler
+    domain : Domain or None
+    """
+    if sampler.interface is not None:
+        return sampler.interface
+    if sampler.schema is not None:
+        return TabularVariation(sampler.schema)
+    if domain is None:
+        raise ValueError("Declare schema or domain: the public set of the records.")
+    return EuclideanVariation(domain)
+
+
+def plan_evolution(sampler, facts, interface, rng):
+    """Return the plan of a fit, and warn if the votes are below the noise.
+
+    Parameters
+    ----------
+    sampler : PrivateEvolutionSampler
+    facts : PublicFacts
+    interface : VariationInterface
+    rng : numpy.random.Generator
+        Generator of a first candidate, whose width is read.
+
+    Returns
+    -------
+    EvolutionPlan
+    """
+    width = check_candidates(interface.random(1, rng), 1, None, None, interface).shape[1]
+    settings = _settings(sampler, facts, width)
+    most = [s.n_samples * (1 + len(first_degrees(sampler.schedule, s))) for s in settings]
+    sampler._check_sizes("n_samples", sum(most), width, facts.width)
+    queries = start_queries(sampler, facts)
+    shares = settings[0].shares
+    start_share = None if queries is None else sampler.start_share
+    n_moments = sum(query.size for query in queries or ())
+    plan = sampler._votes_plan(facts, shares, sum(most), start_share, n_moments)
+    noise = plan.last_noise_scale
+    copies = sampler.variant == "theory" and sampler.postprocess == "threshold"
+    if copies and sampler.histogram == "gaussian":
+        check_threshold(sampler.threshold, sampler.multiplicity, noise, facts.sizes, settings, most)
+    if math.isfinite(sampler.epsilon):
+        warn_of_noise(noise, facts.sizes, settings, sampler.epsilon)
+    n_candidates = [setting.n_samples for setting in settings]
+    report = sampler._report(
+        plan,
+        facts,
+        precision=plan.precision(facts.sizes, n_candidates),
+    )
+    return EvolutionPlan(settings, queries, plan, report)
+
+
+def _settings(sampler, facts, dimension):
+    """Return the settings of each class."""
+    if sampler.schedule == "theory":
+        if not math.isfinite(sampler.epsilon):
+            raise ValueError("schedule='theory' needs a finite epsilon.")
+        if facts.domain is None:
+            raise ValueError("schedule='theory' needs a domain: its scales are absolute.")
+    n_samples = [None if sampler.n_samples == "auto" else sampler.n_samples] * len(facts.sizes)
+    if sampler.n_samples == "auto" and sampler.variant == "theory":
+        n_samples = facts.sizes
+    return class_settings(
+        sampler.schedule,
+        facts.sizes,
+        dimension,
+        facts.domain.diameter(2) if sampler.schedule == "theory" else None,
+        sampler.epsilon,
+        sampler._delta(facts.n_samples),
+        n_iter=None if sampler.n_iter == "auto" else sampler.n_iter,
+        n_samples=n_samples,
+    )
+
 
 _MOST_STEPS = 10_000
 
@@ -58,22 +296,22 @@ class PrivateEvolutionSampler(VotingSampler):
     schema : Schema or None, default=None
         The public declaration of the columns of a table. Not with ``domain``.
     domain : Domain, callable or None, default=None
-        The public set in which records lie, or a function of ``n_features`` that returns it.
-        Records outside are moved to its nearest point.
+        Public set that holds the records, or a function of ``n_features`` that returns it.
+        Records outside are projected on it.
     interface : VariationInterface or None, default=None
-        Where candidates come from: ``random(n, rng)`` and ``vary(X, rng, degree)``. None takes
+        Source of the candidates: ``random(n, rng)`` and ``vary(X, rng, degree)``. None takes
         :class:`TabularVariation` for a schema and :class:`EuclideanVariation` for a domain.
         Without either, records are compared as they are, and the interface stands for the domain.
     start : {"public", "moments"}, default="public"
-        Where the first population comes from: ``random`` of the interface; or normal laws, from
-        released means and covariances of the classes. That is paid for out of the budget,
-        and needs a domain, its own interface, Gaussian noise and the annealed schedule.
+        Source of the first population: ``random`` of the interface, or normal distributions with
+        released means and covariances of the classes. Moments are paid from the budget, and need
+        a domain without another interface, Gaussian noise and the annealed schedule.
     start_share : float, default=0.2
         Share of the budget for "moments", in the scale in which Gaussian releases add up.
     labels : {"public", "private"}, default="public"
-        Of ``fit(X, y)``. "public": neighbours differ in a record of the same class, and class
-        sizes are public. "private": neighbours differ in a record and its label; class sizes are
-        estimated by the sums of the votes. The noise is the same.
+        Privacy of the labels. "public": neighbours differ in a record of the same class, and the
+        class sizes are public. "private": neighbours differ in a record and its label; class sizes
+        are estimated by the sums of the votes. The noise is the same.
     classes : array-like of shape (n_classes,) or None, default=None
         The public labels, at least two; private labels need them. None takes those that occur in
         ``y``, which are then public: ``privacy_`` says so.
@@ -107,27 +345,27 @@ class PrivateEvolutionSampler(VotingSampler):
         the weighted candidates of the last step as the result (see Notes). "theory": the settings
         of Theorem 4.1, all scales at every step, and a last population of equal weights.
     smoothing : float, default=0.0
-        How far ``sample`` varies what it draws, as a share of the least degree of the last step,
+        Degree by which ``sample`` varies draws, as a share of the least degree of the last step,
         at most 1.
     embedding : callable, transformer or None, default=None
         A public map that is applied to records and to candidates before they are compared. None
         takes that of the interface, if it has one. Each record by itself: a map that looks at other
         rows, such as one that divides by their norm, voids the guarantee.
     metric : {"l2", "l1", "cosine"} or callable, default="l2"
-        Which candidate is nearest. A callable ``metric(X, V)`` gives distances of shape
+        Distance of records and candidates. A callable ``metric(X, V)`` gives distances of shape
         (n_records, n_candidates), of each record by itself.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released; it is refused
-        with BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything. BudgetExceededError is raised if
+        too little is left. None charges no ledger.
     unit : str or None, default=None
-        Name of the column of X, a data frame, that says whose row each is. Then a person is
-        protected with all of their rows, and not each row by itself: one row of each person is
-        drawn, once and secretly, and no other is looked at. What is learned is the law of a random
-        row of a random person. The column is beside a schema or an Identifier of it, and is not
-        learned from. None protects rows.
+        Name of the column of X, a data frame, that identifies the person of a row. The guarantee
+        then protects a person with all their rows: one row of each person is drawn, once and in
+        secret, and no other row is used. The samples follow the distribution of a random row of a
+        random person. The column is absent from the schema, or an Identifier in it. None protects
+        single rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
-        guarantee for whoever knows or guesses it.
+        guarantee against anybody who knows or guesses it.
     device : str or torch.device, default="auto"
         "auto" counts votes on a GPU where there is one.
     verbose : int, default=0
@@ -138,17 +376,17 @@ class PrivateEvolutionSampler(VotingSampler):
     Attributes
     ----------
     candidates_ : list of ndarray of shape (n_candidates, width)
-        Of each class, or one for all.
+        Candidates of each class, or of all records.
     weights_ : list of ndarray of shape (n_candidates,)
         Their probabilities.
     history_ : list of list of ClassVotes
-        What was released at each step, for each class or once for all.
+        Released votes of each step, for each class or for all records.
     interface_ : VariationInterface
-        Where the candidates came from.
+        Source of the candidates.
     classes_, label_proportions_ : ndarray of shape (n_classes,)
         If fitted with labels.
     domain_ : Domain
-        The set in which records lie, if declared.
+        Set that holds the records, if declared.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -321,9 +559,9 @@ class PrivateEvolutionSampler(VotingSampler):
             ``classes``, or candidates that do not fit in memory.
         """
         noise_seed, candidate_seed = split_random_state(self.random_state, 2)
-        members, voters = self._read(X, y, noise_seed)
+        records, facts = self._read(X, y, noise_seed)
         rng = np.random.default_rng(candidate_seed)
-        plan = self._book(voters, rng)
+        plan = self._plan_and_charge(facts, rng)
         settings, mechanism = plan.settings, plan.votes.mechanism
         shares = settings[0].shares
 
@@ -334,7 +572,7 @@ class PrivateEvolutionSampler(VotingSampler):
         else:
             populations = release_populations(
                 plan.queries,
-                members,
+                records,
                 run,
                 mechanism.noise_scales,
                 self._sizes,
@@ -351,7 +589,7 @@ class PrivateEvolutionSampler(VotingSampler):
         for share in steps:
             varied = [self._vary(*part, rng) for part in zip(populations, degrees, strict=True)]
             candidates = [points for points, _ in varied]
-            votes = self._count(members, candidates, run, noise)
+            votes = self._count(records, candidates, run, noise)
             results, sizes = [], []
             for code, ((points, origins), counts) in enumerate(zip(varied, votes, strict=True)):
                 sums[code].append(counts.sum())
@@ -382,18 +620,18 @@ class PrivateEvolutionSampler(VotingSampler):
             self._finish(populations, equal, sizes)
         return self
 
-    def _book(self, voters, rng):
+    def _plan_and_charge(self, facts, rng):
         """Plan a fit, charge it, and return the plan."""
-        self.interface_ = make_interface(self, voters.domain)
-        plan = plan_evolution(self, voters, self.interface_, rng)
+        self.interface_ = make_interface(self, facts.domain)
+        plan = plan_evolution(self, facts, self.interface_, rng)
         self._charge(plan.report)
         self.noise_multiplier_ = plan.report.noise_multiplier
         self.n_iter_ = len(plan.settings[0].shares)
         return plan
 
-    def _expected_report(self, voters):
+    def _expected_report(self, facts):
         rng = np.random.default_rng(split_random_state(self.random_state, 2)[1])
-        return plan_evolution(self, voters, make_interface(self, voters.domain), rng).report
+        return plan_evolution(self, facts, make_interface(self, facts.domain), rng).report
 
     def _embedding(self):
         return getattr(self.interface_, "embed", None) if self.embedding is None else self.embedding
@@ -405,7 +643,7 @@ class PrivateEvolutionSampler(VotingSampler):
         return check_candidates(places, len(candidates), self._width, domain, self.interface_)
 
     def _next_degree(self, degree, parents, points, origins, weights):
-        """Return the scale of the next step, from where the votes went in this one."""
+        """Return the scale of the next step, from the distances of moves that got votes."""
         decoded, embedding = self._decode(np.concatenate([parents, points])), self._embedding()
         if embedding is not None:
             decoded = np.asarray(getattr(embedding, "transform", embedding)(decoded))

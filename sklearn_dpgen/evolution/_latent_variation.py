@@ -1,30 +1,27 @@
-"""Candidates from a public generator network, or from any public sampler."""
+"""Candidates from a public generator network."""
 
 import copy
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator
 
-from sklearn_dpgen.domains import Domain, OneHot, Product
+from sklearn_dpgen.domains import Domain, OneHot
 from sklearn_dpgen.evolution._variation_interface import (
     check_candidates,
     check_degree,
-    choose_columns,
     flat_factors,
 )
 from sklearn_dpgen.mechanisms import Mechanism
-from sklearn_dpgen.utils._typing import Sampler
 from sklearn_dpgen.utils._validation import Integral
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LatentVariation", "SamplerVariation"]
+__all__ = ["LatentVariation"]
 
 _CHUNK = 1024
 
@@ -38,7 +35,7 @@ class LatentVariation:
     Parameters
     ----------
     generator : torch.nn.Module
-        From (n, latent_dim + n_classes) to n points or images. It is copied, and used in
+        Network from (n, latent_dim + n_classes) to n points or images. It is copied, and used in
         evaluation mode.
     latent_dim : int
         Number of its inputs, without those for a class.
@@ -46,25 +43,25 @@ class LatentVariation:
         For a network with a one-hot class after its latents: the public shares by which
         candidates are of the classes. A single one above 0 is a fixed class.
     latent_law : {"normal", "uniform"}, default="normal"
-        What the network was trained on: standard normal latents, or uniform ones on [-1, 1].
+        Distribution of the latents in training: standard normal, or uniform on [-1, 1].
     domain : Domain or None, default=None
-        Where decoded points are projected, after a category was drawn in each one-hot block by
-        its soft weights. None leaves points as they are.
+        Set on which decoded points are projected, after a category of each one-hot block was drawn
+        by its soft weights. None does not change the points.
     device : str or torch.device, default="auto"
-        "auto" takes a GPU where there is one.
+        "auto" takes a GPU if there is one.
 
     Attributes
     ----------
     width : int
-        Of a candidate: ``latent_dim``, one more where there are several classes, and one for
+        Width of a candidate: ``latent_dim``, one more where there are several classes, and one for
         each one-hot block of the domain.
 
     Notes
     -----
-    ``vary`` returns sqrt(1 - degree²) z + degree N(0, I), which keeps the normal law of the
-    latents, so that a variation is as likely under the network as what it comes from. At degree 1
-    it has forgotten it. Candidates are normal in any case: uniform latents, the class, and what
-    draws the categories, are functions of them.
+    ``vary`` returns sqrt(1 - degree²) z + degree N(0, I), which keeps the
+    distribution of the latents normal, so that a variation is as likely under the network as its
+    parent. At degree 1 it is independent of the parent. Candidates are always normal: uniform
+    latents, the class and the draws of categories are functions of them.
     """
 
     latent_dim: int
@@ -148,8 +145,7 @@ class LatentVariation:
         generator = getattr(sampler, "generator_", getattr(sampler, "module_", None))
         if generator is None or not hasattr(sampler, "latent_dim"):
             raise TypeError(
-                f"{type(sampler).__name__} holds no fitted network with latents; "
-                "SamplerVariation takes any fitted sampler."
+                f"sampler must hold a fitted network with latents, got {type(sampler).__name__}."
             )
         # Estimators that invert a local mechanism train on uniform latents.
         mechanism: Any = getattr(sampler, "mechanism_", None)
@@ -247,85 +243,6 @@ class LatentVariation:
             return np.repeat(possible, len(X))
         edges = np.cumsum(self.class_weights[possible])[:-1]
         return possible[np.searchsorted(edges, ndtr(X[:, self._n_inputs - 1]), side="right")]
-
-
-class SamplerVariation:
-    """Candidates that are records of a fitted sampler, varied by crossing with fresh ones.
-
-    The sampler must have been trained on public data: private evolution pays for its votes alone.
-    The price of a sampler trained on private records is to be added.
-
-    Parameters
-    ----------
-    sampler : sampler
-        Fitted, with ``sample(n, random_state=int)``. If it returns data frames, it has the fitted
-        ``encoder_`` of their schema; candidates are then encoded rows. Its ``domain_``, where it
-        has one, tells the one-hot blocks of arrays.
-
-    Notes
-    -----
-    ``vary`` replaces each column by that of a fresh sample with probability ``degree``, and one
-    column at least. All columns replaced in a record come from the same fresh sample, so what
-    depends on each other in it still fits. At degree 1 a variation is a fresh sample.
-    """
-
-    def __init__(self, sampler: Sampler) -> None:
-        if not hasattr(sampler, "sample"):
-            raise TypeError(f"sampler must have a method sample; {type(sampler).__name__} has not.")
-        self.sampler = sampler
-
-    def random(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw ``n`` records of the sampler; see :class:`VariationInterface`.
-
-        Raises
-        ------
-        TypeError
-            The sampler returns data frames and has no encoder.
-        """
-        X = self.sampler.sample(n, random_state=int(rng.integers(2**32)))
-        if isinstance(X, pd.DataFrame):
-            if not hasattr(self.sampler, "encoder_"):
-                raise TypeError(
-                    f"{type(self.sampler).__name__} returns data frames and has no encoder_: use "
-                    "TabularVariation(schema, public_sampler=sampler)."
-                )
-            X = self.sampler.encoder_.transform(X)
-        return check_candidates(X, n, None, None, self.sampler)
-
-    def vary(self, X: np.ndarray, rng: np.random.Generator, degree: float) -> np.ndarray:
-        """Draw one variation of each record, by a degree in (0, 1].
-
-        See :class:`VariationInterface`.
-        """
-        degree = check_degree(degree)
-        X = np.asarray(X, dtype=np.float64)
-        fresh = self.random(len(X), rng)
-        parts = self._parts(fresh.shape[1])
-        owner = np.repeat(np.arange(len(parts)), [part.stop - part.start for part in parts])
-        differs = np.column_stack([(X[:, p] != fresh[:, p]).any(axis=1) for p in parts])
-        varied = np.where(choose_columns(differs, degree, rng)[:, owner], fresh, X)
-        domain = getattr(self.sampler, "domain_", None)
-        return varied if domain is None else domain.project(varied)
-
-    def _parts(self, width):
-        """Return the features of each column, slices that follow each other."""
-        if hasattr(self.sampler, "encoder_"):
-            return list(self.sampler.encoder_.blocks_.values())
-        domain = getattr(self.sampler, "domain_", None)
-        parts = [slice(0, width)]
-        if isinstance(domain, Product):
-            parts = zip(domain.domains, domain.slices, strict=True)
-            single = (OneHot, Product)
-            return [
-                block
-                for factor, part in parts
-                for block in ([part] if isinstance(factor, single) else _single_features(part))
-            ]
-        return parts if isinstance(domain, OneHot) else _single_features(parts[0])
-
-
-def _single_features(part):
-    return [slice(i, i + 1) for i in range(part.start, part.stop)]
 
 
 def _check_class_weights(weights):

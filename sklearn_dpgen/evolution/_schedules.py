@@ -1,15 +1,26 @@
-"""Settings of private evolution from public quantities: the paper's, and those of annealing."""
+"""Settings of private evolution from public quantities: those of the paper, and annealed ones."""
 
 import math
 from dataclasses import dataclass
 
+from scipy.stats import norm
+
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.evolution._rates import contraction_rate
+from sklearn_dpgen.evolution._theory import contraction_rate
 from sklearn_dpgen.evolution._variation_interface import paper_degrees
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive, warn_user
 
-__all__ = ["AnnealedParameters", "TheoryParameters", "annealed_parameters", "theory_parameters"]
+__all__ = [
+    "annealed_parameters",
+    "check_threshold",
+    "class_settings",
+    "first_degrees",
+    "theory_parameters",
+    "warn_of_noise",
+    "AnnealedParameters",
+    "TheoryParameters",
+]
 
 _MAX_SAMPLES = 4000
 _MAX_HALVINGS = 30
@@ -33,7 +44,7 @@ class TheoryParameters:
         Root mean square length of a variation over the diameter, one a scale; none where the
         resolution is no finer than the diameter.
     contraction : float
-        γ: what a step takes off the distance, at least, as a share.
+        γ: least share by which a step reduces the distance.
     shares : tuple of float
         Equal shares of the budget, one a step.
     """
@@ -177,9 +188,9 @@ def annealed_parameters(
     The natural variable is N = n/(√2 σ(ε, δ)): how many times the votes exceed the noise of one
     release of them. Variations begin at the distance between the records of the first
     population, n_s^(−1/d) of the diameter, and are halved at every step, while the share of the
-    budget doubles: what is finer takes more votes apart. The constants were fitted
-    by simulation on clusters, a curve and a uniform law in the unit cube of 1, 2, 3 and 6
-    dimensions: a rule of thumb, on which no guarantee depends.
+    budget doubles, because finer differences need more precise votes. The constants were fitted by
+    simulation on clusters, a curve and the uniform distribution on the unit cube of 1, 2, 3 and 6
+    dimensions. They are a rule of thumb, on which no guarantee depends.
 
     Examples
     --------
@@ -206,3 +217,105 @@ def annealed_parameters(
         degrees=tuple(start / factor for factor in doubled),
         shares=tuple(factor / math.fsum(doubled) for factor in doubled),
     )
+
+
+# A fit warns if the noise exceeds this many times the mean share of a candidate.
+_MOST_NOISE = 10
+
+
+def class_settings(schedule, sizes, dimension, diameter, epsilon, delta, *, n_iter, n_samples):
+    """Return the settings of each class; all take as many steps as the first asks for.
+
+    Parameters
+    ----------
+    schedule : {"annealed", "theory"}
+    sizes : list of int
+        Public or estimated sizes of the classes.
+    dimension : int
+        Dimension of a candidate.
+    diameter : float or None
+        Diameter of the domain, for "theory".
+    epsilon, delta : float
+    n_iter : int or None
+    n_samples : list of (int or None)
+
+    Returns
+    -------
+    list of AnnealedParameters or of TheoryParameters
+    """
+    settings = []
+    for size, n in zip(sizes, n_samples, strict=True):
+        given = {"n_iter": n_iter, "n_samples": n}
+        if schedule == "theory":
+            setting = theory_parameters(size, dimension, diameter, epsilon, delta, **given)
+        else:
+            setting = annealed_parameters(size, dimension, epsilon, delta, **given)
+        # All classes are released together.
+        n_iter = setting.n_iter
+        settings.append(setting)
+    return settings
+
+
+def first_degrees(schedule, setting):
+    """Return the degrees of the variations of the first candidates."""
+    if schedule == "annealed":
+        # Halfway, on a logarithmic scale, from the first scale to the whole domain.
+        return [setting.degrees[0], math.sqrt(setting.degrees[0])]
+    return [degree for degree in setting.degrees for _ in range(2)]
+
+
+def check_threshold(threshold, multiplicity, noise_scale, sizes, settings, n_candidates):
+    """Raise if noise passes a threshold so often that populations of copies grow without end.
+
+    A population of P records has P v candidates, of which noise s on the shares makes
+    n P v s phi(H / s) copies: more than P where that factor is above 1, with H the threshold, or
+    half of the share of B copies. All of it is public.
+
+    Parameters
+    ----------
+    threshold : float
+        A share of the votes.
+    multiplicity : int
+    noise_scale : float
+        Standard deviation on a count of votes.
+    sizes : list of int
+    settings : list of AnnealedParameters or of TheoryParameters
+    n_candidates : list of int
+        Number of candidates of the first step.
+
+    Raises
+    ------
+    ValueError
+    """
+    for size, setting, n in zip(sizes, settings, n_candidates, strict=True):
+        noise = noise_scale / size
+        least = max(threshold, multiplicity / (2 * setting.n_samples))
+        growth = n * noise * norm.pdf(least / noise) if noise > 0 else 0.0
+        if growth > 1:
+            enough = noise * math.sqrt(2 * math.log(2 * n * noise * norm.pdf(0)))
+            raise ValueError(
+                f"threshold must be above the noise on the votes, here {noise:.2g} of all: of "
+                f"{n} candidates noise alone would make {growth:.2g} times n_samples copies, and "
+                f"more at each step. {enough:.2g} would do, got {threshold:g}; so would a larger "
+                "epsilon or multiplicity."
+            )
+
+
+def warn_of_noise(noise_scale, sizes, settings, epsilon):
+    """Warn the caller of ``fit`` if the votes are below the noise, and name what to change."""
+    for size, setting in zip(sizes, settings, strict=True):
+        noise = noise_scale / size
+        if noise >= 1:
+            problem = f"{noise:.2g} of all votes"
+        elif noise * setting.n_samples > _MOST_NOISE:
+            problem = f"{noise * setting.n_samples:.2g} times the mean share of a record"
+        else:
+            continue
+        warn_user(
+            f"The noise on the votes for a candidate is {problem}: the result says little "
+            f"about the records. Here epsilon={epsilon:g}, n_iter={setting.n_iter}, "
+            f"n_samples={setting.n_samples} and {size} records; a larger epsilon, fewer "
+            "steps, fewer candidates or more records would help.",
+            UserWarning,
+        )
+        return

@@ -1,4 +1,4 @@
-"""PrivateSignedMeasureSampler: one noisy histogram over a public support."""
+"""PrivateSignedMeasureSampler: one noisy histogram over public support points."""
 
 import math
 from collections.abc import Callable
@@ -8,24 +8,89 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import gaussian_sigma
-from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._public_supports import grid_support
+from sklearn_dpgen.domains import Ball, Box, Domain
 from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._validation import (
-    Integral,
-    Interval,
-    StrOptions,
-    fit_context,
-)
+from sklearn_dpgen.utils._validation import Integral, Interval, StrOptions, fit_context
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["PrivateSignedMeasureSampler"]
+__all__ = ["PrivateSignedMeasureSampler", "grid_support"]
 
+# Support points that "auto" takes at most: memory of the projection grows as their square.
 _MAX_POINTS = 5000
+# Cells of the box around a domain, for each point asked for, at most.
+_MAX_REFINEMENT = 64
+
+
+def grid_support(domain: Box | Ball, n_points: int) -> np.ndarray:
+    """Return the points of a regular grid over a domain.
+
+    The box around the domain is cut into cells, as close to cubes as their number allows; the
+    points are the centers of those that meet the domain, or the nearest points of the domain to
+    them. So every record of the domain is within half the diagonal of a cell of a point.
+
+    Parameters
+    ----------
+    domain : Box or Ball
+    n_points : int
+        The largest number of points. Cutting one axis more would exceed it.
+
+    Returns
+    -------
+    ndarray of shape (m, n_features)
+        ``1 <= m <= n_points`` distinct points.
+
+    Raises
+    ------
+    TypeError
+        For any other domain: give an array of public points.
+    """
+    _check_n_points(n_points)
+    if isinstance(domain, Box):
+        low, high = domain.low, domain.high
+    elif isinstance(domain, Ball):
+        low, high = domain.center - domain.radius, domain.center + domain.radius
+    else:
+        raise TypeError(f"A grid needs a Box or a Ball, domain is a {type(domain).__name__}.")
+    n_cells = n_points
+    points = _grid(domain, low, high, _cuts(high - low, n_cells))
+    # Cells that miss the domain leave room for finer ones.
+    while (n_cells := max(n_cells + 1, int(1.1 * n_cells))) <= _MAX_REFINEMENT * n_points:
+        finer = _grid(domain, low, high, _cuts(high - low, n_cells))
+        if len(finer) > n_points:
+            break
+        points = finer
+    return points
+
+
+def _cuts(extent, n_cells):
+    """Return into how many intervals to cut each axis, for at most ``n_cells`` cells."""
+    cuts = np.ones(len(extent), dtype=np.int64)
+    while True:
+        longest = np.argmax(extent / cuts)
+        if np.prod(cuts) // cuts[longest] * (cuts[longest] + 1) > n_cells:
+            return cuts
+        cuts[longest] += 1
+
+
+def _grid(domain, low, high, cuts):
+    """Return the centers of the cells that meet a domain, projected on it."""
+    half = (high - low) / cuts / 2
+    centers, cell = np.empty((np.prod(cuts), len(cuts))), np.arange(np.prod(cuts))
+    for j, n in enumerate(cuts):
+        centers[:, j] = low[j] + half[j] * (2 * (cell % n) + 1)
+        cell //= n
+    middle = (low + high) / 2
+    nearest = np.clip(middle, centers - half, centers + half)
+    return np.unique(domain.project(centers[domain.contains(nearest)]), axis=0)
+
+
+def _check_n_points(n_points):
+    if isinstance(n_points, bool) or not isinstance(n_points, Integral) or n_points < 1:
+        raise ValueError(f"n_points must be an integer of at least 1, got {n_points!r}.")
 
 
 class PrivateSignedMeasureSampler(VotingSampler):
@@ -41,13 +106,13 @@ class PrivateSignedMeasureSampler(VotingSampler):
     delta : float or "auto", default=1e-5
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
     domain : Domain, callable or None, default=None
-        The public set in which records lie, or a function of ``n_features`` that returns it.
-        Records outside are moved to its nearest point. None needs an array as the ``support``.
+        Public set that holds the records, or a function of ``n_features`` that returns it.
+        Records outside are projected on it. None needs an array as the ``support``.
     support : "grid" or array-like of shape (n_points, n_features), default="grid"
         Public points: a regular grid of the domain, a box or a ball, or those given, such as
-        :func:`kmeans_support` of public samples. Points of private records are not public.
+        k-means centers of public samples. Points of private records are not public.
     n_points : int or "auto", default="auto"
-        Of the grid, at most. "auto" balances its cells and the noise (see Notes).
+        Largest number of grid points. "auto" balances its cells and the noise (see Notes).
     labels : {"public", "private"}, default="public"
         As in :class:`PrivateEvolutionSampler`.
     classes, label_proportions : array-like of shape (n_classes,) or None, default=None
@@ -59,20 +124,20 @@ class PrivateSignedMeasureSampler(VotingSampler):
     threshold : float, default=0.0
         A share of the records, for "threshold".
     metric : {"l2", "l1"} or callable, default="l2"
-        Which point is nearest. A callable ``metric(X, V)`` gives distances of shape
+        Distance of records and points. A callable ``metric(X, V)`` gives distances of shape
         (n_records, n_points), of each record by itself.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released; it is refused
-        with BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything. BudgetExceededError is raised if
+        too little is left. None charges no ledger.
     unit : str or None, default=None
-        Name of the column of X, a data frame, that says whose row each is. Then a person is
-        protected with all of their rows, and not each row by itself: one row of each person is
-        drawn, once and secretly, and no other is looked at. What is learned is the law of a random
-        row of a random person. The column is beside a schema or an Identifier of it, and is not
-        learned from. None protects rows.
+        Name of the column of X, a data frame, that identifies the person of a row. The guarantee
+        then protects a person with all their rows: one row of each person is drawn, once and in
+        secret, and no other row is used. The samples follow the distribution of a random row of a
+        random person. The column is absent from the schema, or an Identifier in it. None protects
+        single rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
-        guarantee for whoever knows or guesses it.
+        guarantee against anybody who knows or guesses it.
     device : str or torch.device, default="auto"
         "auto" counts votes on a GPU where there is one.
     noise : {"float", "certified"}, default="float"
@@ -86,11 +151,11 @@ class PrivateSignedMeasureSampler(VotingSampler):
     weights_ : list of ndarray of shape (n_points,)
         The probabilities of its points.
     history_ : list of list of ClassVotes
-        What was released, for each class or once for all: one step, as of evolution.
+        Released votes of the only step, for each class or for all records.
     classes_, label_proportions_ : ndarray of shape (n_classes,)
         If fitted with labels.
     domain_ : Domain
-        The set in which records lie, if declared.
+        Set that holds the records, if declared.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -223,12 +288,12 @@ class PrivateSignedMeasureSampler(VotingSampler):
             ``classes``, or points that do not fit in memory.
         """
         (noise_seed,) = split_random_state(self.random_state, 1)
-        members, voters = self._read(X, y, noise_seed)
-        plan, supports, report = self._planned(voters)
+        records, facts = self._read(X, y, noise_seed)
+        plan, supports, report = self._planned(facts)
         self._charge(report)
         self.noise_multiplier_ = report.noise_multiplier
         noise = self._noise_source(noise_seed)
-        votes = self._count(members, supports, plan.mechanism.run(), noise)
+        votes = self._count(records, supports, plan.mechanism.run(), noise)
         results, sizes = [], []
         for code, (points, counts) in enumerate(zip(supports, votes, strict=True)):
             sizes.append(self._class_size(code, [counts.sum()], [1.0]))
@@ -241,37 +306,37 @@ class PrivateSignedMeasureSampler(VotingSampler):
         self._finish(supports, [part.weights for part in results], sizes)
         return self
 
-    def _expected_report(self, voters):
-        return self._planned(voters)[2]
+    def _expected_report(self, facts):
+        return self._planned(facts)[2]
 
-    def _planned(self, voters):
+    def _planned(self, facts):
         """Return the plan of the votes, the points of each class, and the report."""
-        delta = self._delta(voters.n_samples)
-        supports = [self._support(voters, size, delta) for size in voters.sizes]
+        delta = self._delta(facts.n_samples)
+        supports = [self._support(facts, size, delta) for size in facts.sizes]
         n_points = [len(points) for points in supports]
-        plan = self._votes_plan(voters, [1.0], sum(n_points))
+        plan = self._votes_plan(facts, [1.0], sum(n_points))
         report = self._report(
             plan,
-            voters,
-            precision=plan.precision(voters.sizes, n_points),
+            facts,
+            precision=plan.precision(facts.sizes, n_points),
         )
         return plan, supports, report
 
-    def _support(self, voters, size, delta):
-        domain = voters.domain
+    def _support(self, facts, size, delta):
+        domain = facts.domain
         if isinstance(self.support, str):
             if domain is None:
                 raise ValueError("support='grid' needs a domain.")
-            n_points = self._n_points(size, delta, voters.n_features)
-            self._check_sizes("n_points", n_points, voters.width, voters.width)
+            n_points = self._n_points(size, delta, facts.n_features)
+            self._check_sizes("n_points", n_points, facts.width, facts.width)
             return grid_support(domain, n_points)
         support = np.asarray(self.support, dtype=np.float64)
-        width = voters.n_features
+        width = facts.n_features
         if support.ndim != 2 or len(support) == 0 or support.shape[1] != width:
             raise ValueError(f"support must hold rows of {width} features, as X does.")
         if not np.isfinite(support).all():
             raise ValueError("support must be finite.")
-        self._check_sizes("support", len(support), width, voters.width)
+        self._check_sizes("support", len(support), width, facts.width)
         if domain is not None and not domain.contains(support).all():
             raise ValueError("support has points outside of the domain.")
         return support

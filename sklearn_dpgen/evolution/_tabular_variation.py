@@ -27,12 +27,12 @@ class TabularVariation:
     schema : Schema
         The public declaration of the columns.
     public_sampler : None, DataFrame, sampler or callable, default=None
-        Public records to start from: a frame, of which rows are drawn with replacement; an object
+        Source of public records: a frame, whose rows are drawn with replacement; an object
         with ``sample(n, random_state=int)``; or ``public_sampler(n, rng)``. The last two return a
-        frame with the columns of the schema. A sampler fitted on private records has a price of
-        its own. None draws every column by itself, uniformly from what is declared.
+        frame with the columns of the schema. A sampler fitted on private records costs privacy
+        that no report of the fit includes. None draws every column independently and uniformly.
     n_columns : "auto", "all" or int, default="auto"
-        How many columns one variation changes, of those that can, on average and at least one.
+        Mean number of columns that a variation changes, among those that can; at least one.
         "auto" is ``degree`` times the number of columns.
     null_probability : float, default=0.1
         The public share of nulls in a nullable column, in [0, 1), where there is no
@@ -42,12 +42,12 @@ class TabularVariation:
         this share of the range of a number costs.
     column_weights : mapping of str to float or None, default=None
         Public factors, at least 0, of the squared distances in the columns that it names; 1 for
-        the others. A column of weight 0 has no say in a vote.
+        the others. A column of weight 0 does not influence the votes.
 
     Attributes
     ----------
     encoder : TabularEncoder
-        Between records and encoded rows.
+        Encoder of records as rows.
     domain : Product
         The set of the encoded rows.
 
@@ -179,7 +179,7 @@ class TabularVariation:
     def _rate(self, degree):
         if self.n_columns == "all":
             return 1.0
-        # choose_columns sees to the one column that a small degree still changes.
+        # choose_columns changes at least one column, whatever the degree is.
         return degree if self.n_columns == "auto" else min(1.0, self.n_columns / len(self.schema))
 
 

@@ -1,4 +1,4 @@
-"""What private evolution asks of a source of candidates, and the interface of a domain."""
+"""The protocol of a source of candidates, and the interface of a domain."""
 
 import math
 from typing import Protocol, runtime_checkable
@@ -23,9 +23,9 @@ __all__ = [
 class VariationInterface(Protocol):
     """A source of candidates: it draws and varies them, and never sees a private record.
 
-    Whatever an interface was made of must be public: a network or a sampler trained on private
-    records has a price of its own, which no later report includes. Draws come from the generator
-    that is passed alone, so that the same generator gives the same candidates.
+    An interface must be made from public data: a network or a sampler trained on private records
+    costs privacy that no later report includes. All randomness comes from the generator that is
+    passed, so that the same generator gives the same candidates.
 
     Notes
     -----
@@ -58,7 +58,8 @@ class VariationInterface(Protocol):
         X : ndarray of shape (n, width)
         rng : numpy.random.Generator
         degree : float
-            How far, in (0, 1]: at 1 about as far as two results of ``random`` are apart.
+            Size of the variation, in (0, 1]. At 1 the distance is about that of two results of
+            ``random``.
 
         Returns
         -------
@@ -81,8 +82,8 @@ class EuclideanVariation:
     only shortens it. The degree may exceed 1; :func:`paper_degrees` gives the scales of the paper.
 
     No Gaussian moves a category: each one-hot block is drawn anew with probability
-    min(degree, 1), and d and D are those of the other features. Of tables with a schema
-    :class:`TabularVariation` knows more.
+    min(degree, 1), and d and D are those of the other features. For tables with a schema use
+    :class:`TabularVariation`.
 
     References
     ----------
@@ -144,7 +145,7 @@ def flat_factors(domain, start=0):
     ----------
     domain : Domain
     start : int, default=0
-        Of the first feature.
+        Index of the first feature.
 
     Returns
     -------
@@ -217,7 +218,7 @@ def choose_columns(eligible, rate, rng):
     Parameters
     ----------
     eligible : boolean ndarray of shape (n, n_columns)
-        Which may be chosen.
+        Columns that may be chosen.
     rate : float
         Probability of each eligible column, independently. A row left without any gets one of
         its eligible columns, at random.
@@ -241,13 +242,13 @@ def check_candidates(X, n, width, domain, source):
     ----------
     X : array-like of shape (n, width)
     n : int
-        How many were asked for.
+        Number of candidates that were requested.
     width : int or None
-        None takes any.
+        Required width; None allows any.
     domain : Domain or None
-        Where the rows should lie; None asks no question.
+        Set that must hold the rows; None allows any rows.
     source : VariationInterface
-        Named, by its class, in errors.
+        Source whose class errors name.
 
     Returns
     -------

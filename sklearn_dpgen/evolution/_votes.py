@@ -1,18 +1,15 @@
 """Votes of private records for the candidates that are nearest to them, counted exactly."""
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial import KDTree
 
 from sklearn_dpgen.engines import is_engine_table, map_reduce
 from sklearn_dpgen.preprocessing._reader import as_matrix, pieces
-from sklearn_dpgen.utils._threads import limit_new_libraries
 from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import check_array, check_positive
 
@@ -23,7 +20,7 @@ __all__ = ["VoteCounter", "nearest_neighbor_votes"]
 
 METRICS = ("l2", "l1", "cosine")
 BACKENDS = ("auto", "torch", "tree", "faiss")
-# Up to where the tree is faster than torch on a processor.
+# Up to this dimension a k-d tree is faster than a matrix product on a processor.
 TREE_DIMENSIONS = {"l2": 4, "l1": 6}
 
 
@@ -56,7 +53,7 @@ def nearest_neighbor_votes(
         is at distance 1 from everything: such a record votes for a candidate at an obtuse
         angle to none, that is for the first.
     backend : {"auto", "torch", "tree", "faiss"}, default="auto"
-        What searches; all give the same votes. "torch" multiplies matrices. "tree" is a k-d tree,
+        Search method; all give the same votes. "torch" multiplies matrices. "tree" is a k-d tree,
         for "l2" and "l1" in few dimensions. "faiss" is a flat index, for "l2", and needs
         faiss-cpu. "auto" takes the tree up to 4 ("l2") or 6 ("l1") dimensions, else torch.
     embedding : callable, transformer or None, default=None
@@ -67,7 +64,7 @@ def nearest_neighbor_votes(
         their copies and what an embedding or a callable metric takes come on top, and one record
         against all candidates is always done at once.
     device : str or torch.device, default="auto"
-        Where torch searches; "auto" takes a CUDA device where there is one.
+        Device of the matrix products; "auto" takes a CUDA device if there is one.
 
     Returns
     -------
@@ -113,26 +110,6 @@ def _count_parts(counter, parts):
     return counter.finish()
 
 
-def _search(V, metric, backend, memory, device):
-    if backend == "tree" and metric == "cosine":
-        raise ValueError("backend 'tree' does not take the metric 'cosine'.")
-    if backend == "faiss" and metric != "l2":
-        raise ValueError(f"backend 'faiss' takes the metric 'l2' only, got {metric!r}.")
-    if backend == "faiss":
-        _faiss()
-    if len(V) == 1:
-        return OneCandidate()
-    if backend == "auto":
-        backend = "tree" if V.shape[1] <= TREE_DIMENSIONS.get(metric, 0) else "torch"
-    if backend == "tree":
-        return TreeSearch(V, metric, memory=memory)
-    if backend == "faiss":
-        return FaissSearch(V, metric, memory=memory)
-    from sklearn_dpgen.evolution._nearest_candidates import TorchSearch
-
-    return TorchSearch(V, metric, memory=memory, device=device)
-
-
 class VoteCounter:
     """Votes of records for the nearest of some candidates, counted over any parts of a table.
 
@@ -165,8 +142,13 @@ class VoteCounter:
     ) -> None:
         if not callable(metric) and metric not in METRICS:
             raise ValueError(f"metric must be a callable or one of {METRICS}, got {metric!r}.")
-        from sklearn_dpgen.evolution._nearest_candidates import first_of_equal, unit_rows
-        from sklearn_dpgen.utils._torch import resolve_device
+        # Loads torch, which importing this package does not.
+        from sklearn_dpgen.evolution._nearest_candidates import (
+            MetricSearch,
+            first_of_equal,
+            make_search,
+            unit_rows,
+        )
 
         if backend not in BACKENDS:
             raise ValueError(f"backend must be one of {BACKENDS}, got {backend!r}.")
@@ -185,7 +167,11 @@ class VoteCounter:
             places = (unit_rows(places) if metric == "cosine" else places) + 0.0
             # Of equal candidates the first gets all votes; order is kept, so that ties stay right.
             first = first_of_equal(places)
-            search = _search(places[first], metric, backend, memory, resolve_device(device))
+            if backend == "auto":
+                backend = "tree" if places.shape[1] <= TREE_DIMENSIONS.get(metric, 0) else "torch"
+            search = make_search(
+                places[first], metric, backend=backend, memory=memory, device=device
+            )
         self._metric, self._embedding, self._memory = metric, embedding, memory
         self._widths, self._first, self._search = (width, places.shape[1]), first, search
         self._votes = np.zeros(len(V), np.int64)
@@ -269,136 +255,3 @@ def _checked(X, name, *, width=None, n_rows=None):
     if n_rows is not None and len(X) != n_rows:
         raise ValueError(f"{name} has {len(X)} rows for {n_rows} records.")
     return X
-
-
-class OneCandidate:
-    """All records have the same nearest candidate."""
-
-    def nearest(self, X):
-        """Return an index for every record."""
-        return np.zeros(len(X), np.int64)
-
-
-class MetricSearch:
-    """The nearest candidate by a callable's distances.
-
-    Parameters
-    ----------
-    V : ndarray of shape (m, d)
-    metric : callable
-    memory : float
-        Bytes of the distances at hand, or those of one record.
-    """
-
-    def __init__(self, V, metric, *, memory):
-        self.V, self.metric, self.memory = V, metric, memory
-
-    def nearest(self, X):
-        """Return the index of every record's nearest candidate, the smallest if tied."""
-        rows = max(1, int(self.memory / 2 / (8 * len(self.V))))
-        found = np.empty(len(X), np.int64)
-        for start in range(0, len(X), rows):
-            part = slice(start, start + rows)
-            distances = self.metric(X[part], self.V)
-            shape = (len(X[part]), len(self.V))
-            if hasattr(distances, "detach"):
-                distances = distances.detach().cpu().numpy()
-            distances = np.asarray(distances)
-            if distances.shape != shape:
-                raise ValueError(f"metric must return shape {shape}, got {distances.shape}.")
-            if distances.dtype.kind not in "fiub" or not np.isfinite(distances).all():
-                raise ValueError("metric must return finite real distances.")
-            found[part] = distances.argmin(axis=1)
-        return found
-
-
-class _TwoNearest(ABC):
-    """Base of searches that find two candidates by about their distance.
-
-    Where these are too close to be told apart, :class:`TorchSearch` decides.
-    """
-
-    _power: int
-    _tolerance: float
-
-    @abstractmethod
-    def _query(self, points):
-        """Return about the distances to the two nearest candidates, and their indices."""
-
-    def __init__(self, V, metric, *, memory):
-        from sklearn_dpgen.evolution._nearest_candidates import TorchSearch
-        from sklearn_dpgen.utils._torch import resolve_device
-
-        self._exact = TorchSearch(V, metric, memory=memory, device=resolve_device("cpu"))
-        self._rows = max(1, int(memory / 4 / (64 * V.shape[1])))
-
-    @property
-    def frame(self):
-        """Coordinates in which there is neither overflow nor underflow that matters."""
-        return self._exact.frame
-
-    def nearest(self, X):
-        """Return the index of every record's nearest candidate, the smallest if tied."""
-        found = np.empty(len(X), np.int64)
-        for start in range(0, len(X), self._rows):
-            part = slice(start, start + self._rows)
-            points, norms, far = self.frame(X[part])
-            distances, indices = self._query(points)
-            margin = self._tolerance * (norms + self.frame.radius) ** self._power
-            unclear = far | ~(distances[:, 1] - distances[:, 0] > margin)
-            indices = indices[:, 0].astype(np.int64)
-            if unclear.any():
-                indices[unclear] = self._exact.nearest(X[part][unclear])
-            found[part] = indices
-        return found
-
-
-class TreeSearch(_TwoNearest):
-    """SciPy's k-d tree.
-
-    Coordinates are within 2^-52 (|x| + |v|) of the exact ones and a distance adds (d + 2) 2^-53 of
-    its own; the bounds by which the tree skips a branch are sums of differences that lose
-    as little for every level. The tolerance leaves a factor of about 2^8 to all that.
-    """
-
-    _power = 1
-
-    def __init__(self, V, metric, *, memory):
-        super().__init__(V, metric, memory=memory)
-        self._tolerance = (V.shape[1] + 64) * 2.0**-44
-        self._p = 1 if metric == "l1" else 2
-        self._tree = KDTree(self.frame.V)
-
-    def _query(self, points):
-        return self._tree.query(points, k=2, p=self._p)
-
-
-class FaissSearch(_TwoNearest):
-    """A flat index of FAISS, with distances in float32.
-
-    Two squared distances may be off by (d + 8) 2^-23 (|x| + |v|)^2 each: for every rounded entry
-    and for every term of the sums, twice.
-    """
-
-    _power = 2
-
-    def __init__(self, V, metric, *, memory):
-        super().__init__(V, metric, memory=memory)
-        self._tolerance = (V.shape[1] + 8) * 2.0**-22
-
-    def _query(self, points):
-        # An index is built by every call: it is quick, and need not be sent to workers.
-        index = _faiss().IndexFlatL2(points.shape[1])
-        index.add(self.frame.V.astype(np.float32))
-        return index.search(points.astype(np.float32), 2)
-
-
-def _faiss():
-    try:
-        import faiss
-    except ImportError as error:
-        raise ImportError(
-            "backend 'faiss' needs faiss-cpu: pip install 'sklearn-dpgen[faiss]'"
-        ) from error
-    limit_new_libraries()
-    return faiss

@@ -1,30 +1,39 @@
-"""What the samplers that count votes share: records by class, noisy shares, weighted candidates."""
+"""Base of the samplers that count votes: records, the plan of the votes, weighted candidates."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.evolution._records import encode_votes
+from sklearn_dpgen.engines import engine_columns, is_engine_table
 from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
-from sklearn_dpgen.evolution._votes_plan import HISTOGRAMS, VotesPlan
 from sklearn_dpgen.evolution._weight_projections import (
     project_bounded_lipschitz,
     project_simplex,
     threshold_weights,
 )
 from sklearn_dpgen.ledger._base import PrivateEstimator
-from sklearn_dpgen.preprocessing._records import declared_domain, decode_records
+from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
+from sklearn_dpgen.moments import MOMENT_SHARES
+from sklearn_dpgen.preprocessing._reader import NO_RECORDS
+from sklearn_dpgen.preprocessing._records import (
+    declared_domain,
+    decode_records,
+    encode_records,
+    resolve_domain,
+)
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
-from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._random import ROUNDING, split_random_state
 from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -36,10 +45,191 @@ from sklearn_dpgen.utils._validation import (
     check_is_fitted,
     check_n_samples,
     fit_context,
+    validate_data,
     warn_user,
 )
+from sklearn_dpgen.utils._words import count_words, number_words
 
-__all__ = ["ClassVotes", "Voters", "VotingSampler"]
+__all__ = [
+    "HISTOGRAMS",
+    "encode_votes",
+    "ClassVotes",
+    "PublicFacts",
+    "VotesPlan",
+    "VotingSampler",
+]
+
+
+def encode_votes(estimator, X):
+    """Return the encoded records that vote.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Estimator with parameters ``schema`` and ``domain``. :func:`encode_records` sets its
+        attributes. If both are None, records are not changed, and there is no ``domain_``.
+    X : array-like, data frame or dask array of shape (n_samples, n_features)
+        Private records. A schema does not take dask arrays.
+
+    Returns
+    -------
+    ndarray of float64, or dask array, of shape (n_samples, width)
+    """
+    for name in ("domain_", "encoder_"):
+        vars(estimator).pop(name, None)
+    if is_engine_table(X):
+        return _encode_dask(estimator, X)
+    if estimator.schema is None and estimator.domain is None:
+        return validate_data(estimator, X, dtype=np.float64)
+    return encode_records(estimator, X)
+
+
+def _encode_dask(estimator, X):
+    if estimator.schema is not None:
+        raise TypeError("A schema takes a data frame; a dask array needs a domain.")
+    if engine_columns(X) is not None or not hasattr(X, "map_blocks"):
+        raise TypeError(
+            f"X must be an array if it is of dask, got {type(X).__name__}: see to_dask_array. Of "
+            "other engines nearest_neighbor_votes alone takes tables."
+        )
+    if X.ndim != 2 or np.isnan(X.shape).any():
+        raise ValueError("A dask array must have two dimensions of known sizes.")
+    if len(X) == 0:
+        raise ValueError(NO_RECORDS)
+    X = X.rechunk({1: -1}).astype(np.float64)
+    estimator.n_features_in_ = X.shape[1]
+    vars(estimator).pop("feature_names_in_", None)
+    if estimator.domain is None:
+        return X
+    estimator.domain_ = resolve_domain(estimator.domain, X.shape[1])
+    return X.map_blocks(estimator.domain_.project, dtype=np.float64)
+
+
+HISTOGRAMS = ("gaussian", "laplace_threshold")
+
+# Largest number of steps that the split of the budget names one by one.
+_MOST_NAMED = 10
+
+
+@dataclass(frozen=True)
+class VotesPlan:
+    """Plan of noisy histograms; a record has one vote in each.
+
+    Neighbouring data sets differ in one record, so a histogram loses one vote in one cell and gains
+    one in another: √2 in l2, whatever the candidates, the metric and the labels are.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The whole budget.
+    shares : sequence of float
+        Share of the budget of each histogram, which may depend on those before. The Laplace
+        histogram takes equal shares.
+    histogram : {"gaussian", "laplace_threshold"}
+    start_share : float or None, default=None
+        Share of the budget, in (0, 1), of two releases of moments before the histograms, whose
+        vectors are scaled to the same sensitivity. Not with Laplace or certified noise.
+    n_candidates : int or None, default=None
+        Largest number of candidates of all classes together, which certified noise needs. None is
+        for noise in floating point.
+    n_values : int, default=0
+        Largest number of counts and moments in all releases together.
+    """
+
+    epsilon: float
+    delta: float
+    shares: tuple[float, ...]
+    histogram: str
+    start_share: float | None = None
+    n_candidates: int | None = None
+    n_values: int = 0
+
+    @cached_property
+    def mechanism(self):
+        """The mechanism of the histograms, which prices what it runs."""
+        if self.histogram == "laplace_threshold":
+            return ThresholdedLaplaceMechanism(
+                self.epsilon, self.delta, len(self.shares), certified=self.n_candidates is not None
+            )
+        shares = self.shares
+        sizes: dict[str, Any] = {}
+        if self.n_candidates is not None:
+            if self.start_share is not None:
+                raise ValueError("noise='certified' is for votes: it needs start='public'.")
+            # A vote is lost and one is gained.
+            sizes = {"n_values": [self.n_candidates] * len(shares), "n_changed": [2] * len(shares)}
+        if self.start_share is not None:
+            rest = (1 - self.start_share) / math.fsum(shares)
+            start = (self.start_share * share for share in MOMENT_SHARES)
+            shares = (*start, *(rest * share for share in shares))
+        return GaussianSequenceMechanism(math.sqrt(2), shares, self.epsilon, self.delta, **sizes)
+
+    @property
+    def split(self):
+        """Parts of the budget by what they are spent on, of sum 1."""
+        start = 0.0 if self.start_share is None else self.start_share
+        found, n = {"first population": start} if start else {}, len(self.shares)
+        if n > _MOST_NAMED:
+            return found | {f"{n} steps": 1 - start}
+        rest = (1 - start) / math.fsum(self.shares)
+        return found | {f"step {t}": rest * share for t, share in enumerate(self.shares, 1)}
+
+    def precision(self, sizes, n_candidates):
+        """Return what noise leaves of the votes for a candidate, in words.
+
+        Parameters
+        ----------
+        sizes : list of int
+            Public or estimated sizes of the classes.
+        n_candidates : list of int
+            Number of candidates of each class, which share its votes.
+        """
+        if self.histogram == "laplace_threshold":
+            least = number_words(self.mechanism.threshold)
+            # The standard deviation of Laplace noise.
+            words = count_words([math.sqrt(2) * self.mechanism.noise_scale], min(sizes), "votes")
+            if self.mechanism.noise_scale > 0:
+                words += f"; released from {least} on"
+        else:
+            scales = self.mechanism.noise_scales[-len(self.shares) :]
+            words = count_words(scales, min(sizes), "votes")
+        mean = min(size / n for size, n in zip(sizes, n_candidates, strict=True))
+        of_class = " in the smallest class" if len(sizes) > 1 else ""
+        return {"votes for a candidate": f"{words}; the mean is {number_words(mean)}{of_class}"}
+
+    def report(self, **fields):
+        """Return the PrivacyReport.
+
+        Parameters
+        ----------
+        **fields
+            Fields of the report that the plan does not determine.
+        """
+        bounds, events = [Bound("one_vote")], [Event("votes")]
+        if self.start_share is not None:
+            bounds.append(Bound("scaled_moments"))
+            events.insert(0, Event("start_moments"))
+        noise = "floating_point" if self.n_candidates is None else "certified_noise"
+        is_floating = self.n_candidates is None and math.isfinite(self.epsilon)
+        return PrivacyReport(
+            epsilon=self.epsilon,
+            delta=self.delta if math.isfinite(self.epsilon) else 0.0,
+            events=tuple(events),
+            norm="l1" if self.histogram == "laplace_threshold" else "l2",
+            bounds=tuple(bounds),
+            caveats=("candidates_and_embedding", noise),
+            split=self.split,
+            rounding=self.n_values * ROUNDING if is_floating else 0.0,
+            **self.mechanism.report_fields(),
+            **fields,
+        )
+
+    @property
+    def last_noise_scale(self):
+        """Scale of the noise on the counts of the last histogram."""
+        if self.histogram == "laplace_threshold":
+            return self.mechanism.noise_scale
+        return self.mechanism.noise_scales[-1]
 
 
 @dataclass(frozen=True)
@@ -49,13 +239,13 @@ class ClassVotes:
     Attributes
     ----------
     degrees : tuple of float
-        How far candidates were varied, one a variation; none where they were not.
+        Degree of each variation of the candidates; empty if they were not varied.
     candidates : ndarray of shape (n_candidates, width)
-        As the interface made them.
+        Candidates of the interface.
     votes : ndarray of shape (n_candidates,)
         Noisy counts.
     weights : ndarray of shape (n_candidates,)
-        The probabilities that they were turned into.
+        Probabilities computed from the votes.
     """
 
     degrees: tuple[float, ...]
@@ -65,20 +255,20 @@ class ClassVotes:
 
 
 @dataclass(frozen=True)
-class Voters:
-    """What is public of the records that vote.
+class PublicFacts:
+    """Public facts of the records that vote.
 
     Attributes
     ----------
     n_samples : int
-        Of records, or of persons.
+        Number of records, or of persons with a unit.
     n_classes : int
-        0 without labels.
+        Number of classes; 0 without labels.
     sizes : list of int
-        What is publicly known of the sizes of the classes, or of the one without labels.
+        Public or estimated sizes of the classes, or the number of records without labels.
     domain : Domain or None
     n_features : int
-        Columns.
+        Number of columns.
     """
 
     n_samples: int
@@ -96,7 +286,7 @@ class Voters:
 class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     """Base of samplers that give public candidates weights by private votes."""
 
-    # Tables and embeddings are for evolution.
+    # Only private evolution has tables and embeddings.
     schema: Schema | None = None
     embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None
     # Parameters that are public where they are not None.
@@ -123,17 +313,17 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         *,
         class_sizes: ArrayLike | None = None,
     ) -> PrivacyReport:
-        """Return what ``fit`` will release and what it costs, without a record.
+        """Return the privacy report of a fit, without reading a record.
 
         Parameters
         ----------
         n_samples : int
-            Number of private records, or of persons where there is a ``unit``.
+            Number of private records, or of persons with a ``unit``.
         n_features : int or None, default=None
-            Number of columns; it is needed where ``domain`` is a function of it, or there is none.
+            Number of columns. Required if ``domain`` is a function of it, or None.
         class_sizes : array-like of int of shape (n_classes,) or None, default=None
-            Of public labels: the records of each class, in the order of the classes. None is a fit
-            without labels, or with private ones where ``classes`` are declared.
+            Number of records of each class, for public labels. None plans a fit without labels, or
+            with private labels if ``classes`` are declared.
 
         Returns
         -------
@@ -148,14 +338,14 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         Warns
         -----
         UserWarning
-            Where votes drown in noise.
+            If the votes are below the noise.
         """
         return self._expected_report(self._expected(n_samples, n_features, class_sizes))
 
     def _read(self, X, y, seed):
-        """Return the encoded records of each class, and what is public of them.
+        """Return the encoded records of each class, and their public facts.
 
-        With a unit, of each person one row that is drawn with the seed.
+        With a unit, the seed draws one row of each person.
         """
         self._forget()
         self._check_parameters(y)
@@ -164,12 +354,12 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         n_samples = X.shape[0]
         codes = self._encode_labels(y, n_samples)
         n_classes = 0 if y is None else len(self.classes_)
-        members = [X] if y is None else [X[codes == code] for code in range(n_classes)]
+        records = [X] if y is None else [X[codes == code] for code in range(n_classes)]
         sizes = np.bincount(codes, minlength=n_classes) if self.labels == "public" else None
         domain = getattr(self, "domain_", None)
-        voters = self._voters(n_samples, n_classes, sizes, domain, self.n_features_in_)
-        self._n_samples, self._sizes = n_samples, voters.sizes
-        return members, voters
+        facts = self._public_facts(n_samples, n_classes, sizes, domain, self.n_features_in_)
+        self._n_samples, self._sizes = n_samples, facts.sizes
+        return records, facts
 
     def _check_parameters(self, y):
         self._check_unit()
@@ -180,7 +370,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             )
 
     def _expected(self, n_samples, n_features, class_sizes):
-        """Return what is public of records that are not there yet."""
+        """Return the public facts of records from declared sizes."""
         self._check_parameters(None)
         n_samples = check_count(n_samples, "n_samples")
         classes = self._planned_classes(n_samples, class_sizes)
@@ -190,10 +380,10 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             domain = declared_domain(self, n_features)
             width = domain.n_features if self.schema is None else len(self.schema)
         n_classes, sizes = classes
-        return self._voters(n_samples, n_classes, sizes, domain, width)
+        return self._public_facts(n_samples, n_classes, sizes, domain, width)
 
-    def _voters(self, n_samples, n_classes, class_sizes, domain, n_features):
-        """Return Voters, whose sizes are exact where they are public, else what is known."""
+    def _public_facts(self, n_samples, n_classes, class_sizes, domain, n_features):
+        """Return the public facts; class sizes are exact if public, else estimated from shares."""
         sizes = [n_samples]
         if n_classes and self.labels == "public":
             sizes = [int(size) for size in class_sizes]
@@ -203,14 +393,14 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             shares = self.label_proportions
             shares = np.ones(n_classes) if shares is None else np.asarray(shares, dtype=float)
             sizes = [max(1, round(n_samples * s)) for s in shares / shares.sum()]
-        return Voters(n_samples, n_classes, sizes, domain, n_features)
+        return PublicFacts(n_samples, n_classes, sizes, domain, n_features)
 
-    def _votes_plan(self, voters, shares, n_candidates, start_share=None, n_moments=0):
+    def _votes_plan(self, facts, shares, n_candidates, start_share=None, n_moments=0):
         if self.histogram == "laplace_threshold":
             shares = [1 / len(shares)] * len(shares)
-        delta = self._delta(voters.n_samples)
+        delta = self._delta(facts.n_samples)
         if math.isfinite(self.epsilon):
-            check_delta_size(delta, voters.n_samples)
+            check_delta_size(delta, facts.n_samples)
         return VotesPlan(
             epsilon=self.epsilon,
             delta=delta,
@@ -221,10 +411,10 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             n_values=n_moments + len(shares) * n_candidates,
         )
 
-    def _report(self, plan, voters, **fields):
+    def _report(self, plan, facts, **fields):
         """Return the report of a plan."""
         declared = [name for name in self._declarations if getattr(self, name) is not None]
-        relation, public = self._label_terms(voters.n_classes > 0)
+        relation, public = self._label_terms(facts.n_classes > 0)
         report = plan.report(
             name=type(self).__name__,
             public=("n_samples", "column_names", *declared, *public),
@@ -234,12 +424,12 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         )
         return self._protected(report)
 
-    def _count(self, members, candidates, run, noise):
+    def _count(self, records, candidates, run, noise):
         """Return the noisy votes of every class for its own candidates: one release.
 
         Parameters
         ----------
-        members : list of arrays
+        records : list of arrays
             Private records of each class.
         candidates : list of ndarray
         run : GaussianSequenceRun or ThresholdedLaplaceRun
@@ -247,13 +437,13 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         """
         counts = [
             nearest_neighbor_votes(
-                records,
+                part,
                 self._decode(points),
                 metric=self.metric,
                 embedding=self._embedding(),
                 device=self.device,
             )
-            for records, points in zip(members, candidates, strict=True)
+            for part, points in zip(records, candidates, strict=True)
         ]
         counts = np.concatenate(counts).astype(np.float64)
         sizes = [len(points) for points in candidates]
@@ -262,7 +452,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         return np.split(run.release(counts, noise), np.cumsum(sizes)[:-1])
 
     def _embedding(self):
-        """Return the public map that records and candidates are compared by, or None."""
+        """Return the public embedding of records and candidates, or None."""
         return self.embedding
 
     def _decode(self, candidates):
@@ -277,7 +467,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
 
     def _check_sizes(self, name, n_candidates, width, record_width):
         """Refuse candidates that do not fit in memory, before they are made."""
-        # As candidates and as records, each with a copy that is sorted or scaled.
+        # Candidates, and candidates decoded to records, each with a sorted or scaled copy.
         needed = 16 * n_candidates * (width + record_width)
         if self.postprocess == "bounded_lipschitz":
             # Distances, costs and plan of a transport problem, from one half to the other.
@@ -313,7 +503,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         if embedding is not None:
             places = getattr(embedding, "transform", embedding)(places)
         if self.histogram == "gaussian":
-            # The size is public, or better known than one sum: noise on it is no news.
+            # The size is public or estimated from all sums, so the noise on this sum is removed.
             shares = shares - (shares.sum() - 1) / len(shares)
         metric = "euclidean" if self.metric == "l2" else self.metric
         weights[kept] = project_bounded_lipschitz(places, shares[kept], metric=metric)
@@ -347,9 +537,9 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         Parameters
         ----------
         n_samples : int, default=1
-            How many.
+            Number of records.
         y : label, array-like of shape (n_samples,) or None, default=None
-            The class of all records, or of each. None draws them as ``sample_labels`` does.
+            Class of all records, or of each record. None draws classes as ``sample_labels`` does.
         random_state : int, RandomState or None, default=None
             Seed of the draw.
 

@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import pairwise_distances
 
-from sklearn_dpgen.utils._validation import check_array, check_positive
+from sklearn_dpgen.utils._validation import check_array
 
 __all__ = [
-    "bounded_lipschitz_distance",
     "project_bounded_lipschitz",
     "project_simplex",
     "threshold_weights",
@@ -19,8 +18,6 @@ __all__ = [
 _METRICS = ("canberra", "chebyshev", "cityblock", "euclidean", "hamming", "l1", "l2", "manhattan")
 # The network simplex stops early at POT's default, and then only warns.
 _MAX_PIVOTS = 10**9
-# Distances by a matrix product are rounded more than others.
-_SLACK = 1 + 1e-6
 
 
 def threshold_weights(weights: ArrayLike, threshold: float = 0.0) -> np.ndarray | None:
@@ -85,82 +82,18 @@ def project_simplex(weights: ArrayLike) -> np.ndarray:
     return projected / projected.sum()
 
 
-def bounded_lipschitz_distance(
-    support: ArrayLike,
-    weights: ArrayLike,
-    *,
-    diameter: float,
-    metric: str | Callable[[np.ndarray, np.ndarray], float] = "euclidean",
-) -> float:
-    """Return the bounded-Lipschitz norm of a signed measure.
-
-    The supremum of ``sum_i weights_i f_i`` over the functions with ``|f_i| <= diameter`` and
-    ``|f_i - f_j| <= metric(support_i, support_j)``. At the difference of two measures, on the union
-    of their supports, it is the distance D_BL between them; of two probability measures, W_1.
-
-    Parameters
-    ----------
-    support : array-like of shape (m, d)
-        Atoms. They may repeat.
-    weights : array-like of shape (m,)
-        Their masses, of either sign.
-    diameter : float
-        Of the space, in the unit of the metric: at least the largest distance of two atoms.
-    metric : str or callable, default="euclidean"
-        "euclidean", "cityblock", "chebyshev", "canberra", "hamming" or a synonym known to
-        :func:`sklearn.metrics.pairwise_distances`, or a function of two atoms. It has to obey the
-        triangle inequality.
-
-    Returns
-    -------
-    float
-        In the unit of the metric.
-
-    See Also
-    --------
-    project_bounded_lipschitz : The nearest probability vector in this distance.
-
-    Notes
-    -----
-    The dual is a transport problem where mass may also be created or removed at the cost
-    ``diameter`` a unit::
-
-        min { sum_ij rho_ij gamma_ij + diameter sum_i |s_i| }
-        over gamma >= 0 and s with weights_i = sum_j gamma_ij - sum_j gamma_ji + s_i
-
-    To remove mass in one place and create it in another costs two diameters, more than to
-    carry it there. So s has one sign, ``sum |s_i|`` is the absolute total mass, and what is left is
-    to carry the lighter of the positive and negative parts to the other along direct ways: exact
-    partial transport, solved by the network simplex.
-
-    References
-    ----------
-    Gonzalez et al., "Private evolution converges", 2025, section 2.
-    """
-    support, weights = _check_measure(support, weights, metric)
-    diameter = check_positive(diameter, "diameter")
-    distances = _distances(support, support, metric)
-    if distances.max() > _SLACK * diameter:
-        raise ValueError(
-            f"diameter must be at least the largest distance of two atoms of support, "
-            f"{distances.max():.6g}, got {diameter}."
-        )
-    positive, negative = weights > 0, weights < 0
-    supply, demand = weights[positive], -weights[negative]
-    ways = distances[np.ix_(positive, negative)]
-    carried = _cheapest_plan(ways, supply, demand, min(supply.sum(), demand.sum()))
-    return float((carried * ways).sum() + diameter * abs(supply.sum() - demand.sum()))
-
-
 def project_bounded_lipschitz(
     support: ArrayLike,
     weights: ArrayLike,
     *,
     metric: str | Callable[[np.ndarray, np.ndarray], float] = "euclidean",
 ) -> np.ndarray:
-    """Return the probability vector nearest to a signed measure in the distance D_BL.
+    """Return the probability vector nearest to a signed measure in bounded-Lipschitz distance.
 
-    Exact, whatever the diameter of the space, as long as no two atoms are farther apart.
+    The distance D_BL of two measures is the largest difference of their integrals, over the
+    1-Lipschitz functions that the diameter of the space bounds; of two probability measures it is
+    W_1 [1]_. The result is exact, whatever the diameter is, as long as no two atoms are farther
+    apart.
 
     Parameters
     ----------
@@ -170,7 +103,9 @@ def project_bounded_lipschitz(
         Their masses, such as noisy shares of votes: in the unit where a probability vector sums
         to 1, so not counts.
     metric : str or callable, default="euclidean"
-        As in :func:`bounded_lipschitz_distance`.
+        "euclidean", "cityblock", "chebyshev", "canberra", "hamming" or a synonym known to
+        :func:`sklearn.metrics.pairwise_distances`, or a function of two atoms. It has to obey the
+        triangle inequality.
 
     Returns
     -------
@@ -198,8 +133,9 @@ def project_bounded_lipschitz(
 
     References
     ----------
-    Gonzalez et al., "Private evolution converges", 2025, algorithm 2, line 8. He, Vershynin and
-    Zhu, "Algorithmically effective differentially private synthetic data", COLT 2023, algorithm 2.
+    .. [1] Gonzalez et al., "Private evolution converges", 2025, section 2 and algorithm 2, line 8.
+    .. [2] He, Vershynin and Zhu, "Algorithmically effective differentially private synthetic
+       data", COLT 2023, algorithm 2.
     """
     support, weights = _check_measure(support, weights, metric)
     positive, negative = weights > 0, weights < 0

@@ -13,8 +13,6 @@ from sklearn_dpgen.mechanisms._bounded_features import (
     BallMeans,
     BallMoments,
     BoundedFeatures,
-    PositiveFeatures,
-    clip_positive,
 )
 from sklearn_dpgen.mechanisms._class_sums import ClassSumMechanism, ClassSumRun, ClassSums
 from sklearn_dpgen.mechanisms._discrete import RandomizedResponse
@@ -43,7 +41,6 @@ __all__ = [
     "JointRandomizedResponse",
     "LaplaceMechanism",
     "Mechanism",
-    "PositiveFeatures",
     "RandomizedResponse",
     "SelectionMechanism",
     "SelectionRun",
@@ -53,6 +50,5 @@ __all__ = [
     "TabularMechanism",
     "ThresholdedLaplaceMechanism",
     "ThresholdedLaplaceRun",
-    "clip_positive",
     "release_of",
 ]

@@ -18,7 +18,7 @@ from sklearn_dpgen.utils._validation import check_positive
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BallMeans", "BallMoments", "BoundedFeatures", "PositiveFeatures", "clip_positive"]
+__all__ = ["BallMeans", "BallMoments", "BoundedFeatures"]
 
 # A few hundred units in the last place of a double, where a dozen operations take one each.
 _ROUNDING = 1 + 2.0**-44
@@ -117,53 +117,6 @@ class BoundedFeatures(ABC):
             members = like(classes[codes[start : start + step]], V)
             sums += _integers(members.T @ array_namespace(V).round(V / _GRID))
         return sums * _GRID
-
-
-class PositiveFeatures(BoundedFeatures):
-    """Base class of maps to non-negative vectors of norm at most 1, at most √2 apart.
-
-    A subclass has ``n_features_out`` and ``features``, of any precision.
-    """
-
-    radius = 1.0
-    # Rounded up.
-    diameter = math.nextafter(math.sqrt(2), 2)
-
-    @abstractmethod
-    def features(self, X: "ArrayLike | torch.Tensor") -> "np.ndarray | torch.Tensor":
-        """Return the vectors before they are clipped, of each record by itself.
-
-        Parameters
-        ----------
-        X : array-like or tensor of shape (n, ...)
-
-        Returns
-        -------
-        ndarray or tensor of shape (n, n_features_out)
-        """
-
-    def transform(self, X: "ArrayLike | torch.Tensor") -> "np.ndarray | torch.Tensor":
-        return clip_positive(self.features(X))
-
-
-def clip_positive(F: "np.ndarray | torch.Tensor") -> "np.ndarray | torch.Tensor":
-    """Return rows without their negative entries, scaled down to an l2 norm of at most 1.
-
-    Parameters
-    ----------
-    F : ndarray or tensor of shape (n, d)
-        NaN counts as zero.
-
-    Returns
-    -------
-    ndarray or tensor of float64 of shape (n, d)
-        Their norms are at most 1, and so any two at most √2 apart, in exact arithmetic: rows are
-        clipped in double precision, whatever they were computed in, and rounded inwards.
-    """
-    xp = array_namespace(F)
-    F = np.asarray(F, dtype=np.float64) if isinstance(F, np.ndarray) else F.double()
-    F = xp.where(F > 0, F, xp.zeros_like(F))
-    return Ball(1.0, n_features=F.shape[1]).project(F)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinGenerator,
 )
 from sklearn_dpgen.smoothed._features import AdaptedNetwork
-from sklearn_dpgen.tables import LocalTableSampler, PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import LocalTableSampler, TableSampler
 from sklearn_dpgen.tables._log_linear_chain import LogLinearChain
 from sklearn_dpgen.tables._measurements import NoisyMarginal
 from sklearn_dpgen.tables._product_mixture import ProductMixture
@@ -111,10 +111,6 @@ STATES: dict[type[PrivateEstimator], State] = {
             "_rules_": Maybe(TableRules),
         },
         checks.check_sliced_sampler,
-    ),
-    PrivateMixtureSampler: State(
-        _PAID | _FRAMES | _LABELS | {"encoder_": TabularEncoder, "laws_": list[ProductMixture]},
-        checks.check_mixture_sampler,
     ),
     LocalTableSampler: State(
         _FITTED

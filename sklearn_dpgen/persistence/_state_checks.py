@@ -17,7 +17,6 @@ __all__ = [
     "check_gan",
     "check_image_sampler",
     "check_local_sampler",
-    "check_mixture_sampler",
     "check_moment_sampler",
     "check_predictor",
     "check_sliced_generator",
@@ -78,13 +77,6 @@ def check_sliced_sampler(estimator):
         demand(set(table.columns) <= names, "A table is of other columns.")
     if rules is not None:
         demand(rules.schema == estimator.encoder_.schema, "The rules are of another schema.")
-
-
-def check_mixture_sampler(estimator):
-    """Check a PrivateMixtureSampler."""
-    _check_names(estimator)
-    _check_encoder(estimator, estimator.laws_)
-    demand(len(estimator.laws_) == check_labels(estimator), "There is not a law for each class.")
 
 
 def check_local_sampler(estimator):

@@ -3,7 +3,6 @@
 from sklearn_dpgen.tables._local_table_sampler import LocalTableSampler
 from sklearn_dpgen.tables._log_linear_chain import LogLinearChain
 from sklearn_dpgen.tables._measurements import NoisyMarginal
-from sklearn_dpgen.tables._mixture_sampler import PrivateMixtureSampler
 from sklearn_dpgen.tables._product_mixture import ProductMixture
 from sklearn_dpgen.tables._synthetic_data_classifier import SyntheticDataClassifier
 from sklearn_dpgen.tables._synthetic_data_regressor import SyntheticDataRegressor
@@ -14,7 +13,6 @@ __all__ = [
     "LocalTableSampler",
     "LogLinearChain",
     "NoisyMarginal",
-    "PrivateMixtureSampler",
     "ProductMixture",
     "TableSampler",
     "SyntheticDataClassifier",

@@ -11,9 +11,6 @@ from sklearn_dpgen.tables._draws import RARE, draw_weighted
 
 __all__ = ["ProductMixture"]
 
-# What every category keeps where a record is assigned, so that none is impossible.
-_FLOOR = 1e-3
-
 
 @dataclass(frozen=True)
 class ProductMixture:
@@ -88,21 +85,3 @@ class ProductMixture:
     def effective_size(self) -> float:
         """(Σ w)² / Σ w² of the shares w of the components."""
         return float(self.shares.sum() ** 2 / (self.shares**2).sum())
-
-    def log_joint(self, X: np.ndarray) -> np.ndarray:
-        """Return the log probability of each component together with each record, (n, k).
-
-        Of a block of categories, the first of the largest entries counts. A record's row depends
-        on the record alone, to the last bit: a product of matrices rounds it by its position.
-        """
-        widths = [part.stop - part.start for part in self.domain.slices]
-        uniform = np.repeat(1 / np.array(widths), widths)
-        logs = np.log((1 - _FLOOR) * self.probabilities + _FLOOR * uniform).T
-        joint = np.tile(np.log(np.maximum(self.shares, _FLOOR)), (len(X), 1))
-        for part in self.domain.slices:
-            joint += logs[part][X[:, part].argmax(axis=1)]
-        return joint
-
-    def assign(self, X: np.ndarray) -> np.ndarray:
-        """Return the likeliest component of each record: one, whatever the others are."""
-        return self.log_joint(X).argmax(axis=1)

@@ -225,8 +225,6 @@ def test_a_model_without_a_guarantee_is_none(run, out, monkeypatch):
     assert "no model with a guarantee" in run("inspect", "out/model.safetensors").err
 
 
-
-
 @pytest.mark.parametrize("violated", [False, True])
 def test_an_audit_is_of_a_made_up_table(run, folder, monkeypatch, violated):
     seen = []

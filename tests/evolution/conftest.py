@@ -13,7 +13,7 @@ from sklearn_dpgen.mechanisms import _votes
 
 # Calibration takes longer than such a fit.
 LAPLACE_SCALE = cache(_votes._laplace_scale)
-PLAN = "sklearn_dpgen.evolution._evolution_plan"
+PLAN = "sklearn_dpgen.evolution._evolution_sampler"
 SMALL = {"domain": Box(-2, 2, n_features=3), "random_state": 0, "device": "cpu"}
 
 

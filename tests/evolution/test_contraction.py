@@ -9,11 +9,11 @@ from numpy.testing import assert_allclose
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.evolution import (
     EuclideanVariation,
-    VariationContraction,
     contraction_rate,
     paper_degrees,
     variation_contraction,
 )
+from sklearn_dpgen.evolution._theory import VariationContraction
 
 
 class Still(EuclideanVariation):

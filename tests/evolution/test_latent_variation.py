@@ -1,4 +1,4 @@
-"""Latents and samples as candidates: their laws, what they decode to, and fitted samplers."""
+"""Latents as candidates: their distribution, decoded points, and fitted samplers."""
 
 import math
 
@@ -10,11 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
-from sklearn_dpgen.domains import Ball, Box, OneHot, Product
-from sklearn_dpgen.evolution._latent_variation import LatentVariation, SamplerVariation
+from sklearn_dpgen.domains import Box, OneHot, Product
+from sklearn_dpgen.evolution._latent_variation import LatentVariation
 from sklearn_dpgen.evolution._variation_interface import VariationInterface
 from sklearn_dpgen.mechanisms import LaplaceMechanism
-from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
@@ -292,7 +291,7 @@ def test_input_that_is_refused():
             interface.vary(np.zeros((2, 2)), np.random.default_rng(0), degree)
     with pytest.raises(ValueError, match="3 features where 2"):
         interface.decode(np.zeros((2, 3)))
-    with pytest.raises(TypeError, match="SamplerVariation takes any"):
+    with pytest.raises(TypeError, match="must hold a fitted network"):
         LatentVariation.from_sampler(Uniform(Box(0, 1)))
 
 
@@ -304,103 +303,3 @@ class Uniform:
 
     def sample(self, n_samples=1, *, random_state=None):
         return self.domain_.sample(n_samples, np.random.default_rng(random_state))
-
-
-class Table:
-    """A sampler of data frames."""
-
-    def __init__(self):
-        self.encoder_ = TabularEncoder(SCHEMA).fit()
-
-    def sample(self, n_samples=1, *, random_state=None):
-        rng = np.random.default_rng(random_state)
-        X = self.encoder_.domain_.sample(n_samples, rng)
-        return self.encoder_.inverse_transform(X)
-
-
-class DeafCrossing(SamplerVariation):
-    def vary(self, X, rng, degree):
-        return super().vary(X, rng, 0.05)
-
-
-@pytest.mark.parametrize("degree", [0.3, 0.8])
-def test_columns_come_from_fresh_samples_by_degree(degree):
-    sampler = Uniform(Box(0, 1, n_features=30))
-
-    def share_is(interface, wanted):
-        X = interface.random(500, np.random.default_rng(0))
-        varied = interface.vary(X, np.random.default_rng(1), degree)
-        error = math.sqrt(wanted * (1 - wanted) / X.size)
-        return abs((varied != X).mean() - wanted) < 5 * error
-
-    # The chance that one column had to be forced: 0.7 ** 30, of one column in 30.
-    assert share_is(SamplerVariation(sampler), degree)
-    assert not share_is(DeafCrossing(sampler), degree)
-
-
-@pytest.mark.parametrize(
-    "sampler",
-    [
-        Uniform(Box(0, 1, n_features=4)),
-        Uniform(Ball(1.0, n_features=3)),
-        Uniform(Product([Box(0, 1, n_features=2), OneHot(3), Product([Box(0, 1), OneHot(2)])])),
-        Table(),
-    ],
-    ids=["box", "ball", "product", "table"],
-)
-def test_crossings_stay_in_the_domain_and_repeat(sampler):
-    interface = SamplerVariation(sampler)
-    assert isinstance(interface, VariationInterface)
-    X = interface.random(200, np.random.default_rng(0))
-    assert_array_equal(X, interface.random(200, np.random.default_rng(0)))
-    kept = X.copy()
-    domain = sampler.encoder_.domain_ if isinstance(sampler, Table) else sampler.domain_
-    fresh = interface.random(200, np.random.default_rng(1))
-    sizes = []
-    for degree in (1e-9, 0.3, 0.7, 1.0):
-        varied = interface.vary(X, np.random.default_rng(1), degree)
-        assert domain.contains(varied).all()
-        assert_array_equal(varied, interface.vary(X, np.random.default_rng(1), degree))
-        # Some column changes wherever the fresh sample has another.
-        assert_array_equal((varied != X).any(axis=1), (fresh != X).any(axis=1))
-        sizes.append(abs(varied - X).sum())
-    assert (np.diff(sizes) > 0).all()
-    assert_array_equal(X, kept)
-    assert_allclose(varied, fresh, atol=1e-12)
-
-
-def test_blocks_cross_whole():
-    interface = SamplerVariation(Table())
-    X = interface.random(300, np.random.default_rng(0))
-    fresh = interface.random(300, np.random.default_rng(1))
-    varied = interface.vary(X, np.random.default_rng(1), 0.5)
-    for part in SCHEMA.blocks.values():
-        ours = (varied[:, part] == X[:, part]).all(axis=1)
-        theirs = (varied[:, part] == fresh[:, part]).all(axis=1)
-        assert (ours | theirs).all()
-    # Feature by feature, values end beside nulls.
-    mixed = np.where(np.random.default_rng(2).uniform(size=X.shape) < 0.5, fresh, X)
-    part = SCHEMA.blocks["age"]
-    ours = (mixed[:, part] == X[:, part]).all(axis=1)
-    theirs = (mixed[:, part] == fresh[:, part]).all(axis=1)
-    assert not (ours | theirs).all()
-
-
-def test_samplers_that_are_refused():
-    class Frames:
-        def sample(self, n_samples=1, *, random_state=None):
-            return pd.DataFrame({"a": np.zeros(n_samples)})
-
-    class Few:
-        def sample(self, n_samples=1, *, random_state=None):
-            return np.zeros((2, 3))
-
-    with pytest.raises(TypeError, match="int has not"):
-        SamplerVariation(3)
-    with pytest.raises(TypeError, match=r"Frames .* TabularVariation\(schema, public_sampler"):
-        SamplerVariation(Frames()).random(3, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="Few returned 2 candidates where 3"):
-        SamplerVariation(Few()).random(3, np.random.default_rng(0))
-    interface = SamplerVariation(Uniform(Box(0, 1)))
-    with pytest.raises(ValueError, match="degree"):
-        interface.vary(np.zeros((2, 1)), np.random.default_rng(0), 2.0)

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.domains import Ball
-from sklearn_dpgen.evolution import EuclideanVariation, PrivateEvolutionSampler, _moment_start
+from sklearn_dpgen.evolution import EuclideanVariation, PrivateEvolutionSampler, _evolution_sampler
 from sklearn_dpgen.mechanisms import ClassSums, GaussianSequenceRun
 from sklearn_dpgen.schema import Numeric, Schema
 
@@ -126,7 +126,7 @@ def test_populations_start_near_the_records(kind, monkeypatch):
     y = rng.integers(0, 2, 5000)
     X = np.array([1.5, 0.5]) + 0.05 * rng.normal(size=(5000, 2)) - 0.8 * y[:, None]
     starts = []
-    release = _moment_start.release_populations
+    release = _evolution_sampler.release_populations
 
     def watch(*args, **options):
         starts.extend(release(*args, **options))

@@ -9,7 +9,7 @@ from evolution_laws import DISC, learner, quadrant, weighted_w1
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.evolution import EuclideanVariation
-from sklearn_dpgen.evolution._populations import (
+from sklearn_dpgen.evolution._evolution_sampler import (
     copy_shares,
     distinct_rows,
     draw_systematic,
@@ -17,7 +17,7 @@ from sklearn_dpgen.evolution._populations import (
 )
 
 SAMPLER = "sklearn_dpgen.evolution._evolution_sampler"
-PLAN = "sklearn_dpgen.evolution._evolution_plan"
+PLAN = "sklearn_dpgen.evolution._evolution_sampler"
 
 
 def test_first_places_of_distinct_rows():

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
-from sklearn_dpgen.evolution._public_supports import grid_support, kmeans_support
+from sklearn_dpgen.evolution._signed_measure_sampler import grid_support
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
 DOMAINS = st.one_of(
@@ -68,23 +68,3 @@ def test_no_grid_over_categories(domain):
 def test_number_of_points(n_points):
     with pytest.raises(ValueError, match="n_points must be an integer"):
         grid_support(Box(0, 1), n_points)
-    with pytest.raises(ValueError, match="n_points must be an integer"):
-        kmeans_support([[0.0], [1.0]], n_points)
-
-
-@pytest.mark.parametrize("n_samples", [300, 12_000])
-def test_centers_of_clusters(n_samples):
-    rng = np.random.default_rng(0)
-    corners = np.array([[0, 0], [0, 9], [9, 0], [9, 9]])
-    samples = corners[np.arange(n_samples) % 4] + rng.normal(scale=0.1, size=(n_samples, 2))
-    centers = kmeans_support(samples, 4, random_state=0)
-    gaps = cdist(centers, corners)
-    assert gaps.shape == (4, 4)
-    assert gaps.min(axis=0).max() < 0.1
-    assert_array_equal(centers, kmeans_support(samples, 4, random_state=0))
-
-
-def test_centers_are_as_many_as_samples():
-    assert_array_equal(kmeans_support([[1.0], [0.0], [1.0]], 2), [[0], [1]])
-    with pytest.raises(ValueError, match="at most the 2 distinct samples"):
-        kmeans_support([[1.0], [0.0], [1.0]], 3)

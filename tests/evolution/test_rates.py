@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from bounded_lipschitz import bounded_lipschitz_distance
 from evolution_laws import DISC, learner, quadrant, weighted_w1
 from scipy.stats import wasserstein_distance
 
@@ -11,12 +12,10 @@ from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import (
     EuclideanVariation,
-    bounded_lipschitz_distance,
     closeness_lower_bound,
     contraction_rate,
     convergence_bound,
     gaussian_complexity_bound,
-    grid_support,
     lipschitz_complexity_bound,
     sampling_bound,
     signed_measure_bound,
@@ -25,6 +24,7 @@ from sklearn_dpgen.evolution import (
     thresholded_laplace_bound,
     variation_contraction,
 )
+from sklearn_dpgen.evolution._signed_measure_sampler import grid_support
 
 SIZES = [1, 2, 10, 100, 10**4, 10**8]
 

@@ -10,11 +10,10 @@ from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Ball, Box, Product
 from sklearn_dpgen.evolution import (
     PrivateSignedMeasureSampler,
-    grid_support,
-    kmeans_support,
     project_bounded_lipschitz,
     project_simplex,
 )
+from sklearn_dpgen.evolution._signed_measure_sampler import grid_support
 
 DISC = Ball(1.0, n_features=2)
 PLAIN = {"device": "cpu", "random_state": 0}
@@ -60,7 +59,7 @@ def test_the_grid_of_a_given_size():
 
 
 def test_points_of_ones_own():
-    support = kmeans_support(DISC.sample(500, np.random.default_rng(9)), 30, random_state=0)
+    support = DISC.sample(30, np.random.default_rng(9))
     options = {"support": support, "epsilon": 5.0, **PLAIN}
     with_domain = PrivateSignedMeasureSampler(domain=DISC, **options).fit(quadrant(500))
     without = PrivateSignedMeasureSampler(domain=None, **options).fit(quadrant(500))

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.inference import (
     estimate_means,
     estimate_regression,
@@ -24,7 +25,7 @@ from sklearn_dpgen.schema import (
     Schema,
     Sum,
 )
-from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import TableSampler
 
 SCHEMA = Schema(
     {
@@ -181,8 +182,8 @@ def test_constants_are_conditions(sampler):
 
 def test_a_sampler_must_tell_what_it_released(frame):
     schema = Schema({"low": SCHEMA["low"]})
-    options = {"bins": 4, "n_candidates": 20, "device": "cpu", "random_state": 0}
-    other = PrivateMixtureSampler(100.0, schema=schema, **options).fit(frame[["low"]])
+    options = {"n_samples": 20, "n_iter": 1, "device": "cpu", "random_state": 0}
+    other = PrivateEvolutionSampler(100.0, schema=schema, **options).fit(frame[["low"]])
     for call in (lambda: estimate_means(other, "low"), lambda: sample_tables(other)):
         with pytest.raises(TypeError, match="sampler must be a TableSampler"):
             call()

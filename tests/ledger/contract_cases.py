@@ -22,7 +22,6 @@ from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinGenerator,
 )
 from sklearn_dpgen.tables import (
-    PrivateMixtureSampler,
     SyntheticDataClassifier,
     TableSampler,
 )
@@ -125,9 +124,7 @@ def _barycenter(X, side, estimator):
 
 
 SLICED = TableSampler(schema=SCHEMA, max_iter=5, device="cpu", **BUDGET)
-TARGET = TableSampler(
-    schema=SCHEMA, target="b", max_iter=5, device="cpu", epsilon=1.5, delta=1e-4
-)
+TARGET = TableSampler(schema=SCHEMA, target="b", max_iter=5, device="cpu", epsilon=1.5, delta=1e-4)
 LEARNER = SyntheticDataClassifier(TARGET, n_samples=200, n_draws=1)
 
 CASES = {
@@ -136,13 +133,6 @@ CASES = {
         TableSampler(**SLICED.get_params() | {"neighbours": "add_or_remove"}),
         _alone,
         lambda sizes: {},
-    ),
-    "mixtures": Case(
-        PrivateMixtureSampler(
-            schema=SCHEMA, bins=4, n_candidates=20, n_iter=2, device="cpu", **BUDGET
-        ),
-        _alone,
-        _number,
     ),
     "evolution": Case(
         PrivateEvolutionSampler(domain=BOX, n_samples=20, n_iter=2, device="cpu", **BUDGET),

@@ -28,7 +28,6 @@ from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinGenerator,
 )
 from sklearn_dpgen.tables import (
-    PrivateMixtureSampler,
     SyntheticDataClassifier,
     SyntheticDataRegressor,
     TableSampler,
@@ -272,25 +271,6 @@ AUTO = {
         _tables(**RICH, **_ADDED), _alone, TABLE, 2000, private="number"
     ),
     "auto: tables, certified": Replayed(_tables(noise="certified", n_bins=4), _alone, TABLE, 500),
-    "auto: mixtures": Replayed(
-        PrivateMixtureSampler(schema=WIDE, device="cpu", **RICH), _alone, TABLE, 1000
-    ),
-    "auto: mixtures of private classes": Replayed(
-        PrivateMixtureSampler(
-            schema=WIDE, bins=4, classes=[0, 1], n_candidates=100, device="cpu", **RICH
-        ),
-        _with_sides,
-        TABLE,
-        600,
-        private="sides",
-    ),
-    "certified mixtures": Replayed(
-        PrivateMixtureSampler(
-            schema=WIDE, bins=4, n_candidates=50, noise="certified", device="cpu"
-        ),
-        _alone,
-        TABLE,
-    ),
     "auto: evolution": Replayed(
         PrivateEvolutionSampler(domain=BOX, device="cpu", **RICH), _alone, n=2000
     ),

@@ -213,7 +213,7 @@ def test_priced_draws_are_fresh_whatever_other_generators_give(name):
 def test_priced_draws_come_from_the_source_of_the_noise_alone(name):
     """They repeat where its entropy does, though weights and latents are others."""
     # How many values are released depends on candidates, which are of another generator.
-    others = 7 if "evolution" in name or "mixtures" in name else None
+    others = 7 if "evolution" in name else None
     fits = []
     for _ in range(2):
         with pytest.MonkeyPatch.context() as patch:

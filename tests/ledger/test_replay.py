@@ -31,14 +31,13 @@ from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.model_selection import PrivateSearchCV, _private_search
 from sklearn_dpgen.model_selection._row_values import released_score
 from sklearn_dpgen.moments import MomentSampler
-from sklearn_dpgen.tables import SyntheticDataClassifier, _mixture_sampler
-from sklearn_dpgen.tables._mixture_evolution import automatic_cells, evolve_mixtures
+from sklearn_dpgen.tables import SyntheticDataClassifier
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
 # Of these the price averages over directions that are drawn, and a replay has those of one draw.
 AVERAGED = {"smoothed projections on one direction"}
 # They take longest; smaller cases of the same kind are in the default run.
-SLOW = {"auto: mixtures", "search by samples"}
+SLOW = {"search by samples"}
 DEFAULT = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in REPLAYED]
 WITH_PERSONS = [*CASES, "search"]
 
@@ -295,16 +294,6 @@ def test_a_breach_is_caught(kind, name, tmp_path):
     assert is_caught(REPLAYED[name], tmp_path, as_kind(kind, name))
 
 
-def test_cells_by_the_largest_private_class_are_caught(monkeypatch, tmp_path):
-    def by_class(members, *args, n_cells, **options):
-        most = len(members) * max(map(len, members))
-        n_cells = automatic_cells(most, 1.0, len(members))
-        return evolve_mixtures(members, *args, n_cells=n_cells, **options)
-
-    monkeypatch.setattr(_mixture_sampler, "evolve_mixtures", by_class)
-    assert is_caught(REPLAYED["auto: mixtures of private classes"], tmp_path)
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -344,9 +333,7 @@ def most_changed(name, monkeypatch):
     return np.array(changed), np.array(said[0])
 
 
-@pytest.mark.parametrize(
-    "name", ["auto: evolution, certified", "auto: tables, certified", "certified mixtures"]
-)
+@pytest.mark.parametrize("name", ["auto: evolution, certified", "auto: tables, certified"])
 def test_no_more_values_are_rounded_than_certified_noise_is_priced_for(name, monkeypatch):
     changed, said = most_changed(name, monkeypatch)
     assert (changed <= said[: len(changed)]).all()

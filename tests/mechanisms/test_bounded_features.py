@@ -4,13 +4,12 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from sklearn_dpgen.domains import Ball, Box
-from sklearn_dpgen.mechanisms import BallMoments, PositiveFeatures, clip_positive
+from sklearn_dpgen.mechanisms import BallMoments
 
 WEIGHTS = [0.2, 0.7, 0.72, 1.5, 4.0]
 CENTER = np.array([3.0, -1.0, 0.5])
@@ -199,55 +198,3 @@ def test_other_domains_are_refused(ball):
         BallMoments(ball)
     with pytest.raises(ValueError, match="weight must be positive"):
         BallMoments(BALL, 0.0)
-
-
-# Non-negative features.
-
-
-class Rectified(PositiveFeatures):
-    n_features_out = 3
-
-    def features(self, X):
-        return X - CENTER
-
-
-class Signed(Rectified):
-    """Vectors of norm 1 at most, of any sign."""
-
-    def transform(self, X):
-        return Ball(1.0, n_features=3).project(self.features(X))
-
-
-class Unbounded(Rectified):
-    def transform(self, X):
-        return self.features(X).clip(0)
-
-
-def test_positive_features_reach_what_they_state_and_no_more():
-    assert stated_is_sharp(Rectified())
-    assert not stated_is_sharp(Signed())
-    assert not stated_is_sharp(Unbounded())
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_clipped_features_are_within_the_ball_whatever_they_were_computed_in(dtype):
-    rng = np.random.default_rng(0)
-    F = torch.tensor(rng.normal(size=(200, 50)), dtype=dtype)
-    F[0, :3] = torch.tensor([np.nan, np.inf, -np.inf])
-    clipped = clip_positive(F)
-    assert clipped.dtype == torch.float64
-    assert clipped[0, 0] == 0
-    for row in clipped.numpy():
-        assert math.fsum(value**2 for value in row.tolist()) <= 1
-        assert (row >= 0).all()
-    assert_allclose(clip_positive(F.numpy()), clipped.numpy(), rtol=1e-12)
-    # Negative twin: in their own precision norms go beyond.
-    if dtype != torch.float64:
-        rows = F[1:].clip(0)
-        rows = (rows / rows.norm(dim=1, keepdim=True)).double()
-        assert rows.norm(dim=1).max() > 1
-
-
-def test_small_features_are_kept():
-    F = np.array([[0.3, 0.0], [-1.0, 0.5], [0.0, 0.0]])
-    assert_allclose(clip_positive(F), [[0.3, 0.0], [0.0, 0.5], [0.0, 0.0]])

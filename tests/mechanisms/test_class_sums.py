@@ -18,19 +18,21 @@ from sklearn_dpgen.mechanisms import (
     BoundedFeatures,
     ClassSumMechanism,
     ClassSums,
-    PositiveFeatures,
 )
 from sklearn_dpgen.mechanisms import _bounded_features as module
 from sklearn_dpgen.utils._random import noise_source
 
 
-class Axes(PositiveFeatures):
-    """Non-negative records as they are, of three features."""
+class Axes(BoundedFeatures):
+    """Non-negative records of three features, moved into the unit ball."""
 
     n_features_out = 3
+    radius = 1.0
+    diameter = math.nextafter(math.sqrt(2), 2)
 
-    def features(self, X):
-        return X
+    def transform(self, X):
+        X = X if isinstance(X, torch.Tensor) else np.asarray(X, dtype=np.float64)
+        return Ball(1.0, n_features=3).project(X.clip(0))
 
 
 MOMENTS = BallMoments(Ball(2.0, n_features=2))
@@ -270,9 +272,9 @@ def test_what_large_sums_lose_as_doubles_is_paid_for():
 
 
 class OnTensors(Axes):
-    def features(self, X):
+    def transform(self, X):
         assert isinstance(X, torch.Tensor)
-        return X.float().flatten(1)
+        return super().transform(X.float().flatten(1).double())
 
 
 def test_records_of_any_shape_as_tensors():

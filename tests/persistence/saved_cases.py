@@ -33,7 +33,7 @@ from sklearn_dpgen.schema import (
     Sum,
 )
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
-from sklearn_dpgen.tables import LocalTableSampler, PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import LocalTableSampler, TableSampler
 
 # Persons have one to three rows, as in the contract of budgets.
 PERSON = np.repeat(np.arange(60), np.arange(60) % 3 + 1)
@@ -113,13 +113,6 @@ def _fit_rules():
     return sampler.fit(wide_frame())
 
 
-def _fit_mixture():
-    sampler = PrivateMixtureSampler(
-        schema=SCHEMA, bins=8, classes=["no", "yes"], n_candidates=20, device="cpu", **BUDGET
-    )
-    return sampler.fit(pl.DataFrame(FRAME), LABELS)
-
-
 def _fit_tables_of_persons():
     sampler = clone(CASES["sliced measures"].estimator).set_params(unit="who")
     return sampler.fit(FRAME.assign(who=IDS))
@@ -127,9 +120,15 @@ def _fit_tables_of_persons():
 
 def _fit_evolution_of_tables():
     sampler = PrivateEvolutionSampler(
-        schema=SCHEMA, n_samples=20, n_iter=2, smoothing=0.5, device="cpu", **BUDGET
+        schema=SCHEMA,
+        classes=["no", "yes"],
+        n_samples=20,
+        n_iter=2,
+        smoothing=0.5,
+        device="cpu",
+        **BUDGET,
     )
-    return sampler.fit(FRAME)
+    return sampler.fit(pl.DataFrame(FRAME), LABELS)
 
 
 def _fit_network(generator, side, **words):
@@ -190,7 +189,6 @@ FITS = {
     if name not in ("synthetic classifier", "barycenter classifier")
 } | {
     "rules": _fit_rules,
-    "mixtures of classes": _fit_mixture,
     "tables of persons": _fit_tables_of_persons,
     "evolution of tables": _fit_evolution_of_tables,
     "smoothed, by a convolution": partial(_fit_network, "dcgan", 4),

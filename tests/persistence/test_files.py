@@ -220,7 +220,7 @@ def test_a_link_is_replaced_and_not_what_it_is_to(path, tmp_path):
 
 
 def test_what_set_output_says_is_saved(path):
-    estimator = copy.copy(fitted("mixtures of classes")).set_output(transform="pandas")
+    estimator = copy.copy(fitted("evolution of tables")).set_output(transform="pandas")
     estimator.save(path)
     loaded = sklearn_dpgen.load(path)
     assert type(loaded.sample(2)) is type(FRAME)

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 # One of each sort: tables with rules, classes, a network, images, a mechanism, one in another.
 NAMES = [
     "rules",
-    "mixtures of classes",
     "evolution of tables",
     "smoothed, by a convolution",
     "images of classes",

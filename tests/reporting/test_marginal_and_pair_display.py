@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.reporting import MarginalDisplay, PairDisplay
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import LocalTableSampler, PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import LocalTableSampler, TableSampler
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
@@ -124,7 +125,7 @@ def test_errors_name_what_is_wrong(fitted):
         PairDisplay.from_frames(table(), table(), ("ill", "ill"))
     with pytest.raises(ValueError, match="kind"):
         PairDisplay.from_estimator(fitted, ("ill", "age"), kind="third", n_samples=100)
-    other = PrivateMixtureSampler(schema=SCHEMA, n_candidates=20, n_iter=1).fit(table())
+    other = PrivateEvolutionSampler(schema=SCHEMA, n_samples=20, n_iter=1).fit(table())
     with pytest.raises(TypeError, match="no released counts"):
         MarginalDisplay.from_estimator(other, "ill")
     assert not hasattr(LocalTableSampler, "one_way_marginals_")

@@ -9,7 +9,7 @@ import pytest
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.tables._privacy_plan import MarginalsPlan
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan, declared_table
 from sklearn_dpgen.utils._certified_noise import CERTIFIED
@@ -48,7 +48,6 @@ SAMPLERS = [
     (TableSampler(**QUICK), table()),
     (TableSampler(**QUICK, neighbours="add_or_remove", epsilon=0.1), table()),
     (TableSampler(**QUICK, target="a", marginals="pairs"), table()),
-    (PrivateMixtureSampler(schema=SCHEMA, n_candidates=60, device="cpu"), table()),
     (PrivateSignedMeasureSampler(**BOX, n_points=50), POINTS),
     (PrivateSignedMeasureSampler(**BOX, histogram="laplace_threshold", n_points=50), POINTS),
     (PrivateEvolutionSampler(**BOX), POINTS),
@@ -166,25 +165,3 @@ def test_moments_are_not_certified():
         sampler.fit(POINTS)
     with pytest.raises(ValueError, match="'noise' parameter"):
         PrivateEvolutionSampler(**BOX, noise="exact").fit(POINTS)
-
-
-@pytest.mark.parametrize("n_classes", [1, 2])
-def test_no_more_counts_of_a_mixture_change_than_were_paid_for(n_classes):
-    from sklearn_dpgen.domains import OneHot, Product
-    from sklearn_dpgen.tables._cell_counts import marginal_counts
-    from sklearn_dpgen.tables._mixture_evolution import one_hot, release_sizes
-
-    domain = Product([OneHot(3), OneHot(2), OneHot(4)])
-    sizes = release_sizes(domain, n_classes, 10, 2, 5)
-
-    def counts(codes, cell, label):
-        blocks = []
-        for c in range(n_classes):
-            own = one_hot(np.array([codes]), domain) if c == label else np.zeros((0, 9))
-            blocks.append(marginal_counts(own, np.full(len(own), cell), 5, domain))
-        return np.concatenate(blocks)
-
-    first, second = counts([0, 0, 0], 0, 0), counts([2, 1, 3], 4, n_classes - 1)
-    assert (first != second).sum() == sizes["n_changed"][0] == sizes["n_changed"][-1] == 6
-    assert len(first) == sizes["n_values"][-1]
-    assert sizes["n_changed"][1:-1] == [2, 2]

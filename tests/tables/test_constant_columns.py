@@ -12,7 +12,6 @@ from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import (
     LocalTableSampler,
-    PrivateMixtureSampler,
     TableSampler,
     _column_measurements,
 )
@@ -194,8 +193,3 @@ def test_a_split_budget_goes_to_the_other_columns(epsilon):
     assert mechanism.epsilon_ == {"unit": 0.0, "year": 0.0} | shares
     released = mechanism.transform(records(50))
     assert (released[["unit", "year"]] == ["kg", 2020]).all(axis=None)
-
-
-def test_mixtures_have_constants():
-    sampler = PrivateMixtureSampler(1.0, schema=MIXED, bins=4, random_state=0).fit(records(200))
-    assert (sampler.sample(20)[["unit", "year"]] == ["kg", 2020]).all(axis=None)

@@ -37,7 +37,6 @@ from sklearn_dpgen.schema import (
 )
 from sklearn_dpgen.tables import (
     LocalTableSampler,
-    PrivateMixtureSampler,
     _column_measurements,
     _table_sampler,
 )
@@ -302,7 +301,6 @@ def test_all_that_make_tables_make_up_identifiers():
     mechanism = JointRandomizedResponse(20.0, schema=schema, bins=4, random_state=0)
     answers = mechanism.fit_transform(frame)
     for sampler, records in (
-        (PrivateMixtureSampler(100.0, bins=4, n_candidates=20, **small), frame),
         (PrivateEvolutionSampler(100.0, n_samples=20, n_iter=1, **small), frame),
         (LocalTableSampler(mechanism, max_iter=2, random_state=0, device="cpu"), answers),
     ):

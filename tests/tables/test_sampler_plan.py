@@ -4,33 +4,20 @@ import re
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
-from sampler_tables import AUTO, SCHEMA, WIDE, hasten, make, table, wide
+from sampler_tables import AUTO, WIDE, hasten, make, table, wide
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen.exceptions import BudgetExceededError, NoisyCountsWarning
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.mechanisms import GaussianSequenceRun
-from sklearn_dpgen.tables import PrivateMixtureSampler, _mixture_evolution
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan
 
 X, WIDE_X = table(), wide()
-Y = np.repeat(["a", "b"], 300)
 PERSONS = X.assign(who=np.arange(600) // 4)
 hasten = pytest.fixture(autouse=True)(hasten)
 relations = pytest.mark.parametrize("neighbours", ["replace_one", "add_or_remove"])
-
-
-@pytest.fixture(autouse=True)
-def few_draws(monkeypatch):
-    monkeypatch.setattr(_mixture_evolution, "_POOL", 300)
-
-
-def mixture(**options):
-    small = {"epsilon": 8.0, "schema": SCHEMA, "bins": 4, "n_candidates": 12, "n_cells": 2}
-    return PrivateMixtureSampler(**(small | {"random_state": 0, "device": "cpu"} | options))
 
 
 # Samplers with what they are fitted on, and the public number of it.
@@ -51,12 +38,6 @@ CASES = {
         150,
     ),
 }
-MIXTURES = {
-    "mixture": (mixture, {}, (X,), 600),
-    "mixture of classes": (mixture, {"classes": ["a", "b"]}, (X, Y), 600),
-    "mixture of persons": (mixture, {"unit": "who"}, (PERSONS,), 150),
-}
-ALL = CASES | MIXTURES
 
 
 def heard(call):
@@ -67,7 +48,7 @@ def heard(call):
     return found, sorted(str(one.message) for one in caught)
 
 
-@pytest.mark.parametrize("case", ALL.values(), ids=ALL)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_plan_is_what_the_fit_says(case):
     build, options, given, n = case
     sampler = build(**options)
@@ -155,22 +136,21 @@ def test_what_drowns_is_said_before_a_record_is_there():
 
 
 def test_what_no_plan_is_of_is_refused():
-    for build in (make, mixture):
-        with pytest.raises(ValueError, match="n_features must be the 5 columns"):
-            build().plan(600, 4)
-        assert build().plan(600, 5) == build().plan(600)
-        for n, error in ((0, ValueError), (2.5, TypeError), (None, TypeError)):
-            with pytest.raises(error, match="n_samples must be"):
-                build().plan(n)
+    with pytest.raises(ValueError, match="n_features must be the 5 columns"):
+        make().plan(600, 4)
+    assert make().plan(600, 5) == make().plan(600)
+    for n, error in ((0, ValueError), (2.5, TypeError), (None, TypeError)):
+        with pytest.raises(error, match="n_samples must be"):
+            make().plan(n)
     with pytest.raises(ValueError, match="unit='age' is a column of the schema"):
-        mixture(unit="age").plan(600)
+        make(unit="age").plan(600)
     with pytest.raises(ValueError, match="The 'max_rows' parameter"):
         make(unit="who", max_rows=0).plan(600)
     with pytest.raises(ValueError, match="marginals name columns"):
         make(marginals=[("age", "none")]).plan(600)
 
 
-@pytest.mark.parametrize("case", ALL.values(), ids=ALL)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_fit_beyond_the_budget_draws_and_leaves_nothing(monkeypatch, tmp_path, case):
     build, options, given, n = case
     if options.get("epsilon") == np.inf:
@@ -198,39 +178,6 @@ def test_a_fit_beyond_the_budget_draws_and_leaves_nothing(monkeypatch, tmp_path,
     # Without the ledger it would have been.
     with pytest.raises(AssertionError, match="noise was drawn"):
         heard(lambda: sampler.set_params(ledger=None).fit(*given))
-
-
-def test_a_person_has_one_row_in_a_mixture(monkeypatch):
-    """All rows of a person are replaced: each release changes by what one record would."""
-    ids = np.append(np.zeros(5, dtype=int), np.arange(1, 596))
-    low, high = (X.iloc[[0] * 5].assign(age=age) for age in (0, 100))
-    frames = [
-        pd.concat([part, X.iloc[5:]], ignore_index=True).assign(who=ids) for part in (low, high)
-    ]
-    seen = []
-
-    def forced(self, value, noise):
-        seen.append(value.copy())
-        return np.random.default_rng(value.size).normal(50, 1, size=value.size)
-
-    monkeypatch.setattr(GaussianSequenceRun, "release", forced)
-
-    def largest_change():
-        halves = []
-        for frame in frames:
-            seen.clear()
-            heard(lambda frame=frame: mixture(unit="who").fit(frame))
-            halves.append(list(seen))
-        pairs = zip(*halves, strict=True)
-        return max(np.linalg.norm(one - other) for one, other in pairs)
-
-    assert 0.5 < largest_change() <= np.sqrt(2) * (1 + 1e-9)
-    monkeypatch.setattr(
-        PrivateMixtureSampler,
-        "_one_row_each",
-        lambda self, X, *aligned, seed: [X.drop(columns="who"), *aligned],
-    )
-    assert largest_change() > 2
 
 
 def test_wide_schemas_are_planned_too():

@@ -19,7 +19,6 @@ from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
 from sklearn_dpgen.tables import (
-    PrivateMixtureSampler,
     SyntheticDataClassifier,
     TableSampler,
 )
@@ -100,7 +99,6 @@ def learner():
 
 ESTIMATORS = {
     "tables": lambda: TableSampler(1.0, 1e-5, schema=SCHEMA),
-    "mixture": lambda: PrivateMixtureSampler(schema=NUMBERS, classes=[0, 1]),
     "mechanism of tables": lambda: TabularMechanism(schema=SCHEMA),
     "mechanism": lambda: LaplaceMechanism(1.0, domain=BOX),
     "encoder": lambda: TabularEncoder(SCHEMA),

@@ -13,7 +13,7 @@ from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinAdapter,
     SmoothedSlicedWassersteinGenerator,
 )
-from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.utils._validation import ParametersMixin, fit_context
 
 SECRET = 777.125
@@ -37,7 +37,6 @@ def shown(estimator, records=TABLE):
     [
         lambda value: TableSampler(value, schema=None),
         lambda value: TableSampler(schema=value),
-        lambda value: PrivateMixtureSampler(schema=value),
         lambda value: PrivateEvolutionSampler(value),
         lambda value: PrivateSignedMeasureSampler(value),
         lambda value: TabularMechanism(value, schema=None),

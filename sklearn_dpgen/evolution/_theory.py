@@ -1,12 +1,20 @@
-"""How fast private evolution converges: the bounds of the paper with their constants."""
+"""Convergence of private evolution: the bounds of the paper, and contraction measured on points."""
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.metrics import pairwise_distances
 
 from sklearn_dpgen.accounting._checks import check_choice, check_count
-from sklearn_dpgen.utils._validation import check_delta, check_positive
+from sklearn_dpgen.evolution._variation_interface import (
+    VariationInterface,
+    check_candidates,
+    check_degree,
+)
+from sklearn_dpgen.utils._validation import check_array, check_delta, check_positive
 
 __all__ = [
     "closeness_lower_bound",
@@ -18,6 +26,8 @@ __all__ = [
     "signed_measure_bound",
     "step_error_bound",
     "thresholded_laplace_bound",
+    "variation_contraction",
+    "VariationContraction",
 ]
 
 _MAX_LEVELS = 60
@@ -36,8 +46,8 @@ def contraction_rate(d: int) -> float:
     Returns
     -------
     float
-        What a step takes off the distance to a point farther than the resolution α, at least, on
-        average, as a share of that distance. See :func:`variation_contraction` for what it is.
+        Least mean share by which a step reduces the distance to a point that is farther away than
+        the resolution α. :func:`variation_contraction` measures it.
 
     References
     ----------
@@ -122,7 +132,7 @@ def lipschitz_complexity_bound(
 
 
 def sampling_bound(n: int, d: int, diameter: float) -> float:
-    """Return a bound on the mean W1 of a law and n independent draws of it.
+    """Return a bound on the mean W1 between a distribution and n independent draws from it.
 
     Parameters
     ----------
@@ -142,8 +152,8 @@ def sampling_bound(n: int, d: int, diameter: float) -> float:
     -----
     The paper cites n^(-1/2), n^(-1/2) ln n and n^(-1/d) for d = 1, d = 2 and beyond, times a
     constant that it leaves open (Lemma E.5); the second is 0 at n = 1, where the distance is not.
-    This one is by the cubes of :func:`lipschitz_complexity_bound`, over which the law and the
-    draws differ by √(number/n) in all, on average::
+    This bound sums over the cubes of :func:`lipschitz_complexity_bound`, in which the distribution
+    and the draws differ by √(number/n) in all, on average::
 
         √d D (Σ_(k=1..K) 2^(-k-1) min(2, √(2^(kd)/n)) + 2^(-K))
 
@@ -176,7 +186,7 @@ def step_error_bound(
     n_samples : int
         Records of a population, n_s.
     n_variations : int
-        Of a record, itself included: v. There are V = v n_s candidates.
+        v: candidates of one record, itself included. There are V = v n_s candidates.
     d : int
         Dimension.
     diameter : float
@@ -276,7 +286,7 @@ def signed_measure_bound(
     Returns
     -------
     float
-        Of the weighted points; :func:`sampling_bound` is to be added for records drawn from them.
+        Bound for the weighted points; add :func:`sampling_bound` for records drawn from them.
 
     Notes
     -----
@@ -387,3 +397,165 @@ def _chain(n, d, *, most, rest):
         shares = 2.0 ** (np.arange(1, _MAX_LEVELS + 1) * float(d)) / n
     terms = halves[1:] / 2 * np.sqrt(np.minimum(shares, most))
     return float(np.min(np.append(0.0, np.cumsum(terms)) + rest * halves))
+
+
+@dataclass(frozen=True)
+class VariationContraction:
+    """How much one step of an interface reduces distances, on average.
+
+    Attributes
+    ----------
+    distances : ndarray of shape (n_bins,)
+        Lower edge of each bin of distances between a candidate and a point, ascending.
+    mean : ndarray of shape (n_bins,)
+        Mean share by which a step reduces the distance, over the pairs of a bin.
+    least : ndarray of shape (n_bins,)
+        Least share of a pair in the bin.
+    errors : ndarray of shape (n_bins,)
+        Standard error of ``least``.
+    n_variations : int
+        v: candidates of one record, itself included.
+    """
+
+    distances: np.ndarray
+    mean: np.ndarray
+    least: np.ndarray
+    errors: np.ndarray
+    n_variations: int
+
+    def gamma(self, alpha: float = 0.0) -> float:
+        """Return the least contraction γ of the pairs that are farther apart than α.
+
+        Parameters
+        ----------
+        alpha : float, default=0.0
+            α. Only whole bins beyond it count.
+
+        Raises
+        ------
+        ValueError
+            No bin is that far.
+        """
+        far = self.distances >= alpha
+        if not far.any():
+            raise ValueError(f"alpha must be at most {self.distances[-1]:.6g}, got {alpha}.")
+        return float(self.least[far].min())
+
+    def alpha(self, gamma: float) -> float:
+        """Return the least distance α beyond which a step removes a share γ of it, or inf.
+
+        Parameters
+        ----------
+        gamma : float
+            γ, in (0, 1).
+        """
+        below = np.flatnonzero(~(self.least >= gamma))
+        first = below[-1] + 1 if len(below) else 0
+        return float(self.distances[first]) if first < len(self.distances) else np.inf
+
+
+def variation_contraction(
+    interface: VariationInterface,
+    X_public: ArrayLike,
+    degrees: Sequence[float],
+    *,
+    n_parents: int = 20,
+    n_repeats: int = 100,
+    n_bins: int = 8,
+    metric: str | Callable[[np.ndarray, np.ndarray], np.ndarray] = "l2",
+    random_state: int | None = None,
+) -> VariationContraction:
+    """Measure on public points how much one step of an interface reduces distances.
+
+    Private evolution converges where for any candidate z and record x farther apart than α,
+    the nearest of z and its variations is at distance (1 - γ) ρ(z, x) or less on average
+    [1]_ (Definition G.1). This draws candidates by ``random`` and looks at all pairs of them and
+    the points; what holds for these may fail for others, and a record that is unlike all of
+    the points is one.
+
+    Parameters
+    ----------
+    interface : VariationInterface
+    X_public : array-like of shape (n_points, n_features)
+        Points in the place of records. Nothing here protects them.
+    degrees : sequence of float
+        Degree of each variation, in (0, 1]; a scale with two draws occurs twice.
+    n_parents : int, default=20
+        Candidates that are varied.
+    n_repeats : int, default=100
+        Over which the chance of the variations is averaged.
+    n_bins : int, default=8
+        Number of bins of distances, with equally many pairs in each.
+    metric : {"l2", "l1", "cosine"} or callable, default="l2"
+        ρ, after the ``decode`` and ``embed`` of the interface, if it has them.
+    random_state : int or None, default=None
+
+    Returns
+    -------
+    VariationContraction
+
+    References
+    ----------
+    .. [1] "Private evolution converges", Definition G.1; Lemma E.1 for points of a domain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_dpgen.domains import Ball
+    >>> from sklearn_dpgen.evolution import (
+    ...     EuclideanVariation, contraction_rate, paper_degrees, variation_contraction
+    ... )
+    >>> disc = Ball(1.0, n_features=2)
+    >>> degrees = [degree for degree in paper_degrees(2, 0.25, 2.0) for _ in range(2)]
+    >>> points = disc.sample(50, np.random.default_rng(0))
+    >>> found = variation_contraction(EuclideanVariation(disc), points, degrees, random_state=0)
+    >>> found.gamma(alpha=0.25) > contraction_rate(2)
+    True
+    """
+    n_repeats, n_bins = check_count(n_repeats, "n_repeats"), check_count(n_bins, "n_bins")
+    if n_repeats < 2:
+        raise ValueError("n_repeats must be at least 2.")
+    if np.ndim(degrees) != 1 or len(degrees) == 0:
+        raise ValueError("degrees must be a sequence of numbers, one for each variation.")
+    degrees = [check_degree(degree) for degree in degrees]
+    rng = np.random.default_rng(random_state)
+    embed = getattr(interface, "embed", np.asarray)
+    decode = getattr(interface, "decode", np.asarray)
+    points = embed(check_array(X_public, dtype=np.float64, input_name="X_public"))
+
+    def distances(candidates):
+        places = embed(decode(candidates))
+        return (
+            metric(points, places)
+            if callable(metric)
+            else pairwise_distances(points, places, metric=metric)
+        )
+
+    n_parents = check_count(n_parents, "n_parents")
+    parents = check_candidates(interface.random(n_parents, rng), n_parents, None, None, interface)
+    before = distances(parents)
+    apart = before > 0
+    if apart.sum() < n_bins:
+        raise ValueError("X_public must hold more points: each bin needs a pair that is apart.")
+    total, squares = np.zeros_like(before), np.zeros_like(before)
+    for _ in range(n_repeats):
+        nearest = before
+        for degree in degrees:
+            varied = interface.vary(parents, rng, degree)
+            varied = check_candidates(varied, n_parents, parents.shape[1], None, interface)
+            nearest = np.minimum(nearest, distances(varied))
+        share = 1 - nearest[apart] / before[apart]
+        total[apart] += share
+        squares[apart] += share**2
+    mean = total[apart] / n_repeats
+    variance = np.maximum(0.0, squares[apart] / n_repeats - mean**2) / (n_repeats - 1)
+    order = np.argsort(before[apart], kind="stable")
+    bins = np.array_split(order, n_bins)
+    worst = np.array([part[np.argmin(mean[part])] for part in bins])
+    return VariationContraction(
+        distances=np.array([before[apart][part[0]] for part in bins]),
+        mean=np.array([mean[part].mean() for part in bins]),
+        least=mean[worst],
+        errors=np.sqrt(variance[worst]),
+        n_variations=1 + len(degrees),
+    )
