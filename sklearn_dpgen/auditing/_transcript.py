@@ -1,12 +1,22 @@
-"""What a fit released, and the same fit on a neighbour, made to release the same again."""
+"""Transcripts of fits, their replay on a neighbouring table, and tests of their noise."""
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.stats import chi2, kstest, norm
 
 from sklearn_dpgen.utils._random import NoiseObserver, NoiseSource, observed_noise
 
-__all__ = ["DivergedError", "Release", "Transcript"]
+__all__ = [
+    "DivergedError",
+    "Release",
+    "Transcript",
+    "batch_findings",
+    "noise_findings",
+    "scale_bounds",
+]
 
 
 class DivergedError(Exception):
@@ -139,3 +149,188 @@ def _with_member(indices, member):
     absent = ~(rows == member).any(axis=1)
     rows[absent, 0] = member
     return rows.reshape(indices.shape)
+
+
+# Of a finding by a test, where there is nothing to find.
+_FALSE_ALARM = 1e-7
+_N_DRAWS = 2**20
+_LAWS = {"gaussian": "norm", "laplace": "laplace"}
+
+
+def scale_bounds(transcripts: Sequence[Transcript], confidence: float) -> dict[str, float]:
+    """Return upper bounds of the noise scales, over what they are said to be.
+
+    The source is asked for noise of the scales that the releases had, a million draws of a kind,
+    and the residuals of the releases themselves are a second sample. The bound is the smaller one.
+
+    Parameters
+    ----------
+    transcripts : sequence of Transcript
+    confidence : float
+        With which all bounds hold together, were the draws of the ideal law with another scale.
+
+    Returns
+    -------
+    dict of str to float
+        One a kind of noise.
+    """
+    releases = [release for t in transcripts for release in t.releases]
+    kinds = sorted({release.kind for release in releases})
+    source = transcripts[0].source_like()
+    alpha = (1 - confidence) / (2 * max(len(kinds), 1))
+    bounds = {}
+    for kind in kinds:
+        scales = sorted({release.scale for release in releases if release.kind == kind})
+        if kind == "gumbel":
+            bounds[kind] = _gumbel_bound(source, scales[0], 2 * alpha)
+            continue
+        samples = [_redrawn(source, kind, scales), _residuals(transcripts, releases, kind)]
+        bounds[kind] = min(_scale_bound(kind, sample, alpha) for sample in samples)
+    return bounds
+
+
+def _redrawn(source, kind, scales):
+    count = -(-_N_DRAWS // len(scales))
+    return np.concatenate([source.add(np.zeros(count), s, kind) / s for s in scales])
+
+
+def _residuals(transcripts, releases, kind):
+    found = []
+    seen = [r for r in releases if r.kind != "gumbel"]
+    own = [residuals for t in transcripts for residuals in t.residuals]
+    for release, residuals in zip(seen, own, strict=True):
+        if release.kind == kind:
+            found.append(residuals)
+    return np.concatenate(found)
+
+
+def _scale_bound(kind, sample, alpha):
+    if kind == "gaussian":
+        return float(np.sqrt((sample**2).sum() / chi2.ppf(alpha, len(sample))))
+    return float(2 * np.abs(sample).sum() / chi2.ppf(alpha, 2 * len(sample)))
+
+
+def _gumbel_bound(source, scale, alpha, gap=2.0):
+    """Bound the scale by the order in which scores of two sizes come out.
+
+    That order has the partial likelihood of proportional hazards: its log-ratio is the gap of the
+    scores over the scale of the noise.
+    """
+    half = _N_DRAWS // 2
+    scores = np.repeat([0.0, gap * scale], half)
+    is_high = source.largest(scores, scale, 2 * half) >= half
+    high = half - np.concatenate([[0], np.cumsum(is_high)[:-1]])
+    low = half - np.concatenate([[0], np.cumsum(~is_high)[:-1]])
+    ratio = gap
+    for _ in range(50):
+        share = high * np.exp(ratio) / (high * np.exp(ratio) + low)
+        step = (is_high - share).sum() / (share * (1 - share)).sum()
+        ratio += step
+        if abs(step) < 1e-9:
+            break
+    least = ratio - norm.isf(alpha) / np.sqrt((share * (1 - share)).sum())
+    return float(gap / max(least, 1e-12))
+
+
+def noise_findings(transcripts: Sequence[Transcript]) -> list[str]:
+    """Return what is wrong with the noise: its size, its law, draws that come twice.
+
+    Parameters
+    ----------
+    transcripts : sequence of Transcript
+        Of fits with noise that is meant to be independent.
+
+    Returns
+    -------
+    list of str
+    """
+    bounds = scale_bounds(transcripts, 1 - _FALSE_ALARM)
+    findings = [
+        f"{kind} noise is at most {bound:.3g} of the scale that it is said to have"
+        for kind, bound in bounds.items()
+        if bound < 0.98
+    ]
+    for kind, law in _LAWS.items():
+        if kind not in bounds:
+            continue
+        drawn = _redrawn(transcripts[0].source_like(), kind, [1.0])[: 2**17]
+        if kstest(drawn, law).pvalue < _FALSE_ALARM:
+            findings.append(f"{kind} noise is of another law")
+    named = []
+    for i, transcript in enumerate(transcripts, 1):
+        noisy = [release for release in transcript.releases if release.kind != "gumbel"]
+        for place, (release, residuals) in enumerate(
+            zip(noisy, transcript.residuals, strict=True), 1
+        ):
+            name = f"release {place} of fit {i}"
+            named.append((name, residuals))
+            findings += _size_findings(name, release, residuals)
+    for (first, a), (second, b) in itertools.combinations(named[:60], 2):
+        count = min(len(a), len(b))
+        if _are_alike(a[:count], b[:count]):
+            findings.append(f"{first} and {second} share their noise")
+    return findings
+
+
+def _size_findings(name, release: Release, residuals):
+    if release.kind == "gaussian":
+        total, freedom = (residuals**2).sum(), len(residuals)
+    else:
+        total, freedom = 2 * np.abs(residuals).sum(), 2 * len(residuals)
+    if min(chi2.cdf(total, freedom), chi2.sf(total, freedom)) < _FALSE_ALARM:
+        ratio = total / freedom
+        return [f"the noise of {name} is not of its scale: its spread is {ratio:.3g} of it"]
+    return []
+
+
+def _are_alike(a, b):
+    """Return whether two samples of noise are one, or hang together."""
+    if len(a) < 3:
+        return False
+    # What is rounded to a grid agrees up to its step.
+    if np.allclose(a, b, rtol=0, atol=2.0**-9):
+        return True
+    correlation = (a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum())
+    return len(a) >= 100 and abs(correlation) * np.sqrt(len(a)) > norm.isf(_FALSE_ALARM / 1e3)
+
+
+def batch_findings(transcripts: Sequence[Transcript]) -> list[str]:
+    """Return what is wrong with the draws of secret batches.
+
+    Parameters
+    ----------
+    transcripts : sequence of Transcript
+        Of fits that drew batches of their own.
+
+    Returns
+    -------
+    list of str
+    """
+    findings: set[str] = set()
+    counts: dict = {}
+    earlier: dict = {}
+    for fit, transcript in enumerate(transcripts):
+        for release in transcript.releases:
+            for place, (n, indices) in enumerate(release.batches):
+                rows = np.sort(np.atleast_2d(indices), axis=1)
+                if rows.shape[1] >= n:
+                    continue
+                if (np.diff(rows, axis=1) == 0).any():
+                    findings.add("a record is twice in one batch")
+                key = place, n, rows.shape[1]
+                counts.setdefault(key, []).append(np.bincount(rows.ravel(), minlength=n))
+                counts[key][-1] = np.append(counts[key][-1], len(rows))
+                if rows.shape[1] * np.log(n / rows.shape[1]) > 25:
+                    for row in map(bytes, rows):
+                        if row in earlier.setdefault(key, set()):
+                            findings.add(f"a batch is drawn twice, in fit {fit + 1}")
+                        earlier[key].add(row)
+    for (_, n, size), found in counts.items():
+        *times, n_batches = np.sum(found, axis=0)
+        expected, rate = n_batches * size / n, size / n
+        if expected < 5:
+            continue
+        spread = ((np.array(times) - expected) ** 2).sum() / (expected * (1 - rate)) * (n - 1) / n
+        if min(chi2.cdf(spread, n - 1), chi2.sf(spread, n - 1)) < _FALSE_ALARM:
+            findings.add("some records are drawn into batches more often than others")
+    return sorted(findings)

@@ -1,25 +1,191 @@
-"""The white-box audit: releases on two neighbouring tables with one transcript."""
+"""Neighbouring tables, the search for the worst of them, and what fits on them reveal."""
 
 import itertools
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 
-from sklearn_dpgen.auditing._neighbours import Pool, Table, extreme_records
-from sklearn_dpgen.auditing._pairs import (
+from sklearn_dpgen.auditing._bounds import (
     DiscretePair,
     GaussianPair,
     LaplacePair,
     SampledGaussianPair,
     SampledReplacementPair,
+    epsilon_of_guesses,
+    epsilon_of_rates,
+    mu_of_guesses,
+    mu_of_rates,
+    rate_bounds,
 )
 from sklearn_dpgen.auditing._transcript import DivergedError, Transcript
 from sklearn_dpgen.utils._random import observed_noise
 
-__all__ = ["Neighbours", "WhiteBox", "release_pairs"]
+__all__ = [
+    "Neighbours",
+    "Pool",
+    "Table",
+    "WhiteBox",
+    "extreme_records",
+    "one_run",
+    "release_pairs",
+    "repeated",
+]
+
+_OUTSIDE = 1e3
+_MOST_CORNERS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table as indices of rows of a pool, of its labels, and of its sensitive features."""
+
+    rows: np.ndarray
+    labels: np.ndarray
+    sides: np.ndarray
+
+    def replaced(self, place: int, row: int, label: int, side: int) -> "Table":
+        """Return the table with another record in one place."""
+        parts = [part.copy() for part in (self.rows, self.labels, self.sides)]
+        for part, index in zip(parts, (row, label, side), strict=True):
+            part[place] = index
+        return Table(*parts)
+
+    def without(self, place: int) -> "Table":
+        """Return the table with one record less."""
+        return Table(*(np.delete(part, place) for part in (self.rows, self.labels, self.sides)))
+
+
+class Pool:
+    """The records that tables are made of: those given, then candidates.
+
+    Parameters
+    ----------
+    X, y, sides : array-like, or None but for the first
+        The table that is given.
+    candidates : like X
+    """
+
+    def __init__(self, X: Any, y: Any, sides: Any, candidates: Any) -> None:
+        self.n = len(X)
+        self.X = X
+        self.candidates = self._append(candidates)
+        self.y, self.sides = y, sides
+
+    def _append(self, records):
+        if isinstance(self.X, pd.DataFrame):
+            self.X = pd.concat([self.X, records], ignore_index=True)
+        else:
+            self.X = np.concatenate([self.X, np.asarray(records, dtype=self.X.dtype)])
+        return np.arange(len(self.X) - len(records), len(self.X))
+
+    def varied(self, row: int, rng: np.random.RandomState) -> int:
+        """Return a new record: one of the pool with some of its values changed."""
+        record = _safe_indexing(self.X, [row]).copy()
+        is_frame = isinstance(record, pd.DataFrame)
+        width = record.shape[1]
+        changed = rng.uniform(size=width) < max(0.3, 1 / width)
+        changed[rng.randint(width)] = True
+        for j in np.flatnonzero(changed):
+            column = self.X.iloc[: self.n, j] if is_frame else pd.Series(self.X[: self.n, j])
+            value = _any_value(column, rng)
+            if is_frame:
+                record.isetitem(j, pd.Series([value], index=record.index).astype(column.dtype))
+            else:
+                record[0, j] = value
+        return int(self._append(record)[0])
+
+    def given(self) -> Table:
+        """Return the table that was given."""
+        return Table(*[np.arange(self.n)] * 3)
+
+    def parts(self, table: Table) -> tuple:
+        """Return X, y and the sensitive features of a table."""
+        X = _safe_indexing(self.X, table.rows)
+        if isinstance(X, pd.DataFrame):
+            X = X.reset_index(drop=True)
+        return X, _taken(self.y, table.labels), _taken(self.sides, table.sides)
+
+
+def _taken(values, indices):
+    if values is None:
+        return None
+    values = _safe_indexing(values, indices)
+    return values.reset_index(drop=True) if isinstance(values, pd.Series) else values
+
+
+def extreme_records(X: Any, random_state: object = None) -> Any:
+    """Return records at the corners of the ranges of X, and far outside of them.
+
+    Parameters
+    ----------
+    X : data frame or ndarray
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    like X
+    """
+    rng = check_random_state(random_state)
+    frame = pd.DataFrame(X) if not isinstance(X, pd.DataFrame) else X
+    columns = [_extremes(frame[name]) for name in frame]
+    corners = _corners([inner for inner, _ in columns], rng)
+    middle = tuple(
+        column.median() if _is_continuous(column) else column.iloc[0]
+        for column in (frame[name] for name in frame)
+    )
+    outside = _corners([outer for _, outer in columns], rng)
+    chosen = list(dict.fromkeys([*corners, middle, *outside]))
+    made = pd.DataFrame(
+        {
+            name: pd.Series([row[j] for row in chosen]).astype(frame[name].dtype)
+            for j, name in enumerate(frame)
+        }
+    )
+    return made if isinstance(X, pd.DataFrame) else made.to_numpy()
+
+
+def _extremes(column):
+    """Return the extreme values of a column, and what lies far outside where it is of numbers."""
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        low, high = column.min(), column.max()
+        width = (high - low) or 1
+        far = [low - _OUTSIDE * width, high + _OUTSIDE * width]
+        if pd.api.types.is_integer_dtype(column) or column.nunique() <= 2:
+            far = [low, high]
+        return [low, high], far
+    values = list(pd.unique(column))[:4]
+    return values, values
+
+
+def _any_value(column, rng):
+    """Return a value of a column, of its range, or not far beyond."""
+    if rng.uniform() < 0.3 or not _is_continuous(column):
+        return column.iloc[rng.randint(len(column))]
+    low, high = column.min(), column.max()
+    beyond = rng.choice([0.0, 0.25, 1.0]) * (high - low)
+    return rng.uniform(low - beyond, high + beyond)
+
+
+def _is_continuous(column):
+    return pd.api.types.is_float_dtype(column) and column.nunique() > 2
+
+
+def _corners(values, rng):
+    total = np.prod([len(v) for v in values], dtype=float)
+    if total <= _MOST_CORNERS:
+        grid = np.stack(np.meshgrid(*[np.arange(len(v)) for v in values], indexing="ij"), -1)
+        picks = grid.reshape(-1, len(values))
+    else:
+        ends = np.array([[0] * len(values), [len(v) - 1 for v in values]])
+        drawn = [rng.randint(len(v), size=_MOST_CORNERS - 2) for v in values]
+        picks = np.concatenate([ends, np.stack(drawn, axis=1)])
+    return [tuple(v[i] for v, i in zip(values, pick, strict=True)) for pick in picks]
+
 
 # Weights of batches are compared before their losses are composed, which takes long.
 _MU_DIGITS = 1e5
@@ -352,3 +518,100 @@ class WhiteBox:
             for i, side in enumerate(dict.fromkeys(sides)):
                 labels[sides == side] = np.flatnonzero(y == values[i % len(values)])[0]
         return Table(rows, labels, table.sides)
+
+
+_SHARES_GUESSED = (1.0, 0.5, 0.25, 0.125)
+
+
+def repeated(
+    search: WhiteBox, neighbours: Neighbours, *, n_runs: int, delta: float, alpha: float
+) -> tuple[float, float]:
+    """Return ε and μ that many fits on two tables show, told apart by their released vectors.
+
+    The statistic is the logarithm of the likelihood ratio along what the record moves; it may be
+    any other one without harm to the bounds.
+
+    Returns
+    -------
+    epsilon, mu : float
+        At ``delta``, and of the Gaussian trade-off, each with confidence 1 − alpha.
+    """
+    scores = []
+    for table in (neighbours.first, neighbours.second):
+        own = []
+        for _ in range(n_runs):
+            seen = search.fit(table, Transcript(is_fresh=True), neighbours.seed)
+            first, second = (
+                search.fit(t, Transcript(seen), neighbours.seed)
+                for t in (neighbours.first, neighbours.second)
+            )
+            own.append(_log_ratio(seen, first, second))
+        scores.append(np.array(own))
+    first, second = scores
+    epsilon = rate_bounds(first, second, lambda p, q: epsilon_of_rates(p, q, delta), alpha)
+    mu = rate_bounds(first, second, mu_of_rates, alpha)
+    return epsilon_of_rates(*epsilon, delta), mu_of_rates(*mu)
+
+
+def _log_ratio(seen, first, second):
+    total = 0.0
+    for outcome, a, b in zip(seen.releases, first.releases, second.releases, strict=True):
+        if outcome.kind == "gumbel":
+            continue
+        power = 2 if outcome.kind == "gaussian" else 1
+        far, near = (
+            (np.abs((outcome.outcome - r.values) / r.scale) ** power).sum() / power for r in (b, a)
+        )
+        total += float(far - near)
+    return total
+
+
+def one_run(
+    search: WhiteBox, *, n_canaries: int, delta: float, alpha: float
+) -> tuple[float, float]:
+    """Return ε and μ that guesses of many records in one fit show.
+
+    Each canary is a row of the table, replaced by another record or not by a fair coin. What each
+    would move by itself is computed on the table with none replaced, for the same outcomes; guesses
+    follow the projections of the released vectors on it.
+
+    Returns
+    -------
+    epsilon, mu : float
+    """
+    rng, pool = search.rng, search.pool
+    rows = rng.permutation(np.flatnonzero(search.replaceable))[:n_canaries]
+    others = rng.choice(pool.candidates, size=len(rows))
+    coins = rng.uniform(size=len(rows)) < 0.5
+    given, seed = pool.given(), search.seed()
+
+    def put(table, row, other):
+        return table.replaced(row, other, table.labels[row], table.sides[row])
+
+    mixed = given
+    for row, other in zip(rows[coins], others[coins], strict=True):
+        mixed = put(mixed, row, other)
+    seen = search.fit(mixed, Transcript(is_fresh=True), seed)
+    base = _stacked(search.fit(given, Transcript(seen), seed))
+    outcome = np.concatenate([r.outcome.ravel() / r.scale for r in seen.releases])
+    shifts = []
+    for row, other in zip(rows, others, strict=True):
+        try:
+            moved = search.fit(put(given, row, other), Transcript(seen), seed)
+            shifts.append(_stacked(moved) - base)
+        except DivergedError:
+            shifts.append(np.zeros_like(base))
+    shifts = np.array(shifts)
+    scores = shifts @ (outcome - base - shifts.sum(axis=0) / 2)
+    order = np.argsort(-np.abs(scores))
+    is_right = ((scores > 0) == coins)[order]
+    m, share = len(rows), alpha / (len(_SHARES_GUESSED) + 1)
+    epsilons = []
+    for part in _SHARES_GUESSED:
+        r = max(1, int(part * m))
+        epsilons.append(epsilon_of_guesses(m, r, int(is_right[:r].sum()), delta, share))
+    return max(epsilons), mu_of_guesses(m, int(is_right.sum()), share)
+
+
+def _stacked(transcript):
+    return np.concatenate([r.values.ravel() / r.scale for r in transcript.releases])
