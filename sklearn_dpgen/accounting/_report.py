@@ -13,7 +13,7 @@ from sklearn_dpgen.accounting._attack_risk import AttackRisk
 from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import ApproximateProfile, PrivacyProfile
-from sklearn_dpgen.utils._html import element, notebook, rows_table
+from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import SEEDED
 
 __all__ = ["CERTIFIED_NOISE", "FLOATING_POINT", "PrivacyReport"]
@@ -265,19 +265,13 @@ class PrivacyReport:
         return list(self._rows())
 
     def _repr_html_(self) -> str:
-        headline = f"(ε, δ) = ({self.epsilon:.6g}, {self.delta:.3g})"
-        warning = "SEEDED: void for whoever knows the seed. " if self.is_seeded else None
-        parts = [
-            element("details", element("summary", part.mechanism), rows_table(part.to_rows()))
-            for part in self.parts
-        ]
         return notebook(
-            element("div", warning and element("span", warning, class_="warn"), headline,
-                    class_="headline"),
-            element("div", self.mechanism),
-            rows_table(self.to_rows()),
-            parts,
-        )  # fmt: skip
+            f"(ε, δ) = ({self.epsilon:.6g}, {self.delta:.3g})",
+            warning="SEEDED: void for whoever knows the seed." if self.is_seeded else None,
+            lines=[(self.mechanism, None)],
+            rows=self.to_rows(),
+            details=[(part.mechanism, part.to_rows()) for part in self.parts],
+        )
 
     def _lines(self, beside=()):
         seeded = "SEEDED " if self.is_seeded else ""
@@ -340,7 +334,7 @@ class PrivacyReport:
     def attack_risk(self) -> AttackRisk:
         """Return what the release allows an attacker, from its privacy profile."""
         known = self.releases or math.isfinite(self.epsilon)
-        return AttackRisk(self.profile() if known else None)
+        return AttackRisk(self.profile() if known else None, unit=self.unit)
 
 
 def _number(value, name):

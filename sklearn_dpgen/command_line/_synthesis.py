@@ -11,6 +11,7 @@ from sklearn_dpgen.command_line._ledger import open_existing
 from sklearn_dpgen.command_line._table_check import identifiers_of
 from sklearn_dpgen.command_line._tables import files_of, output_ending, read_frame, write_table
 from sklearn_dpgen.reporting import QualityReport, model_card
+from sklearn_dpgen.reporting._figures import import_pyplot
 
 __all__ = ["synthesize"]
 
@@ -40,6 +41,7 @@ def synthesize(arguments, console: Console) -> int:
     sampler = make_sampler(arguments, schema, ledger=ledger)
     key = arguments.signing_key
     key = None if key is None else read_key(key, private=True)
+    _require_matplotlib()
     inputs = (*files, arguments.schema, *([arguments.ledger] if ledger else []))
     identifiers = identifiers_of(schema)
     if arguments.unit is None and identifiers:
@@ -65,6 +67,14 @@ def synthesize(arguments, console: Console) -> int:
             console.spent = f"{console.spent} Written to {out.path}: {written}."
             raise
     return _result(sampler, rows, out, ledger, console)
+
+
+def _require_matplotlib():
+    """Refuse before the fit what would fail after it, when the budget is spent."""
+    try:
+        import_pyplot("The quality report")
+    except ImportError as error:
+        raise CommandError(str(error)) from None
 
 
 def _fit(sampler, files, arguments, console):
