@@ -27,39 +27,40 @@ _N_THRESHOLDS = 501
 class FairnessDisplay:
     """Distributions of scores by group, and the rate of each group at a threshold.
 
-    Demographic parity asks for equal rates at one threshold; where the laws are the same, it holds
-    at all of them. Given the true label it is equality of odds: see ``true_label``.
+    Demographic parity means equal rates at one threshold; if the distributions of the groups are
+    equal, it holds at all thresholds. Among samples of one true label (``true_label``) equal rates
+    are equality of odds.
 
-    Use :meth:`from_estimator` or :meth:`from_predictions`, which draw at once. What is shown are
-    the rows as they are: **a picture of private rows is not private**, and neither is the object,
-    which holds their scores. Show rows that are public or synthetic.
+    Use :meth:`from_estimator` or :meth:`from_predictions`, which draw at once. Scores are shown
+    without noise: **a figure of private rows is not private**, and neither is the display object,
+    which holds their scores. Use rows that are public or synthetic.
 
     Parameters
     ----------
     scores : sequence of ndarray of shape (n_samples_of_the_group,)
         The scores of each group.
     groups : sequence
-        What the groups are: plain values, or tuples of them.
+        The value of each group, or a tuple of values.
     threshold : float or None, default=None
-        Scores above it are positive decisions. None marks nothing.
+        Scores above it are positive decisions. None marks no threshold.
     score_name : str, default="score"
-        What the axis says.
+        Label of the axis of scores.
 
     Attributes
     ----------
     rates : Series of float or None
         Share of each group above the threshold.
     ax_ : matplotlib Axes
-        Of the last plot, as what follows.
+        Axes of the last plot.
     figure_ : matplotlib Figure
     lines_ : list of matplotlib Line2D
-        One a group.
+        One line for each group.
 
     See Also
     --------
-    FairnessCurveDisplay : Several estimators, by score and fairness.
-    sklearn_dpgen.metrics.group_wasserstein_distance : The distance between the laws, a number.
-    sklearn_dpgen.metrics.disparate_impact : The ratio of the rates.
+    FairnessCurveDisplay : Score and fairness of several estimators.
+    sklearn_dpgen.metrics.group_wasserstein_distance : Distance between the distributions.
+    sklearn_dpgen.metrics.disparate_impact : Ratio of the rates.
 
     Examples
     --------
@@ -108,25 +109,25 @@ class FairnessDisplay:
         ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw scores.
+        """Draw the distributions of given scores.
 
         Parameters
         ----------
         y_true : array-like of shape (n_samples,) or None
-            True labels, for ``true_label``; of no other use.
+            True labels, used for ``true_label`` alone.
         scores : array-like of shape (n_samples,)
-            Probabilities, decision values or predictions of a regression.
+            Probabilities, decision values or predictions of a regressor.
         sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, k)
             Samples with the same values in all columns form a group; at least two groups.
         true_label : bool, int, float, str or None, default=None
-            Shows the samples of this true label alone: rates are then those of true or of false
-            positives.
+            Restricts the figure to samples of this true label; rates are then true or false
+            positive rates.
         threshold : float or None, default=0.5
-            Scores above it are positive decisions. None, for a regression, marks nothing.
+            Scores above it are positive decisions. None, for a regressor, marks no threshold.
         score_name : str, default="score"
-            What the axis says.
+            Label of the axis of scores.
         kind, ax, **kwargs
-            As of :meth:`plot`.
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -168,30 +169,30 @@ class FairnessDisplay:
         ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the scores that a fitted classifier or regressor gives to records.
+        """Draw the scores of records by a fitted classifier or regressor.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted. A method that takes ``sensitive_features`` is given them.
+            A fitted estimator. ``sensitive_features`` are passed to a method that takes them.
         X : array-like or DataFrame of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or None, default=None
-            True labels, for ``true_label``; of no other use.
+            True labels, used for ``true_label`` alone.
         sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, k)
             Samples with the same values in all columns form a group; at least two groups.
         response_method : str, default="auto"
-            "predict_proba", "decision_function" or "predict". "auto" takes the first that a
-            classifier has, and "predict" of a regressor.
+            "predict_proba", "decision_function" or "predict". "auto" takes the first method that a
+            classifier has, and "predict" for a regressor.
         pos_label : bool, int, float, str or None, default=None
-            The class whose score is shown. None is the second of two.
+            The class whose score is shown. None takes the second of two classes.
         true_label : bool, int, float, str or None, default=None
-            Shows the samples of this true label alone.
+            Restricts the figure to samples of this true label.
         threshold : float, None or "auto", default="auto"
-            "auto" is 1/2 for probabilities, 0 for decision functions, and none for predictions.
+            "auto" is 1/2 for probabilities, 0 for decision functions, and None for predictions.
         score_name : str or None, default=None
-            What the axis says. None names the method.
+            Label of the axis of scores. None takes the name of the method.
         kind, ax, **kwargs
-            As of :meth:`plot`.
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -202,8 +203,8 @@ class FairnessDisplay:
         ImportError
             matplotlib is not installed.
         ValueError
-            As of :meth:`from_predictions`; or ``pos_label`` is no class, or is missing where there
-            are not two.
+            As in :meth:`from_predictions`; or ``pos_label`` is not a class, or is missing although
+            there are not two classes.
         """
         scores, middle, name = scores_of(
             GroupAware(estimator, sensitive_features),
@@ -236,16 +237,16 @@ class FairnessDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            None makes a figure.
+            Axes to draw on. None creates a figure.
         kind : {"density", "rate"}, default="density"
-            Histograms of the scores of each group, filled above the threshold; or the share of each
-            group above every threshold, with a point at the one that is marked. Between two curves
-            of rates is the 1-Wasserstein distance of the groups, as an area.
+            "density" draws a histogram of each group, filled above the threshold. "rate" draws the
+            share of each group above every threshold; the area between two such curves is the
+            1-Wasserstein distance of the groups.
         bins : int, str or array-like, default=30
-            Of the histograms, which share them: as in :func:`numpy.histogram_bin_edges`. A number
-            of bins divides [0, 1] where all scores lie in it.
+            Common bins of the histograms, as in :func:`numpy.histogram_bin_edges`. A number of bins
+            divides [0, 1] if all scores lie in it.
         **kwargs : dict
-            To ``matplotlib.axes.Axes.plot``, for all lines.
+            Passed to ``matplotlib.axes.Axes.plot``, for all lines.
 
         Returns
         -------
@@ -291,7 +292,7 @@ class FairnessDisplay:
             self.ax_.set(xlabel=self.score_name, ylabel="density")
             # Room for the legend.
             self.ax_.margins(y=0.3)
-        # Axes that are shared go on to grow.
+        # A second plot on the same axes may extend them.
         self.ax_.set_ylim(bottom=0, auto=None)
         self.ax_.legend(title=title)
 
@@ -309,15 +310,15 @@ def _check_scores(scores):
 
 def _has_label(y_true, label, n_samples):
     if y_true is None:
-        raise ValueError("true_label needs the true labels.")
+        raise ValueError("true_label requires the true labels y.")
     y_true = np.asarray(y_true)
     if y_true.shape != (n_samples,):
-        raise ValueError(f"y_true has the shape {y_true.shape} for {n_samples} samples.")
+        raise ValueError(f"y_true must have shape ({n_samples},), got {y_true.shape}.")
     return y_true == label
 
 
 def _common_range(parts):
-    """Return [0, 1] if all scores lie in it, else the smallest interval that holds them."""
+    """Return [0, 1] if all scores lie in it, else their range."""
     low, high = min(map(np.min, parts)), max(map(np.max, parts))
     return (0.0, 1.0) if low >= 0 and high <= 1 else (float(low), float(high))
 
@@ -329,7 +330,7 @@ def _histogram(scores, edges):
 
 
 def _part_above(threshold, x, y):
-    """Return the part of an outline beyond a threshold, which may lie within a bin."""
+    """Return the part of an outline above a threshold, which may lie within a bin."""
     kept = x > threshold
     start = [max(threshold, x[0])] if kept.any() else []
     return np.append(start, x[kept]), np.append(y[kept][:1], y[kept])
@@ -342,30 +343,31 @@ def _rates_above(scores, thresholds):
 class FairnessCurveDisplay:
     """Accuracy, or another score, against fairness: one point for each of several estimators.
 
-    Such as the stops of a dial, ``min_ratio`` or ``alpha``. Use :meth:`from_estimators`, which
-    draws at once, or give the numbers. Curves are compared by drawing them on the same axes.
+    The estimators usually differ in one parameter, such as ``min_ratio`` or ``alpha``. Use
+    :meth:`from_estimators`, which draws at once, or pass the numbers. Draw several curves on the
+    same axes to compare them.
 
-    What is shown are figures of the rows as they are: **a picture of private rows is not private**.
-    Show rows that are public or synthetic.
+    Scores are computed without noise: **a figure of private rows is not private**. Use rows that
+    are public or synthetic.
 
     Parameters
     ----------
     fairness : array-like of shape (n_points,)
     scores : array-like of shape (n_points,)
     point_labels : sequence of str or None, default=None
-        What is written at the points.
+        Labels of the points.
     name : str or None, default=None
-        Of the curve, in the legend.
+        Name of the curve in the legend.
     fairness_name, score_name : str, default="fairness" and "score"
-        What the axes say.
+        Labels of the axes.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Of the last plot, as what follows.
+        Axes of the last plot.
     figure_ : matplotlib Figure
     lines_ : list of matplotlib Line2D
-        The one that joins the points.
+        The line that joins the points.
     texts_ : list of matplotlib Annotation
         The labels of the points.
 
@@ -421,31 +423,30 @@ class FairnessCurveDisplay:
         Parameters
         ----------
         estimators : dict of str to estimator, or iterable of estimators
-            Fitted, all of them classifiers or all regressors. A method that takes
-            ``sensitive_features`` is given them. The keys of a dict are written at the points.
+            Fitted, all of them classifiers or all regressors. ``sensitive_features`` are passed to
+            a method that takes them. The keys of a dict label the points.
         X : array-like or DataFrame of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, k)
             Samples with the same values in all columns form a group; at least two groups.
         scoring : str, callable or None, default=None
-            A scorer of scikit-learn or its name. None is "accuracy", and "r2" for regressors.
+            A scorer of scikit-learn or its name. None takes "accuracy", and "r2" for regressors.
         fairness_metric : callable or None, default=None
-            As ``fairness_metric(y_true, y_pred, *, sensitive_features)``: any of
-            :mod:`sklearn_dpgen.metrics` or ``fairlearn.metrics`` that gives a number. None is, of
-            decisions, the smallest rate of positive ones over the largest; and of what else
-            ``response_method`` says and of regressors' predictions the 2-Wasserstein distance
-            between groups.
+            A function ``fairness_metric(y_true, y_pred, *, sensitive_features)`` that returns a
+            number, such as those of :mod:`sklearn_dpgen.metrics` or ``fairlearn.metrics``. None
+            takes the smallest rate of positive decisions over the largest for decisions, and the
+            2-Wasserstein distance between groups for scores and for predictions of regressors.
         response_method : {"predict", "predict_proba", "decision_function"}, default="predict"
-            What ``fairness_metric`` reads.
+            The method whose result is passed to ``fairness_metric``.
         pos_label : bool, int, float, str or None, default=None
-            The positive class of the ratio, or the one whose probability or decision function is
-            read. None is the second of two.
+            The positive class of the ratio, or the class whose probability or decision function is
+            used. None takes the second of two classes.
         name : str or None, default=None
-            Of the curve, in the legend.
+            Name of the curve in the legend.
         ax : matplotlib Axes or None, default=None
-            None makes a figure.
+            Axes to draw on. None creates a figure.
         **kwargs : dict
-            To ``matplotlib.axes.Axes.plot``.
+            Passed to ``matplotlib.axes.Axes.plot``.
 
         Returns
         -------
@@ -456,8 +457,8 @@ class FairnessCurveDisplay:
         ImportError
             matplotlib is not installed.
         ValueError
-            There is a single group, or no estimator; ``pos_label`` is no class, or is missing where
-            there are not two.
+            There is a single group, or no estimator; ``pos_label`` is not a class, or is missing
+            although there are not two classes.
         """
         point_labels = list(estimators) if isinstance(estimators, Mapping) else None
         models = list(estimators.values() if isinstance(estimators, Mapping) else estimators)
@@ -495,9 +496,9 @@ class FairnessCurveDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            None makes a figure.
+            Axes to draw on. None creates a figure.
         **kwargs : dict
-            To ``matplotlib.axes.Axes.plot``.
+            Passed to ``matplotlib.axes.Axes.plot``.
 
         Returns
         -------
@@ -535,7 +536,7 @@ _NAMES = {
 
 
 def _in_words(metric, default):
-    """Return what an axis says of a metric, or of the name of a scorer."""
+    """Return the axis label of a metric, or of the name of a scorer."""
     if metric in _NAMES:
         return _NAMES[metric]
     name = metric if isinstance(metric, str) else getattr(metric, "__name__", default)
@@ -546,17 +547,17 @@ _METHODS = ("predict_proba", "decision_function", "predict")
 
 
 class GroupAware:
-    """A fitted estimator whose methods get the groups where they take them.
+    """A fitted estimator that passes the groups to the methods that take them.
 
-    Scorers of scikit-learn call ``predict(X)`` and the like; an estimator with a map or a threshold
-    for each group wants ``predict(X, sensitive_features=...)``.
+    Scorers of scikit-learn call ``predict(X)``; an estimator with a map or a threshold for each
+    group requires ``predict(X, sensitive_features=...)``.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted.
+        A fitted estimator.
     sensitive_features : array-like or DataFrame
-        Of the rows that are to be predicted.
+        The groups of the rows to predict.
     """
 
     def __init__(self, estimator, sensitive_features):
@@ -568,40 +569,40 @@ class GroupAware:
         if name not in _METHODS or not _takes_groups(self._estimator, name):
             return value
 
-        # Scorers ask for the name of a method.
+        # Scorers read the name of a method.
         @wraps(value)
-        def told(X):
+        def with_groups(X):
             return value(X, sensitive_features=self._sensitive_features)
 
-        return told
+        return with_groups
 
 
 def _takes_groups(estimator, method):
-    """Whether a method takes groups; that of a pipeline hands them to its last step."""
+    """Return whether a method takes groups; a pipeline passes them to its last step."""
     if isinstance(estimator, Pipeline):
         return _takes_groups(estimator[-1], method)
     return "sensitive_features" in signature(getattr(estimator, method)).parameters
 
 
 def scores_of(estimator, X, *, response_method="auto", pos_label=None):
-    """Return what a method of an estimator says for one label, and how to draw it.
+    """Return the scores of one class by a method of an estimator, and how to draw them.
 
     Parameters
     ----------
     estimator : estimator
     X : array-like of shape (n_samples, n_features)
     response_method : {"auto", "predict_proba", "decision_function", "predict"}
-        "auto" takes the first of them that there is; of a regressor, "predict".
+        "auto" takes the first method that exists; for a regressor, "predict".
     pos_label : label or None
-        None is the second of two classes.
+        None takes the second of two classes.
 
     Returns
     -------
     scores : ndarray of shape (n_samples,)
     threshold : float or None
-        Above which a decision is positive, for two classes.
+        Scores above it are positive decisions, for two classes.
     name : str
-        What the scores are.
+        Name of the scores.
     """
     if response_method not in ("auto", *_METHODS):
         raise ValueError(f"response_method must be 'auto' or one of {_METHODS}.")
@@ -626,10 +627,10 @@ def scores_of(estimator, X, *, response_method="auto", pos_label=None):
 
 
 def _positive_class(estimator, pos_label=None):
-    """Return the positive label: the second of two classes if it is not given."""
+    """Return the positive label, by default the second of two classes."""
     classes = list(getattr(estimator, "classes_", (0, 1)))
     if pos_label is None and len(classes) != 2:
         raise ValueError(f"pos_label must be given for {len(classes)} classes.")
     if pos_label is not None and pos_label not in classes:
-        raise ValueError(f"pos_label must be among the classes, and {pos_label!r} is not.")
+        raise ValueError(f"pos_label must be one of the classes, got {pos_label!r}.")
     return classes[1] if pos_label is None else pos_label

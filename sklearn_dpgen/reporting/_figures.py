@@ -52,7 +52,7 @@ def plain_text(text, most=30):
     return shorten(text, most).replace("$", r"\$")
 
 
-def inline_svg(draw, title, *, height, margins=(34, 6, 8, 20)):
+def inline_svg(draw, title, *, height, margins=(34, 14, 8, 20)):
     """Draw a figure and return it as an element of a page.
 
     Parameters
@@ -134,7 +134,10 @@ def histogram(first, second, labels, title, *, errors=None):
         ax.set_ylim(0, _top(first, second, errors))
         longest = max(map(len, labels), default=1)
         n_shown = max(2, int(220 / (4.6 * min(longest, 12) + 8)))
-        shown = np.unique(np.linspace(0, k - 1, min(k, n_shown)).round()).astype(int)
+        shown = np.arange(0, k, max(1, -(-(k - 1) // (n_shown - 1))))
+        # The last bin is named too, no nearer to the one before.
+        if len(shown) > 1:
+            shown[-1] = k - 1
         ax.set_xticks(shown + 0.5, [plain_text(labels[i], 12) for i in shown])
 
     return inline_svg(draw, title, height=112)

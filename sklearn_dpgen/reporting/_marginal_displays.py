@@ -33,43 +33,43 @@ if TYPE_CHECKING:
 __all__ = ["MarginalDisplay", "PairDisplay"]
 
 _N_SAMPLES = 20_000
-# Labels that are written below an axis.
+# Tick labels of an axis.
 _MOST_TICKS, _MOST_PAIR_TICKS = 12, 8
 
 
 class MarginalDisplay:
     """Shares of the values of one column: bars of one table, and points of another.
 
-    Use :meth:`from_frames` or :meth:`from_estimator`, which draw at once. A picture of a real table
-    is **not private**; that of an estimator is made of what was released, and is.
+    Use :meth:`from_frames` or :meth:`from_estimator`, which draw at once. A figure of a real table
+    is **not private**; a figure of an estimator is computed from releases, and is private.
 
     Parameters
     ----------
     first, second : array-like of shape (k,)
-        Shares, of what is given and of synthetic records.
+        Shares of real records (or released shares) and of synthetic records.
     labels : sequence of str of length k
-        Of the values, or of the lower ends of cells.
+        Names of the values, or lower ends of the bins.
     errors : array-like of shape (k,) or None, default=None
         Standard deviations of the noise of ``first``.
     name : str or None, default=None
-        Of the column.
+        Name of the column.
     first_name, second_name : str, default="real" and "synthetic"
-        In the legend.
+        Names in the legend.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Of the last plot, as what follows.
+        Axes of the last plot.
     figure_ : matplotlib Figure
     bars_ : matplotlib BarContainer
-        The first shares; whiskers are two standard deviations.
+        The first shares; error bars are two standard deviations.
     points_ : matplotlib Line2D
-        The second.
+        The second shares.
 
     See Also
     --------
-    PairDisplay : Two columns.
-    QualityReport : All columns, on a page.
+    PairDisplay : Joint shares of two columns.
+    QualityReport : A page about all columns.
 
     Examples
     --------
@@ -108,19 +108,19 @@ class MarginalDisplay:
         ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw one column of two tables, which is not private.
+        """Draw one column of two tables; the figure is not private.
 
         Parameters
         ----------
         real, synthetic : DataFrame
-            Of any library, in memory.
+            Data frames of any library, in memory.
         column : str
         schema : Schema or None, default=None
-            The declaration of the column. None reads it off both tables.
+            The declaration of the column. None infers it from both tables.
         ax : matplotlib Axes or None, default=None
-            None makes a figure.
+            Axes to draw on. None creates a figure.
         **kwargs : dict
-            To ``matplotlib.axes.Axes.bar``.
+            Passed to ``matplotlib.axes.Axes.bar``.
 
         Returns
         -------
@@ -151,21 +151,21 @@ class MarginalDisplay:
         ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw released counts of one column and synthetic records; private, at no cost.
+        """Draw released counts of one column and synthetic records, at no privacy cost.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted, with released counts ``one_way_marginals_``, such as TableSampler.
+            A fitted estimator with released counts ``one_way_marginals_``, such as TableSampler.
         column : str
         n_samples : int, default=20000
-            Synthetic records to draw.
+            Number of synthetic records to draw.
         random_state : int or None, default=None
-            Of the draw.
+            Seed of the synthetic records.
         ax : matplotlib Axes or None, default=None
-            None makes a figure.
+            Axes to draw on. None creates a figure.
         **kwargs : dict
-            To ``matplotlib.axes.Axes.bar``.
+            Passed to ``matplotlib.axes.Axes.bar``.
 
         Returns
         -------
@@ -200,9 +200,9 @@ class MarginalDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            None makes a figure.
+            Axes to draw on. None creates a figure.
         **kwargs : dict
-            To ``matplotlib.axes.Axes.bar``.
+            Passed to ``matplotlib.axes.Axes.bar``.
 
         Returns
         -------
@@ -225,16 +225,15 @@ class MarginalDisplay:
         )[0]
         shown = np.unique(np.linspace(0, len(places) - 1, min(len(places), _MOST_TICKS)).round())
         shown = shown.astype(int)
-        # A dollar sign would begin mathematics.
         words = [plain_text(self.labels[i]) for i in shown]
         self.ax_.set_xticks(shown, words, rotation=45, ha="right", rotation_mode="anchor")
-        self.ax_.set(ylabel="share of the records", xlabel=plain_text(self.name or ""))
+        self.ax_.set(ylabel="share", xlabel=plain_text(self.name or ""))
         self.ax_.legend()
         return self
 
 
 def released_view(estimator):
-    """Return the view of what a fitted estimator released, or raise TypeError."""
+    """Return a view of the releases of a fitted estimator, or raise TypeError without any."""
     check_is_fitted(estimator)
     view = Released(estimator)
     if not hasattr(view, "one_way_marginals_"):
@@ -243,7 +242,7 @@ def released_view(estimator):
 
 
 def declared_columns(real, synthetic, names, schema):
-    """Return the two tables, of these columns alone, and their schema."""
+    """Return two tables with these columns alone, and their schema."""
     frames = [read_table(X, label) for X, label in ((real, "real"), (synthetic, "synthetic"))]
     frames = [pd.DataFrame({name: as_series(f, name) for name in names}) for f in frames]
     if schema is None:
@@ -258,34 +257,34 @@ def declared_columns(real, synthetic, names, schema):
 
 
 class PairDisplay:
-    """Shares of the cells of two columns: of either table, or their difference.
+    """Joint shares of two columns: of either table, or their difference.
 
-    Use :meth:`from_frames` or :meth:`from_estimator`, which draw at once. A picture of a real table
-    is **not private**; that of an estimator is made of what was released, and is.
+    Use :meth:`from_frames` or :meth:`from_estimator`, which draw at once. A figure of a real table
+    is **not private**; a figure of an estimator is computed from releases, and is private.
 
     Parameters
     ----------
     first, second : array-like of shape (k, l)
-        Shares, of what is given and of synthetic records.
+        Shares of real records (or released shares) and of synthetic records.
     labels : sequence of two sequences of str
-        Of the cells of the first and of the second column.
+        Names of the cells of the first and of the second column.
     names : tuple of str
-        Of the columns.
+        Names of the columns.
     first_name, second_name : str, default="real" and "synthetic"
-        In titles.
+        Names in titles.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Of the last plot, as what follows.
+        Axes of the last plot.
     figure_ : matplotlib Figure
     mesh_ : matplotlib QuadMesh
-        A cell for each cell; the second column is from left to right.
+        The cells; the second column goes from left to right.
     colorbar_ : matplotlib Colorbar
 
     See Also
     --------
-    MarginalDisplay : One column.
+    MarginalDisplay : Shares of one column.
 
     Examples
     --------
@@ -324,17 +323,17 @@ class PairDisplay:
         ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw two columns of two tables, which is not private.
+        """Draw two columns of two tables; the figure is not private.
 
         Parameters
         ----------
         real, synthetic : DataFrame
-            Of any library, in memory.
+            Data frames of any library, in memory.
         columns : tuple of two str
         schema : Schema or None, default=None
-            The declaration of the columns. None reads it off both tables.
+            The declaration of the columns. None infers it from both tables.
         kind, ax, **kwargs
-            As of :meth:`plot`.
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -345,7 +344,7 @@ class PairDisplay:
         ImportError
             matplotlib is not installed.
         ValueError
-            A column is missing, or does not fit the schema; they are not two.
+            A column is missing, or does not fit the schema; ``columns`` are not two names.
         """
         import_pyplot(f"{cls.__name__}.from_frames")
         names = _two(columns)
@@ -365,19 +364,19 @@ class PairDisplay:
         ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw released counts of a pair and synthetic records; private, at no cost.
+        """Draw released counts of two columns and synthetic records, at no privacy cost.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted, with released counts ``marginals_``, such as TableSampler.
+            A fitted estimator with released counts ``marginals_``, such as TableSampler.
         columns : tuple of two str
         n_samples : int, default=20000
-            Synthetic records to draw.
+            Number of synthetic records to draw.
         random_state : int or None, default=None
-            Of the draw.
+            Seed of the synthetic records.
         kind, ax, **kwargs
-            As of :meth:`plot`.
+            As in :meth:`plot`.
 
         Returns
         -------
@@ -390,14 +389,14 @@ class PairDisplay:
         TypeError
             The estimator keeps no released counts.
         ValueError
-            The pair was not counted; the columns are not two.
+            The columns were not counted together; ``columns`` are not two names.
         """
         import_pyplot(f"{cls.__name__}.from_estimator")
         names, view = _two(columns), released_view(estimator)
         parts = [part for part in view.marginals_ if set(part.columns) == set(names)]
         if not parts:
             raise ValueError(f"columns {names} were not counted together.")
-        # What was measured again is the finer one, or the last.
+        # A pair that was measured twice is shown at the finer resolution.
         part = max(parts, key=lambda p: p.counts.size)
         codes = sample_codes(view, view.draw(n_samples, random_state), part.columns)
         first, second = part.counts / view.n_records_, sample_shares(part, codes)
@@ -416,11 +415,11 @@ class PairDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            None makes a figure.
+            Axes to draw on. None creates a figure.
         kind : {"difference", "first", "second"}, default="difference"
-            The second shares less the first, or either of them.
+            The second shares minus the first, or either of them.
         **kwargs : dict
-            To ``matplotlib.axes.Axes.pcolormesh``.
+            Passed to ``matplotlib.axes.Axes.pcolormesh``.
 
         Returns
         -------
@@ -433,7 +432,7 @@ class PairDisplay:
         self.figure_ = self.ax_.figure
         first, second = np.asarray(self.first), np.asarray(self.second)
         if kind == "difference":
-            values, title = second - first, f"{self.second_name} less {self.first_name}"
+            values, title = second - first, f"{self.second_name} minus {self.first_name}"
             most = max(np.abs(values).max(), 1e-12)
             style = {"cmap": "PuOr_r", "vmin": -most, "vmax": most}
         else:

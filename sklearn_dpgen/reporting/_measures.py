@@ -37,25 +37,26 @@ from sklearn_dpgen.utils._html import clean
 __all__ = ["broken_shares", "detection_auc", "downstream_scores", "measure_tables"]
 
 _BINS = 20
-# Pairs and triples that are compared, and columns of a heat map.
+# Pairs or triples to compare, columns of a heat map, and the largest distances to list.
 _MOST_GROUPS, _MOST_MAPPED, _MOST_WORST = 1000, 60, 8
-# Of records, for what takes long.
+# Records for slow measures, and features of a column for which these are defined.
 _MOST_FEW, _MOST_LABELS = 10_000, 50
 
 
 def measure_tables(real, synthetic, schema, *, target, constraints, declared, random_state):
-    """Return all figures of a report, as plain containers and arrays.
+    """Return all figures of a report on two tables, as plain containers and arrays.
 
     Parameters
     ----------
     real, synthetic : DataFrame
-        That fit the schema.
+        Tables that fit the schema.
     schema : Schema
-        Of the columns that are compared.
+        The columns to compare.
     target : str or None
+        The column that models predict.
     constraints : sequence of Rule or None
     declared : Schema
-        The whole one, with what rules name.
+        The whole schema, with all columns that rules name.
     random_state : int
 
     Returns
@@ -94,7 +95,7 @@ def measure_tables(real, synthetic, schema, *, target, constraints, declared, ra
 
 
 def _halves(real, random_state):
-    """Return two random halves of the real records: how far apart equals are."""
+    """Return two random halves of the real records, whose distance is that of equals."""
     rows = check_random_state(random_state).permutation(len(real))
     middle = max(len(rows) // 2, 1)
     parts = rows[:middle], rows[middle:] if len(rows) > 1 else rows
@@ -106,7 +107,6 @@ def _marginals(real, synthetic, halves, schema, order, random_state):
     if order > 1:
         options["max_groups"] = _MOST_GROUPS
     distances = marginal_total_variation(real, synthetic, schema, **options)
-    # Memory and time of the halves are those of the whole again.
     first, second = halves
     floor = marginal_total_variation(first, second, schema, **options)
     worst = distances.nlargest(_MOST_WORST)
@@ -141,8 +141,8 @@ def _correlations(real, synthetic, schema, singles):
 
 
 def _distances(real, synthetic, halves, schema, random_state):
-    """Return sliced distances of encoded records, between tables and between halves."""
-    # Labels of hundreds of values would be most of the encoded features.
+    """Return sliced Wasserstein distances of encoded records, of the tables and of the halves."""
+    # A column of hundreds of labels would be most of the encoded features.
     kept = [c for c in schema.items() if c[1].domain.n_features <= _MOST_LABELS]
     if not kept:
         return None
@@ -170,14 +170,14 @@ def _propensity(real, synthetic, schema):
     return propensity_mse_ratio(real.iloc[:n], synthetic.iloc[:n], Schema(few))
 
 
-# What gradient boosting takes of a column.
+# Categories of a column that gradient boosting supports.
 _MOST_CATEGORIES = 255
 _TEST_SHARE = 0.3
 _SCORES = {"roc_auc": "area under the ROC curve", "accuracy": "accuracy", "r2": "R²"}
 
 
 def _codes(frame, schema):
-    """Return a number for each value: its category, or its cell of 255."""
+    """Return the category of each value, or its bin out of 255."""
     cells = [find_cells(frame[name], column, _MOST_CATEGORIES) for name, column in schema.items()]
     return np.column_stack(cells).astype(np.float64)
 
@@ -194,20 +194,20 @@ def _is_category(schema):
 
 
 def detection_auc(real, synthetic, schema, *, most, random_state):
-    """Return how well gradient boosting tells synthetic records from real ones, cross-validated.
+    """Return the cross-validated AUC of gradient boosting on real against synthetic records.
 
     Parameters
     ----------
     real, synthetic : DataFrame
     schema : Schema
     most : int
-        Rows of each table.
+        Largest number of rows of each table.
     random_state : int
 
     Returns
     -------
     float
-        The area under the ROC curve: 0.5 where they are told apart by chance alone.
+        The area under the ROC curve; 0.5 by guessing.
     """
     n = min(len(real), len(synthetic), most)
     X = np.vstack([_codes(frame.iloc[:n], schema) for frame in (real, synthetic)])
@@ -229,13 +229,14 @@ def downstream_scores(real, synthetic, schema, target, *, random_state):
     schema : Schema
     target : str
     random_state : int
-        Of the split of the real records.
+        Seed of the split of the real records.
 
     Returns
     -------
-    dict
-        ``"score"`` in words; ``"models"``, a list of (name, trained on synthetic, trained on real);
-        ``"constant"``, the score of what learns nothing; and numbers of records.
+    dict or None
+        ``"score"``, its name; ``"models"``, a list of (name, score of training on synthetic, on
+        real records); ``"constant"``, the score of a constant prediction; and numbers of records.
+        None if there are too few records or target values.
     """
     column = schema[target]
     features = {name: c for name, c in schema.items() if name != target}
@@ -281,7 +282,7 @@ def _models(features, is_number, random_state):
     }
 
 
-# Relative to the values: floats that were written to a file and read again.
+# Relative rounding of floats that were written to a file and read again.
 _ROUNDING = 1e-9
 
 
@@ -291,14 +292,14 @@ def broken_shares(frames, constraints, schema):
     Parameters
     ----------
     frames : dict of str to DataFrame
-        With values as the schema declares them.
+        Tables that fit the schema.
     constraints : sequence of Rule
     schema : Schema
 
     Returns
     -------
     list of dict
-        Of each rule its ``"rule"`` in words, and the share by the name of the table.
+        For each rule its ``"rule"`` in words, and the share by the name of the table.
     """
     found = []
     for rule in constraints:
@@ -325,7 +326,7 @@ def _are_equal(first, second):
 
 
 def rule_words(rule):
-    """Return a rule as a person reads it."""
+    """Return a rule in words."""
     if isinstance(rule, Inequality):
         return clean(f"{rule.low} {'<' if rule.strict else '≤'} {rule.high}")
     if isinstance(rule, Implication):

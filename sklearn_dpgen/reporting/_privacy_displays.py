@@ -35,15 +35,15 @@ class TradeOffDisplay:
     Parameters
     ----------
     risks : dict of str to AttackRisk
-        Each with the name of its curve.
+        Risks by the names of their curves.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Of the last plot, as what follows.
+        Axes of the last plot.
     figure_ : matplotlib Figure
     lines_ : list of matplotlib Line2D
-        One for each guarantee, then the one of guessing.
+        One line for each guarantee, and one for guessing.
 
     See Also
     --------
@@ -73,12 +73,12 @@ class TradeOffDisplay:
         Parameters
         ----------
         reports : PrivacyReport or dict of str to PrivacyReport
-            Such as ``estimator.privacy_``, each with the name of its curve; one alone has its ε and
-            δ for a name.
+            Reports such as ``estimator.privacy_``, by the names of their curves. A single report is
+            named by its ε and δ.
         ax : matplotlib Axes or None, default=None
-            None makes a figure.
+            Axes to draw on. None creates a figure.
         **kwargs : dict
-            To ``matplotlib.axes.Axes.plot``.
+            Passed to ``matplotlib.axes.Axes.plot``.
 
         Returns
         -------
@@ -100,9 +100,9 @@ class TradeOffDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            None makes a figure.
+            Axes to draw on. None creates a figure.
         **kwargs : dict
-            To ``matplotlib.axes.Axes.plot``, for all guarantees.
+            Passed to ``matplotlib.axes.Axes.plot`` for all guarantees.
 
         Returns
         -------
@@ -133,32 +133,32 @@ class PrivacyUtilityDisplay:
     """Scores against the privacy budget: each fit, and the mean and spread of those at one budget.
 
     Use :meth:`from_estimator`, which draws at once, or
-    :func:`~sklearn_dpgen.model_selection.privacy_utility_curve`, or give the numbers. Curves are
-    compared by drawing them on the same axes.
+    :func:`~sklearn_dpgen.model_selection.privacy_utility_curve`, or pass the numbers. Draw several
+    curves on the same axes to compare them.
 
     Parameters
     ----------
     epsilons : array-like of shape (n_budgets,)
-        In nats; a budget of ``inf`` is a line across.
+        Budgets in nats; a budget of ``inf`` is a horizontal line.
     scores : array-like of shape (n_budgets, n_repeats)
     name : str or None, default=None
-        Of the curve, in the legend.
+        Name of the curve in the legend.
     score_name : str, default="score"
-        What the axis says.
+        Label of the axis of scores.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Of the last plot, as what follows.
+        Axes of the last plot.
     figure_ : matplotlib Figure
     errorbar_ : matplotlib ErrorbarContainer
         Means, and one standard deviation to either side.
     points_ : matplotlib Line2D
-        One point a fit.
+        One point for each fit.
 
     See Also
     --------
-    TradeOffDisplay : What the budgets mean.
+    TradeOffDisplay : The attack risk of a budget.
 
     Examples
     --------
@@ -196,14 +196,14 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         estimator, X, epsilons
-            As of :func:`~sklearn_dpgen.model_selection.privacy_utility_curve`, which computes the
-            scores, and whose warning applies.
+            As in :func:`~sklearn_dpgen.model_selection.privacy_utility_curve`, which computes the
+            scores and warns that they are not private.
         name : str or None, default=None
-            Of the curve, in the legend.
+            Name of the curve in the legend.
         ax : matplotlib Axes or None, default=None
-            None makes a figure.
+            Axes to draw on. None creates a figure.
         **kwargs : dict
-            To the same function.
+            Passed to the same function.
 
         Returns
         -------
@@ -219,9 +219,9 @@ class PrivacyUtilityDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            None makes a figure.
+            Axes to draw on. None creates a figure.
         **kwargs : dict
-            To ``matplotlib.axes.Axes.errorbar``.
+            Passed to ``matplotlib.axes.Axes.errorbar``.
 
         Returns
         -------
@@ -265,27 +265,27 @@ def privacy_utility_curve(
     public_rows: bool = False,
     random_state: int | np.random.RandomState | None = None,
 ) -> PrivacyUtilityDisplay:
-    """Fit at several budgets, several times each, and score on rows that are held out.
+    """Fit several times at each of several budgets, and score on held-out rows.
 
     Parameters
     ----------
     estimator : private estimator
-        Its ``epsilon``, that of a sampler in it, or of a step of a pipeline, is set.
+        An estimator with ``epsilon``, or with a sampler or a pipeline step that has it.
     X : data frame or array-like of shape (n_samples, n_features)
     epsilons : sequence of float
         Budgets, in nats; ``np.inf`` fits without noise.
     y : array-like of shape (n_samples,) or None, default=None
     scoring : str, callable or None, default=None
-        As in :func:`sklearn.metrics.check_scoring`, for generators
-        :func:`~sklearn_dpgen.model_selection.utility_scorer`. None is the estimator's own score.
+        As in :func:`sklearn.metrics.check_scoring`; for generators see
+        :func:`~sklearn_dpgen.model_selection.utility_scorer`. None takes the estimator's ``score``.
     n_repeats : int, default=3
-        How many fits there are at each budget, each with rows, noise and a start of its own.
+        Number of fits at each budget, each with its own split, noise and initial values.
     test_fraction : float, default=0.25
-        Share of the rows that is held out, in (0, 1).
+        Share of the held-out rows, in (0, 1).
     public_rows : bool, default=False
-        Whether the rows are public, or synthetic. Else a warning says what the curve costs.
+        Whether the rows are public or synthetic. If not, a warning states the cost of the curve.
     random_state : int, RandomState or None, default=None
-        An int repeats the curve, and voids the guarantees of its fits.
+        An int makes the curve reproducible, and voids the guarantees of its fits.
 
     Returns
     -------
@@ -295,9 +295,8 @@ def privacy_utility_curve(
     Warns
     -----
     UnpaidScoreWarning
-        The rows are not public. Fits charge what they cost, to their ledger if they have one; the
-        scores are without noise and charge nothing, and so the curve is not private, nor is a
-        budget that is chosen by it.
+        The rows are not public. Each fit charges its ledger, if it has one. The scores are without
+        noise and charge nothing: neither the curve nor a budget chosen by it is private.
 
     Examples
     --------
@@ -321,12 +320,14 @@ def privacy_utility_curve(
         raise ValueError(f"n_repeats must be an integer of at least 1, got {n_repeats!r}.")
     budgets = outermost_parameters(estimator, "epsilon")
     if not budgets:
-        raise ValueError(f"estimator has no parameter epsilon: {type(estimator).__name__}.")
+        raise ValueError(
+            f"estimator must have a parameter epsilon, got {type(estimator).__name__}."
+        )
     if not public_rows:
         warnings.warn(
             f"{len(epsilons) * n_repeats} fits spend the sum of their budgets, and their scores on "
-            "private rows are not private. Draw the curve of rows that are public or synthetic, "
-            "and say public_rows=True.",
+            "private rows are not private. Use rows that are public or synthetic, with "
+            "public_rows=True.",
             UnpaidScoreWarning,
             stacklevel=2,
         )
@@ -342,7 +343,7 @@ def privacy_utility_curve(
             )
             model.fit(*split[::2])
             with warnings.catch_warnings():
-                # Said once, above.
+                # The warning above covers all scores.
                 warnings.simplefilter("ignore", UnpaidScoreWarning)
                 scores[row, repeat] = scorer(model, *split[1::2])
     name = scoring if isinstance(scoring, str) else "score"

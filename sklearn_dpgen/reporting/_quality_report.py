@@ -333,7 +333,7 @@ def _details(column):
     ]
     rows += [
         (f"exactly {what}", percent(real), percent(synthetic))
-        for what, real, synthetic in column.get("heaps", ())
+        for what, real, synthetic in column.get("point_masses", ())
     ]
     rare = column.get("rare")
     if rare and rare["n"]:

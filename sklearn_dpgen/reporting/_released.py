@@ -107,7 +107,8 @@ def released_shares(view, name):
     -------
     part : NoisyMarginal
         Among the levels at which the column was counted, with neighbouring bins merged to 5, 10, 20
-        or 40 entries of about equal counts, the one with most entries above the noise.
+        or 40 entries of about equal counts, the one with most entries above the noise; among equal
+        ones the one with least noise.
     shares, errors : ndarray
         Noisy shares of the entries, and the standard deviations of their noise.
 
@@ -122,26 +123,32 @@ def released_shares(view, name):
     column = view.encoder_.columns_[name]
     if isinstance(column, Binned):
         parts = [merge_bins(part, column.n_bins, most) for most in _ENTRIES for part in parts]
-    part = max(parts, key=lambda part: np.sum(part.counts > _ABOVE * part.noise_scale))
+    part = max(parts, key=_resolution)
     errors = np.broadcast_to(part.noise_scale, part.counts.shape) / view.n_records_
     return part, part.counts / view.n_records_, errors
 
 
+def _resolution(part):
+    noise = np.broadcast_to(part.noise_scale, part.counts.shape)
+    return int(np.sum(part.counts > _ABOVE * noise)), -float(noise.sum())
+
+
 def merge_bins(part, n_bins, most):
-    """Merge neighbouring entries of a released table of one column.
+    """Merge neighbouring entries of a released marginal of one column.
 
     Parameters
     ----------
     part : NoisyMarginal
     n_bins : int
-        Categories from this one on are no bins, and stay as they are.
+        The later categories are not bins, and stay as they are.
     most : int
-        Of entries of bins; each has about the same share of the counts, or one bin alone.
+        Largest number of entries of bins; each has about the same share of the counts, or is one
+        bin.
 
     Returns
     -------
     NoisyMarginal
-        Independent noises of variances that add up.
+        The noise of different entries is independent, so that variances add up.
     """
     groups, counts = part.groups[0], part.counts
     firsts = np.unique(groups, return_index=True)[1]
@@ -149,7 +156,7 @@ def merge_bins(part, n_bins, most):
     if n_first <= most or not (np.diff(groups[:n_bins]) >= 0).all():
         return part
     sums = np.cumsum(np.maximum(counts[:n_first], 0))
-    # Of the middle of each entry, so that one of many records has a place of its own.
+    # By the middle of each entry, so that an entry with many records stays alone.
     middles = sums - np.maximum(counts[:n_first], 0) / 2
     places = np.minimum(most * middles / max(sums[-1], 1), most - 1).astype(int)
     places = np.unique(places, return_inverse=True)[1]
@@ -169,7 +176,7 @@ def sample_codes(view, synthetic, names):
 
 
 def sample_shares(part, codes):
-    """Return the shares of samples in the entries of a released table.
+    """Return the shares of samples in the entries of a released marginal.
 
     Parameters
     ----------
@@ -180,7 +187,7 @@ def sample_shares(part, codes):
     Returns
     -------
     ndarray
-        Of the shape of its counts.
+        With the shape of its counts.
     """
     entries = [groups[codes[n]] for n, groups in zip(part.columns, part.groups, strict=True)]
     places = np.ravel_multi_index(entries, part.counts.shape)
@@ -189,12 +196,12 @@ def sample_shares(part, codes):
 
 
 def entry_labels(column, groups, n_entries):
-    """Return what the entries of a table of one column are called.
+    """Return the names of the entries of a marginal of one column.
 
     Parameters
     ----------
     column : CategoryColumn
-        Of the encoder.
+        A column of the encoder.
     groups : ndarray of int
         The entry of each category.
     n_entries : int
@@ -262,7 +269,7 @@ def measure_released(view, n_samples, random_state):
 
 
 def _counted(view, synthetic):
-    """Return the comparison of samples with all tables that were released."""
+    """Compare samples with all released marginals."""
     names = dict.fromkeys(
         n for part in (*view.one_way_marginals_, *view.marginals_) for n in part.columns
     )
@@ -274,7 +281,7 @@ def _counted(view, synthetic):
         labels = entry_labels(column, part.groups[0], len(shares))
         drawn = sample_shares(part, codes)
         if kind == "label":
-            # Of noises that are independent, variances add up.
+            # Variances of independent noise add up.
             labels, shares, drawn, errors = most_frequent(labels, shares, drawn, errors**2)
             errors = np.sqrt(errors)
         columns.append(
