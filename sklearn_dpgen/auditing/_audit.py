@@ -44,8 +44,8 @@ from sklearn_dpgen.utils._source_and_target import known_labels
 __all__ = ["AuditResult", "audit"]
 
 _CAVEAT = (
-    "an audit computes from the records without noise: it is for records that may be shown, "
-    "and its result is not private"
+    "an audit computes from the records without noise, so its result is not private: use records "
+    "that are public or made up"
 )
 
 
@@ -59,24 +59,24 @@ class AuditResult:
         Name of the class.
     method : {"white_box", "repeated", "one_run"}
     epsilon_lower : float
-        Lower bound of ε at the δ that is claimed, in nats.
+        Lower bound of ε at the claimed δ, in nats.
     mu_lower : float
-        The μ of the Gaussian mechanism that has this ε at this δ; of a pure guarantee, the μ
+        The μ of the Gaussian mechanism that has this ε at this δ; for a pure guarantee, the μ
         whose trade-off curve has the same point of equal errors.
     confidence : float
-        Of the bound, over the draws of the audit.
+        Confidence of the bound, over the draws of the audit.
     claimed : dict of str to float
         ``epsilon``, ``delta``, ``mu``.
     neighbours : str
-        The two tables that the bound is for, in words.
+        Description of the two tables that the bound compares.
     n_releases : int
-        How many releases, or outcomes, were seen.
+        Number of observed releases, or outcomes.
     findings : tuple of str
-        What is wrong in a way that no number tells, such as noise that is used twice.
+        Faults that the bound does not show, such as noise that is used twice.
     notes : tuple of str
-        How to read the bound.
+        Remarks on the bound.
     seconds : float
-        What the audit took.
+        Duration of the audit.
     """
 
     estimator: str
@@ -93,16 +93,13 @@ class AuditResult:
 
     @property
     def ratio(self) -> float:
-        """Audited μ over claimed μ; NaN where nothing is claimed."""
+        """Audited μ over claimed μ; NaN without a claim."""
         claimed = self.claimed["mu"]
         return self.mu_lower / claimed if 0 < claimed < math.inf else math.nan
 
     @property
     def is_violation(self) -> bool:
-        """Whether the claim is broken: the bound lies above it, or there is a finding.
-
-        So it is where the bound is no number.
-        """
+        """Whether the claim is broken: the bound exceeds it or is NaN, or there is a finding."""
         is_kept = self.epsilon_lower <= self.claimed["epsilon"] * (1 + 1e-9)
         return bool(self.findings) or not is_kept
 
@@ -113,7 +110,7 @@ class AuditResult:
         return _plain(content)
 
     def to_text(self) -> str:
-        """Return a text of a few lines."""
+        """Return the result as a text of a few lines."""
         verdict = "VIOLATION" if self.is_violation else "no violation found"
         claimed = self.claimed
         lines = [
@@ -165,40 +162,41 @@ def audit(
 ) -> AuditResult:
     """Bound the privacy loss of an estimator from below, and compare it with the claim.
 
-    An audit of a real table is itself not private: it computes from the records without noise,
-    and what it returns depends on them. It is for tests, and for tables that may be shown.
+    An audit computes from the records without noise, and **its result is not private**: use tables
+    that are public or made up.
 
     Parameters
     ----------
     estimator : estimator
-        Central private estimator, or a local mechanism; a clone of it is fitted, without its
+        A central private estimator or a local mechanism. Clones of it are fitted, without its
         ledger.
     X : array-like or data frame of shape (n_samples, n_features)
-        A table that it takes; of its rows and ranges neighbouring tables are made.
+        A table that the estimator accepts. Its rows and ranges supply the neighbouring tables.
     y : array-like of shape (n_samples,), optional
     sensitive_features : array-like of shape (n_samples,), optional
     method : {"white_box", "repeated", "one_run"}, default="white_box"
-        "white_box" observes all releases of a fit, and those of a fit on a neighbouring table with
-        the same batches and outcomes: what a record moves in each is known exactly, and the noise
-        that hides it is measured. "repeated" fits many times on two neighbouring tables and tells
-        them apart by the released vectors. "one_run" replaces many records in one fit, each by a
-        fair coin, and guesses the coins. The last two are for estimators, not for mechanisms.
+        "white_box" observes all releases of a fit, and of a fit on a neighbouring table with the
+        same batches and outcomes: the shift by one record is known exactly, and the scale of the
+        noise is measured. "repeated" fits many times on two neighbouring tables and classifies the
+        released vectors. "one_run" replaces many records in one fit, each by a fair coin, and
+        guesses the coins. The last two are for estimators, not for mechanisms.
     candidates : like X, optional
-        Records to replace others by. None takes corners of the ranges of ``X``, and records far
-        outside of them, which the estimator has to clip.
+        Records that replace others. None takes corners of the ranges of ``X``, and records far
+        outside of them, which the estimator must clip.
     confidence : float, default=0.999
-        Of the bound, over the noise that was drawn to measure its scale.
+        Confidence of the bound, over the noise that was drawn to measure its scale.
     n_trials : int, default=40
-        How many pairs of neighbours are compared; the worst is kept.
+        Number of pairs of neighbours to compare; the worst is kept.
     n_transcripts : int, default=3
-        On how many fresh fits the worst neighbours are compared again; the least bound counts.
+        Number of fresh fits on which the worst neighbours are compared again; the smallest bound
+        is returned.
     n_draws : int, optional
-        How many releases of each of two records a local mechanism makes, 2¹⁹ by default; of
-        "repeated", how many fits on each of two tables, 500 by default.
+        Number of releases of each of two records by a local mechanism, 2¹⁹ by default; for
+        "repeated", number of fits on each of two tables, 500 by default.
     n_canaries : int, default=100
-        How many records "one_run" replaces or not, at most.
+        Largest number of records that "one_run" may replace.
     random_state : int, RandomState or None, default=None
-        Of the search.
+        Seed of the search.
 
     Returns
     -------
@@ -207,17 +205,17 @@ def audit(
     Raises
     ------
     ValueError
-        No neighbours could be told apart, or the estimator refuses ``X``.
+        No neighbours could be distinguished, or the estimator refuses ``X``.
 
     Notes
     -----
-    Neighbours are those of the estimator's claim, ``privacy_``: one record is replaced, within its
-    group where sizes of groups are public, or one is added. The scale of noise is bounded from
-    above by the residuals of releases and by fresh draws of their source. Gaussian releases
-    compose to μ² = Σ ‖shift‖²/σ²; others numerically, with losses rounded down. Where batches are
-    secret, the pair of laws is that of mixtures with the record in the batch and out of it, exact
-    where all other records are alike. What a release moves by may depend on the outcomes before
-    it: then the bound is for the transcripts that were drawn [1]_.
+    The neighbouring relation is that of ``privacy_``: one record is replaced, within its group if
+    the sizes of groups are public, or one is added. The scale of the noise is bounded from above by
+    the residuals of releases and by fresh draws from their source. Gaussian releases compose to
+    μ² = Σ ‖shift‖²/σ², other releases numerically, with losses rounded down. If batches are secret,
+    the two distributions are mixtures with the record in the batch and out of it, exact if all
+    other records are equal. If the shift of a release depends on earlier outcomes, the bound holds
+    for the transcripts that were drawn [1]_.
 
     References
     ----------
@@ -238,7 +236,7 @@ def audit(
     False
     """
     check_choice(method, "method", _METHODS)
-    # Not read by "one_run".
+    # The method "one_run" has no use for it.
     n_draws = _N_DRAWS.get(method, 0) if n_draws is None else n_draws
     started = time.perf_counter()
     X = X if isinstance(X, pd.DataFrame) else np.asarray(X)
@@ -275,7 +273,7 @@ def audit(
     )
     unaltered = search.unaltered()
     if not unaltered[0].releases:
-        raise ValueError("Nothing was seen to be released with noise: there is nothing to audit.")
+        raise ValueError("estimator must release noisy values, and no release was observed.")
     bounds = scale_bounds(unaltered, confidence)
     findings = noise_findings(unaltered) + batch_findings(unaltered)
     found = {"n_releases": len(unaltered[0].releases), "findings": findings}
@@ -294,7 +292,7 @@ def audit(
                 pairs = search.pairs(neighbours, bounds)
                 epsilon = min(epsilon, least_epsilon(pairs, claim.delta))
     if mu and all(isinstance(p, GaussianProfile) for p, _ in claim.releases):
-        # The claim is of a trade-off curve, which bounds more than one point of it does.
+        # A Gaussian claim bounds the whole trade-off curve, not one point of it.
         epsilon, found["mu"] = max(epsilon, GaussianProfile(mu).epsilon(claim.delta)), mu
     return _result(estimator, method, claim, confidence, started, epsilon=epsilon, **found)
 
@@ -327,7 +325,7 @@ def _claim(estimator, X, y, sensitive_features):
     return fitted.privacy_
 
 
-# Of a column: up to so many values it is of categories. Noise has far more.
+# A column with more distinct values has additive noise, and is not categorical.
 _MOST_VALUES, _N_LOOKED_AT, _N_CELLS = 1024, 1 << 14, 60
 _N_SEARCHED = 1 << 13
 
@@ -335,9 +333,9 @@ _N_SEARCHED = 1 << 13
 def audit_local(
     mechanism, X, *, delta, confidence, candidates, n_trials, n_draws, random_state
 ) -> tuple:
-    """Return the least ε of the two worst records found, and what was wrong.
+    """Return a lower bound of ε for the worst two records found, and the findings.
 
-    Additive noise is observed; of what is released as categories, one event is counted.
+    Additive noise is observed. For released categories the probability of one event is estimated.
 
     Returns
     -------
@@ -369,11 +367,11 @@ def audit_local(
             refused = error
             continue
         weight = least_epsilon(pairs, 0.0) if delta == 0 else _weight(pairs)
-        # Events are counted anew: what is larger by chance is not taken for worse.
+        # Counts of events are random: a slightly larger weight may be chance.
         if weight > best[0] * (1.03 if any(isinstance(p, DiscretePair) for p in pairs) else 1):
             best = weight, records
     if best[1] is None:
-        raise ValueError(f"No two records could be told apart; the last error: {refused}.")
+        raise ValueError(f"No two records could be distinguished; the last error: {refused}.")
     pairs, transcript = _pairs(mechanism, pool, best[1], n_draws, 1 - confidence)
     findings = []
     if transcript.releases:
@@ -387,9 +385,9 @@ def _weight(pairs):
 
 
 def _pairs(mechanism, pool, records, n, alpha):
-    """Return the pairs of laws of all that is released of two records, n times of each.
+    """Return the pairs of distributions of n releases of each of two records.
 
-    Without ``alpha`` noise is of the scale that it is said to have, to compare records.
+    Without ``alpha`` the noise is assumed to have its claimed scale, to compare records.
     """
     rows = _safe_indexing(pool.X, np.repeat(records, n))
     if isinstance(rows, pd.DataFrame):
@@ -419,9 +417,9 @@ def _pairs(mechanism, pool, records, n, alpha):
 
 
 def _outcomes(released, *, cut):
-    """Return one code a row for all columns of categories together, or None without any.
+    """Return one code for each row from all categorical columns, or None without any.
 
-    Numbers without additive noise, such as of bins, are cut into cells.
+    Numbers without additive noise, such as centres of bins, are cut into cells.
     """
     codes = None
     for name in released:
@@ -436,9 +434,9 @@ def _outcomes(released, *, cut):
 
 
 def _likelihood_ratios(mechanism, records, released):
-    """Return one code a row for what an answer tells of two records, whatever was asked.
+    """Return one code for each row: its likelihood ratio of the two records.
 
-    The mechanism's own likelihood chooses which events are counted; the bound does not rest on it.
+    The mechanism's likelihood chooses the events to count; the bound does not rely on it.
     """
     import torch
 
@@ -452,7 +450,7 @@ def _likelihood_ratios(mechanism, records, released):
 
 
 def _event_pair(first, second, alpha):
-    """Return the pair of an event chosen on half of the outcomes, and counted on the others."""
+    """Return the pair of an event that half of the outcomes choose and the others estimate."""
     n = len(first) // 2
     size = max(first.max(), second.max()) + 1
     p, q = (np.bincount(codes[:n], minlength=size) for codes in (first, second))
@@ -467,6 +465,6 @@ def _event_pair(first, second, alpha):
 
 
 def _bound_ratio(p, q, n):
-    """Return about what the counts of an event bound the privacy loss by."""
+    """Return an approximate lower bound of the privacy loss from counts of events."""
     spread = np.sqrt(1 / (p + 1) + 1 / (q + 1))
     return np.where(p + q < 2 * n, np.log((p + 0.5) / (q + 0.5)) - 3.5 * spread, -np.inf)

@@ -37,8 +37,9 @@ def clopper_pearson(count: int, n: int, alpha: float) -> tuple[float, float]:
     Parameters
     ----------
     count, n : int
-        How often an event occurred, of how many times.
+        Number of occurrences of an event, and number of trials.
     alpha : float
+        One minus the confidence of each bound.
 
     Returns
     -------
@@ -50,32 +51,32 @@ def clopper_pearson(count: int, n: int, alpha: float) -> tuple[float, float]:
 
 
 def epsilon_of_rates(at_least: float, at_most: float, delta: float) -> float:
-    """Return the ε at δ that an event of two probabilities shows, in nats, at least 0."""
+    """Return the ε at δ, in nats, that the two probabilities of an event imply."""
     if at_least <= delta + at_most:
         return 0.0
     return math.inf if at_most == 0 else math.log((at_least - delta) / at_most)
 
 
 def mu_of_rates(at_least: float, at_most: float) -> float:
-    """Return the μ of the Gaussian trade-off that an event of two probabilities shows."""
+    """Return the μ of the Gaussian trade-off that the two probabilities of an event imply."""
     return max(float(ndtri(at_least) - ndtri(at_most)), 0.0)
 
 
 def rate_bounds(
     first: np.ndarray, second: np.ndarray, objective, alpha: float
 ) -> tuple[float, float]:
-    """Bound the probabilities of the event {score ≥ t} under two laws, the second from above.
+    """Bound the probabilities of {score ≥ t} under two distributions, the second from above.
 
-    The threshold is chosen on the first half of the scores, and the event counted on the other.
+    The first half of the scores chooses the threshold, and the other half counts the event.
 
     Parameters
     ----------
     first, second : ndarray of shape (n,)
         Scores of independent runs on either neighbour, larger on the first.
     objective : callable
-        From the two bounds to what the threshold shall make large.
+        Function of the two bounds that the threshold maximizes.
     alpha : float
-        Of both bounds together.
+        One minus the confidence of both bounds together.
 
     Returns
     -------
@@ -94,16 +95,16 @@ def rate_bounds(
 
 
 def epsilon_of_guesses(m: int, r: int, v: int, delta: float, alpha: float) -> float:
-    """Return the ε that guesses of many records in one run show.
+    """Return the ε that guesses of many records in one run imply.
 
     Parameters
     ----------
     m : int
         Number of canaries, each in the table or not by a fair coin.
     r : int
-        Of how many the coin was guessed.
+        Number of guesses.
     v : int
-        How many guesses were right.
+        Number of correct guesses.
     delta : float
     alpha : float
         One minus the confidence.
@@ -137,14 +138,14 @@ def epsilon_of_guesses(m: int, r: int, v: int, delta: float, alpha: float) -> fl
 
 
 def mu_of_guesses(m: int, v: int, alpha: float) -> float:
-    """Return the μ of the Gaussian trade-off that guesses of all canaries in one run show.
+    """Return the μ of the Gaussian trade-off that guesses of all canaries in one run imply.
 
     Parameters
     ----------
     m : int
         Number of canaries, each in the table or not by a fair coin, all guessed.
     v : int
-        How many guesses were right.
+        Number of correct guesses.
     alpha : float
         One minus the confidence.
 
@@ -177,8 +178,8 @@ def mu_of_guesses(m: int, v: int, alpha: float) -> float:
     return low
 
 
-# Step of the privacy loss, in nats; each loss is rounded down to a multiple, so that what is
-# composed stays a lower bound.
+# Grid steps of the privacy loss, in nats. Each loss is rounded down to a multiple, so that their
+# composition stays a lower bound.
 _FINEST, _COARSEST, _TOTAL_ROUNDING = 5e-6, 1e-4, 4e-3
 _LEAST_MU = 1e-9
 _N_CELLS, _REACH = 400, 9.0
@@ -243,7 +244,7 @@ class SampledReplacementPair:
     largest_loss = math.inf
 
     def _law(self, step):
-        # The plane of a and b, in cells: what tells only the cell tells less.
+        # Rounding the plane of a and b to cells is post-processing, which gives a lower bound.
         first, second = self.norms
         along = self.product / first
         across = math.sqrt(max(second**2 - along**2, 0.0))
@@ -267,7 +268,7 @@ class SampledReplacementPair:
 
 def _law_of_cells(p, q, step):
     kept = (p > 1e-300) & (q > 1e-300)
-    # Cells of one rounded loss are one: the mass of others is left out of both directions.
+    # Cells with equal rounded losses are merged.
     p, q = p[kept], q[kept]
     _, cell = np.unique(np.floor(np.log(p / q) / step), return_inverse=True)
     p, q = np.bincount(cell, p), np.bincount(cell, q)
@@ -303,7 +304,7 @@ class LaplacePair:
 
 @dataclass(frozen=True)
 class DiscretePair:
-    """Two laws on one finite set, by the logarithms of their probabilities."""
+    """Two distributions on one finite set, by the logarithms of their probabilities."""
 
     log_p: tuple[float, ...]
     log_q: tuple[float, ...]
@@ -316,7 +317,7 @@ class DiscretePair:
 
     @classmethod
     def of_event(cls, at_least: float, at_most: float) -> "DiscretePair":
-        """Return the pair that tells whether an event occurs, from its two probabilities."""
+        """Return the pair of an event and its complement, from its two probabilities."""
         at_most = min(at_most, at_least)
         if not 0 < at_most < 1:
             return cls((0.0,), (0.0,))
@@ -346,12 +347,12 @@ Pair = GaussianPair | SampledGaussianPair | SampledReplacementPair | LaplacePair
 
 
 def least_epsilon(pairs: Iterable[Pair], delta: float) -> float:
-    """Return an ε that releases with these pairs of laws, composed, have at least.
+    """Return a lower bound of ε for the composition of pairs of distributions.
 
     Parameters
     ----------
     pairs : iterable of pairs
-        One a release, of one neighbour or the other in the same order.
+        One pair for each release, with the neighbours in the same order.
     delta : float
         In [0, 1); 0 for the largest loss.
 
@@ -391,7 +392,7 @@ def _tells(pair):
 def equivalent_mu(epsilon: float, delta: float) -> float:
     """Return the μ of the Gaussian mechanism that has ε at δ.
 
-    Of a pure guarantee, the μ whose trade-off curve has the same point of equal errors.
+    For a pure guarantee, the μ whose trade-off curve has the same point of equal errors.
 
     Parameters
     ----------

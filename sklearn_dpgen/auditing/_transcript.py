@@ -20,23 +20,23 @@ __all__ = [
 
 
 class DivergedError(Exception):
-    """A fit that released the same before went on to release something of another form."""
+    """A replayed fit released something of another form than the earlier fit."""
 
 
 @dataclass
 class Release:
-    """One release: what noise was added to, or selected by, and what came out.
+    """One release: the exact values or scores, the claimed scale of noise, and the outcome.
 
     Parameters
     ----------
     kind : {"gaussian", "laplace", "gumbel"}
     values : ndarray
     scale : float
-        What the noise was said to be; to be checked.
+        Claimed scale of the noise, which the audit checks.
     outcome : ndarray
-        Of the same shape as ``values``, or indices.
+        The noisy values, with the shape of ``values``, or the selected indices.
     batches : list of (int, ndarray)
-        Drawn since the release before: out of how many, and which, in rows.
+        Batches drawn since the previous release: number of records, and indices in rows.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Release:
 
     @property
     def residuals(self) -> np.ndarray:
-        """Return the noise over its scale, as it was said to be."""
+        """The noise over its claimed scale."""
         return (self.outcome - self.values).ravel() / self.scale
 
 
@@ -57,11 +57,11 @@ class Transcript(NoiseObserver):
     Parameters
     ----------
     earlier : Transcript or None, default=None
-        Whose batches and outcomes are put in the place of this fit's.
+        The transcript whose batches and outcomes replace those of this fit.
     member : (int, int) or None, default=None
-        Which of the batches of a release, and which index in it, is made to be there.
+        Position of a batch in a release, and a record that this batch must contain.
     is_fresh : bool, default=False
-        Whether noise is drawn anew: a seed of the fit then fixes its public draws alone.
+        Whether to draw fresh noise. The seed of the fit then fixes its public draws alone.
     """
 
     def __init__(
@@ -112,11 +112,11 @@ class Transcript(NoiseObserver):
         return draws
 
     def source_like(self) -> NoiseSource:
-        """Return a source of the kind of the last release's, without a seed."""
+        """Return an unseeded source of the same kind as that of the last release."""
         return type(self.source)()  # type: ignore[misc]  # None before the first release
 
     def finish(self) -> None:
-        """Raise a DivergedError unless as much was released as in the earlier fit."""
+        """Raise a DivergedError unless the earlier fit has the same number of releases."""
         if self._earlier is not None and len(self.releases) != len(self._earlier.releases):
             raise DivergedError("fewer releases")
 
@@ -127,7 +127,7 @@ class Transcript(NoiseObserver):
         return earlier[len(self.releases)]
 
     def _released(self, release):
-        # Of a selection no noise is seen.
+        # The noise of a selection is not observed.
         if release.kind != "gumbel":
             self.residuals.append(release.residuals)
         if self._earlier is not None:
@@ -151,28 +151,28 @@ def _with_member(indices, member):
     return rows.reshape(indices.shape)
 
 
-# Of a finding by a test, where there is nothing to find.
+# Probability of a finding by a test of correct noise.
 _FALSE_ALARM = 1e-7
 _N_DRAWS = 2**20
 _LAWS = {"gaussian": "norm", "laplace": "laplace"}
 
 
 def scale_bounds(transcripts: Sequence[Transcript], confidence: float) -> dict[str, float]:
-    """Return upper bounds of the noise scales, over what they are said to be.
+    """Return upper bounds of the noise scales relative to the claimed scales.
 
-    The source is asked for noise of the scales that the releases had, a million draws of a kind,
-    and the residuals of the releases themselves are a second sample. The bound is the smaller one.
+    A million draws of each kind from the source of the releases, with their scales, are one sample;
+    the residuals of the releases are another. The smaller bound is returned.
 
     Parameters
     ----------
     transcripts : sequence of Transcript
     confidence : float
-        With which all bounds hold together, were the draws of the ideal law with another scale.
+        Joint confidence of all bounds, for draws of the ideal distribution with another scale.
 
     Returns
     -------
     dict of str to float
-        One a kind of noise.
+        A bound for each kind of noise.
     """
     releases = [release for t in transcripts for release in t.releases]
     kinds = sorted({release.kind for release in releases})
@@ -211,10 +211,10 @@ def _scale_bound(kind, sample, alpha):
 
 
 def _gumbel_bound(source, scale, alpha, gap=2.0):
-    """Bound the scale by the order in which scores of two sizes come out.
+    """Bound the scale of Gumbel noise by the order of noisy scores of two sizes.
 
-    That order has the partial likelihood of proportional hazards: its log-ratio is the gap of the
-    scores over the scale of the noise.
+    The order has the partial likelihood of proportional hazards, whose log-ratio is the difference
+    of the scores over the scale of the noise.
     """
     half = _N_DRAWS // 2
     scores = np.repeat([0.0, gap * scale], half)
@@ -233,12 +233,12 @@ def _gumbel_bound(source, scale, alpha, gap=2.0):
 
 
 def noise_findings(transcripts: Sequence[Transcript]) -> list[str]:
-    """Return what is wrong with the noise: its size, its law, draws that come twice.
+    """Return faults of the noise: a wrong scale or distribution, and draws that repeat.
 
     Parameters
     ----------
     transcripts : sequence of Transcript
-        Of fits with noise that is meant to be independent.
+        Transcripts of fits whose noise should be independent.
 
     Returns
     -------
@@ -246,7 +246,7 @@ def noise_findings(transcripts: Sequence[Transcript]) -> list[str]:
     """
     bounds = scale_bounds(transcripts, 1 - _FALSE_ALARM)
     findings = [
-        f"{kind} noise is at most {bound:.3g} of the scale that it is said to have"
+        f"{kind} noise has at most {bound:.3g} of its claimed scale"
         for kind, bound in bounds.items()
         if bound < 0.98
     ]
@@ -255,7 +255,7 @@ def noise_findings(transcripts: Sequence[Transcript]) -> list[str]:
             continue
         drawn = _redrawn(transcripts[0].source_like(), kind, [1.0])[: 2**17]
         if kstest(drawn, law).pvalue < _FALSE_ALARM:
-            findings.append(f"{kind} noise is of another law")
+            findings.append(f"{kind} noise has another distribution")
     named = []
     for i, transcript in enumerate(transcripts, 1):
         noisy = [release for release in transcript.releases if release.kind != "gumbel"]
@@ -279,15 +279,15 @@ def _size_findings(name, release: Release, residuals):
         total, freedom = 2 * np.abs(residuals).sum(), 2 * len(residuals)
     if min(chi2.cdf(total, freedom), chi2.sf(total, freedom)) < _FALSE_ALARM:
         ratio = total / freedom
-        return [f"the noise of {name} is not of its scale: its spread is {ratio:.3g} of it"]
+        return [f"the noise of {name} has {ratio:.3g} of its claimed spread"]
     return []
 
 
 def _are_alike(a, b):
-    """Return whether two samples of noise are one, or hang together."""
+    """Return whether two samples of noise are equal or correlated."""
     if len(a) < 3:
         return False
-    # What is rounded to a grid agrees up to its step.
+    # Values that were rounded to a grid agree up to its step.
     if np.allclose(a, b, rtol=0, atol=2.0**-9):
         return True
     correlation = (a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum())
@@ -295,12 +295,12 @@ def _are_alike(a, b):
 
 
 def batch_findings(transcripts: Sequence[Transcript]) -> list[str]:
-    """Return what is wrong with the draws of secret batches.
+    """Return faults of the draws of secret batches.
 
     Parameters
     ----------
     transcripts : sequence of Transcript
-        Of fits that drew batches of their own.
+        Transcripts of fits that drew their own batches.
 
     Returns
     -------

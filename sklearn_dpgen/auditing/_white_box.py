@@ -42,32 +42,34 @@ _MOST_CORNERS = 12
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table as indices of rows of a pool, of its labels, and of its sensitive features."""
+    """A table: indices into the rows, the labels and the sensitive features of a pool."""
 
     rows: np.ndarray
     labels: np.ndarray
     sides: np.ndarray
 
     def replaced(self, place: int, row: int, label: int, side: int) -> "Table":
-        """Return the table with another record in one place."""
+        """Return the table with another record at one position."""
         parts = [part.copy() for part in (self.rows, self.labels, self.sides)]
         for part, index in zip(parts, (row, label, side), strict=True):
             part[place] = index
         return Table(*parts)
 
     def without(self, place: int) -> "Table":
-        """Return the table with one record less."""
+        """Return the table without one record."""
         return Table(*(np.delete(part, place) for part in (self.rows, self.labels, self.sides)))
 
 
 class Pool:
-    """The records that tables are made of: those given, then candidates.
+    """Records of which tables consist: the given ones, then candidates.
 
     Parameters
     ----------
-    X, y, sides : array-like, or None but for the first
-        The table that is given.
+    X : array-like
+    y, sides : array-like or None
+        Labels and sensitive features of the given table.
     candidates : like X
+        Records that may replace given ones.
     """
 
     def __init__(self, X: Any, y: Any, sides: Any, candidates: Any) -> None:
@@ -84,7 +86,7 @@ class Pool:
         return np.arange(len(self.X) - len(records), len(self.X))
 
     def varied(self, row: int, rng: np.random.RandomState) -> int:
-        """Return a new record: one of the pool with some of its values changed."""
+        """Add a record with some values changed to the pool, and return its index."""
         record = _safe_indexing(self.X, [row]).copy()
         is_frame = isinstance(record, pd.DataFrame)
         width = record.shape[1]
@@ -100,7 +102,7 @@ class Pool:
         return int(self._append(record)[0])
 
     def given(self) -> Table:
-        """Return the table that was given."""
+        """Return the given table."""
         return Table(*[np.arange(self.n)] * 3)
 
     def parts(self, table: Table) -> tuple:
@@ -150,7 +152,7 @@ def extreme_records(X: Any, random_state: object = None) -> Any:
 
 
 def _extremes(column):
-    """Return the extreme values of a column, and what lies far outside where it is of numbers."""
+    """Return the extreme values of a column, and for numbers values far outside of them."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
         low, high = column.min(), column.max()
         width = (high - low) or 1
@@ -163,7 +165,7 @@ def _extremes(column):
 
 
 def _any_value(column, rng):
-    """Return a value of a column, of its range, or not far beyond."""
+    """Return a value of a column, within its range, or a little outside."""
     if rng.uniform() < 0.3 or not _is_continuous(column):
         return column.iloc[rng.randint(len(column))]
     low, high = column.min(), column.max()
@@ -187,7 +189,7 @@ def _corners(values, rng):
     return [tuple(v[i] for v, i in zip(values, pick, strict=True)) for pick in picks]
 
 
-# Weights of batches are compared before their losses are composed, which takes long.
+# Composition takes long, so that shifts are rounded and equal ones are composed together.
 _MU_DIGITS = 1e5
 _N_CONFIRMED = 3
 _REFUSALS = (ValueError, ArithmeticError, DivergedError)
@@ -201,7 +203,7 @@ class Neighbours:
     second: Table
     words: str
     seed: int
-    # Without the record that differs, where batches are secret; and the place of its batch.
+    # If batches are secret: the table without the differing record, and the position of its batch.
     base: Table | None = None
     place: int = 0
 
@@ -214,19 +216,20 @@ def release_pairs(
     base: Transcript | None = None,
     place: int = 0,
 ) -> list:
-    """Return the pairs of laws of all releases of one transcript, on two neighbours.
+    """Return the pairs of distributions of all releases on two neighbours.
 
     Parameters
     ----------
     first, second : Transcript
-        Of one transcript: with the same batches and outcomes.
+        Transcripts with the same batches and outcomes.
     bounds : dict of str to float
-        Of the noise scales over what they are said to be.
+        Bounds of the noise scales relative to the claimed scales.
     base : Transcript or None, default=None
-        Where batches are secret, what is released of one without the record that differs: all
-        other records of its stratum are alike. In the other two it is in every batch.
+        If batches are secret, the transcript of the table without the differing record, in which
+        all other records of its stratum are equal. In ``first`` and ``second`` every batch contains
+        the record.
     place : int, default=0
-        Which of the batches of a release the record is in.
+        Position of the batch that contains the record, among the batches of a release.
     """
     pairs = []
     for i, (a, b) in enumerate(zip(first.releases, second.releases, strict=True)):
@@ -248,7 +251,7 @@ def release_pairs(
 
 
 def _batch_pairs(first, second, rate):
-    """Return one pair a batch, from what the record moves in it on either neighbour."""
+    """Return a pair for each batch from the shifts by the record on either neighbour."""
     if rate >= 1:
         return [GaussianPair(float(np.linalg.norm(first - second)))]
     norms = [np.linalg.norm(moves, axis=1) for moves in (first, second)]
@@ -256,7 +259,7 @@ def _batch_pairs(first, second, rate):
         mus = np.floor(np.maximum(*norms) * _MU_DIGITS) / _MU_DIGITS
         return [SampledGaussianPair(float(mu), rate) for mu in mus]
     products = (first * second).sum(axis=1)
-    # Of directions that nothing moves along, nothing is learnt.
+    # A batch that the record does not shift reveals nothing.
     rounded = (np.round(part, 9) for part in (*norms, products))
     return [
         SampledReplacementPair((float(a), float(b)), float(c), rate)
@@ -274,7 +277,7 @@ def _selection_pairs(first, second, chosen):
 
 
 def _weight(pairs):
-    """Return about the variance of the privacy loss of all releases, to compare neighbours."""
+    """Return the approximate variance of the privacy loss, to compare neighbours."""
     total = 0.0
     for pair in pairs:
         if isinstance(pair, SampledReplacementPair):
@@ -290,7 +293,7 @@ def _weight(pairs):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which record is in the place of which, and what all others are; None as given."""
+    """Specification of two neighbours: the records that differ, and the value of all others."""
 
     row: int
     first: int
@@ -299,12 +302,12 @@ class Choice:
     label: bool
     side: bool
     place: int | None
-    # Of the public draws, such as the weights that a network starts from.
+    # The seed of public draws, such as the initial weights of a network.
     seed: int
 
 
 class WhiteBox:
-    """Search for neighbours, and the bound that the worst of them give.
+    """Search for the neighbouring tables with the largest privacy loss.
 
     Parameters
     ----------
@@ -355,7 +358,7 @@ class WhiteBox:
         return transcript
 
     def pairs(self, neighbours: Neighbours, bounds: dict) -> list:
-        """Return the pairs of laws of the releases, on one fresh transcript."""
+        """Return the pairs of distributions of the releases, on one fresh transcript."""
         seed = neighbours.seed
         base, place = neighbours.base, neighbours.place
         member = None if base is None else (place, 0)
@@ -367,12 +370,12 @@ class WhiteBox:
         return release_pairs(first, second, bounds, base=base, place=place)
 
     def unaltered(self, count: int = 2) -> list[Transcript]:
-        """Return the transcripts of fits as a user has them."""
+        """Return transcripts of unmodified fits on the given table."""
         given = self.pool.given()
         return [self.fit(given, Transcript(), None) for _ in range(count)]
 
     def batch_places(self, transcript: Transcript) -> list[int | None]:
-        """Return the places of secret batches in a release, or None alone without any."""
+        """Return the positions of secret batches in a release, or [None] without any."""
         batches = [batch for release in transcript.releases for batch in release.batches]
         if all(np.atleast_2d(indices).shape[1] >= n for n, indices in batches):
             return [None]
@@ -388,7 +391,7 @@ class WhiteBox:
         Parameters
         ----------
         places : list
-            Of the batches of a release, in which the record may be; None where there are none.
+            Positions of the batches that may contain the record; [None] without batches.
 
         Raises
         ------
@@ -407,7 +410,7 @@ class WhiteBox:
                 neighbours = self._made(spec)
                 weight = _weight(self.pairs(neighbours, unit_bounds))
                 for _ in range(_N_CONFIRMED):
-                    # Not what is worse by chance, on one transcript alone.
+                    # On one transcript neighbours may look worse by chance.
                     if weight > best[0]:
                         weight = min(weight, _weight(self.pairs(neighbours, unit_bounds)))
             except _REFUSALS as error:
@@ -417,8 +420,8 @@ class WhiteBox:
                 best = weight, spec
         if best[1] is None:
             raise ValueError(
-                "No two neighbours could be told apart: give candidates that the estimator takes. "
-                f"The last was refused: {refused[-1] if refused else 'none'}."
+                "No two neighbours could be distinguished: pass candidates that the estimator "
+                f"accepts. The last error: {refused[-1] if refused else 'none'}."
             )
         return self._made(best[1])
 
@@ -439,7 +442,7 @@ class WhiteBox:
             yield Choice(row, c, d, others if are_alike else None, label, side, place, self.seed())
 
     def _varied(self, choice):
-        """Return a choice with one of its records, or several, changed."""
+        """Return a choice with one or several of its records changed."""
         records = [choice.first, choice.second, choice.others]
         if self.rng.uniform() < 0.2:
             records[2] = self.rng.choice([*records[:2], *self.pool.candidates])
@@ -451,7 +454,7 @@ class WhiteBox:
         return replace(choice, first=first, second=second, others=others, seed=seed)
 
     def _made(self, choice):
-        """Return the two tables of a choice."""
+        """Return the two neighbours of a choice."""
         table, row = self.pool.given(), choice.row
         kind = "the table as given"
         if choice.others is not None:
@@ -472,7 +475,7 @@ class WhiteBox:
         return Neighbours(first, second, words, choice.seed, table, choice.place)
 
     def _free_parts(self):
-        """Return whether a record may come with another label, and with another side."""
+        """Return whether a record may have another label, and another sensitive feature."""
         public = " ".join(self.claim.public)
         is_fixed = "class sizes" in public or "source records and their labels" in public
         with_y = self.pool.y is not None and not is_fixed
@@ -508,7 +511,7 @@ class WhiteBox:
         return int(others[0]) if len(others) else row
 
     def _constant(self, table, row):
-        """Return a table in which all records that may be replaced are one."""
+        """Return a table in which all replaceable records are equal."""
         rows, labels = table.rows.copy(), table.labels.copy()
         rows[self.replaceable] = row
         if self._has_groups() and self.pool.y is not None:
@@ -526,15 +529,16 @@ _SHARES_GUESSED = (1.0, 0.5, 0.25, 0.125)
 def repeated(
     search: WhiteBox, neighbours: Neighbours, *, n_runs: int, delta: float, alpha: float
 ) -> tuple[float, float]:
-    """Return ε and μ that many fits on two tables show, told apart by their released vectors.
+    """Return the ε and the μ that many fits on two tables imply.
 
-    The statistic is the logarithm of the likelihood ratio along what the record moves; it may be
-    any other one without harm to the bounds.
+    The statistic is the log-likelihood ratio of the released vectors. The bounds hold for any
+    statistic.
 
     Returns
     -------
     epsilon, mu : float
-        At ``delta``, and of the Gaussian trade-off, each with confidence 1 − alpha.
+        The bound of ε at ``delta`` and that of the Gaussian trade-off, each with confidence
+        1 − alpha.
     """
     scores = []
     for table in (neighbours.first, neighbours.second):
@@ -569,11 +573,11 @@ def _log_ratio(seen, first, second):
 def one_run(
     search: WhiteBox, *, n_canaries: int, delta: float, alpha: float
 ) -> tuple[float, float]:
-    """Return ε and μ that guesses of many records in one fit show.
+    """Return the ε and the μ that guesses of many records in one fit imply.
 
-    Each canary is a row of the table, replaced by another record or not by a fair coin. What each
-    would move by itself is computed on the table with none replaced, for the same outcomes; guesses
-    follow the projections of the released vectors on it.
+    A fair coin decides of each canary, a row of the table, whether another record replaces it. The
+    shift by each canary alone is computed for the same outcomes on the given table, and guesses are
+    the signs of the projections of the released vectors on these shifts.
 
     Returns
     -------

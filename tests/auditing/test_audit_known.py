@@ -76,7 +76,7 @@ def test_noise_that_is_less_than_it_is_said_to_be_is_found(monkeypatch):
     monkeypatch.setattr(NoiseSource, "_noisy", quiet)
     result = audited(Sums())
     assert result.ratio == pytest.approx(2, rel=0.05)
-    assert any("gaussian noise is at most 0.5" in finding for finding in result.findings)
+    assert any("gaussian noise has at most 0.5" in finding for finding in result.findings)
 
 
 def test_few_residuals_are_no_finding():
