@@ -35,7 +35,7 @@ __all__ = [
 _MOST_MAPPED, _MOST_COLUMNS, _MOST_WORST, _BINS = 60, 200, 8, 20
 # Numbers of entries of a column that a figure may show, the coarsest first.
 _ENTRIES = (5, 10, 20, 40)
-# Standard deviations by which a count exceeds its noise: of 40 empty bins, none does by chance.
+# A count is above its noise beyond so many standard deviations: one in 740 empty bins is.
 _ABOVE = 3
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -226,6 +227,16 @@ def test_dates_and_nulls_are_shown():
     text = QualityReport(frame, frame, schema=schema).to_html()
     assert "null" in text
     assert "2020-03" in text
+
+
+def test_figures_require_matplotlib_and_numbers_do_not(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    frame = pd.DataFrame({"x": ["a", "b"] * 10})
+    report = QualityReport(frame, frame)
+    assert report.to_dict()["figures"]["rows"]["real"] == 20
+    assert "whole page" in report._repr_html_()
+    with pytest.raises(ImportError, match=r"requires matplotlib: pip install .*\[reports\]"):
+        report.to_html()
 
 
 def test_other_frames_are_read():
