@@ -81,7 +81,7 @@ def algorithm_2(module, task, *, epsilon, delta, weight, sides=1, seed=0, **opti
         n_releases=run.n_iter,
         projections=ProjectionLaw(d, d),
     )
-    releases = mechanism.run(noise_source(seed, context=["algorithm 2", task.target]))
+    releases = mechanism.run(noise_source(seed, "algorithm 2", task.target))
     for _ in range(run.n_iter):
         features, loss = run.source_step()
         directions = random_directions(d, d, generator=run.generator)
@@ -108,7 +108,7 @@ def recentered(module, task, *, epsilon, delta, seed=0, **options):
     mechanism = StratifiedGaussianMechanism(
         [Stratum(n, n, 2 * ball.radius / n)], epsilon=epsilon, delta=delta, n_releases=1
     )
-    release = mechanism.run(noise_source(seed, context=["mean", task.target]))
+    release = mechanism.run(noise_source(seed, "mean", task.target))
     release.draw()
     mean = ball.center + release.release(rest.mean(axis=0))
     run = _Trainer(module, task, seed=seed, **options)
@@ -172,7 +172,7 @@ def private_dann(module, task, *, epsilon, delta, weight, clip, seed=0, **option
     mechanism = StratifiedGaussianMechanism(
         [Stratum(n, batch_size, 2 * clip)], epsilon=epsilon, delta=delta, n_releases=run.n_iter
     )
-    releases = mechanism.run(noise_source(seed, context=["private dann", task.target]))
+    releases = mechanism.run(noise_source(seed, "private dann", task.target))
     trained = [*run.module.body.parameters(), *discriminator.parameters()]
     for _ in range(run.n_iter):
         features, loss = run.source_step()

@@ -72,7 +72,7 @@ class Merf:
         for rows in torch.arange(len(X)).split(2000):
             total += self.embedding(X[rows], y[rows])
         self.noise_scale = gaussian_sigma(self.epsilon, self.delta, 2 / len(X))
-        noise = noise_source(self.seed, context=("merf", X.numpy(), y.numpy()))
+        noise = noise_source(self.seed, "merf", X.numpy(), y.numpy())
         return (total / len(X)).numpy() + self.noise_scale * noise.normal(total.shape)
 
     def embedding(self, images, labels):

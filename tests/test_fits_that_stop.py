@@ -172,7 +172,7 @@ def test_the_report_of_tables_names_all_that_is_taken_as_public():
         fit = copy_of(FITS["sliced measure"][0]).set_params(**options).fit(TABLE)
         return set(fit.privacy_.public)
 
-    declared = {"names of the columns", "schema", "n_bins", "slices"}
+    declared = {"names of the columns", "schema", "n_bins", "marginals"}
     assert public() == declared | {"n_samples"}
     assert public(neighbours="add_or_remove") == declared
     assert public(workload={("a", "b"): 2.0}) == declared | {"n_samples", "workload"}

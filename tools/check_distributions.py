@@ -1,7 +1,7 @@
 """Build wheel and source distribution, install each in an empty environment, and use it there.
 
-The wheel must hold the package, ``py.typed``, the templates and the licence; the source distribution must build a
-wheel of the same files. Dependencies are those of ``constraints.txt``.
+The wheel must hold the package, ``py.typed``, the templates and the licence; the source
+distribution must build a wheel of the same files. Dependencies are those of ``constraints.txt``.
 """
 
 import os

@@ -9,6 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import GaussianProfile, PrivacyProfile
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._html import notebook
 
 __all__ = ["AttackRisk"]
@@ -93,7 +94,7 @@ class AttackRisk:
         """
         fpr = np.asarray(fpr, dtype=np.float64)
         if not ((fpr >= 0) & (fpr <= 1)).all():
-            raise ValueError("fpr must be in [0, 1].")
+            raise PublicValueError("fpr must be in [0, 1].")
         if self.profile is None:
             rate = np.ones_like(fpr)
         elif self.mu is not None:
@@ -131,7 +132,7 @@ class AttackRisk:
             (1 − π) + π δ(log((1 − π)/π)), which is 1/2 + δ(0)/2 for π = 1/2.
         """
         if not 0 < prior < 1:
-            raise ValueError(f"prior must be in (0, 1), got {prior!r}.")
+            raise PublicValueError(f"prior must be in (0, 1), got {prior!r}.")
         if self.profile is None:
             return 1.0
         return 1 - prior + prior * float(self.profile.delta(math.log((1 - prior) / prior)))

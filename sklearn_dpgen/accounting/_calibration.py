@@ -29,6 +29,7 @@ from sklearn_dpgen.accounting._profiles import (
     sampled_without_replacement,
 )
 from sklearn_dpgen.accounting._projection import ProjectionLaw, projection_bound, renyi_epsilon
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = [
@@ -142,7 +143,9 @@ def gaussian_sigma(
         guess = sensitivity * (1 / epsilon + 1 / math.sqrt(2 * epsilon))
         return smallest_passing(is_private, guess, rtol=1e-12)
     if delta >= 0.5:
-        raise ValueError(f'delta must be below 1/2 for calibration="closed_form", got {delta}.')
+        raise PublicValueError(
+            f'delta must be below 1/2 for calibration="closed_form", got {delta}.'
+        )
     squared = math.log(2 / (math.sqrt(16 * delta + 1) - 1))
     sigma = sensitivity * (math.sqrt(squared) + math.sqrt(squared + epsilon))
     sigma /= epsilon * math.sqrt(2)
@@ -339,7 +342,7 @@ def calibrate_remainder(
         return 1 / alone
     used = compose_epsilon(spent, delta)
     if used > (1 - 1e-3) * epsilon:
-        raise ValueError(
+        raise PublicValueError(
             f"epsilon must be more than what is spent already: of {epsilon:g}, at delta "
             f"{delta:.3g}, it is {used:.6g}."
         )
@@ -350,7 +353,7 @@ def calibrate_remainder(
 
     guess = alone / math.sqrt(1 - (used / epsilon) ** 2)
     if not fits(1e6 * guess):
-        raise ValueError(
+        raise PublicValueError(
             f"delta must be more than what is spent already: {delta:.3g} leaves nothing. A fit "
             "that takes part of it needs a smaller delta of its own."
         )
@@ -362,7 +365,7 @@ def _check_accountant(accountant, projections):
         check_choice(accountant, "accountant", list(_ACCOUNTANTS))
         return
     if not isinstance(projections, ProjectionLaw):
-        raise TypeError(
+        raise PublicTypeError(
             f"projections must be a ProjectionLaw or None, got {type(projections).__name__}."
         )
     check_choice(accountant, "accountant", [*_ACCOUNTANTS, *_PAPER_ACCOUNTANTS])

@@ -9,6 +9,7 @@ import math
 
 from sklearn_dpgen.accounting._calibration import gaussian_sigma, laplace_scale
 from sklearn_dpgen.accounting._checks import check_choice, check_count
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._certified_noise import GRID_BITS
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
@@ -130,7 +131,7 @@ def remaining_delta(delta: float, n_values: int) -> float:
     delta = check_delta(delta)
     failure = certified_failure(check_count(n_values, "n_values"))
     if failure >= delta / 2:
-        raise ValueError(
+        raise PublicValueError(
             f"noise='certified' takes {failure:.3g} of delta for {n_values} values: more than half "
             f"of delta={delta:g}."
         )
@@ -243,7 +244,7 @@ def _laplace_steps(sensitivity, scale, n_changed):
 def _rounded_up(is_private, sensitivity, rest):
     """Return a scale of about ``sensitivity`` / ``rest`` that is private."""
     if rest <= 0:
-        raise ValueError(
+        raise PublicValueError(
             "noise='certified' rounds values before noise, and that alone costs more than the "
             "budget: take a larger epsilon, or fewer values."
         )

@@ -2,6 +2,7 @@
 
 import math
 
+from sklearn_dpgen.exceptions import PublicOverflowError, PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._validation import Integral, check_positive
 
 __all__ = ["check_choice", "check_count", "check_rate", "smallest_passing"]
@@ -11,23 +12,23 @@ def check_rate(rate, name="sampling_rate"):
     """Return a sampling rate as a float in (0, 1]."""
     rate = check_positive(rate, name)
     if rate > 1:
-        raise ValueError(f"{name} must be in (0, 1], got {rate}.")
+        raise PublicValueError(f"{name} must be in (0, 1], got {rate}.")
     return rate
 
 
 def check_count(count, name):
     """Return a count as an int of at least 1."""
     if isinstance(count, bool) or not isinstance(count, Integral):
-        raise TypeError(f"{name} must be an integer, got {type(count).__name__}.")
+        raise PublicTypeError(f"{name} must be an integer, got {type(count).__name__}.")
     if count < 1:
-        raise ValueError(f"{name} must be at least 1, got {count}.")
+        raise PublicValueError(f"{name} must be at least 1, got {count}.")
     return int(count)
 
 
 def check_choice(value, name, choices):
     """Return ``value`` if it is one of ``choices``."""
     if value not in choices:
-        raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
+        raise PublicValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
     return value
 
 
@@ -58,7 +59,7 @@ def smallest_passing(passes, guess, *, rtol):
         while not passes(high := high * step):
             low, step = high, step * step
             if math.isinf(step):
-                raise OverflowError("No finite value reaches the target.")
+                raise PublicOverflowError("No finite value reaches the target.")
     while high > low * (1 + rtol):
         middle = math.sqrt(low) * math.sqrt(high)
         if not low < middle < high:

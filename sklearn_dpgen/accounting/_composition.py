@@ -25,6 +25,7 @@ from scipy.signal import fftconvolve
 
 from sklearn_dpgen.accounting._checks import check_count, smallest_passing
 from sklearn_dpgen.accounting._profiles import GaussianProfile, PrivacyProfile
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = ["ComposedProfile", "compose_delta", "compose_epsilon", "default_discretization"]
@@ -203,7 +204,7 @@ def _merge_gaussians(releases):
     others, squared_mu = [], 0.0
     for profile, times in releases:
         if not isinstance(profile, PrivacyProfile):
-            raise TypeError(
+            raise PublicTypeError(
                 f"releases must hold PrivacyProfile objects, got {type(profile).__name__}."
             )
         times = check_count(times, "the number of times of a release")
@@ -214,7 +215,7 @@ def _merge_gaussians(releases):
     if squared_mu > 0:
         others.append((GaussianProfile(math.sqrt(squared_mu)), 1))
     if not others:
-        raise ValueError("releases must hold at least one release.")
+        raise PublicValueError("releases must hold at least one release.")
     return others
 
 

@@ -3,7 +3,7 @@
 import warnings
 
 from sklearn_dpgen.accounting._checks import check_count, check_rate
-from sklearn_dpgen.exceptions import LargeDeltaWarning
+from sklearn_dpgen.exceptions import LargeDeltaWarning, PublicValueError
 from sklearn_dpgen.utils._validation import check_delta
 
 __all__ = ["check_delta_size"]
@@ -40,7 +40,7 @@ def check_delta_size(delta: float, n_samples: int, *, sampling_rate: float = 1.0
     delta, rate = check_delta(delta), check_rate(sampling_rate)
     n_samples = check_count(n_samples, "n_samples")
     if rate < 1 and delta >= rate:
-        raise ValueError(
+        raise PublicValueError(
             f"delta must be below the sampling rate {rate:.3g}, got {delta:.3g}: batches published "
             "without noise would keep to it."
         )

@@ -28,6 +28,7 @@ from sklearn_dpgen.accounting._profiles import (
     GaussianProfile,
     PrivacyProfile,
 )
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._validation import check_delta, check_positive
 
 __all__ = ["DominatingCost", "dominating_gaussian", "dominating_renyi"]
@@ -131,7 +132,7 @@ def dominating_renyi(
     """
     order, delta = check_positive(order, "order"), check_delta(delta)
     if order <= 1:
-        raise ValueError(f"order must be above 1, got {order:g}.")
+        raise PublicValueError(f"order must be above 1, got {order:g}.")
     profile = ComposedProfile(releases)
     if isinstance(_single(profile), GaussianProfile):
         return DominatingCost(order * _single(profile).mu ** 2 / 2, 0.0)

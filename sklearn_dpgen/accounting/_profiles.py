@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, ndtr
 
 from sklearn_dpgen.accounting._checks import check_count, check_rate, smallest_passing
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = [
@@ -67,7 +68,7 @@ class PrivacyProfile(ABC):
         """
         epsilon = np.asarray(epsilon, dtype=np.float64)
         if np.isnan(epsilon).any():
-            raise ValueError("epsilon must not be NaN.")
+            raise PublicValueError("epsilon must not be NaN.")
         delta = np.clip(self._delta(np.abs(epsilon)), 0.0, 1.0)
         negative = np.minimum(epsilon, 0.0)
         delta = np.where(epsilon < 0, np.exp(negative) * delta - np.expm1(negative), delta)
@@ -109,7 +110,7 @@ class PrivacyProfile(ABC):
         """
         kind = PrivacyProfile._kinds.get(content["profile"])
         if kind is None:
-            raise ValueError(f"Profile {content['profile']!r} is of no known kind.")
+            raise PublicValueError(f"Profile {content['profile']!r} is of no known kind.")
         return kind(**{name: _parsed(value) for name, value in content["parameters"].items()})
 
 
@@ -197,7 +198,7 @@ class RandomizedResponseProfile(PrivacyProfile):
         object.__setattr__(self, "epsilon0", _check_finite_epsilon(self.epsilon0))
         object.__setattr__(self, "n_categories", check_count(self.n_categories, "n_categories"))
         if self.n_categories < 2:
-            raise ValueError("n_categories must be at least 2, got 1.")
+            raise PublicValueError("n_categories must be at least 2, got 1.")
 
     def _delta(self, epsilon):
         gap = -np.expm1(np.minimum(epsilon - self.epsilon0, 0.0))
@@ -276,13 +277,13 @@ class MixtureProfile(PrivacyProfile):
     def __post_init__(self):
         profiles, weights = tuple(self.profiles), tuple(map(float, self.weights))
         if not profiles or len(profiles) != len(weights):
-            raise ValueError(
+            raise PublicValueError(
                 "profiles and weights must have the same length, at least 1, got "
                 f"{len(profiles)} and {len(weights)}."
             )
         total = math.fsum(weights)
         if not all(weight >= 0 for weight in weights) or not math.isclose(total, 1, rel_tol=1e-9):
-            raise ValueError("weights must be non-negative and sum to 1.")
+            raise PublicValueError("weights must be non-negative and sum to 1.")
         # Normalized weights stay as they are: what is read back equals what was written.
         if abs(total - 1) > len(weights) * 2**-53:
             weights = tuple(weight / total for weight in weights)
@@ -310,7 +311,7 @@ class MaximumProfile(PrivacyProfile):
     def __post_init__(self):
         profiles = tuple(self.profiles)
         if not profiles:
-            raise ValueError("profiles must hold at least one profile.")
+            raise PublicValueError("profiles must hold at least one profile.")
         object.__setattr__(self, "profiles", profiles)
 
     def _delta(self, epsilon):

@@ -19,6 +19,7 @@ from scipy.special import betainc, betaincc, gammaln, ndtr, ndtri
 
 from sklearn_dpgen.accounting._checks import check_choice, check_count, check_rate
 from sklearn_dpgen.accounting._profiles import GaussianProfile, MixtureProfile, PrivacyProfile
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_positive
 
@@ -260,7 +261,9 @@ def projection_bound(law: ProjectionLaw, delta: float, *, method: str = "bernste
     delta = check_delta(delta)
     check_choice(method, "method", ("bernstein", "clt"))
     if law.kind != "independent":
-        raise ValueError(f'method="{method}" is for kind="independent", got kind="{law.kind}".')
+        raise PublicValueError(
+            f'method="{method}" is for kind="independent", got kind="{law.kind}".'
+        )
     if method == "clt":
         return law.mean - ndtri(delta) * math.sqrt(law.variance)
     rarity = math.log(1 / delta)

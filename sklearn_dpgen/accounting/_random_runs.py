@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import binom, poisson
 
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import Real, check_positive
 
@@ -120,9 +121,9 @@ class NegativeBinomialRuns(RandomRuns):
     def __post_init__(self):
         object.__setattr__(self, "gamma", _check_share(self.gamma, "gamma"))
         if isinstance(self.eta, bool) or not isinstance(self.eta, Real):
-            raise TypeError(f"eta must be a real number, got {type(self.eta).__name__}.")
+            raise PublicTypeError(f"eta must be a real number, got {type(self.eta).__name__}.")
         if not -1 < self.eta < math.inf:
-            raise ValueError(f"eta must be finite and above -1, got {self.eta}.")
+            raise PublicValueError(f"eta must be finite and above -1, got {self.eta}.")
         object.__setattr__(self, "eta", float(self.eta))
 
     @property
@@ -187,5 +188,5 @@ class BinomialRuns(RandomRuns):
 def _check_share(value, name):
     value = check_positive(value, name)
     if value >= 1:
-        raise ValueError(f"{name} must be strictly between 0 and 1, got {value}.")
+        raise PublicValueError(f"{name} must be strictly between 0 and 1, got {value}.")
     return value

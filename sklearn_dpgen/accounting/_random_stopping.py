@@ -56,6 +56,7 @@ from sklearn_dpgen.accounting._random_runs import (
     PoissonRuns,
     RandomRuns,
 )
+from sklearn_dpgen.exceptions import PublicTypeError
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = ["FailingGaussianProfile", "RandomStoppingProfile", "calibrate_runs"]
@@ -144,7 +145,9 @@ class RandomStoppingProfile(PrivacyProfile):
         for name, kind in (("run", PrivacyProfile), ("n_runs", RandomRuns)):
             value = getattr(self, name)
             if not isinstance(value, kind):
-                raise TypeError(f"{name} must be a {kind.__name__}, got {type(value).__name__}.")
+                raise PublicTypeError(
+                    f"{name} must be a {kind.__name__}, got {type(value).__name__}."
+                )
 
     def to_dict(self) -> dict:
         """Return plain Python containers; the law of K is a list of its name and parameters."""

@@ -13,6 +13,7 @@ from sklearn_dpgen.accounting._attack_risk import AttackRisk
 from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import ApproximateProfile, PrivacyProfile
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import SEEDED
 
@@ -157,18 +158,18 @@ class PrivacyReport:
         elif self.noise_scale is not None:
             object.__setattr__(self, "noise_scale", _number(self.noise_scale, "noise_scale"))
         if self.delta > 1:
-            raise ValueError(f"delta must be in [0, 1], got {self.delta}.")
+            raise PublicValueError(f"delta must be in [0, 1], got {self.delta}.")
         if not 0 < self.sampling_rate <= 1:
-            raise ValueError(f"sampling_rate must be in (0, 1], got {self.sampling_rate}.")
+            raise PublicValueError(f"sampling_rate must be in (0, 1], got {self.sampling_rate}.")
         for name in ("public", "caveats", "parts", "releases"):
             value = getattr(self, name)
             if isinstance(value, str):
-                raise TypeError(f"{name} must be a sequence, got a single str.")
+                raise PublicTypeError(f"{name} must be a sequence, got a single str.")
             object.__setattr__(self, name, tuple(value))
         for profile, times in self.releases:
             check_count(times, "the number of times of a release")
             if not isinstance(profile, PrivacyProfile):
-                raise TypeError(f"releases must be of privacy profiles, got {profile!r}.")
+                raise PublicTypeError(f"releases must be of privacy profiles, got {profile!r}.")
         check_choice(self.neighbours, "neighbours", _NEIGHBOURS)
         object.__setattr__(self, "n_releases", int(self.n_releases))
         for name in ("versions", "precision"):
@@ -201,7 +202,9 @@ class PrivacyReport:
         if self.releases:
             return self.releases
         if math.isinf(self.epsilon):
-            raise ValueError(f"Nothing is composed with what has no guarantee: {self.mechanism}.")
+            raise PublicValueError(
+                f"Nothing is composed with what has no guarantee: {self.mechanism}."
+            )
         return ((ApproximateProfile(self.epsilon, self.delta), 1),)
 
     def profile(self) -> PrivacyProfile:
@@ -340,10 +343,10 @@ class PrivacyReport:
 def _number(value, name):
     """Return a float that is neither NaN nor negative; ``"inf"`` is how JSON spells infinity."""
     if isinstance(value, bool) or not (isinstance(value, Real) or value == "inf"):
-        raise TypeError(f"{name} must be a real number, got {type(value).__name__}.")
+        raise PublicTypeError(f"{name} must be a real number, got {type(value).__name__}.")
     value = float(value)
     if math.isnan(value) or value < 0:
-        raise ValueError(f"{name} must be a non-negative number, got {value}.")
+        raise PublicValueError(f"{name} must be a non-negative number, got {value}.")
     return value
 
 
@@ -352,9 +355,11 @@ def _checked_ledger(ledger):
     if not ledger:
         return {}
     if set(ledger) != {"dataset", "charge", "epsilon", "delta"}:
-        raise ValueError(f"ledger must have a dataset, charge, epsilon and delta, got {[*ledger]}.")
+        raise PublicValueError(
+            f"ledger must have a dataset, charge, epsilon and delta, got {[*ledger]}."
+        )
     if not isinstance(ledger["dataset"], str):
-        raise TypeError("dataset of ledger must be a str.")
+        raise PublicTypeError("dataset of ledger must be a str.")
     return {
         "dataset": ledger["dataset"],
         "charge": check_count(ledger["charge"], "charge of ledger"),

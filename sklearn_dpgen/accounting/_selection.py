@@ -16,6 +16,7 @@ from sklearn_dpgen.accounting._calibration import gaussian_sigma
 from sklearn_dpgen.accounting._checks import check_count, smallest_passing
 from sklearn_dpgen.accounting._composition import compose_delta, compose_epsilon
 from sklearn_dpgen.accounting._profiles import GaussianProfile, PrivacyProfile
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = ["BoundedRangeProfile", "calibrate_releases"]
@@ -184,14 +185,14 @@ def calibrate_releases(
         n_selections = check_count(n_selections, "n_selections")
         selection_share = check_positive(selection_share, "selection_share")
         if _LARGEST < epsilon < math.inf or delta < _SMALLEST:
-            raise ValueError(
+            raise PublicValueError(
                 f"Selections are accounted for up to epsilon {_LARGEST:g}, or without noise, and "
                 f"from delta {_SMALLEST:g}; got epsilon {epsilon:g} and delta {delta:g}."
             )
     elif selection_share is not None:
-        raise ValueError("selection_share must be None where n_selections is 0.")
+        raise PublicValueError("selection_share must be None where n_selections is 0.")
     if not shares and not n_selections:
-        raise ValueError("gaussian_shares must not be empty where n_selections is 0.")
+        raise PublicValueError("gaussian_shares must not be empty where n_selections is 0.")
     return _calibrated(epsilon, delta, tuple(shares), selection_share, n_selections)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.stats import binom
 
 from sklearn_dpgen.accounting._checks import check_choice, check_count, smallest_passing
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon
 
 __all__ = ["shuffled_epsilon"]
@@ -60,7 +61,7 @@ def shuffled_epsilon(
     room = n / (8 * math.log(2 / delta)) - 1
     largest = math.log(room) if room > 0 else -math.inf
     if epsilon0 > largest:
-        raise ValueError(
+        raise PublicValueError(
             f"epsilon0 must be at most log(n / (8 log(2 / delta)) - 1) = {largest:.6g} for the "
             f'closed form, got {epsilon0}; method="numerical" has no such limit.'
         )

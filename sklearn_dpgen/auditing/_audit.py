@@ -37,6 +37,7 @@ from sklearn_dpgen.auditing._white_box import (
     one_run,
     repeated,
 )
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, Mechanism
 from sklearn_dpgen.utils._random import observed_noise
 from sklearn_dpgen.utils._source_and_target import known_labels
@@ -242,7 +243,9 @@ def audit(
     X = X if isinstance(X, pd.DataFrame) else np.asarray(X)
     if isinstance(estimator, Mechanism):
         if method != "white_box":
-            raise ValueError(f"method must be 'white_box' for local mechanisms, got {method!r}.")
+            raise PublicValueError(
+                f"method must be 'white_box' for local mechanisms, got {method!r}."
+            )
         claim = _claim(estimator, X, None, None)
         epsilon, neighbours, n_releases, findings = audit_local(
             estimator,
@@ -273,7 +276,7 @@ def audit(
     )
     unaltered = search.unaltered()
     if not unaltered[0].releases:
-        raise ValueError("estimator must release noisy values, and no release was observed.")
+        raise PublicValueError("estimator must release noisy values, and no release was observed.")
     bounds = scale_bounds(unaltered, confidence)
     findings = noise_findings(unaltered) + batch_findings(unaltered)
     found = {"n_releases": len(unaltered[0].releases), "findings": findings}
@@ -371,7 +374,7 @@ def audit_local(
         if weight > best[0] * (1.03 if any(isinstance(p, DiscretePair) for p in pairs) else 1):
             best = weight, records
     if best[1] is None:
-        raise ValueError(f"No two records could be distinguished; the last error: {refused}.")
+        raise PublicValueError(f"No two records could be distinguished; the last error: {refused}.")
     pairs, transcript = _pairs(mechanism, pool, best[1], n_draws, 1 - confidence)
     findings = []
     if transcript.releases:

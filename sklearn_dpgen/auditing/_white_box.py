@@ -23,6 +23,7 @@ from sklearn_dpgen.auditing._bounds import (
     rate_bounds,
 )
 from sklearn_dpgen.auditing._transcript import DivergedError, Transcript
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._random import observed_noise
 
 __all__ = [
@@ -419,7 +420,7 @@ class WhiteBox:
             if weight > best[0]:
                 best = weight, spec
         if best[1] is None:
-            raise ValueError(
+            raise PublicValueError(
                 "No two neighbours could be distinguished: pass candidates that the estimator "
                 f"accepts. The last error: {refused[-1] if refused else 'none'}."
             )

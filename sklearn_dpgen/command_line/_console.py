@@ -1,16 +1,19 @@
-"""What a command says: results on stdout, all else on stderr."""
+"""What a command says: the result on stdout, everything else on stderr, and never a value."""
 
 import json
 import math
+import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from sklearn_dpgen import exceptions
 
-__all__ = ["Console"]
+__all__ = ["CommandError", "Console", "describe"]
 
+_PACKAGE = Path(__file__).resolve().parents[1]
 _OWN_WARNINGS = tuple(
     kind
     for kind in (getattr(exceptions, name) for name in exceptions.__all__)
@@ -18,21 +21,64 @@ _OWN_WARNINGS = tuple(
 )
 
 
+class CommandError(exceptions.PublicError):
+    """Wrong use of a command, or a condition that stops it."""
+
+
+def describe(error: BaseException) -> str:
+    """Return what may be shown of an error.
+
+    Parameters
+    ----------
+    error : Exception
+
+    Returns
+    -------
+    str
+        The message of a :class:`~sklearn_dpgen.exceptions.PublicError`. Of an error of the
+        operating system, its kind and the path. Of any other error, the type and the place alone,
+        because its message may hold values of the table.
+    """
+    if isinstance(error, exceptions.PublicError):
+        return str(error)
+    if isinstance(error, OSError) and isinstance(error.errno, int) and error.errno > 0:
+        is_path = isinstance(error.filename, str | bytes | os.PathLike)
+        return os.strerror(error.errno) + (f": {os.fspath(error.filename)}" if is_path else "")
+    if isinstance(error, MemoryError):
+        return "There is not enough memory."
+    return (
+        f"{type(error).__name__}{_place(error)}. Its message is not shown because it may hold "
+        "values of the table; --traceback shows it."
+    )
+
+
+def _place(error):
+    """Return the module that raised an error, and the innermost line of this package."""
+    places, step = [], error.__traceback__
+    while step is not None:
+        is_ours = _PACKAGE in Path(step.tb_frame.f_code.co_filename).resolve().parents
+        places.append((is_ours, step.tb_frame.f_globals.get("__name__"), step.tb_lineno))
+        step = step.tb_next
+    ours = [f"{name}, line {line}" for is_ours, name, line in places if is_ours][-1:]
+    raised = [name for is_ours, name, _ in places[-1:] if not is_ours]
+    return f" in {', called by '.join([*raised, *ours])}" if places else ""
+
+
 class Console:
-    """The two streams of a command.
+    """The two output streams of a command.
 
     Parameters
     ----------
     command : str
     quiet : bool, default=False
-        Without progress and remarks; warnings and errors are shown.
+        Suppress progress and remarks; warnings and errors are still shown.
     as_json : bool, default=False
-        The result is one document of JSON.
+        Write the result as one JSON document.
 
     Attributes
     ----------
     spent : str or None
-        What the command has spent so far, in words.
+        The budget that the command has spent so far, as a sentence.
     warnings : list of str
     """
 
@@ -54,17 +100,19 @@ class Console:
             _remark(f"warning: {text}")
 
     def result(self, text: str, document: dict, *, ok: bool = True) -> int:
-        """Write the one result, and return the exit code: 0 for yes, 1 for no."""
+        """Write the result, and return the exit code: 0 for yes, 1 for no."""
         self._result(text, document, ok=ok)
         return 0 if ok else 1
 
     def fail(self, text: str, code: int) -> int:
-        """Show an error with what was spent, and return the exit code."""
+        """Show an error and the budget that it left spent, and return the exit code."""
         _remark(f"error: {text}")
+        document = {"error": text, "exit_code": code}
         if self.spent is not None:
             _remark(self.spent)
+            document["spent"] = self.spent
         if self.as_json and not self._written:
-            self._result("", {"error": text, "exit_code": code, "spent": self.spent}, ok=False)
+            self._result("", document, ok=False)
         return code
 
     def _result(self, text, document, ok):
@@ -78,7 +126,7 @@ class Console:
 
     @contextmanager
     def watching_warnings(self) -> Iterator[None]:
-        """Show the warnings of this package; those of libraries may hold values."""
+        """Show the warnings of this package alone; those of libraries may hold values."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for kind in _OWN_WARNINGS:
@@ -88,13 +136,13 @@ class Console:
 
 
 def _remark(text):
-    # That nobody reads remarks must not stop what a budget was spent on.
+    # A closed stderr must not stop a command that has spent a budget.
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 
 
 def _plain(value):
-    """Return what JSON has a form for; an infinite number becomes text."""
+    """Return a value that JSON can hold; an infinite number becomes text."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

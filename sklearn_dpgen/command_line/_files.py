@@ -1,30 +1,50 @@
-"""Files that are there whole or not at all, and the schema that a file holds."""
+"""Files that a command reads and writes: tables, schemas, keys, and folders of results."""
 
+import glob
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from sklearn_dpgen.command_line._errors import CommandError, describe
+from sklearn_dpgen.command_line._console import CommandError, describe
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from sklearn_dpgen.schema import Schema
 
 __all__ = [
     "OutputFolder",
     "check_files",
     "check_new_file",
+    "files_of",
+    "identifiers_of",
+    "output_ending",
     "parse",
+    "read_frame",
+    "read_key",
     "read_schema",
     "read_text",
     "replacing",
+    "table_columns",
+    "write_table",
     "write_text",
 ]
 
 _SCHEMA_ENDINGS = (".yaml", ".yml", ".json")
+_TABLE_ENDINGS = {
+    ".csv.gz": ".csv.gz",
+    ".csv.bz2": ".csv.bz2",
+    ".csv": ".csv",
+    ".parquet": ".parquet",
+    ".pq": ".parquet",
+    ".feather": ".feather",
+    ".arrow": ".arrow",
+    ".ipc": ".arrow",
+}
 _CLAIM = ".sklearn-dpgen-unfinished"
 
 
@@ -35,21 +55,13 @@ def check_files(
     model: str | None = None,
     others: Iterable[str | None] = (),
 ) -> None:
-    """Refuse paths that name no file, before libraries are loaded for what they should hold.
-
-    Raises
-    ------
-    CommandError, OSError
-    """
+    """Raise CommandError or OSError if an input file is missing, before libraries are imported."""
     if schema is not None and not schema.lower().endswith(_SCHEMA_ENDINGS):
         raise CommandError(
-            f"The schema {schema} must be a file with an ending of {', '.join(_SCHEMA_ENDINGS)}."
+            f"The schema must have one of the endings {', '.join(_SCHEMA_ENDINGS)}, got {schema}."
         )
     if ledger is not None and not Path(ledger).is_file():
-        raise CommandError(
-            f"There is no ledger {ledger}: ledger init makes one, for a data set of which nothing "
-            "was released yet."
-        )
+        raise CommandError(f"There is no ledger {ledger}. 'sklearn-dpgen ledger init' creates one.")
     if model is not None and not Path(model).is_file():
         raise CommandError(f"There is no model {model}.")
     for path in (schema, *others):
@@ -58,9 +70,118 @@ def check_files(
                 pass
 
 
+def output_ending(path: str) -> str:
+    """Return the file ending of a table of the same format as the table at a path."""
+    if os.path.isdir(path):
+        return ".parquet"
+    found = [end for ending, end in _TABLE_ENDINGS.items() if path.lower().endswith(ending)]
+    if not found:
+        raise CommandError(
+            f"A table must have one of the endings {', '.join(_TABLE_ENDINGS)}, got {path}."
+        )
+    return found[0]
+
+
+def files_of(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the files that paths and wildcards match."""
+    for path in paths:
+        output_ending(path)
+    found: list[str] = []
+    for path in paths:
+        matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+        if not matches:
+            raise CommandError(f"There is no table {path}.")
+        found += matches
+    return tuple(found)
+
+
+def identifiers_of(schema: "Schema") -> list[str]:
+    """Return the columns that a schema declares as identifiers."""
+    from sklearn_dpgen.schema import Identifier
+
+    return [name for name, column in schema.items() if isinstance(column, Identifier)]
+
+
+def table_columns(files: Sequence[str], schema: "Schema", unit: str | None) -> list[str]:
+    """Return the names of the columns of a table.
+
+    Parameters
+    ----------
+    files : sequence of str
+    schema : Schema
+    unit : str or None
+        Column that must be in the table, as an identifier of the schema or beside it.
+
+    Returns
+    -------
+    list of str
+        Private if a declared column is missing: the first record of a CSV file without a header
+        would be read as names.
+    """
+    if unit in schema and unit not in identifiers_of(schema):
+        raise CommandError(
+            f"--unit must be an identifier of the schema or not be declared there, got {unit!r}."
+        )
+    from sklearn_dpgen.preprocessing._sources import open_source
+
+    names = list(open_source([*files], schema).names or ())
+    if unit is not None and unit not in schema and unit not in names:
+        raise CommandError(f"--unit must be a column of the table, got {unit!r}.")
+    return names
+
+
+def read_frame(paths: Sequence[str], columns: Mapping) -> "pd.DataFrame":
+    """Read the declared columns of files into one frame."""
+    import pandas as pd
+
+    from sklearn_dpgen.preprocessing._reader import map_frames
+
+    parts = list(map_frames(lambda frame: frame, list(paths), columns))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(columns))
+
+
+def write_table(frame: "pd.DataFrame", path: Path, ending: str) -> None:
+    """Write a table in the format of a file ending."""
+    if ending.startswith(".csv"):
+        # The temporary path has another ending, so pandas could not infer the compression.
+        methods: dict[str, Literal["gzip", "bz2"]] = {".gz": "gzip", ".bz2": "bz2"}
+        method = methods.get(Path(ending).suffix)
+        frame.to_csv(path, index=False, encoding="utf-8", lineterminator="\n", compression=method)
+    elif ending == ".parquet":
+        frame.to_parquet(path, index=False, engine="pyarrow")
+    else:
+        frame.to_feather(path)
+
+
+def read_key(path: str, *, private: bool) -> Any:
+    """Read an Ed25519 key, private or public, from a PEM file without a password."""
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise CommandError(
+            "Signatures need cryptography: pip install 'sklearn-dpgen[sign]'."
+        ) from None
+    content = Path(path).read_bytes()
+    try:
+        if private:
+            key = serialization.load_pem_private_key(content, password=None)
+        else:
+            key = serialization.load_pem_public_key(content)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ed25519.Ed25519PrivateKey if private else ed25519.Ed25519PublicKey):
+        kind = "private" if private else "public"
+        raise CommandError(
+            f"{path} must hold a {kind} Ed25519 key in PEM format, without a password."
+        )
+    return key
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a name beside a path; what is written there takes its place at the end, at once."""
+    """Give a temporary path beside a path, and move the file there atomically at the end."""
     part = path.with_name(f".{secrets.token_hex(4)}-{path.name}")
     try:
         yield part
@@ -71,33 +192,27 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text in UTF-8, with the line ends of Unix on every system."""
+    """Write a text in UTF-8 with Unix line ends."""
     with replacing(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
         file.write(text if text.endswith("\n") else text + "\n")
 
 
 def read_text(path: str | Path, what: str) -> str:
-    """Read a text in UTF-8.
-
-    Raises
-    ------
-    CommandError
-        What is no text; without the text.
-    """
+    """Read a text in UTF-8; an error does not quote it."""
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         pass
-    raise CommandError(f"The {what} {path} is no text in UTF-8.")
+    raise CommandError(f"The {what} {path} must be a text in UTF-8.")
 
 
 def read_schema(path: str) -> "Schema":
-    """Read a schema from a file of YAML or JSON.
+    """Read a schema from a YAML or JSON file.
 
     Raises
     ------
     CommandError
-        What is no such file, with the place; or what is no schema.
+        The file cannot be parsed, with the place of the fault, or is not a valid schema.
     """
     check_files(schema=path)
     declaration = parse(read_text(path, "schema"), path)
@@ -113,11 +228,11 @@ def read_schema(path: str) -> "Schema":
         return Schema.from_dict(declaration)
     except ValueError as error:
         fault = describe(error)
-    raise CommandError(f"{path} is no schema yet. {fault}")
+    raise CommandError(f"{path} is not a valid schema. {fault}")
 
 
 def parse(text: str, path: str) -> Any:
-    """Parse YAML or JSON by the ending of its path; errors tell the place alone."""
+    """Parse YAML or JSON, as the ending of its path says; an error names the place alone."""
     import json
 
     import yaml
@@ -127,41 +242,43 @@ def parse(text: str, path: str) -> Any:
             return json.loads(text)
         except ValueError as error:
             line, column = getattr(error, "lineno", 0), getattr(error, "colno", 0)
-        raise CommandError(f"{path} is no JSON: see line {line}, column {column}.")
+        raise CommandError(f"{path} is not valid JSON: see line {line}, column {column}.")
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
     place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    raise CommandError(f"{path} is no YAML{place}.")
+    raise CommandError(f"{path} is not valid YAML{place}.")
 
 
 def check_new_file(path: str, *, overwrite: bool) -> Path:
-    """Return the path of a file that may be written, before anything is done for it."""
+    """Return the path of an output file, or raise CommandError if it cannot be written."""
     file = Path(path)
     if file.is_dir():
-        raise CommandError(f"--out {path} is a folder: name a file.")
+        raise CommandError(f"--out must be a file, and {path} is a folder.")
     if file.exists() and not overwrite:
-        raise CommandError(f"--out {path} is there already: --overwrite replaces it.")
+        raise CommandError(f"--out {path} exists already. Use --overwrite to replace it.")
     if not file.parent.is_dir():
-        raise CommandError(f"--out {path}: there is no folder {file.parent}.")
+        raise CommandError(
+            f"--out {path} must be in an existing folder: there is no folder {file.parent}."
+        )
     return file
 
 
 class OutputFolder:
     """A folder for results, which one run claims before it spends a budget.
 
-    The claim is a folder in it, which one process alone can make. Files are written there, and
-    moved to their places when the context ends; after an error those that are complete.
+    The claim is a subfolder, which only one process can create. Files are written there, and moved
+    to their places when the context ends; after an error, those that are complete.
 
     Parameters
     ----------
     path : str
     names : iterable of str
-        All that a run may write: files of these names that an earlier one left are replaced, so
-        that the files are all of one run.
+        All files that a run may write. Those that an earlier run left are removed, so that the
+        files of the folder are all of one run.
     overwrite : bool
-        Whether there may be such files, or others.
+        Whether the folder may hold files already.
     inputs : iterable of str
         Files that are never replaced.
     """
@@ -172,12 +289,12 @@ class OutputFolder:
         self._names = tuple(names)
         inputs = tuple(os.path.realpath(name) for name in inputs)
         if self.path.exists() and not self.path.is_dir():
-            raise CommandError(f"--out {path} is a file: name a folder.")
+            raise CommandError(f"--out must be a folder, and {path} is a file.")
         self._is_new = not self.path.exists()
-        # Of a table in a folder all files are parts of it, whatever their names.
+        # All files in the folder of a table are parts of the table, whatever their names.
         real = Path(os.path.realpath(path))
         if any(str(folder) in inputs for folder in (real, *real.parents)):
-            raise CommandError(f"--out {path} is in the folder of the table: name another one.")
+            raise CommandError(f"--out must be outside the folder of the table, got {path}.")
         for name in self._names:
             if str(real / name) in inputs:
                 raise CommandError(f"--out {path} would replace the input {name}.")
@@ -187,16 +304,16 @@ class OutputFolder:
             self.claim.mkdir()
         except FileExistsError:
             raise CommandError(
-                f"--out {path} is in use by another run, or by one that was stopped before its "
-                f"end: if none runs, see what is in {self.claim}, and remove it. What a stopped "
-                "run spent of a ledger stays spent."
+                f"--out {path} is in use by another run, or by one that was killed. If no run is "
+                f"active, look into {self.claim} and remove it. What a killed run charged to a "
+                "ledger stays spent."
             ) from None
-        # After the claim, as another run may have ended a moment ago.
+        # Checked after the claim, because another run may have ended just before it.
         if not overwrite and any(entry != self.claim for entry in self.path.iterdir()):
             self._release()
             raise CommandError(
-                f"--out {path} is not empty: name a new folder, or replace the files of an earlier "
-                "run by --overwrite."
+                f"--out {path} must be empty or new. Use --overwrite to replace the files of an "
+                "earlier run."
             )
 
     def __enter__(self) -> Self:
@@ -218,7 +335,7 @@ class OutputFolder:
 
     @contextmanager
     def file(self, name: str) -> Iterator[Path]:
-        """Give a path to write a file at."""
+        """Give a path at which to write a file."""
         yield self.claim / name
         self.written.append(name)
 

@@ -1,55 +1,430 @@
-"""The sampler that options ask for, and what its report says."""
+"""The commands plan, audit and synthesize: before a fit, without a table, and the fit itself."""
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
-from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.ledger._base import PrivateEstimator
-from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.command_line._console import CommandError, Console
+from sklearn_dpgen.command_line._files import (
+    OutputFolder,
+    check_files,
+    files_of,
+    identifiers_of,
+    output_ending,
+    read_frame,
+    read_key,
+    read_schema,
+    table_columns,
+    write_table,
+)
+from sklearn_dpgen.command_line._ledger import open_existing
+from sklearn_dpgen.command_line._options import (
+    add_budget,
+    add_command,
+    add_overwrite,
+    add_schema,
+    add_tables,
+    add_target,
+    at_least,
+    check_options,
+)
+from sklearn_dpgen.exceptions import BudgetExceededError, PublicTypeError, PublicValueError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from sklearn_dpgen.accounting import PrivacyReport
     from sklearn_dpgen.ledger import PrivacyLedger
     from sklearn_dpgen.schema import Schema
+    from sklearn_dpgen.tables import TableSampler
 
-__all__ = ["make_sampler", "risk_of"]
+__all__ = ["add_to", "made_up_table", "make_sampler", "risk_of"]
 
-_SAMPLERS: dict[str, type[PrivateEstimator]] = {
-    "sliced": TableSampler,
-    "mixture": PrivateMixtureSampler,
-}
+_PLAN = """\
+Show what a fit will release, how much noise it will add, and what an attacker could learn.
+
+The plan is computed from the schema, the budget and the number of rows alone. No table is read, so
+the plan is public, and can be repeated as often as you like to choose a budget.
+"""
+_PLAN_EXAMPLES = """\
+  sklearn-dpgen plan --schema schema.yaml --rows 5000 --epsilon 1
+  sklearn-dpgen plan --schema schema.yaml --rows 5000 --epsilon 1 --target outcome
+  sklearn-dpgen plan --schema schema.yaml --rows 5000 --epsilon 1 --ledger patients.ledger
+  sklearn-dpgen plan --schema schema.yaml --epsilon 2 --neighbours add_or_remove --json
+"""
+_AUDIT = """\
+Audit the sampler that synthesize fits with the same options.
+
+The audit searches two neighbouring tables whose releases differ most, and measures a lower bound of
+the privacy loss. Its ratio to the claimed epsilon should be near 1, and never above. The exit code
+is 1 if the claim is violated, which would be a bug of this package: please report it.
+
+No table of yours is read: the audit uses a made-up table of the schema, so its result is public. It
+takes a minute or more.
+"""
+_AUDIT_EXAMPLES = """\
+  sklearn-dpgen audit --schema schema.yaml --epsilon 1
+  sklearn-dpgen audit --schema schema.yaml --epsilon 1 --target outcome --rows 500 --json
+"""
+_SYNTHESIZE = """\
+Fit a sampler to a private table, and write a synthetic table with its guarantee.
+
+The folder --out receives:
+
+  synthetic.*            the synthetic table, in the format of the input
+  model.safetensors      the fitted sampler; 'sample' draws more rows from it at no privacy cost
+  report.json, .txt      the guarantee: neighbouring relation, noise scales, attack risk
+  model-card.json, .md, .html
+                         a page to publish with the table; --signing-key signs it
+  quality-report.html    how close the synthetic table is to the noisy marginals
+
+All of these are covered by the budget, and may be published. --not-private-report adds
+quality-report-NOT-PRIVATE.html, which compares the synthetic table with the private one without
+noise. Do not publish it.
+
+The folder is claimed before the budget is spent: a second run with the same --out is refused. The
+files appear together at the end.
+
+With --ledger the cost is charged to a ledger before anything is released, and the command is
+refused with exit code 1 if less is left. Create one with 'sklearn-dpgen ledger init'. Without a
+ledger, you have to add up the cost of several runs on one table yourself.
+
+If the command fails after the budget was spent, the budget stays spent, and the message says so.
+
+There is no option for a seed: noise comes from the operating system, and whoever knows or guesses a
+seed can subtract it. A repeated run gives another table, and costs its budget again.
+"""
+_SYNTHESIZE_EXAMPLES = """\
+  sklearn-dpgen synthesize patients.csv --schema schema.yaml --epsilon 1 --out synthetic
+  sklearn-dpgen synthesize patients.parquet --schema schema.yaml --epsilon 1 --delta 1e-6 \\
+      --target outcome --ledger patients.ledger --out synthetic
+  sklearn-dpgen synthesize 'visits-*.csv' --schema schema.yaml --epsilon 2 --unit person \\
+      --neighbours add_or_remove --rows 10000 --out synthetic
+"""
+_MODEL, _NOT_PRIVATE = "model.safetensors", "quality-report-NOT-PRIVATE.html"
+_REPORTS = [
+    _MODEL,
+    "report.json",
+    "report.txt",
+    "model-card.json",
+    "model-card.md",
+    "model-card.html",
+    "quality-report.html",
+    _NOT_PRIVATE,
+]
+_TABLES = [
+    f"synthetic{ending}"
+    for ending in (".csv", ".csv.gz", ".csv.bz2", ".parquet", ".feather", ".arrow")
+]
 
 
-def make_sampler(arguments, schema: "Schema", *, ledger: "PrivacyLedger | None" = None):
-    """Return an estimator that is not fitted yet.
+def add_to(commands) -> None:
+    """Add the commands."""
+    plan = add_command(
+        commands,
+        "plan",
+        run_plan,
+        summary="show noise, errors and attack risk of a fit, without a table",
+        text=_PLAN,
+        examples=_PLAN_EXAMPLES,
+    )
+    add_schema(plan)
+    plan.add_argument(
+        "--rows",
+        type=at_least(1),
+        metavar="N",
+        help="number of private rows, or of persons with --unit; not needed where it is private, "
+        "as with --neighbours add_or_remove",
+    )
+    plan.add_argument(
+        "--ledger",
+        metavar="FILE",
+        help="also show whether the ledger has enough left; if not, the exit code is 1. Nothing is "
+        "charged",
+    )
+    add_budget(plan)
+    add_target(plan)
 
-    Parameters
-    ----------
-    arguments : namespace
-        Of the options of budgets and samplers, which `check_options` passed.
-    schema : Schema
-    ledger : PrivacyLedger or None, default=None
-    """
-    kind = _SAMPLERS[arguments.sampler]
-    options = {
-        "epsilon": arguments.epsilon,
-        "delta": arguments.delta,
-        "schema": schema,
-        "unit": arguments.unit,
-        "ledger": ledger,
-        "noise": arguments.noise,
+    audit = add_command(
+        commands,
+        "audit",
+        run_audit,
+        summary="measure on a made-up table whether the guarantee holds",
+        text=_AUDIT,
+        examples=_AUDIT_EXAMPLES,
+    )
+    add_schema(audit)
+    audit.add_argument(
+        "--rows",
+        type=at_least(10),
+        default=200,
+        metavar="N",
+        help="number of rows of the made-up table (default: %(default)s)",
+    )
+    add_budget(audit, has_units=False)
+    add_target(audit)
+
+    synthesize = add_command(
+        commands,
+        "synthesize",
+        run_synthesize,
+        summary="make a synthetic table with its guarantee",
+        text=_SYNTHESIZE,
+        examples=_SYNTHESIZE_EXAMPLES,
+    )
+    add_tables(synthesize)
+    add_schema(synthesize)
+    synthesize.add_argument(
+        "--out", required=True, metavar="FOLDER", help="folder for the results, new or empty"
+    )
+    add_overwrite(synthesize)
+    synthesize.add_argument(
+        "--rows",
+        type=at_least(1),
+        metavar="N",
+        help="number of synthetic rows (default: the number of records where it is public, or else "
+        "a noisy count of them)",
+    )
+    add_budget(synthesize)
+    synthesize.add_argument(
+        "--ledger", metavar="FILE", help="existing ledger to which the cost is charged"
+    )
+    add_target(synthesize)
+    group = synthesize.add_argument_group("publication")
+    group.add_argument("--title", metavar="TEXT", help="title of the model card")
+    group.add_argument("--author", metavar="TEXT", help="publisher named on the model card")
+    group.add_argument("--description", metavar="TEXT", help="what the table holds")
+    group.add_argument(
+        "--signing-key",
+        metavar="FILE",
+        help="Ed25519 private key in PEM format that signs the model card, as made by: openssl "
+        "genpkey -algorithm ed25519 -out key.pem",
+    )
+    group.add_argument(
+        "--not-private-report",
+        action="store_true",
+        help="also compare with the private table, without noise; DO NOT PUBLISH it",
+    )
+
+
+def run_plan(arguments, console: Console) -> int:
+    """Show the plan of a fit."""
+    check_options(arguments)
+    # The plan depends on the number of rows where that is public.
+    needs_rows = arguments.neighbours == "replace_one" and arguments.max_rows is None
+    if arguments.rows is None and needs_rows:
+        raise CommandError(
+            "--rows is needed: under --neighbours replace_one the number of rows is public, and "
+            "the plan depends on it."
+        )
+    check_files(schema=arguments.schema, ledger=arguments.ledger)
+    schema = read_schema(arguments.schema)
+    check_options(arguments, schema)
+    ledger = None if arguments.ledger is None else open_existing(arguments.ledger)
+    sampler = make_sampler(arguments, schema)
+    report = sampler.plan(arguments.rows)
+    text = f"{report.to_text()}\n\n{report.attack_risk().to_text()}"
+    document = {"report": report.to_dict(), "attack_risk": risk_of(report)}
+    refusal = None
+    if ledger is not None:
+        document["refused"] = refusal = _refusal(ledger, report, type(sampler).__name__)
+        text += f"\n\n{refusal or f'{arguments.ledger} has enough left for this fit.'}"
+    return console.result(text, document, ok=refusal is None)
+
+
+def _refusal(ledger, report, what):
+    """Return why a ledger would refuse a fit, or None."""
+    from sklearn_dpgen.ledger._ledger_check import check_affordable
+
+    try:
+        check_affordable(ledger, report, what=what)
+    except BudgetExceededError as error:
+        return str(error)
+    return None
+
+
+def run_audit(arguments, console: Console) -> int:
+    """Audit a sampler on a made-up table."""
+    schema = read_schema(arguments.schema)
+    check_options(arguments, schema)
+    from sklearn_dpgen.auditing import audit
+
+    sampler = make_sampler(arguments, schema)
+    console.say("Auditing on a made-up table. This takes a minute or more.")
+    found = audit(sampler, made_up_table(schema, arguments.rows))
+    return console.result(found.to_text(), {"audit": found.to_dict()}, ok=not found.is_violation)
+
+
+def run_synthesize(arguments, console: Console) -> int:
+    """Fit a sampler, and write what it releases."""
+    # A missing package must be reported before the fit, which spends the budget.
+    from sklearn_dpgen.reporting._figures import import_pyplot
+
+    import_pyplot("The quality report")
+    check_options(arguments)
+    check_files(schema=arguments.schema, ledger=arguments.ledger, others=[arguments.signing_key])
+    files = files_of(arguments.table)
+    ending = output_ending(files[0])
+    schema = read_schema(arguments.schema)
+    check_options(arguments, schema)
+    if arguments.unit is not None:
+        table_columns(files, schema, arguments.unit)
+    ledger = None if arguments.ledger is None else open_existing(arguments.ledger)
+    sampler = make_sampler(arguments, schema, ledger=ledger)
+    key = arguments.signing_key
+    key = None if key is None else read_key(key, private=True)
+    inputs = (*files, arguments.schema, *([arguments.ledger] if ledger else []))
+    identifiers = identifiers_of(schema)
+    if arguments.unit is None and identifiers:
+        console.say(
+            f"Each row is protected by itself. If {identifiers[0]!r} identifies persons with "
+            f"several rows, --unit {identifiers[0]} protects them as a whole."
+        )
+    names = [*_TABLES, *_REPORTS]
+    with OutputFolder(arguments.out, names, overwrite=arguments.overwrite, inputs=inputs) as out:
+        console.say("Fitting the sampler to the table.")
+        _fit(sampler, files, arguments, console)
+        try:
+            rows = arguments.rows
+            if rows is None:
+                rows = max(round(sampler.n_records_), 1)
+            synthetic = _write(sampler, rows, out, ending, console)
+            _publish(sampler, out, arguments, key, console)
+            if arguments.not_private_report:
+                _compare(sampler, files, synthetic, out, arguments, console)
+        except BaseException:
+            written = ", ".join(out.written) or "nothing"
+            console.spent = f"{console.spent} Written to {out.path}: {written}."
+            raise
+    return _result(sampler, rows, out, ledger, console)
+
+
+def _fit(sampler, files, arguments, console):
+    # The progress bar shows exact counts, so it is for a terminal and never for a log.
+    sampler.set_params(verbose=int(sys.stderr.isatty() and not console.quiet))
+    try:
+        sampler.fit(list(files))
+    except (PublicValueError, PublicTypeError) as error:
+        if hasattr(sampler, "privacy_"):
+            raise
+        raise CommandError(
+            f"{error} 'sklearn-dpgen check SCHEMA TABLE' lists all values that do not fit."
+        ) from error
+    finally:
+        if hasattr(sampler, "privacy_"):
+            console.spent = _spent(sampler.privacy_, arguments.ledger)
+    console.say("Fitted: the budget is spent.")
+
+
+def _spent(report, ledger):
+    charged = (
+        "No ledger was given: keep account of it yourself."
+        if ledger is None
+        else f"It is charged to the ledger {ledger}, and stays charged."
+    )
+    return (
+        f"The budget was already spent: epsilon {report.epsilon:g} at delta {report.delta:g}. "
+        f"{charged}"
+    )
+
+
+def _write(sampler, rows, out, ending, console):
+    # The model comes first: everything else can be made from it again at no cost.
+    with out.file(_MODEL) as path:
+        sampler.save(path)
+    report = sampler.privacy_
+    out.text("report.json", report.to_json())
+    out.text("report.txt", f"{report.to_text()}\n\n{report.attack_risk().to_text()}")
+    console.say(f"Drawing {rows} rows.")
+    frame = sampler.sample(rows)
+    with out.file(f"synthetic{ending}") as path:
+        write_table(frame, path, ending)
+    return frame
+
+
+def _publish(sampler, out, arguments, key, console):
+    """Write the pages that are made from the releases alone."""
+    from sklearn_dpgen.reporting import QualityReport, model_card
+
+    console.say("Writing the model card and the quality report.")
+    card = model_card(
+        sampler,
+        title=arguments.title,
+        description=arguments.description,
+        author=arguments.author,
+        file=out.claim / _MODEL,
+        signing_key=key,
+    )
+    out.text("model-card.json", card.to_json())
+    out.text("model-card.md", card.to_markdown())
+    out.text("model-card.html", card.to_html())
+    out.text("quality-report.html", QualityReport.from_estimator(sampler).to_html())
+
+
+def _compare(sampler, files, synthetic, out, arguments, console):
+    """Write the page that is not private."""
+    from sklearn_dpgen.reporting import QualityReport
+
+    console.say("Comparing with the private table.")
+    real = read_frame(files, sampler.schema)
+    target = arguments.target[0] if arguments.target else None
+    page = QualityReport(
+        real, synthetic, privacy=sampler.privacy_, schema=sampler.schema, target=target
+    )
+    out.text(_NOT_PRIVATE, page.to_html())
+    console.warn(f"{_NOT_PRIVATE} shows the private records without noise. Do not publish it.")
+
+
+def _result(sampler, rows, out, ledger, console):
+    report = sampler.privacy_
+    lines = [
+        f"epsilon {report.epsilon:g} at delta {report.delta:g}: {report.neighbouring}.",
+        f"{rows} synthetic rows.",
+        *(f"  {out.path / name}" for name in out.written),
+    ]
+    document: dict[str, Any] = {
+        "out": str(out.path),
+        "files": out.written,
+        "rows": rows,
+        "report": report.to_dict(),
+        "attack_risk": risk_of(report),
+        "ledger": None,
     }
+    if ledger is not None:
+        left = ledger.remaining()
+        lines.append(
+            f"Largest fit that the ledger still accepts: epsilon {left:.4g} at delta "
+            f"{ledger.delta:g}."
+        )
+        document["ledger"] = {"file": ledger.path, "spent": ledger.spent(), "remaining": left}
+    return console.result("\n".join(lines), document)
+
+
+def make_sampler(
+    arguments, schema: "Schema", *, ledger: "PrivacyLedger | None" = None
+) -> "TableSampler":
+    """Return the sampler, not fitted yet, that options describe."""
+    from sklearn_dpgen.tables import TableSampler
+
     target = arguments.target
     if target is not None:
         target = target[0] if len(target) == 1 else target
-    if arguments.sampler == "sliced":
-        options |= {"target": target, "max_rows": arguments.max_rows}
-        options["neighbours"] = arguments.neighbouring
-    if arguments.max_rows is not None:
-        options["unit_weights"] = "rows"
-    return kind(**options)
+    counted = {} if arguments.max_rows is None else {"unit_weights": "rows"}
+    return TableSampler(
+        arguments.epsilon,
+        arguments.delta,
+        schema=schema,
+        target=target,
+        neighbours=arguments.neighbours,
+        unit=arguments.unit,
+        max_rows=arguments.max_rows,
+        noise=arguments.noise,
+        ledger=ledger,
+        **counted,
+    )
 
 
-def risk_of(report: PrivacyReport) -> dict:
-    """Return what a release allows an attacker."""
+def risk_of(report: "PrivacyReport") -> dict:
+    """Return the attack risk of a release, for a JSON document."""
     risk = report.attack_risk()
     return {
         "true_positive_rates": risk.true_positive_rates,
@@ -57,3 +432,31 @@ def risk_of(report: PrivacyReport) -> dict:
         "posterior_of_an_even_guess": risk.posterior(),
         "mu": risk.mu,
     }
+
+
+def made_up_table(schema: "Schema", n_rows: int) -> "pd.DataFrame":
+    """Return a public table of a schema, of shape (n_rows, n_columns).
+
+    The columns are independent and uniform over what is declared.
+    """
+    import numpy as np
+    import pandas as pd
+
+    rng = np.random.default_rng()
+    return pd.DataFrame(
+        {name: _values(column, n_rows, rng).to_numpy() for name, column in schema.items()}
+    )
+
+
+def _values(column, n_rows, rng):
+    import numpy as np
+
+    from sklearn_dpgen.schema._column import CategoryColumn
+
+    if isinstance(column, CategoryColumn):
+        return column.decode_codes(rng.integers(0, column.n_categories, n_rows))
+    points = rng.uniform(-1, 1, (n_rows, 1))
+    if column.nullable:
+        null = rng.random((n_rows, 1)) < 0.1
+        points = np.hstack([points, ~null, null])
+    return column.decode(points)

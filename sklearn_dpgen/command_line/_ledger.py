@@ -1,4 +1,4 @@
-"""ledger: a budget over several fits."""
+"""The command ledger: a cap on the privacy loss of several fits."""
 
 from typing import TYPE_CHECKING
 
@@ -12,25 +12,28 @@ if TYPE_CHECKING:
 __all__ = ["add_to", "open_existing"]
 
 _TEXT = """\
-A ledger is one file with a cap for all fits on one data set together. A fit with --ledger books its
-cost there before anything is released, and is refused where less is left.
+Create, show or verify a ledger.
 
-A charge is never taken back, also if the fit was interrupted. A copy of the file, or an older state
-of it that is put back, is a second budget for the same records: keep the file where nobody does.
+A ledger is a file that caps the privacy loss of all fits on one data set together. A fit with
+--ledger charges its cost to the ledger before anything is released, and is refused if less is left.
+
+A charge is never taken back, even if the fit is interrupted. A copy of the file, or a backup that
+is restored over it, gives the same records a second budget: keep the file where nobody can do that.
 """
 _EXAMPLES = """\
   sklearn-dpgen ledger init patients.ledger --dataset patients --epsilon 3 --delta 1e-6
   sklearn-dpgen ledger show patients.ledger
   sklearn-dpgen ledger verify patients.ledger --json
 """
+_INIT, _SHOW, _VERIFY = _EXAMPLES.splitlines()
 
 
 def add_to(commands) -> None:
-    """Add the command with its three parts."""
+    """Add the command with its three subcommands."""
     parts = add_group(
         commands,
         "ledger",
-        summary="a budget over several fits: init, show, verify",
+        summary="cap the privacy loss of several fits: init, show, verify",
         text=_TEXT,
         examples=_EXAMPLES,
     )
@@ -38,56 +41,63 @@ def add_to(commands) -> None:
         parts,
         "init",
         run_init,
-        summary="make a ledger, with its cap",
-        text="Make a ledger. Its cap cannot be changed later.",
-        examples=_EXAMPLES.splitlines()[0],
+        summary="create a ledger with its cap",
+        text="Create a ledger. Its cap cannot be changed later.",
+        examples=_INIT,
     )
-    init.add_argument("file", metavar="FILE", help="where no file is yet")
-    init.add_argument("--dataset", required=True, metavar="NAME", help="of the data set")
+    init.add_argument("file", metavar="FILE", help="path of the new ledger")
+    init.add_argument("--dataset", required=True, metavar="NAME", help="name of the data set")
     init.add_argument(
         "--epsilon", type=positive, required=True, metavar="E", help="cap of all fits, in nats"
     )
-    init.add_argument("--delta", type=probability, required=True, metavar="D", help="of the cap")
     init.add_argument(
-        "--neighbouring",
+        "--delta", type=probability, required=True, metavar="D", help="delta of the cap"
+    )
+    init.add_argument(
+        "--neighbours",
         choices=("replace_one", "add_or_remove"),
         default="replace_one",
-        help="of the fits; others are refused (default: %(default)s)",
+        help="neighbouring relation of the fits; fits under another one are refused (default: "
+        "%(default)s)",
     )
-    init.add_argument("--unit", metavar="COLUMN", help="persons are protected, told apart by it")
+    init.add_argument(
+        "--unit",
+        metavar="COLUMN",
+        help="column that identifies persons; fits that do not protect it are refused",
+    )
     init.add_argument(
         "--filter",
         choices=("gaussian", "renyi"),
         default="gaussian",
-        help="how charges add up: 'gaussian' loses nothing on fits of tables; 'renyi' is better "
-        "for many pure releases (default: %(default)s)",
+        help="how charges are composed: 'gaussian' is tight for fits of tables, 'renyi' is better "
+        "for many pure-DP releases (default: %(default)s)",
     )
     show = add_command(
         parts,
         "show",
         run_show,
-        summary="what was spent, and what is left",
-        text="Show the charges of a ledger, what they add up to, and what is left of the cap.",
-        examples=_EXAMPLES.splitlines()[1],
+        summary="show what was spent, and what is left",
+        text="Show the charges of a ledger, their composition, and what is left of the cap.",
+        examples=_SHOW,
     )
-    show.add_argument("file", metavar="FILE")
+    show.add_argument("file", metavar="FILE", help="path of the ledger")
     verify = add_command(
         parts,
         "verify",
         run_verify,
-        summary="does a ledger add up",
+        summary="recompute the charges of a ledger",
         text=(
-            "Compute anew what each charge costs and what the charges add up to, and compare\n"
-            "it with what the ledger says. The exit code is 1 where it differs. It cannot be\n"
-            "seen here that the file is an older state of itself."
+            "Recompute the cost of each charge and their composition, and compare them with the\n"
+            "ledger. The exit code is 1 if they differ. An older copy of the file that was put\n"
+            "back cannot be detected."
         ),
-        examples=_EXAMPLES.splitlines()[2],
+        examples=_VERIFY,
     )
-    verify.add_argument("file", metavar="FILE")
+    verify.add_argument("file", metavar="FILE", help="path of the ledger")
 
 
 def run_init(arguments, console: Console) -> int:
-    """Make a ledger."""
+    """Create a ledger."""
     from sklearn_dpgen.ledger import PrivacyLedger
 
     ledger = PrivacyLedger.create(
@@ -95,11 +105,11 @@ def run_init(arguments, console: Console) -> int:
         dataset=arguments.dataset,
         epsilon=arguments.epsilon,
         delta=arguments.delta,
-        neighbours=arguments.neighbouring,
+        neighbours=arguments.neighbours,
         unit=arguments.unit,
         filter=arguments.filter,
     )
-    text = f"Made {arguments.file}: epsilon {ledger.epsilon:g} at delta {ledger.delta:g}."
+    text = f"Created {arguments.file}: epsilon {ledger.epsilon:g} at delta {ledger.delta:g}."
     return console.result(text, _settings(ledger))
 
 
@@ -115,7 +125,7 @@ def run_show(arguments, console: Console) -> int:
             "what": charge.what,
             "epsilon": charge.report.epsilon,
             "delta": charge.report.delta,
-            "booked": charge.amount,
+            "amount": charge.amount,
             "open_delta": charge.delta,
             "share": charge.amount / report.filter.cap,
         }
@@ -131,19 +141,18 @@ def run_show(arguments, console: Console) -> int:
 
 
 def run_verify(arguments, console: Console) -> int:
-    """Compute a ledger anew."""
+    """Recompute a ledger."""
     ledger = open_existing(arguments.file)
     from sklearn_dpgen.ledger._ledger_check import ledger_faults
 
     n, faults = ledger_faults(ledger)
-    said = faults or [f"{arguments.file} adds up: {n} charges."]
-    return console.result(
-        "\n".join(said), _settings(ledger) | {"n_charges": n, "faults": faults}, ok=not faults
-    )
+    text = "\n".join(faults) or f"{arguments.file} is consistent; number of charges: {n}."
+    document = _settings(ledger) | {"n_charges": n, "faults": faults}
+    return console.result(text, document, ok=not faults)
 
 
 def open_existing(path: str) -> "PrivacyLedger":
-    """Return a ledger that is there."""
+    """Open a ledger that exists."""
     check_files(ledger=path)
     from sklearn_dpgen.ledger import PrivacyLedger
 
@@ -155,7 +164,7 @@ def _settings(ledger):
         "file": ledger.path,
         "dataset": ledger.dataset,
         "cap": {"epsilon": ledger.epsilon, "delta": ledger.delta},
-        "neighbouring": ledger.neighbours,
+        "neighbours": ledger.neighbours,
         "unit": ledger.unit,
         "filter": ledger.filter,
     }

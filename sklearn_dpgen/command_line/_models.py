@@ -1,32 +1,39 @@
-"""sample, inspect and verify: what is done with a model that was made before."""
+"""The commands sample, inspect and verify, which take a model that was made before."""
 
-from sklearn_dpgen.command_line._console import Console
-from sklearn_dpgen.command_line._errors import CommandError, describe, is_own
+from sklearn_dpgen.command_line._console import CommandError, Console, describe
 from sklearn_dpgen.command_line._files import (
     check_files,
     check_new_file,
+    output_ending,
     parse,
+    read_key,
     read_text,
     replacing,
+    write_table,
 )
+from sklearn_dpgen.command_line._fit import risk_of
 from sklearn_dpgen.command_line._options import add_command, add_overwrite, at_least
+from sklearn_dpgen.exceptions import InvalidFileError, PublicError
 
 __all__ = ["add_to"]
 
 _SAMPLE = """\
-Draw synthetic rows from a model that synthesize wrote. They cost no privacy: the model holds what
-was paid for, and no record. There is no option for a seed, and every draw is another one.
+Draw synthetic rows from a model that synthesize wrote.
+
+Rows cost no privacy: the model holds the noisy releases that were paid for, and no record. There is
+no option for a seed, so every call draws other rows.
 """
 _INSPECT = """\
-Show what a model is: its guarantee, what an attacker could find, and the versions it was made with.
+Show the guarantee of a model, its attack risk, and the versions of the software that made it.
 
-The report is that of whoever wrote the file. A signed card tells who that was: see verify.
+The report is what the author of the file wrote. A signed model card proves who that was, see
+'sklearn-dpgen verify'.
 """
 _VERIFY = """\
-Check that a model card is as its publisher signed it, and that a file is the model that it is of.
-The exit code is 1 where it is not.
+Verify the signature of a model card, and with --file that a model is the one of the card. The exit
+code is 1 if either does not hold.
 
-Take the public key from a source that you trust. One that comes with the card proves nothing.
+Take the public key from a source that you trust; a key that comes with the card proves nothing.
 A pair of keys is made by:
 
   openssl genpkey -algorithm ed25519 -out key.pem
@@ -40,15 +47,20 @@ def add_to(commands) -> None:
         commands,
         "sample",
         run_sample,
-        summary="draw more rows from a model, at no cost in privacy",
+        summary="draw more rows from a model, at no privacy cost",
         text=_SAMPLE,
         examples="  sklearn-dpgen sample synthetic/model.safetensors --rows 100000 "
         "--out more.parquet\n",
     )
     sample.add_argument("model", metavar="MODEL", help="a file model.safetensors")
-    sample.add_argument("--rows", type=at_least(1), required=True, metavar="N", help="how many")
     sample.add_argument(
-        "--out", required=True, metavar="FILE", help="its ending tells the format: .csv, .parquet"
+        "--rows", type=at_least(1), required=True, metavar="N", help="number of rows"
+    )
+    sample.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="table to write, in the format of its ending, such as .csv or .parquet",
     )
     add_overwrite(sample)
     inspect = add_command(
@@ -65,25 +77,27 @@ def add_to(commands) -> None:
         commands,
         "verify",
         run_verify,
-        summary="was a model card signed by who says so, and is a model the one it is of",
+        summary="verify the signature of a model card",
         text=_VERIFY,
         examples="  sklearn-dpgen verify model-card.json --public-key public.pem "
         "--file model.safetensors\n",
     )
     verify.add_argument("card", metavar="CARD", help="a file model-card.json")
-    verify.add_argument("--public-key", required=True, metavar="FILE", help="in PEM")
-    verify.add_argument("--file", metavar="MODEL", help="the model that the card is of")
+    verify.add_argument(
+        "--public-key", required=True, metavar="FILE", help="Ed25519 public key in PEM format"
+    )
+    verify.add_argument("--file", metavar="MODEL", help="model to compare with the card")
 
 
 def run_sample(arguments, console: Console) -> int:
     """Draw rows from a model."""
-    from sklearn_dpgen.command_line._tables import output_ending, write_table
-
     ending = output_ending(arguments.out)
     out = check_new_file(arguments.out, overwrite=arguments.overwrite)
     model = _load(arguments.model)
     if not hasattr(model, "set_output"):
-        raise CommandError(f"{arguments.model} is no sampler of tables: {type(model).__name__}.")
+        raise CommandError(
+            f"{arguments.model} must be a sampler of tables, got {type(model).__name__}."
+        )
     frame = model.set_output(transform="pandas").sample(arguments.rows)
     with replacing(out) as part:
         write_table(frame, part, ending)
@@ -94,8 +108,6 @@ def run_sample(arguments, console: Console) -> int:
 def run_inspect(arguments, console: Console) -> int:
     """Show a model."""
     model = _load(arguments.model)
-    from sklearn_dpgen.command_line._fit import risk_of
-
     report = model.privacy_
     kind = type(model).__name__
     schema = getattr(model, "schema", None)
@@ -117,10 +129,11 @@ def run_inspect(arguments, console: Console) -> int:
 def run_verify(arguments, console: Console) -> int:
     """Verify a card, and a model."""
     if not arguments.card.lower().endswith(".json"):
-        raise CommandError(f"{arguments.card} must be the card in JSON: model-card.json.")
+        raise CommandError(
+            f"The card must be in JSON, as model-card.json is, got {arguments.card}."
+        )
     check_files(others=[arguments.public_key, arguments.file])
     content = parse(read_text(arguments.card, "card"), arguments.card)
-    from sklearn_dpgen.command_line._keys import read_key
     from sklearn_dpgen.reporting import verify_model_card
 
     key = read_key(arguments.public_key, private=False)
@@ -128,26 +141,27 @@ def run_verify(arguments, console: Console) -> int:
         content = {}
     try:
         card = verify_model_card(content, key, arguments.file)
-    except (ValueError, KeyError, TypeError) as error:
-        fault = describe(error) if is_own(error) else "It is no whole model card."
-        return console.result(f"NOT VERIFIED. {fault}", {"fault": fault}, ok=False)
-    content = card.to_dict()
-    what = "The card is as it was signed"
-    what += f", and {arguments.file} is its model." if arguments.file else "; no model was checked."
-    document = {"title": content["title"], "file": content["file"], "privacy": content["privacy"]}
-    return console.result(f"Verified. {what}", document)
+    except PublicError as error:
+        fault = describe(error)
+    except (ValueError, KeyError, TypeError):
+        fault = "The file is not a complete model card."
+    else:
+        content = card.to_dict()
+        checked = f"{arguments.file} is its model" if arguments.file else "no model was checked"
+        document = {key: content[key] for key in ("title", "file", "privacy")}
+        return console.result(f"Verified. The card is as it was signed; {checked}.", document)
+    return console.result(f"NOT VERIFIED. {fault}", {"fault": fault}, ok=False)
 
 
 def _load(path):
-    """Return the model of a file, with its report."""
-    import sklearn_dpgen
-    from sklearn_dpgen.exceptions import InvalidFileError
-
+    """Load a model that has a privacy report."""
     check_files(model=path)
+    import sklearn_dpgen
+
     try:
         model = sklearn_dpgen.load(path)
     except InvalidFileError as error:
-        raise CommandError(f"{path} is no model: {describe(error)}") from error
+        raise CommandError(f"{path} is not a saved model: {describe(error)}") from error
     if not hasattr(model, "privacy_"):
         raise CommandError(f"{path} holds no model with a guarantee.")
     return model

@@ -1,66 +1,64 @@
-"""Options that commands share, and what they are read as."""
+"""Options that several commands share, and the parsers of their values."""
 
 import argparse
 import math
 from collections.abc import Callable
 from typing import Any
 
-from sklearn_dpgen.command_line._errors import CommandError
+from sklearn_dpgen.command_line._console import CommandError
 
 __all__ = [
     "add_budget",
     "add_command",
     "add_group",
     "add_overwrite",
-    "add_sampler",
+    "add_schema",
+    "add_tables",
+    "add_target",
     "at_least",
     "check_options",
     "positive",
     "probability",
 ]
 
-SAMPLERS = ("sliced", "mixture")
-
 
 def add_command(
     commands: Any, name: str, run: Callable, *, summary: str, text: str, examples: str
 ) -> argparse.ArgumentParser:
-    """Add a command with its help and the options that all have.
+    """Add a command with its help and the options that every command has.
 
     Parameters
     ----------
     commands : what ``add_subparsers`` returned
     name, summary, text, examples : str
     run : callable
-        Of the arguments and a Console; returns the exit code.
+        Takes the arguments and a Console, and returns the exit code.
 
     Returns
     -------
     ArgumentParser
     """
-    parser = commands.add_parser(
-        name,
-        help=summary,
-        description=text,
-        epilog=f"examples:\n{examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = _add_parser(commands, name, summary, text, examples)
     parser.set_defaults(run=run)
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="write the result as JSON")
-    group.add_argument("--quiet", action="store_true", help="no progress, no remarks")
+    group.add_argument("--quiet", action="store_true", help="suppress progress and remarks")
     group.add_argument(
         "--traceback",
         action="store_true",
-        help="show where an error comes from; PRIVATE: it may hold values of the table",
+        help="show the traceback of an error; PRIVATE: it may hold values of the table",
     )
     return parser
 
 
 def add_group(commands: Any, name: str, *, summary: str, text: str, examples: str) -> Any:
-    """Add a command that has commands of its own, and return what they are added to."""
-    parser = commands.add_parser(
+    """Add a command that has subcommands, and return the object that they are added to."""
+    parser = _add_parser(commands, name, summary, text, examples)
+    return parser.add_subparsers(title="commands", dest="part", metavar="COMMAND", required=True)
+
+
+def _add_parser(commands, name, summary, text, examples):
+    return commands.add_parser(
         name,
         help=summary,
         description=text,
@@ -68,11 +66,28 @@ def add_group(commands: Any, name: str, *, summary: str, text: str, examples: st
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    return parser.add_subparsers(dest="part", metavar="COMMAND", required=True)
 
 
-def add_budget(parser: argparse.ArgumentParser) -> None:
-    """Add the budget of one fit."""
+def add_schema(parser: argparse.ArgumentParser) -> None:
+    """Add the schema of a fit."""
+    parser.add_argument(
+        "--schema", required=True, metavar="FILE", help="schema of the table, in YAML or JSON"
+    )
+
+
+def add_tables(parser: argparse.ArgumentParser, *, nargs: str = "+") -> None:
+    """Add the files of the private table."""
+    parser.add_argument(
+        "table",
+        nargs=nargs,
+        metavar="TABLE",
+        help="one or more files of one table: Parquet, Feather, Arrow or CSV (comma-separated, "
+        "UTF-8, with a header; plain, .gz or .bz2), or a folder of Parquet files",
+    )
+
+
+def add_budget(parser: argparse.ArgumentParser, *, has_units: bool = True) -> None:
+    """Add the privacy parameters of one fit, of persons as well where it has units."""
     group = parser.add_argument_group("privacy")
     group.add_argument(
         "--epsilon", type=positive, required=True, metavar="E", help="privacy budget, in nats"
@@ -82,80 +97,63 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
         type=probability,
         default=1e-5,
         metavar="D",
-        help="failure probability; far below 1 / number of rows (default: %(default)g)",
+        help="failure probability; choose it far below 1 / number of rows (default: %(default)g)",
     )
     group.add_argument(
-        "--neighbouring",
+        "--neighbours",
         choices=("replace_one", "add_or_remove"),
         default="replace_one",
-        help="what is protected: the values of one record, where the number of records is public, "
-        "or that it is there at all (default: %(default)s)",
-    )
-    group.add_argument(
-        "--unit",
-        metavar="COLUMN",
-        help="a column that says whose row each is, an identifier of the schema or one beside it: "
-        "persons are protected with all of their rows (default: each row by itself)",
-    )
-    group.add_argument(
-        "--max-rows",
-        type=at_least(1),
-        metavar="K",
-        help="with --unit, sliced alone: rows count, of a person K at most, with K times the noise "
-        "(default: each person counts once)",
+        help="neighbouring relation: 'replace_one' protects the values of a record, and the number "
+        "of records is public; 'add_or_remove' also protects its presence (default: %(default)s)",
     )
     group.add_argument(
         "--noise",
         choices=("float", "certified"),
         default="float",
-        help="'certified' draws integers by exact samplers, and is slower (default: %(default)s)",
+        help="'certified' draws integer noise with exact samplers, and is slower (default: "
+        "%(default)s)",
+    )
+    parser.set_defaults(unit=None, max_rows=None)
+    if not has_units:
+        return
+    group.add_argument(
+        "--unit",
+        metavar="COLUMN",
+        help="column that identifies persons: each person is protected with all of their rows. It "
+        "is an identifier of the schema, or not declared there (default: protect each row)",
+    )
+    group.add_argument(
+        "--max-rows",
+        type=at_least(1),
+        metavar="K",
+        help="with --unit: count at most K rows of each person, at K times the noise (default: "
+        "each person counts once)",
     )
 
 
-def add_sampler(parser: argparse.ArgumentParser) -> None:
-    """Add what is learned."""
-    group = parser.add_argument_group("model")
-    group.add_argument(
-        "--sampler",
-        choices=SAMPLERS,
-        default="sliced",
-        help="'sliced': noisy tables of few columns, and the law of largest entropy near them; "
-        "'mixture': votes for candidate records, and counts in cells (default: %(default)s)",
-    )
-    group.add_argument(
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add the columns that get more of the budget."""
+    parser.add_argument_group("model").add_argument(
         "--target",
         action="append",
         metavar="COLUMN",
-        help="a column that is to be predicted from the others, which gets more of the budget; may "
-        "be given again; sliced alone",
+        help="column that will be predicted from the others; its marginals get more of the budget; "
+        "may be repeated",
     )
 
 
-def check_options(arguments: argparse.Namespace) -> None:
-    """Refuse options of budgets and samplers that do not go together.
-
-    Raises
-    ------
-    CommandError
-    """
-    if arguments.sampler != "sliced":
-        asked = {
-            "neighbouring": arguments.neighbouring != "replace_one" and arguments.neighbouring,
-            "target": arguments.target and " ".join(arguments.target),
-            "max-rows": arguments.max_rows,
-        }
-        for option, value in asked.items():
-            if value:
-                raise CommandError(
-                    f"--{option} {value}: --sampler {arguments.sampler} has none such."
-                )
+def check_options(arguments: argparse.Namespace, schema: Any = None) -> None:
+    """Raise CommandError if options of a fit contradict one another or a schema."""
     if arguments.max_rows is not None and arguments.unit is None:
-        raise CommandError("--max-rows is of persons: it needs --unit.")
+        raise CommandError("--max-rows needs --unit.")
+    for target in arguments.target or () if schema is not None else ():
+        if target not in schema:
+            raise CommandError(f"--target must be a column of the schema, got {target!r}.")
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
-    """Add the leave to replace files."""
-    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+    """Add the permission to replace files."""
+    parser.add_argument("--overwrite", action="store_true", help="replace existing output")
 
 
 def positive(text: str) -> float:
@@ -175,7 +173,7 @@ def probability(text: str) -> float:
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return what reads an integer from ``least`` on."""
+    """Return a function that parses an integer of at least ``least``."""
 
     def read(text):
         try:
@@ -183,7 +181,9 @@ def at_least(least: int) -> Callable[[str], int]:
         except ValueError:
             number = None
         if number is None or number < least:
-            raise argparse.ArgumentTypeError(f"must be an integer from {least} on, got {text!r}")
+            raise argparse.ArgumentTypeError(
+                f"must be an integer of at least {least}, got {text!r}"
+            )
         return number
 
     return read

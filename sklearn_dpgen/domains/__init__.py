@@ -15,5 +15,5 @@ from sklearn_dpgen.domains._product import Product
 __all__ = ["Ball", "Box", "Domain", "OneHot", "Product", "array_namespace", "enclosing_ball"]
 
 for _domain in (Ball, Box, Domain, OneHot, Product):
-    # Pickles name the public place, and seeded noise is keyed by pickles.
+    # Pickles and hashes name the public place.
     _domain.__module__ = __name__

@@ -14,6 +14,7 @@ from sklearn_dpgen.domains._parameters import (
     norm_order,
     short,
 )
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._validation import check_positive
 
 __all__ = ["Ball"]
@@ -76,13 +77,15 @@ class Ball(Domain):
         if n_features is not None:
             n_features = check_size(n_features, "n_features", 1)
         elif center is None or np.ndim(center) == 0:
-            raise ValueError("n_features is needed unless center is a vector.")
+            raise PublicValueError("n_features is needed unless center is a vector.")
         center = check_vector(0.0 if center is None else center, "center", n_features)
         radius, p = check_positive(radius, "radius"), norm_order(p)
         with np.errstate(over="ignore"):
             reach = abs(center) + radius
         if reach.max() > np.finfo(np.float64).max / 4:
-            raise ValueError("center and radius must be below a quarter of the largest float.")
+            raise PublicValueError(
+                "center and radius must be below a quarter of the largest float."
+            )
         for name, value in (
             ("radius", radius),
             ("p", p),
@@ -91,7 +94,7 @@ class Ball(Domain):
         ):
             object.__setattr__(self, name, value)
         if self._kept_radius() < (1 - _MAX_ROUNDING) * radius:
-            raise ValueError(
+            raise PublicValueError(
                 f"radius {radius:g} is too small for double precision around this center: rounding "
                 f"would take more than {_MAX_ROUNDING:.1%} of it. Subtract the center from the "
                 "records and declare a ball around the origin."

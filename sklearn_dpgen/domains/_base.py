@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sklearn_dpgen.exceptions import PublicValueError
+
 if TYPE_CHECKING:
     import torch
 
@@ -108,7 +110,7 @@ class Domain(ABC):
         """
         X, xp = self._rows(X)
         if xp.isnan(X).any():
-            raise ValueError("X contains NaN, which cannot be projected on a domain.")
+            raise PublicValueError("X contains NaN, which cannot be projected on a domain.")
         return self._project(X, xp)
 
     def contains(
@@ -137,14 +139,16 @@ class Domain(ABC):
         if xp is np:
             X = np.asarray(X)
             if X.dtype.kind not in "biuf":
-                raise ValueError(f"X must be numeric, got dtype {X.dtype}.")
+                raise PublicValueError(f"X must be numeric, got dtype {X.dtype}.")
             X = X if X.dtype.kind == "f" else X.astype(np.float64)
         elif not X.is_floating_point():
             X = X.double()
         if X.ndim != 2:
-            raise ValueError(f"X must be of shape (n, n_features), got {X.ndim} dimension(s).")
+            raise PublicValueError(
+                f"X must be of shape (n, n_features), got {X.ndim} dimension(s)."
+            )
         if X.shape[1] != self.n_features:
-            raise ValueError(f"domain has {self.n_features} features, X has {X.shape[1]}.")
+            raise PublicValueError(f"domain has {self.n_features} features, X has {X.shape[1]}.")
         return X, xp
 
     def _values(self):

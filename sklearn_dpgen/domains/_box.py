@@ -14,6 +14,7 @@ from sklearn_dpgen.domains._parameters import (
     norm_order,
     short,
 )
+from sklearn_dpgen.exceptions import PublicValueError
 
 __all__ = ["Box"]
 
@@ -50,7 +51,9 @@ class Box(Domain):
         with np.errstate(over="ignore"):
             extent = high - low
         if not ((extent > 0) & np.isfinite(extent)).all():
-            raise ValueError("low must be smaller than high, by a finite amount, in every feature.")
+            raise PublicValueError(
+                "low must be smaller than high, by a finite amount, in every feature."
+            )
         for name, value in (("low", low), ("high", high), ("n_features", n_features)):
             object.__setattr__(self, name, value)
 

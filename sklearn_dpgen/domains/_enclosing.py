@@ -8,6 +8,7 @@ from sklearn_dpgen.domains._box import Box
 from sklearn_dpgen.domains._one_hot import OneHot
 from sklearn_dpgen.domains._parameters import difference_above, norm_above
 from sklearn_dpgen.domains._product import Product
+from sklearn_dpgen.exceptions import PublicTypeError
 
 __all__ = ["enclosing_ball"]
 
@@ -52,4 +53,6 @@ def _radius_and_center(domain):
     if isinstance(domain, Product):
         radii, centers = zip(*map(_radius_and_center, domain.domains), strict=True)
         return norm_above(radii, 2), np.concatenate(centers)
-    raise TypeError(f"No enclosing ball is known for a domain of type {type(domain).__name__}.")
+    raise PublicTypeError(
+        f"No enclosing ball is known for a domain of type {type(domain).__name__}."
+    )

@@ -6,13 +6,15 @@ from numbers import Integral
 
 import numpy as np
 
+from sklearn_dpgen.exceptions import PublicValueError
+
 __all__ = ["check_size", "check_vector", "difference_above", "norm_above", "norm_order", "short"]
 
 
 def norm_order(p):
     """Return ``p`` as 1, 2 or ``np.inf``."""
     if p not in (1, 2, np.inf):
-        raise ValueError(f"p must be 1, 2 or np.inf, got {p!r}.")
+        raise PublicValueError(f"p must be 1, 2 or np.inf, got {p!r}.")
     return np.inf if p == np.inf else int(p)
 
 
@@ -45,11 +47,15 @@ def check_vector(values, name, n_features):
     """Return ``values`` as a finite read-only vector; a scalar is repeated ``n_features`` times."""
     vector = np.array(values, dtype=np.float64)
     if vector.ndim > 1:
-        raise ValueError(f"{name} must be a scalar or a vector, got {vector.ndim} dimensions.")
+        raise PublicValueError(
+            f"{name} must be a scalar or a vector, got {vector.ndim} dimensions."
+        )
     if not np.isfinite(vector).all():
-        raise ValueError(f"{name} must be finite.")
+        raise PublicValueError(f"{name} must be finite.")
     if vector.ndim and n_features is not None and len(vector) != n_features:
-        raise ValueError(f"{name} has {len(vector)} features where {n_features} are declared.")
+        raise PublicValueError(
+            f"{name} has {len(vector)} features where {n_features} are declared."
+        )
     if vector.ndim == 0:
         vector = np.full(1 if n_features is None else n_features, vector)
     vector.flags.writeable = False
@@ -59,7 +65,7 @@ def check_vector(values, name, n_features):
 def check_size(value, name, minimum):
     """Return a number of features or categories as an int, if it is one of at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}.")
+        raise PublicValueError(f"{name} must be an integer of at least {minimum}, got {value!r}.")
     return int(value)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from sklearn_dpgen.domains._base import Domain
 from sklearn_dpgen.domains._parameters import norm_above, norm_order
+from sklearn_dpgen.exceptions import PublicValueError
 
 __all__ = ["Product"]
 
@@ -25,7 +26,7 @@ class Product(Domain):
     def __post_init__(self):
         domains = tuple(self.domains)
         if not domains or not all(isinstance(domain, Domain) for domain in domains):
-            raise ValueError("domains must be a non-empty sequence of domains.")
+            raise PublicValueError("domains must be a non-empty sequence of domains.")
         object.__setattr__(self, "domains", domains)
 
     @property

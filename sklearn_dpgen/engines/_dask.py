@@ -5,6 +5,7 @@ from functools import partial
 import pandas as pd
 
 from sklearn_dpgen.engines._parts import check_columns, count_part, finish, merge_parts
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 
 __all__ = ["columns_of", "map_parts"]
 
@@ -16,12 +17,12 @@ def columns_of(X):
     if isinstance(getattr(X, "_meta", None), pd.DataFrame):
         return list(X._meta.columns)
     if not any(base.__module__.startswith("dask.array") for base in type(X).__mro__):
-        raise TypeError(
+        raise PublicTypeError(
             "X must be a data frame of pandas partitions or an array if it is of dask, "
             f"got {type(X).__name__}."
         )
     if X.ndim != 2:
-        raise ValueError("X must have two dimensions.")
+        raise PublicValueError("X must have two dimensions.")
     return None
 
 
@@ -44,7 +45,7 @@ def _partitions(X, columns):
     names = columns_of(X)
     if names is None:
         if columns is not None:
-            raise ValueError("columns must be None for an array of dask, which has no names.")
+            raise PublicValueError("columns must be None for an array of dask, which has no names.")
         return X.rechunk({1: -1}).to_delayed().ravel().tolist()
     if columns is not None:
         check_columns(names, columns)

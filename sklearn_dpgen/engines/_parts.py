@@ -6,11 +6,17 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
+from sklearn_dpgen.exceptions import (
+    PublicImportError,
+    PublicRuntimeError,
+    PublicTypeError,
+    PublicValueError,
+)
+
 __all__ = ["check_columns", "count_part", "finish", "merge_parts", "require"]
 
-# What an error of these very types says is of the package, which shows no value in it. Those of
-# others derive from them, as of Arrow or of text that cannot be decoded, and quote records.
-_TOLD = {"ValueError": ValueError, "TypeError": TypeError}
+# The errors of a part that keep their message, which is public. Others may quote records.
+_PUBLIC = {kind.__name__: kind for kind in (PublicValueError, PublicTypeError)}
 
 
 def count_part(function: Callable, part: Any, pieces: Iterable) -> bytes:
@@ -93,7 +99,7 @@ def finish(
         _, value, error = pickle.loads(count_part(function, 0, ()))
     if error is not None:
         _, (kind, text) = error
-        raise _TOLD[kind](text)
+        raise _PUBLIC[kind](text)
     return value
 
 
@@ -101,7 +107,7 @@ def check_columns(names: list[str], columns: list[str]) -> None:
     """Refuse columns that a table has not, or more than once."""
     wrong = [name for name in columns if names.count(name) != 1]
     if wrong:
-        raise ValueError(f"X must have each of these columns once: {wrong}.")
+        raise PublicValueError(f"X must have each of these columns once: {wrong}.")
 
 
 def require(module: str, extra: str) -> Any:
@@ -110,7 +116,7 @@ def require(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError:
         name = module.partition(".")[0]
-    raise ImportError(
+    raise PublicImportError(
         f"A table of {extra} needs {name}, where it is read and where it is counted: "
         f"pip install 'sklearn-dpgen[{extra}]'"
     )
@@ -120,9 +126,10 @@ def _attempt(function: Callable, *args: Any) -> tuple[Any, tuple[str, str] | Non
     try:
         return function(*args), None
     except (ValueError, TypeError) as error:
-        if type(error) in _TOLD.values():
-            return None, (type(error).__name__, str(error))
-        return None, ("ValueError", f"A part of X cannot be read: {type(error).__name__}.")
+        for name, kind in _PUBLIC.items():
+            if isinstance(error, kind):
+                return None, (name, str(error))
+        return None, ("PublicValueError", f"A part of X cannot be read: {type(error).__name__}.")
 
 
 def _pack(parts, value, error) -> bytes:
@@ -140,7 +147,7 @@ def _check_once(parts: list, n_parts: int | None) -> None:
         for found in numbers.values()
     )
     if not each_once or (n_parts is not None and len(parts) != n_parts):
-        raise RuntimeError(
+        raise PublicRuntimeError(
             "The engine gave a part of X more than once, or not at all: nothing was released. "
             "X must give the same records whenever it is computed again."
         )

@@ -3,6 +3,7 @@
 from functools import partial
 
 from sklearn_dpgen.engines._parts import check_columns, count_part, finish, merge_parts, require
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 
 __all__ = ["columns_of", "map_parts"]
 
@@ -12,7 +13,9 @@ _FAN_IN = 8
 def columns_of(X):
     """Return the names of the columns, or None if Ray tells them after reading alone."""
     if not hasattr(X, "map_batches"):
-        raise TypeError(f"X must be a ray.data.Dataset if it is of Ray, got {type(X).__name__}.")
+        raise PublicTypeError(
+            f"X must be a ray.data.Dataset if it is of Ray, got {type(X).__name__}."
+        )
     return X.columns(fetch_if_missing=False)
 
 
@@ -21,7 +24,7 @@ def map_parts(function, merge, X, columns):
     require("pyarrow", "ray")
     names = columns_of(X)
     if X.context.max_errored_blocks:
-        raise ValueError("max_errored_blocks of Ray must be 0: each record is to be counted.")
+        raise PublicValueError("max_errored_blocks of Ray must be 0: each record is to be counted.")
     if columns is not None:
         if names is not None:
             check_columns(names, columns)

@@ -4,6 +4,7 @@ from functools import partial
 from itertools import chain
 
 from sklearn_dpgen.engines._parts import check_columns, count_part, finish, merge_parts, require
+from sklearn_dpgen.exceptions import PublicTypeError
 
 __all__ = ["columns_of", "map_parts"]
 
@@ -15,7 +16,7 @@ def columns_of(X):
     """Return the names of the columns."""
     if not hasattr(X, "mapInArrow"):
         kind = f"{type(X).__module__}.{type(X).__name__}"
-        raise TypeError(f"X must be a pyspark.sql.DataFrame if it is of Spark, got {kind}.")
+        raise PublicTypeError(f"X must be a pyspark.sql.DataFrame if it is of Spark, got {kind}.")
     return list(X.columns)
 
 

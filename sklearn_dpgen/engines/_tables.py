@@ -5,6 +5,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from sklearn_dpgen.exceptions import PublicTypeError
 from sklearn_dpgen.utils._threads import one_thread
 
 __all__ = ["engine_columns", "is_engine_table", "map_reduce"]
@@ -108,5 +109,5 @@ def _engine(X):
 def _adapter(X):
     engine = _engine(X)
     if engine is None:
-        raise TypeError(f"X must be a table of dask, Spark or Ray, got {type(X).__name__}.")
+        raise PublicTypeError(f"X must be a table of dask, Spark or Ray, got {type(X).__name__}.")
     return import_module(f"sklearn_dpgen.engines.{engine}")

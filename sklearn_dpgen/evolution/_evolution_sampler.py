@@ -327,7 +327,7 @@ class PrivateEvolutionSampler(VotingSampler):
         settings, mechanism = plan.settings, plan.votes.mechanism
         shares = settings[0].shares
 
-        run = mechanism.run()
+        run, noise = mechanism.run(), self._noise_source(noise_seed)
         n_drawn = [setting.n_samples for setting in settings]
         if plan.queries is None:
             populations = [self._random(n, rng) for n in n_drawn]
@@ -340,7 +340,7 @@ class PrivateEvolutionSampler(VotingSampler):
                 self._sizes,
                 n_drawn,
                 domain=self.domain_,
-                noise_seed=noise_seed,
+                noise=noise,
                 rng=rng,
             )
         sums: list[list] = [[] for _ in settings]
@@ -351,7 +351,7 @@ class PrivateEvolutionSampler(VotingSampler):
         for share in steps:
             varied = [self._vary(*part, rng) for part in zip(populations, degrees, strict=True)]
             candidates = [points for points, _ in varied]
-            votes = self._count(members, candidates, run, noise_seed)
+            votes = self._count(members, candidates, run, noise)
             results, sizes = [], []
             for code, ((points, origins), counts) in enumerate(zip(varied, votes, strict=True)):
                 sums[code].append(counts.sum())

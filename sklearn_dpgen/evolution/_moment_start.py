@@ -1,7 +1,6 @@
 """First populations drawn from released moments, in place of public ones."""
 
 import math
-import pickle
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from sklearn_dpgen.moments import (
     moment_queries,
     release_moments,
 )
-from sklearn_dpgen.utils._random import noise_source
 
 __all__ = ["release_populations", "start_queries"]
 
@@ -37,7 +35,7 @@ def start_queries(sampler, voters):
     )
 
 
-def release_populations(queries, members, run, scales, sizes, n_drawn, *, domain, noise_seed, rng):
+def release_populations(queries, members, run, scales, sizes, n_drawn, *, domain, noise, rng):
     """Release moments, and draw the first population of each class from normal laws of them.
 
     Parameters
@@ -54,7 +52,7 @@ def release_populations(queries, members, run, scales, sizes, n_drawn, *, domain
     n_drawn : list of int
         Size of each population.
     domain : Domain
-    noise_seed : int or None
+    noise : NoiseSource
     rng : numpy.random.Generator
 
     Returns
@@ -66,8 +64,7 @@ def release_populations(queries, members, run, scales, sizes, n_drawn, *, domain
     def release(query, X, codes):
         unit = units[queries.index(query)]
         vector = query.vector(X, codes) / unit
-        context = ["moments", pickle.dumps((run, query)), vector]
-        noise = noise_source(noise_seed, context=context)
+        noise.bind(query)
         return query.split(unit * run.release(vector, noise))
 
     moments = release_moments(

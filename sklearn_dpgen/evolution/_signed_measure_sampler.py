@@ -228,7 +228,8 @@ class PrivateSignedMeasureSampler(VotingSampler):
         plan, supports, report = self._planned(voters)
         self._charge(report)
         self.noise_multiplier_ = report.noise_multiplier
-        votes = self._count(members, supports, plan.mechanism.run(), noise_seed)
+        noise = self._noise_source(noise_seed)
+        votes = self._count(members, supports, plan.mechanism.run(), noise)
         results, sizes = [], []
         for code, (points, counts) in enumerate(zip(supports, votes, strict=True)):
             sizes.append(self._class_size(code, [counts.sum()], [1.0]))

@@ -1,7 +1,6 @@
 """What the samplers that count votes share: records by class, noisy shares, weighted candidates."""
 
 import math
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -238,7 +237,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         )
         return self._protected(report)
 
-    def _count(self, members, candidates, run, noise_seed):
+    def _count(self, members, candidates, run, noise):
         """Return the noisy votes of every class for its own candidates: one release.
 
         Parameters
@@ -247,7 +246,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             Private records of each class.
         candidates : list of ndarray
         run : GaussianSequenceRun or ThresholdedLaplaceRun
-        noise_seed : int or None
+        noise : NoiseSource
         """
         counts = [
             nearest_neighbor_votes(
@@ -261,9 +260,8 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         ]
         counts = np.concatenate(counts).astype(np.float64)
         sizes = [len(points) for points in candidates]
-        # A seeded noise is for these counts of these candidates: any others get another one.
-        context = [type(self).__qualname__, pickle.dumps((run, sizes)), counts]
-        noise = self._noise_source(noise_seed, context=[*context, np.concatenate(candidates)])
+        # Equal counts of other candidates get other noise.
+        noise.bind(*candidates)
         return np.split(run.release(counts, noise), np.cumsum(sizes)[:-1])
 
     def _embedding(self):

@@ -4,7 +4,6 @@ import functools
 import inspect
 import math
 import os
-import pickle
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
@@ -15,11 +14,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.exceptions import UnpaidScoreWarning
+from sklearn_dpgen.exceptions import PublicValueError, UnpaidScoreWarning
 from sklearn_dpgen.ledger._ledger import PrivacyLedger, open_ledger
 from sklearn_dpgen.ledger._unit import drop_unit, split_unit
 from sklearn_dpgen.schema import Identifier
-from sklearn_dpgen.utils._certified_noise import CertifiedNoise, require_opendp
+from sklearn_dpgen.utils._certified_noise import require_opendp
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 from sklearn_dpgen.utils._threads import one_thread
@@ -43,6 +42,23 @@ _LAW_OF_PERSONS = (
     "What is learned is the law of a random row of a random person: each person counts once."
 )
 
+# Parameters that seeded noise does not depend on: they change no release, or they are objects with
+# state, whose outputs a source is given anyway.
+_NOT_BOUND = frozenset(
+    {
+        "callback",
+        "embedding",
+        "estimator",
+        "group_estimator",
+        "interface",
+        "ledger",
+        "n_jobs",
+        "noise",
+        "random_state",
+        "store",
+        "verbose",
+    }
+)
 
 # What computes for long, wherever a class or one of its mixins defines it.
 _COMPUTING = (
@@ -219,7 +235,7 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         """Refuse a unit that the schema declares as more than an identifier, which is not read."""
         column = (getattr(self, "schema", None) or {}).get(self.unit)
         if column is not None and not isinstance(column, Identifier):
-            raise ValueError(
+            raise PublicValueError(
                 f"unit={self.unit!r} is a column of the schema: declare it as an identifier, or "
                 "leave it out. Who a row is of is not learned."
             )
@@ -252,8 +268,7 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         if self.unit is None:
             return [X, *aligned]
         X, persons = self._split_unit(X)
-        noise = noise_source(seed, context=["rows of persons", persons.codes])
-        rows = persons.draw(noise)
+        rows = persons.draw(self._noise_source(seed, "rows of persons", persons.codes))
         return [part if part is None else _safe_indexing(part, rows) for part in (X, *aligned)]
 
     def _one_labelled_row_each(self, X, y, seed):
@@ -275,20 +290,41 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         if self.noise != "certified":
             return False
         if self.random_state is not None:
-            raise ValueError(
+            raise PublicValueError(
                 "random_state must be None with noise='certified', whose bits are the operating "
                 "system's."
             )
         require_opendp()
         return True
 
-    def _noise_source(self, seed, *, context=()) -> NoiseSource:
-        """Return the source of the noise of a release: as `noise_source`, or a certified one."""
-        return CertifiedNoise() if self._is_certified else noise_source(seed, context=context)
+    def _noise_source(self, seed, *bound) -> NoiseSource:
+        """Return the source of noise and of secret batches, bound to parameters and records.
+
+        Parameters
+        ----------
+        seed : int or None
+        *bound : ndarray or object
+            Records, codes, and public objects that they were encoded with.
+        """
+        certified = self._is_certified
+        if seed is None or certified:
+            return noise_source(certified=certified)
+        settings = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name not in _NOT_BOUND and not callable(value)
+        }
+        if "device" in settings:
+            from sklearn_dpgen.utils._torch import resolve_device
+
+            settings["device"] = str(resolve_device(settings["device"]))
+        named = (part for item in sorted(settings.items()) for part in item)
+        return noise_source(seed, type(self).__qualname__, *named, *bound)
 
     def _noise_description(self):
         """Return where noise comes from, for a report; no RandomState is advanced."""
-        return self._noise_source(None if self.random_state is None else 0).description
+        seed = None if self.random_state is None else 0
+        return noise_source(seed, certified=self._is_certified).description
 
     def _forget(self):
         """Drop what an earlier fit left, so that one that fails keeps no report of another."""
@@ -298,38 +334,6 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
     def _delta(self, n_samples):
         """Return the failure probability to spend on a number of private records."""
         return 0.1 / n_samples if self.delta == "auto" else check_delta(self.delta)
-
-    def _noise(self, seed, *parts):
-        """Return the source of noise and of batches; a seeded one is keyed by all that is given.
-
-        Parameters
-        ----------
-        seed : int or None
-        *parts : ndarray or Domain
-            Records, strata, and the domain that they were projected on.
-        """
-        if seed is None:
-            return self._noise_source(None)
-        from sklearn_dpgen.utils._torch import resolve_device
-
-        parameters = self.get_params(deep=False) | {"device": str(resolve_device(self.device))}
-        # Nor does it depend on how the same counts are made.
-        for name in ("callback", "ledger", "n_jobs", "noise", "random_state", "store", "verbose"):
-            parameters.pop(name, None)
-        # Without any, the noise is that of an estimator that takes none.
-        for name in ("constraints", "unit"):
-            if not parameters.get(name):
-                parameters.pop(name, None)
-        context: list[str | bytes | np.ndarray] = [type(self).__qualname__]
-        for name, value in sorted(parameters.items()):
-            # What a callable returns is among the parts.
-            context += [name, b"" if callable(value) else pickle.dumps(value)]
-        for part in parts:
-            if isinstance(part, np.ndarray):
-                context += [str(part.shape), np.ascontiguousarray(part)]
-            else:
-                context.append(pickle.dumps(part))
-        return noise_source(seed, context=context)
 
 
 class UnpaidScoreMixin(EstimatorMixin):

@@ -18,6 +18,7 @@ from sklearn_dpgen.accounting import (
     dominating_renyi,
     gaussian_sigma,
 )
+from sklearn_dpgen.exceptions import PublicValueError
 
 __all__ = ["FILTERS", "GaussianFilter", "PrivacyFilter", "RenyiFilter"]
 
@@ -137,7 +138,7 @@ class RenyiFilter(PrivacyFilter):
             best = max(orders, key=lambda order: self._cap(order) / order)
             object.__setattr__(self, "order", best)
         if self.cap <= 0:
-            raise ValueError(
+            raise PublicValueError(
                 f"epsilon must be larger: at delta = {self.delta:g} Rényi privacy leaves nothing "
                 f"of {self.epsilon:g}. The Gaussian filter does."
             )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sklearn_dpgen.accounting import DominatingCost, PrivacyReport
-from sklearn_dpgen.exceptions import BudgetExceededError
+from sklearn_dpgen.exceptions import BudgetExceededError, PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._filters import FILTERS
 from sklearn_dpgen.ledger._ledger_file import LedgerFile, last_number
 from sklearn_dpgen.ledger._ledger_report import Charge, LedgerReport
@@ -142,13 +142,13 @@ class PrivacyLedger:
             There is a file already, of whatever content.
         """
         if not isinstance(dataset, str):
-            raise TypeError(f"dataset must be a str, got {type(dataset).__name__}.")
+            raise PublicTypeError(f"dataset must be a str, got {type(dataset).__name__}.")
         for name, value, choices in (
             ("neighbours", neighbours, ("replace_one", "add_or_remove")),
             ("filter", filter, tuple(FILTERS)),
         ):
             if value not in choices:
-                raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
+                raise PublicValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
         epsilon, delta = check_epsilon(epsilon, allow_infinite=False), check_delta(delta)
         settings = {
             "dataset": dataset,
@@ -263,18 +263,18 @@ class PrivacyLedger:
 
     def _check_relation(self, report, what):
         if math.isinf(report.epsilon):
-            raise ValueError(
+            raise PublicValueError(
                 f"{what} has no guarantee, epsilon=inf: a ledger is for private fits. Leave out "
                 "ledger where the records are public."
             )
         if report.neighbours != self.neighbours:
-            raise ValueError(
+            raise PublicValueError(
                 f"{what} is for neighbours {report.neighbours!r}, the ledger for "
                 f"{self.neighbours!r}: their costs do not add up."
             )
         if self.unit is not None and report.unit != self.unit:
             protected = "a row" if report.unit is None else f"unit {report.unit!r}"
-            raise ValueError(
+            raise PublicValueError(
                 f"{what} protects {protected}, the ledger unit {self.unit!r}: fit with "
                 f"unit={self.unit!r}."
             )
@@ -377,7 +377,7 @@ class PrivacyLedger:
     def _totals(self, db):
         # Another file may have been moved to the place of the one that was opened.
         if _header(db) != (self.created, self._settings):
-            raise ValueError(
+            raise PublicValueError(
                 f"{self.path} is no longer the ledger of {self.dataset!r} that was opened here: "
                 "its cap does not hold for another one. Open it anew."
             )
@@ -386,13 +386,13 @@ class PrivacyLedger:
         ).fetchall()
         n_booked = last_number(db)
         if [number for number, *_ in charges] != list(range(1, n_booked + 1)):
-            raise ValueError(
+            raise PublicValueError(
                 f"The ledger {self.path} is damaged: {n_booked} charges were booked, and "
                 f"{len(charges)} of them are left. Its budget is not known any more."
             )
         amounts = [value for _, *values in charges for value in values]
         if not all(0 <= value < math.inf for value in amounts):
-            raise ValueError(
+            raise PublicValueError(
                 f"The ledger {self.path} is damaged: a charge must be finite and not negative. "
                 "Its budget is not known any more."
             )
@@ -415,7 +415,7 @@ def open_ledger(ledger: "PrivacyLedger | str | os.PathLike") -> PrivacyLedger:
 def _header(db):
     found = db.execute("SELECT created, settings FROM ledger").fetchall()
     if len(found) != 1:
-        raise ValueError("The ledger is damaged: its cap is missing.")
+        raise PublicValueError("The ledger is damaged: its cap is missing.")
     return found[0]
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicOSError, PublicValueError
+
 __all__ = ["LedgerFile", "last_number"]
 
 # "dpgl", and the version of the tables.
@@ -22,6 +24,18 @@ CREATE TABLE charges (
     total_amount REAL NOT NULL, total_delta REAL NOT NULL, report TEXT NOT NULL
 ) STRICT;
 """
+
+
+class _LedgerExistsError(PublicOSError, FileExistsError):
+    pass
+
+
+class _LedgerReadOnlyError(PublicOSError, PermissionError):
+    pass
+
+
+class _LedgerLockedError(PublicOSError, TimeoutError):
+    pass
 
 
 class LedgerFile:
@@ -41,12 +55,12 @@ class LedgerFile:
             # Of several processes one makes it.
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         except FileExistsError:
-            raise FileExistsError(
+            raise _LedgerExistsError(
                 f"{self.path} is there already: a ledger is made where no file is, and "
                 "PrivacyLedger(path) opens one."
             ) from None
         except FileNotFoundError:
-            raise FileNotFoundError(
+            raise PublicFileNotFoundError(
                 f"The folder of the ledger is not there: {self.path.parent}."
             ) from None
         try:
@@ -89,18 +103,20 @@ class LedgerFile:
 
     def _check(self, db):
         if db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
-            raise ValueError(
+            raise PublicValueError(
                 f"{self.path} is empty, and no ledger: its content was lost, or whatever made it "
                 "was stopped. Restore it from a backup; remove it only if no fit ever charged it."
             )
         if _pragma(db, "application_id") != _APPLICATION_ID:
-            raise ValueError(f"{self.path} is a database, and no ledger.")
+            raise PublicValueError(f"{self.path} is a database, and no ledger.")
         # SQLite takes the missing end of a last page as zeros.
         if os.path.getsize(self.path) < _pragma(db, "page_count") * _pragma(db, "page_size"):
-            raise ValueError(f"{self.path} is no ledger, or a damaged one: its end is cut off.")
+            raise PublicValueError(
+                f"{self.path} is no ledger, or a damaged one: its end is cut off."
+            )
         version = _pragma(db, "user_version")
         if version > _VERSION:
-            raise ValueError(
+            raise PublicValueError(
                 f"{self.path} is a ledger of a newer version, {version}: this one reads up to "
                 f"{_VERSION}. Upgrade sklearn_dpgen."
             )
@@ -112,23 +128,24 @@ class LedgerFile:
         except sqlite3.OperationalError as error:
             text = str(error)
             if "readonly" in text:
-                raise PermissionError(
+                raise _LedgerReadOnlyError(
                     f"{self.path} is read-only, and nothing can be booked."
                 ) from None
             if "locked" in text:
-                raise TimeoutError(
+                raise _LedgerLockedError(
                     f"{self.path} was locked by another process for {_PATIENCE_S:g} s."
                 ) from None
             if not self.path.exists():
-                raise FileNotFoundError(
+                raise PublicFileNotFoundError(
                     f"There is no ledger at {self.path}: PrivacyLedger.create makes one, for a "
                     "data set of which nothing was released yet."
                 ) from None
-            if "disk is full" in text:
-                text = "its disk is full"
-            raise OSError(f"{self.path} cannot be used: {text}. Nothing was charged.") from None
-        except sqlite3.DatabaseError as error:
-            raise ValueError(f"{self.path} is no ledger, or a damaged one: {error}.") from None
+            fault = "its disk is full" if "disk is full" in text else "SQLite failed"
+            raise PublicOSError(
+                f"{self.path} cannot be used: {fault}. Nothing was charged."
+            ) from None
+        except sqlite3.DatabaseError:
+            raise PublicValueError(f"{self.path} is no ledger, or a damaged one.") from None
 
 
 @contextmanager

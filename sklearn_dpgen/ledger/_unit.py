@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import call_quietly
@@ -67,7 +68,7 @@ class Persons:
         """
         first = values[self._order[self._starts]]
         if not np.array_equal(first[self.codes], values):
-            raise ValueError(
+            raise PublicValueError(
                 f"With unit all rows of a person must be of one {name}, as the number of persons "
                 "of each is public."
             )
@@ -90,7 +91,7 @@ class Persons:
             mechanism each person is one record.
         """
         persons = np.arange(self.n_persons) if persons is None else persons
-        turns = (noise.uniform(persons.shape) * self._sizes[persons]).astype(np.int64)
+        turns = noise.integers(self._sizes[persons], len(persons))
         return self._order[self._starts[persons] + turns]
 
 
@@ -122,9 +123,9 @@ def told_apart(ids, name="unit"):
         found = None
     if found is None:
         # Outside of the handler, whose error could show a value.
-        raise TypeError(f"Column {name!r} of unit must hold texts or numbers.")
+        raise PublicTypeError(f"Column {name!r} of unit must hold texts or numbers.")
     if len(codes) == 0 or codes.min() < 0:
-        raise ValueError(f"Column {name!r} of unit must name a person in every row.")
+        raise PublicValueError(f"Column {name!r} of unit must name a person in every row.")
     check_alike(found, name)
     return codes, found
 
@@ -132,7 +133,7 @@ def told_apart(ids, name="unit"):
 def check_precision(ids, name):
     """Refuse floats in which persons with long ids are one, and two in chunks of other types."""
     if str(getattr(ids, "dtype", "")).lower() in _SHORT_FLOATS:
-        raise TypeError(
+        raise PublicTypeError(
             f"Column {name!r} of unit holds floats of less than double precision, in which "
             "different ids can be one number: give integers or texts."
         )
@@ -151,7 +152,7 @@ def check_alike(ids, name):
         # The same moment, with a zone and without, is not equal.
         kinds |= {value.tzinfo is None for value in values if isinstance(value, datetime)}
     if len(kinds) > 1 + (datetime in kinds):
-        raise ValueError(
+        raise PublicValueError(
             f"Column {name!r} of unit mixes texts with other values, or kinds of these, by which "
             "one person may be two: give it one dtype."
         )
@@ -188,12 +189,12 @@ def split_unit(X, unit: str, schema=None):
     """
     X = as_pandas(X)
     if not isinstance(X, pd.DataFrame):
-        raise TypeError(f"unit={unit!r} names a column: X must be a data frame.")
+        raise PublicTypeError(f"unit={unit!r} names a column: X must be a data frame.")
     if unit not in X.columns:
-        raise ValueError(f"X lacks the column {unit!r} that unit names.")
+        raise PublicValueError(f"unit must be a column of X, got {unit!r}.")
     ids: Any = X[unit]
     if isinstance(ids, pd.DataFrame):
-        raise ValueError(f"X has several columns {unit!r}: unit must name one.")
+        raise PublicValueError(f"X has several columns {unit!r}: unit must name one.")
     is_kept = schema is not None and unit in schema
     return X if is_kept else X.drop(columns=unit), Persons(ids, unit)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism, as_scale
 from sklearn_dpgen.mechanisms._densities import (
@@ -37,7 +38,7 @@ class _AdditiveMechanism(Mechanism):
         nearest = self.domain_.project(np.zeros((1, self.domain_.n_features)))
         reach = abs(nearest).max() + self.domain_.diameter(np.inf)
         if reach > FARTHEST_SCALES * self.scale_:
-            raise ValueError(
+            raise PublicValueError(
                 f"domain reaches to {reach:.3g}, and noise='certified' of scale {self.scale_:.3g} "
                 f"is for values up to {FARTHEST_SCALES * self.scale_:.3g}: move the domain nearer "
                 "to 0, or take a smaller epsilon."

@@ -14,11 +14,11 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import CERTIFIED_NOISE
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms._moments import moments_of
 from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release, settings_text
 from sklearn_dpgen.preprocessing._records import resolve_domain
-from sklearn_dpgen.utils._certified_noise import CertifiedNoise
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -198,11 +198,13 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         check_release(Y, self)
         names = getattr(self, "feature_names_in_", None)
         if names is not None and isinstance(Y, pd.DataFrame) and list(Y.columns) != list(names):
-            raise ValueError(f"X must have the columns {list(names)} in the same order.")
+            raise PublicValueError(f"X must have the columns {list(names)} in the same order.")
         Y = validate_data(estimator or self, Y, reset=reset, dtype=np.float64)
         width = self.domain_.n_features
         if Y.shape[1] != width:
-            raise ValueError(f"X must have the {width} columns of the domain, got {Y.shape[1]}.")
+            raise PublicValueError(
+                f"X must have the {width} columns of the domain, got {Y.shape[1]}."
+            )
         return Y
 
     def decode(
@@ -231,7 +233,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     def require_noise(self) -> None:
         """Raise a ValueError if there is no noise, and so no likelihood."""
         if not self._has_noise:
-            raise ValueError(
+            raise PublicValueError(
                 "epsilon=inf releases the records as they are: there is no noise to deconvolve."
             )
 
@@ -245,7 +247,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
 
     def _unbiased(self, Y):
         """Return estimates of encoded records, and of the squares of their numbers."""
-        raise ValueError(
+        raise PublicValueError(
             f"score needs unbiased estimates of records, for which {type(self).__name__} has no "
             "method _unbiased: take likelihood_score."
         )
@@ -262,7 +264,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     def _check_width(self, Z, name):
         width = self.domain_.n_features
         if Z.ndim != 2 or Z.shape[1] != width:
-            raise ValueError(
+            raise PublicValueError(
                 f"{name} must have shape (n, {width}), the width of the domain, got "
                 f"{tuple(Z.shape)}."
             )
@@ -274,7 +276,9 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         missing = np.flatnonzero(np.isnan(X).any(axis=0)).tolist()
         if missing:
             missing = missing if names is None else list(names[missing])
-            raise ValueError(f"X contains NaN: columns {missing} must have no missing values.")
+            raise PublicValueError(
+                f"X contains NaN: columns {missing} must have no missing values."
+            )
         return X
 
     def _forget(self):
@@ -289,7 +293,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         if n_features is not None:
             return resolve_domain(self.domain, n_features)
         if not isinstance(self.domain, Domain):
-            raise ValueError("A domain given as a function needs X, to know its width.")
+            raise PublicValueError("A domain given as a function needs X, to know its width.")
         return self.domain
 
     def _set_privacy(self):
@@ -297,7 +301,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         (self._seed,) = split_random_state(self.random_state, 1)
         self._index = self.index
         self._certified = self._is_certified
-        source = self._own_noise(()).description
+        source = noise_source(self._seed, certified=self._certified).description
         records = "order of the records" if self.index == "reset" else _WITH_INDEX
         public = ("domain", "n_samples", "names of the columns", records)
         caveat = CERTIFIED_NOISE if self._certified else _FLOATING_POINT
@@ -319,22 +323,14 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         return not math.isinf(self.privacy_.epsilon)
 
     def _noise(self, X):
-        """Return the noise source of one release; see ``noise_source`` for its key."""
-        if self._seed is None:
-            return self._own_noise(())
-        content = str(X.shape), np.ascontiguousarray(X)
-        return self._own_noise((*self._identity(), *content))
-
-    def _own_noise(self, context):
-        return CertifiedNoise() if self._certified else noise_source(self._seed, context=context)
+        """Return the noise source of one release, bound to the mechanism and the records."""
+        bound = () if self._seed is None else (*self._identity(), X)
+        return noise_source(self._seed, *bound, certified=self._certified)
 
     def _identity(self):
-        """Return what tells this release from one of another mechanism on the same records."""
-        kind, report = type(self), self.privacy_
-        stated = ((p.mechanism, p.epsilon, p.delta, p.noise_scale) for p in (report, *report.parts))
+        """Return what distinguishes this mechanism from others on the same records."""
         # Two schemas may have one domain, and two domains one representation.
-        settings = settings_text(self)
-        return f"{kind.__module__}.{kind.__qualname__}", settings, *map(repr, stated)
+        return type(self).__qualname__, self.privacy_.epsilon, settings_text(self)
 
     def _release_settings(self):
         """Return what the likelihood depends on beside the budget and the noise scales."""

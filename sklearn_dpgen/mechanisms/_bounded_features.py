@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.domains._base import array_namespace, like
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._validation import check_positive
 
 if TYPE_CHECKING:
@@ -355,7 +356,7 @@ class BallMoments(BoundedFeatures):
 
 def _check_ball(ball):
     if not isinstance(ball, Ball) or ball.p != 2:
-        raise ValueError("ball must be a Ball of p = 2.")
+        raise PublicValueError("ball must be a Ball of p = 2.")
 
 
 def _integers(sums):

@@ -9,6 +9,7 @@ import numpy as np
 
 from sklearn_dpgen.accounting import check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.mechanisms._bounded_features import BoundedFeatures
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceMechanism
 from sklearn_dpgen.utils._random import NoiseSource
@@ -72,18 +73,20 @@ class ClassSums:
 
     def __post_init__(self):
         if not isinstance(self.features, BoundedFeatures):
-            raise TypeError(
+            raise PublicTypeError(
                 f"features must be BoundedFeatures, got {type(self.features).__name__}."
             )
         n_samples = check_count(self.n_samples, "n_samples")
         n_classes = check_count(self.n_classes, "n_classes")
         if self.labels not in ("public", "private"):
-            raise ValueError(f"labels must be 'public' or 'private', got {self.labels!r}.")
+            raise PublicValueError(f"labels must be 'public' or 'private', got {self.labels!r}.")
         if self.with_counts and self.labels == "public":
-            raise ValueError("with_counts is for private labels: public ones are counted for free.")
+            raise PublicValueError(
+                "with_counts is for private labels: public ones are counted for free."
+            )
         width = self.features.n_features_out
         if n_samples > self.features.most_samples:
-            raise ValueError(
+            raise PublicValueError(
                 f"n_samples must be at most {self.features.most_samples}, up to which sums are "
                 f"exact, got {n_samples}."
             )
@@ -125,7 +128,7 @@ class ClassSums:
         ndarray of float64 of shape (size,)
         """
         if len(X) != self.n_samples or len(codes) != self.n_samples:
-            raise ValueError(f"X and codes must be of {self.n_samples} records.")
+            raise PublicValueError(f"X and codes must be of {self.n_samples} records.")
         vector = self.features.class_sums(X, codes, self.n_classes)
         if self.with_counts:
             counts = np.bincount(codes, minlength=self.n_classes).astype(np.float64)
@@ -184,9 +187,9 @@ class ClassSumMechanism:
 
     def __post_init__(self):
         if len(self.queries) != len(self.shares):
-            raise ValueError("shares must hold one number a query.")
+            raise PublicValueError("shares must hold one number a query.")
         if len({(query.n_samples, query.n_classes, query.labels) for query in self.queries}) > 1:
-            raise ValueError("queries must be of the same n_samples, n_classes and labels.")
+            raise PublicValueError("queries must be of the same n_samples, n_classes and labels.")
         epsilon, delta = check_epsilon(self.epsilon), check_delta(self.delta)
         if math.isfinite(epsilon):
             check_delta_size(delta, self.queries[0].n_samples)
@@ -259,7 +262,7 @@ class ClassSumRun:
         codes : ndarray of int of shape (n_samples,)
             The class of each, from 0.
         noise : NoiseSource
-            Whoever can predict it voids the guarantee; a seeded one is for this vector alone.
+            Anyone who can predict it voids the guarantee.
 
         Returns
         -------
@@ -274,7 +277,9 @@ class ClassSumRun:
             More releases than were paid for.
         """
         if not self._queries:
-            raise RuntimeError("The privacy budget paid for every release that was made: no more.")
+            raise PublicRuntimeError(
+                "The privacy budget paid for every release that was made: no more."
+            )
         query = self._queries.pop(0)
         vector = query.vector(X, codes) / query.sensitivity
         return query.split(query.sensitivity * self._run.release(vector, noise))

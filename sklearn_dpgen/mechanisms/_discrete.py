@@ -7,6 +7,7 @@ import numpy as np
 
 from sklearn_dpgen.accounting import PrivacyReport, RandomizedResponseProfile
 from sklearn_dpgen.domains import OneHot
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism, as_table
 from sklearn_dpgen.mechanisms._densities import discrete_log_likelihood
@@ -27,7 +28,7 @@ def response_table(epsilon, n_categories, what="domain"):
         More categories than a table of a GiB has; ``what`` is named.
     """
     if 8 * n_categories**2 > _MOST_BYTES:
-        raise ValueError(
+        raise PublicValueError(
             f"{what}: randomized response on {n_categories} categories takes a table of "
             f"{8 * n_categories**2 / 2**30:.1f} GiB, more than {_MOST_BYTES // 2**30} GiB. "
             "Declare fewer categories or bins."
@@ -120,7 +121,7 @@ class RandomizedResponse(Mechanism):
 
     def _calibrate(self):
         if not isinstance(self.domain_, OneHot):
-            raise TypeError(
+            raise PublicTypeError(
                 f"domain must be a OneHot domain for randomized response, got {self.domain_!r}; "
                 "TabularMechanism takes several columns."
             )

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms._joint_design import most_asked
 from sklearn_dpgen.mechanisms._joint_likelihood import joint_log_likelihood
 from sklearn_dpgen.mechanisms._joint_questions import Questions, same_group
@@ -75,7 +76,7 @@ class JointAnswersMixin(EstimatorMixin):
             validate_data(estimator, Y, reset=reset, skip_check_array=True)
         parts = list(map_frames(self._read, Y, RELEASE_COLUMNS))
         if not parts:
-            raise ValueError(NO_RECORDS)
+            raise PublicValueError(NO_RECORDS)
         width = max(part.shape[1] for part in parts)
         encoded = np.concatenate(
             [
@@ -85,7 +86,7 @@ class JointAnswersMixin(EstimatorMixin):
         )
         n_twice = count_repeated(encoded)
         if n_twice:
-            raise ValueError(
+            raise PublicValueError(
                 f"{n_twice} answers are there twice, with their grouping: they were collected "
                 "twice, and drop_duplicates() keeps one of each; or people were asked with one "
                 "random_state, which must be None where they are."
@@ -111,7 +112,7 @@ class JointAnswersMixin(EstimatorMixin):
 
     def _check_encoded(self, Y):
         if Y.ndim != 2 or Y.shape[1] < 5:
-            raise ValueError(
+            raise PublicValueError(
                 f"Y must be encoded answers, as encode_release returns, got {Y.shape}."
             )
 

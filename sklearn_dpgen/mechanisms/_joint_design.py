@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms._joint_questions import group_counts, information
-from sklearn_dpgen.utils._random import NoiseSource
+from sklearn_dpgen.utils._random import noise_source
 from sklearn_dpgen.utils._validation import Real
 
 __all__ = [
@@ -99,7 +100,7 @@ def expected_variances(sizes, epsilon, limit, n_asked, always, weights):
     categories keeps (g - 1) of (k - 1) contrasts.
     """
     d = len(sizes)
-    stream = NoiseSource(np.random.default_rng(_SEED))
+    stream = noise_source(_SEED)
     columns = draw_columns(max(_N_DRAWN, 20 * d * d), n_asked, always, weights, stream)
     kinds, kind = np.unique(sizes[columns], axis=0, return_inverse=True)
     groups = np.array([group_counts(row, limit) for row in kinds])
@@ -174,13 +175,15 @@ def read_wishes(names, always, weights):
     for parameter, columns in (("always", always), ("weights", weights or ())):
         unknown = [name for name in columns if name not in names]
         if unknown:
-            raise ValueError(f"{parameter} names columns that the schema does not: {unknown}.")
+            raise PublicValueError(
+                f"{parameter} names columns that the schema does not: {unknown}."
+            )
     if len(set(always)) < len(always):
-        raise ValueError("always names a column twice.")
+        raise PublicValueError("always names a column twice.")
     weights = dict.fromkeys(names, 1.0) | dict(weights or {})
     bad = [name for name, weight in weights.items() if not _is_weight(weight)]
     if bad:
-        raise ValueError(f"weights must be between 1e-6 and 1e6; of other ones: {bad}.")
+        raise PublicValueError(f"weights must be between 1e-6 and 1e6; of other ones: {bad}.")
     return tuple(map(names.index, always)), np.array([*weights.values()], dtype=np.float64)
 
 
@@ -196,18 +199,22 @@ def check_n_asked(n_asked, sizes, epsilon, limit, always, weights):
     n_columns = int(np.count_nonzero(weights))
     most = min(n_columns, most_asked(limit))
     if len(always) > most:
-        raise ValueError(
+        raise PublicValueError(
             f"always names {len(always)} columns, and one joint answer with epsilon={epsilon:g} is "
             f"on at most {most}."
         )
     if n_asked == "auto":
         return choose_n_asked(sizes, epsilon, limit, always, weights)
     if n_asked > n_columns:
-        raise ValueError(f"n_asked={n_asked} is more than the {n_columns} columns to ask about.")
+        raise PublicValueError(
+            f"n_asked={n_asked} is more than the {n_columns} columns to ask about."
+        )
     if n_asked < len(always):
-        raise ValueError(f"n_asked={n_asked} is less than the {len(always)} columns of always.")
+        raise PublicValueError(
+            f"n_asked={n_asked} is less than the {len(always)} columns of always."
+        )
     if n_asked > most:
-        raise ValueError(
+        raise PublicValueError(
             f"n_asked={n_asked} is too much for epsilon={epsilon:g}: with two groups a column an "
             f"answer is on at most {most} columns."
         )

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing._reader import has_no_names
 
 __all__ = [
@@ -67,14 +68,14 @@ def check_is_release(Y):
     """Refuse what has not the columns of answers, such as an array: it may hold records."""
     columns = _columns(Y)
     if has_no_names(Y) or (columns is not None and not set(RELEASE_COLUMNS) & columns):
-        raise ValueError(
+        raise PublicValueError(
             f"Answers have the columns {RELEASE_COLUMNS}, and X has none of them. Raw records are "
             "for transform, or for an estimator with privatize=True."
         )
     if columns is not None and columns != set(RELEASE_COLUMNS):
         missing = [name for name in RELEASE_COLUMNS if name not in columns]
         lacks = f" X lacks {missing}." if missing else ""
-        raise ValueError(
+        raise PublicValueError(
             f"Answers have the columns {RELEASE_COLUMNS} and no others, such as an index that was "
             f"written to a file.{lacks}"
         )
@@ -84,20 +85,20 @@ def check_origin(frame, epsilon, design):
     """Refuse missing entries, and answers under another budget or design, naming both."""
     for name in RELEASE_COLUMNS:
         if frame[name].isna().any():
-            raise ValueError(f"Column {name!r} of the answers has missing values.")
+            raise PublicValueError(f"Column {name!r} of the answers has missing values.")
     given = _numbers(frame["epsilon"])
     if np.isnan(given).any():
-        raise ValueError("Column 'epsilon' of the answers must hold numbers.")
+        raise PublicValueError("Column 'epsilon' of the answers must hold numbers.")
     # What a text file keeps of a float may differ in the last digit.
     other = ~np.isclose(given, epsilon, rtol=1e-9, atol=0)
     if other.any():
-        raise ValueError(
+        raise PublicValueError(
             f"Answers were given with epsilon={given[other][0]:g}, but mechanism has epsilon="
             f"{epsilon:g}: take the mechanism that asked. To learn from both, fit each by itself."
         )
     other = (frame["design"].astype(str) != design).to_numpy()
     if other.any():
-        raise ValueError(
+        raise PublicValueError(
             f"Answers are of the design {frame['design'][other].iloc[0]!r}, but mechanism is of "
             f"{design!r}: its schema or bins are not those of the mechanism that asked."
         )
@@ -124,16 +125,16 @@ def read_asked(texts, names, most):
     for text in kinds:
         found = _names_of(text)
         if not found or len(set(found)) < len(found):
-            raise ValueError(
+            raise PublicValueError(
                 "Column 'asked' of the answers must hold JSON lists of distinct columns."
             )
         unknown = [name for name in found if name not in places]
         if unknown:
-            raise ValueError(
+            raise PublicValueError(
                 f"Column 'asked' of the answers names columns that the schema does not: {unknown}."
             )
         if len(found) > most:
-            raise ValueError(
+            raise PublicValueError(
                 f"Column 'asked' of the answers names {len(found)} columns at once, and the budget "
                 f"has an answer on at most {most}."
             )
@@ -157,7 +158,7 @@ def read_integers(frame, name, stop):
     """Return a column of integers from 0 to below ``stop``, as they may come from a file."""
     values = _numbers(frame[name])
     if not ((values == np.floor(values)) & (values >= 0) & (values < stop)).all():
-        raise ValueError(
+        raise PublicValueError(
             f"Column {name!r} of the answers must hold integers from 0 to below what was asked."
         )
     return values.astype(np.int64)

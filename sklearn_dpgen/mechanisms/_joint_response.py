@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import ApproximateProfile, PrivacyReport
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism
 from sklearn_dpgen.mechanisms._joint_answers import JointAnswersMixin
@@ -227,7 +228,9 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         """
         self._forget()
         if set(RELEASE_COLUMNS) <= set(self.schema):
-            raise ValueError(f"A schema cannot have all the columns of answers: {RELEASE_COLUMNS}.")
+            raise PublicValueError(
+                f"A schema cannot have all the columns of answers: {RELEASE_COLUMNS}."
+            )
         X = None if is_release(X) else X
         self.encoder_ = TabularEncoder(self.schema, bins=self._bins()).fit(X)
         self.domain_ = self.encoder_.domain_
@@ -269,10 +272,10 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         """
         check_is_fitted(self)
         if is_release(X):
-            raise ValueError("X holds answers already, and transform takes raw records.")
+            raise PublicValueError("X holds answers already, and transform takes raw records.")
         parts = list(map_frames(self._codes, X, self.encoder_.columns_))
         if not parts:
-            raise ValueError(NO_RECORDS)
+            raise PublicValueError(NO_RECORDS)
         self._reserve(self.privacy_)
         return with_index(self._ask(np.concatenate(parts)), X, self._index)
 
@@ -354,7 +357,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         """Return the source of questions, in which no record has a part."""
         if self._seed is None:
             return noise_source()
-        return noise_source(self._seed, context=(*self._identity(), "questions", str(n)))
+        return noise_source(self._seed, *self._identity(), "questions", n)
 
     def _calibrate(self):
         return PrivacyReport(
@@ -375,7 +378,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         return self.encoder_.columns_, "questions, version 1"
 
     def _identity(self):
-        # Draws that two designs share would tell when both answers are true.
+        # Draws that two designs share would reveal when both answers are true.
         return *super()._identity(), repr(self._always), self._weights
 
     def _randomize(self, X, noise):

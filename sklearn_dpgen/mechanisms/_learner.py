@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import clone
 
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.mechanisms._release import Card, release_of
 from sklearn_dpgen.utils._typing import EstimatorMixin
 
@@ -39,7 +40,7 @@ def fit_mechanism(mechanism, X, *, privatize, noise_seed, ledger=None):
         return _carried(X, privatize)
     missing = [name for name in _REQUIRED if not hasattr(mechanism, name)]
     if missing:
-        raise TypeError(
+        raise PublicTypeError(
             "mechanism must be a Mechanism with a likelihood, such as LaplaceMechanism; "
             f"{type(mechanism).__name__} lacks {', '.join(missing)}."
         )
@@ -48,7 +49,7 @@ def fit_mechanism(mechanism, X, *, privatize, noise_seed, ledger=None):
         mechanism.set_params(random_state=noise_seed)
     if privatize and ledger is not None:
         if mechanism.ledger is not None:
-            raise ValueError("The mechanism has a ledger too: give it to one of them.")
+            raise PublicValueError("The mechanism has a ledger too: give it to one of them.")
         mechanism.set_params(ledger=ledger)
     mechanism.fit(X)
     mechanism.require_noise()
@@ -61,17 +62,17 @@ def fit_mechanism(mechanism, X, *, privatize, noise_seed, ledger=None):
 def _carried(X, privatize):
     """Return the mechanism that privatized records carry."""
     if privatize:
-        raise ValueError("mechanism must be given with privatize=True, got None.")
+        raise PublicValueError("mechanism must be given with privatize=True, got None.")
     release = release_of(X)
     if release is None:
-        raise ValueError(
+        raise PublicValueError(
             "mechanism must be given for records that carry none, got None: pass mechanism= for "
             "what was privatized elsewhere, read from a file, joined or computed. In a pipeline "
             "the step before must be the mechanism."
         )
     mechanism = release.mechanism() if isinstance(release, Card) else None
     if mechanism is None:
-        raise ValueError(
+        raise PublicValueError(
             "mechanism must be given for records that carry the name of theirs alone, as from a "
             f"file, got None: pass mechanism=, a {release['mechanism']} with epsilon="
             f"{release['epsilon']:g}, delta={release['delta']:g}."
@@ -130,7 +131,9 @@ class LearnerPlanMixin(EstimatorMixin):
             with ``privatize=True``, where there is this parameter, what a fit on raw ones costs.
         """
         if self.mechanism is None:
-            raise ValueError("plan needs a mechanism, got None: ask the mechanism for its plan.")
+            raise PublicValueError(
+                "plan needs a mechanism, got None: ask the mechanism for its plan."
+            )
         width = None if n_features is None else np.zeros((1, n_features))
         mechanism = fit_mechanism(
             self.mechanism,

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 from sklearn.base import TransformerMixin, clone
 
+from sklearn_dpgen.exceptions import PublicValueError
+
 __all__ = [
     "Card",
     "ReleasedArray",
@@ -178,7 +180,7 @@ def check_release(Y, mechanism):
         for label in (released, expected)
     ]
     settings = " and other settings (domain, columns or noise)" if both[0] == both[1] else ""
-    raise ValueError(
+    raise PublicValueError(
         f"The records were released by {both[0]}{settings}, but mechanism is {both[1]}: the noise "
         "to remove would be the wrong one. Leave mechanism out, as in a pipeline or a search: the "
         "records carry the one that released them."
@@ -190,7 +192,7 @@ def _labelled(transform):
     def labelled(self, X, *args, **kwargs):
         release = release_of(X)
         if release is not None:
-            raise ValueError(
+            raise PublicValueError(
                 f"{release['mechanism']} released these records with epsilon="
                 f"{release['epsilon']:g} already. {type(self).__name__} takes raw ones."
             )

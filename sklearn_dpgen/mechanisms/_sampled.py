@@ -20,6 +20,7 @@ from sklearn_dpgen.accounting import (
     sampled_without_replacement,
 )
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
@@ -55,7 +56,7 @@ class Stratum:
         size = check_count(self.size, "size")
         batch_size = check_count(self.batch_size, "batch_size")
         if batch_size > size:
-            raise ValueError(f"batch_size must be at most size = {size}, got {batch_size}.")
+            raise PublicValueError(f"batch_size must be at most size = {size}, got {batch_size}.")
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "batch_size", batch_size)
         object.__setattr__(self, "sensitivity", check_positive(self.sensitivity, "sensitivity"))
@@ -119,7 +120,7 @@ class StratifiedGaussianMechanism:
 
     def __post_init__(self):
         if not self.strata:
-            raise ValueError("strata must hold at least one Stratum.")
+            raise PublicValueError("strata must hold at least one Stratum.")
         strata = tuple(self.strata)
         epsilon = check_epsilon(self.epsilon)
         delta = check_delta(self.delta)
@@ -128,7 +129,7 @@ class StratifiedGaussianMechanism:
             check_delta_size(delta, sum(s.size for s in strata), sampling_rate=rarest)
         n_releases = check_count(self.n_releases, "n_releases")
         if self.projections is not None and not isinstance(self.projections, ProjectionLaw):
-            raise TypeError(
+            raise PublicTypeError(
                 "projections must be a ProjectionLaw or None, got "
                 f"{type(self.projections).__name__}."
             )
@@ -196,7 +197,7 @@ class StratifiedGaussianMechanism:
         """
         count = self.n_releases if n_releases is None else check_count(n_releases, "n_releases")
         if count > self.n_releases:
-            raise ValueError(f"n_releases must be at most {self.n_releases}, got {count}.")
+            raise PublicValueError(f"n_releases must be at most {self.n_releases}, got {count}.")
         return [
             epsilon_spent(
                 min(self.noise_scale / stratum.sensitivity, _LARGEST_MULTIPLIER),
@@ -248,7 +249,8 @@ class StratifiedGaussianMechanism:
         Parameters
         ----------
         noise : NoiseSource
-            Draws the batches and the noise: whoever can predict it voids the guarantee.
+            Draws the batches and the noise: anyone who can predict it voids the guarantee. A seeded
+            one must be bound to the records, as batches are drawn before it is given a vector.
 
         Returns
         -------
@@ -282,7 +284,8 @@ class StratifiedGaussianRun:
 
     def __init__(self, mechanism: StratifiedGaussianMechanism, noise: NoiseSource) -> None:
         self._mechanism = mechanism
-        self._noise = noise
+        # Neither batches nor directions are shared with a fit of another budget.
+        self._noise = noise.bind(mechanism.noise_scale, mechanism.n_releases)
         self._n_drawn = 0
         self._is_drawn = False
 
@@ -308,11 +311,11 @@ class StratifiedGaussianRun:
             More releases than were paid for, or the last batch's vector is not yet released.
         """
         if self._is_drawn:
-            raise RuntimeError("draw() needs the release of the batch drawn before.")
+            raise PublicRuntimeError("draw() needs the release of the batch drawn before.")
         count = 1 if n_releases is None else check_count(n_releases, "n_releases")
         paid = self._mechanism.n_releases
         if self._n_drawn + count > paid:
-            raise RuntimeError(
+            raise PublicRuntimeError(
                 f"The privacy budget paid for {paid} release(s): {paid - self._n_drawn} left, "
                 f"{count} wanted."
             )
@@ -343,9 +346,9 @@ class StratifiedGaussianRun:
             No batch was drawn since the last release.
         """
         if not self._is_drawn:
-            raise RuntimeError("release() needs a batch of its own: call draw() before it.")
+            raise PublicRuntimeError("release() needs a batch of its own: call draw() before it.")
         if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != 1:
-            raise TypeError("value must be a NumPy array of float64 with one dimension.")
+            raise PublicTypeError("value must be a NumPy array of float64 with one dimension.")
         self._is_drawn = False
         return self._noise.add(value, self._mechanism.noise_scale, "gaussian")
 
@@ -372,7 +375,7 @@ def _noise_scale(stratum, epsilon, delta, n_releases, projections):
 def _noise_multiplier(epsilon, delta, rate, n_releases, projections):
     """Calibrate once for fits with the same plan: this takes up to seconds."""
     if math.isfinite(epsilon) and not _EPSILONS[0] <= epsilon <= _EPSILONS[1]:
-        raise ValueError(
+        raise PublicValueError(
             f"epsilon must be from {_EPSILONS[0]:g} to {_EPSILONS[1]:g}, or np.inf for no noise, "
             f"got {epsilon:g}."
         )

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn_dpgen.accounting import BoundedRangeProfile
 from sklearn_dpgen.accounting._certified import certified_score_scale
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.utils._certified_noise import CertifiedNoise
+from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_epsilon, check_positive
 
@@ -94,12 +94,8 @@ class SelectionRun:
     mechanism : SelectionMechanism
     """
 
-    # Not set on the instance without need: a seeded source is keyed by what runs hold.
-    _certified = False
-
     def __init__(self, mechanism: SelectionMechanism) -> None:
-        if mechanism.certified:
-            self._certified = True
+        self._certified = mechanism.certified
         self._scale = mechanism.noise_scale
         self._n_left = mechanism.n_selections
 
@@ -111,7 +107,7 @@ class SelectionRun:
         scores : ndarray of float64 of shape (n,)
             Finite. The caller vouches for their range, and that their number is public.
         noise : NoiseSource
-            Whoever can predict it voids the guarantee; a seeded one is for these scores alone.
+            Anyone who can predict it voids the guarantee.
         count : int
             How many distinct indices, at most n; each is one of those that were paid for.
 
@@ -127,14 +123,14 @@ class SelectionRun:
         """
         check_paid(noise, self._certified)
         if not isinstance(scores, np.ndarray) or scores.dtype != np.float64 or scores.ndim != 1:
-            raise TypeError("scores must be a NumPy array of float64 with one dimension.")
+            raise PublicTypeError("scores must be a NumPy array of float64 with one dimension.")
         if not np.isfinite(scores).all():
-            raise ValueError("scores must be finite.")
+            raise PublicValueError("scores must be finite.")
         count = check_count(count, "count")
         if count > len(scores):
-            raise ValueError(f"count must be at most the {len(scores)} scores, got {count}.")
+            raise PublicValueError(f"count must be at most the {len(scores)} scores, got {count}.")
         if count > self._n_left:
-            raise RuntimeError(
+            raise PublicRuntimeError(
                 f"The privacy budget has {self._n_left} selection(s) left, not {count}."
             )
         self._n_left -= count
@@ -143,6 +139,6 @@ class SelectionRun:
 
 def check_paid(noise, certified):
     """Refuse certified noise that was not paid for, and any other where it was promised."""
-    if isinstance(noise, CertifiedNoise) != certified:
+    if noise.is_certified != certified:
         paid = "certified noise" if certified else "noise in floating point"
-        raise RuntimeError(f"The privacy budget paid for {paid}, and for no other.")
+        raise PublicRuntimeError(f"The privacy budget paid for {paid}, and for no other.")

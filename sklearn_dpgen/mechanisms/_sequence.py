@@ -22,6 +22,7 @@ from sklearn_dpgen.accounting._certified import (
     remaining_delta,
 )
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.mechanisms._selection import SelectionMechanism, check_paid
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
@@ -91,7 +92,7 @@ class GaussianSequenceMechanism:
         sensitivity = check_positive(self.sensitivity, "sensitivity")
         shares = [check_positive(share, "shares") for share in self.shares]
         if not shares:
-            raise ValueError("shares must hold one positive number a release, at least one.")
+            raise PublicValueError("shares must hold one positive number a release, at least one.")
         epsilon = check_epsilon(self.epsilon)
         delta = check_delta(self.delta)
         priced, selection = {}, None
@@ -100,7 +101,9 @@ class GaussianSequenceMechanism:
             share = check_positive(self.selection_share, "selection_share")
             priced = {"n_selections": n_selections, "selection_share": share / n_selections}
         elif self.selection_share is not None or self.score_range is not None:
-            raise ValueError("selection_share and score_range must be None without selections.")
+            raise PublicValueError(
+                "selection_share and score_range must be None without selections."
+            )
         n_values, n_changed = _checked_sizes(self.n_values, self.n_changed, len(shares))
         rest = delta if n_values is None else remaining_delta(delta, sum(n_values))
         mus, epsilon0 = calibrate_releases(epsilon, rest, gaussian_shares=shares, **priced)
@@ -237,12 +240,8 @@ class GaussianSequenceRun:
     mechanism : GaussianSequenceMechanism
     """
 
-    # Not set on the instance without need: a seeded source is keyed by what runs hold.
-    _n_values: list[int] | None = None
-
     def __init__(self, mechanism: GaussianSequenceMechanism) -> None:
-        if mechanism.n_values is not None:
-            self._n_values = list(mechanism.n_values)
+        self._n_values = None if mechanism.n_values is None else list(mechanism.n_values)
         self._scales = list(mechanism.noise_scales)
         self._selection = None if mechanism.selection is None else mechanism.selection.run()
 
@@ -255,7 +254,7 @@ class GaussianSequenceRun:
             The caller vouches for its sensitivity, and for finite entries: an error here could
             tell of a record.
         noise : NoiseSource
-            Whoever can predict it voids the guarantee; a seeded one is for this vector alone.
+            Anyone who can predict it voids the guarantee.
 
         Returns
         -------
@@ -269,17 +268,21 @@ class GaussianSequenceRun:
         """
         check_paid(noise, self._n_values is not None)
         if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != 1:
-            raise TypeError("value must be a NumPy array of float64 with one dimension.")
+            raise PublicTypeError("value must be a NumPy array of float64 with one dimension.")
         if not self._scales:
-            raise RuntimeError("The privacy budget paid for every release that was made: no more.")
+            raise PublicRuntimeError(
+                "The privacy budget paid for every release that was made: no more."
+            )
         if self._n_values is not None and len(value) > (most := self._n_values.pop(0)):
-            raise RuntimeError(f"The privacy budget paid for {most} values, not {len(value)}.")
+            raise PublicRuntimeError(
+                f"The privacy budget paid for {most} values, not {len(value)}."
+            )
         return noise.add(value, self._scales.pop(0), "gaussian")
 
     def select(self, scores: np.ndarray, noise: NoiseSource, *, count: int = 1) -> np.ndarray:
         """Return indices of large scores: :meth:`SelectionRun.release`, paid for likewise."""
         if self._selection is None:
-            raise RuntimeError("The privacy budget paid for no selection.")
+            raise PublicRuntimeError("The privacy budget paid for no selection.")
         return self._selection.release(scores, noise, count=count)
 
 
@@ -287,7 +290,7 @@ def _checked_sizes(n_values, n_changed, n_releases):
     """Return the sizes of releases with certified noise, or None twice."""
     if n_values is None:
         if n_changed is not None:
-            raise ValueError("n_changed must be None without n_values.")
+            raise PublicValueError("n_changed must be None without n_values.")
         return None, None
     n_values = tuple(check_count(n, "n_values") for n in n_values)
     n_changed = n_values if n_changed is None else n_changed
@@ -295,5 +298,5 @@ def _checked_sizes(n_values, n_changed, n_releases):
         min(check_count(n, "n_changed"), most) for n, most in zip(n_changed, n_values, strict=True)
     )
     if len(n_values) != n_releases:
-        raise ValueError(f"n_values must hold {n_releases} numbers, one a release.")
+        raise PublicValueError(f"n_values must hold {n_releases} numbers, one a release.")
     return n_values, n_changed

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from sklearn_dpgen.accounting import gaussian_sigma, laplace_scale
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms._discrete import response_table
 from sklearn_dpgen.mechanisms._priced_noise import priced_laplace
 from sklearn_dpgen.schema import Datetime, Numeric
@@ -71,7 +72,7 @@ def split_budget(epsilon, schema, split):
     if set(weights) != set(schema):
         missing = [name for name in schema if name not in weights]
         unknown = [name for name in weights if name not in schema]
-        raise ValueError(
+        raise PublicValueError(
             f"split must weight every column of the schema: missing {missing}, unknown {unknown}."
         )
     weights = {n: check_positive(weights[n], f"split[{n!r}]") for n in schema}

@@ -9,6 +9,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from sklearn_dpgen.accounting import ApproximateProfile, GaussianProfile, PrivacyReport
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism, as_scale, as_table
 from sklearn_dpgen.mechanisms._densities import (
@@ -230,9 +231,11 @@ class TabularMechanism(Mechanism):
         validate_data(estimator or self, Y, reset=reset, skip_check_array=True)
         missing = [part.name for part in self._parts if part.name not in getattr(Y, "columns", ())]
         if missing:
-            raise ValueError(f"The privatized table lacks the columns {missing}.")
+            raise PublicValueError(f"The privatized table lacks the columns {missing}.")
         if len(Y) == 0:
-            raise ValueError("The privatized table has 0 records while a minimum of 1 is required.")
+            raise PublicValueError(
+                "The privatized table has 0 records while a minimum of 1 is required."
+            )
         encoded = np.empty((len(Y), self.domain_.n_features))
         for part in self._parts:
             series, column = Y[part.name], self.encoder_.columns_[part.name]
@@ -242,9 +245,13 @@ class TabularMechanism(Mechanism):
             rule = f"Column {part.name!r} {column._rule}"
             values, null = call_quietly(rule, _read_noisy, column, series)
             if null.any() and part.block is None:
-                raise ValueError(f"Column {part.name!r} has missing values but is not nullable.")
+                raise PublicValueError(
+                    f"Column {part.name!r} has missing values but is not nullable."
+                )
             if not np.isfinite(values).all():
-                raise ValueError(f"Column {part.name!r} of a privatized table must be finite.")
+                raise PublicValueError(
+                    f"Column {part.name!r} of a privatized table must be finite."
+                )
             encoded[:, part.value] = values
             if part.block is not None:
                 encoded[:, part.block] = np.column_stack([~null, null])

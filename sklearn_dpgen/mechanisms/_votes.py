@@ -2,7 +2,7 @@
 
 import functools
 import math
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from sklearn_dpgen.accounting._certified import (
     check_certified,
 )
 from sklearn_dpgen.accounting._checks import check_count, smallest_passing
+from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError
 from sklearn_dpgen.mechanisms._selection import check_paid
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon
@@ -73,18 +74,16 @@ class ThresholdedLaplaceMechanism:
     epsilon: float
     delta: float
     n_releases: int
-    # Not a field without need: a seeded source is keyed by what a mechanism holds.
-    certified: InitVar[bool] = False
+    certified: bool = False
     noise_scale: float = field(init=False)
     threshold: float = field(init=False)
 
-    def __post_init__(self, certified):
+    def __post_init__(self):
         epsilon = check_epsilon(self.epsilon)
         delta = check_delta(self.delta)
         n_releases = check_count(self.n_releases, "n_releases")
         scale = _laplace_scale(epsilon, delta / 2, 2 * n_releases)
-        if certified:
-            object.__setattr__(self, "certified", True)
+        if self.certified:
             scale = certified_laplace_scale(1 / scale, 1.0, 1) if scale > 0 else 0.0
         threshold = 1 + scale * math.log(2 * n_releases / delta) if scale > 0 else 0.0
         for name, value in (
@@ -102,7 +101,7 @@ class ThresholdedLaplaceMechanism:
         if self.noise_scale == 0:
             return ()
         noise = LaplaceProfile(1 / self.noise_scale)
-        if self.certified:  # type: ignore[attr-defined]  # the default, or set
+        if self.certified:
             spent = certified_laplace_epsilon(1.0, self.noise_scale, 1)
             check_certified("laplace", 1.0, self.noise_scale, 1, spent)
             noise = LaplaceProfile(spent)
@@ -165,7 +164,7 @@ class ThresholdedLaplaceRun:
         counts : ndarray of float64 of shape (n_cells,)
             Votes, one a record. The caller vouches for that.
         noise : NoiseSource
-            Whoever can predict it voids the guarantee; a seeded one is for these counts alone.
+            Anyone who can predict it voids the guarantee.
 
         Returns
         -------
@@ -176,11 +175,11 @@ class ThresholdedLaplaceRun:
         RuntimeError
             More releases than were paid for, or another kind of noise.
         """
-        check_paid(noise, self._mechanism.certified)  # type: ignore[attr-defined]
+        check_paid(noise, self._mechanism.certified)
         if not isinstance(counts, np.ndarray) or counts.dtype != np.float64 or counts.ndim != 1:
-            raise TypeError("counts must be a NumPy array of float64 with one dimension.")
+            raise PublicTypeError("counts must be a NumPy array of float64 with one dimension.")
         if self._n_released == self._mechanism.n_releases:
-            raise RuntimeError(
+            raise PublicRuntimeError(
                 f"The privacy budget paid for {self._n_released} release(s): none is left."
             )
         self._n_released += 1

@@ -9,6 +9,7 @@ from scipy.special import expit, ndtri
 from sklearn.linear_model import Ridge
 from sklearn.utils import check_scalar
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.metrics._marginals import check_tables
 from sklearn_dpgen.metrics._regression import RIDGE, design_matrix, fit_logistic, standardize
 from sklearn_dpgen.schema import Numeric, Schema
@@ -109,20 +110,20 @@ def coefficient_agreement(
     """
     check_scalar(level, "level", Real, min_val=0, max_val=1, include_boundaries="neither")
     if target not in schema:
-        raise ValueError(f"target must be a column of the schema, got {target!r}.")
+        raise PublicValueError(f"target must be a column of the schema, got {target!r}.")
     check_tables(real, synthetic, schema)
     is_logistic = target_transform is not None or not isinstance(schema[target], Numeric)
     y, z = _targets(real, synthetic, schema[target], target, target_transform)
     if np.ptp(y) == 0:
-        raise ValueError(f"The real target {target!r} is constant.")
+        raise PublicValueError(f"The real target {target!r} is constant.")
     regressors = {name: column for name, column in schema.items() if name != target}
     if not regressors:
-        raise ValueError("The schema has no column beside the target.")
+        raise PublicValueError("The schema has no column beside the target.")
     both = design_matrix(real, synthetic, regressors)
     both = both[:, np.ptp(both[: len(real)], axis=0) > 0]
     X, Z, d = both[: len(real)], both[len(real) :], both.shape[1]
     if d == 0:
-        raise ValueError("All columns of the real table beside the target are constant.")
+        raise PublicValueError("All columns of the real table beside the target are constant.")
     fit = _fit_logistic if is_logistic else _fit_linear
     coefficients, errors = fit(X, y)
     others, other_errors = np.zeros(d), np.zeros(d)
@@ -137,14 +138,14 @@ def _targets(real, synthetic, column, target, transform):
         y, z = (np.asarray(transform(frame[target])) for frame in (real, synthetic))
         labels = np.unique(np.concatenate([y, z]))
         if len(labels) > 2:
-            raise ValueError("target_transform must make two classes.")
+            raise PublicValueError("target_transform must make two classes.")
         return (y == labels[-1]).astype(float), (z == labels[-1]).astype(float)
     if column.nullable:
-        raise ValueError(f"The target {target!r} has nulls: pass a target_transform.")
+        raise PublicValueError(f"The target {target!r} has nulls: pass a target_transform.")
     if isinstance(column, Numeric):
         return tuple(column.encode(frame[target])[:, 0] for frame in (real, synthetic))
     if getattr(column, "n_categories", None) != 2:
-        raise ValueError(
+        raise PublicValueError(
             f"The target {target!r} is neither numeric nor of two labels: pass a target_transform."
         )
     return tuple(column.codes(frame[target]).astype(float) for frame in (real, synthetic))

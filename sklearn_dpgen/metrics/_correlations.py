@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_scalar
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.metrics._marginals import check_tables, find_cells
 from sklearn_dpgen.schema import Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.utils._validation import Integral
@@ -67,7 +68,7 @@ def correlation_difference(
     """
     check_scalar(n_bins, "n_bins", Integral, min_val=1)
     if len(schema) < 2:
-        raise ValueError("Correlations need a schema of at least two columns.")
+        raise PublicValueError("Correlations need a schema of at least two columns.")
     check_tables(real, synthetic, schema)
     first, second = (column_correlations(frame, schema, n_bins) for frame in (real, synthetic))
     pairs = list(combinations(schema, 2))

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state, check_scalar
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.metrics._transport import sliced_wasserstein_distance
 from sklearn_dpgen.utils._groups import check_sensitive_features, encode_rows
 from sklearn_dpgen.utils._validation import Integral, Real
@@ -230,7 +231,7 @@ def over_diagonal_rates(
     check_scalar(offset, "offset", Real)
     y_pred = _check_outputs(y_pred, "y_pred")
     if y_pred.shape[1] != 2:
-        raise ValueError(f"y_pred must have two columns, got {y_pred.shape[1]}.")
+        raise PublicValueError(f"y_pred must have two columns, got {y_pred.shape[1]}.")
     codes, groups = check_sensitive_features(sensitive_features, len(y_pred))
     above = y_pred[:, 1] > offset - y_pred[:, 0]
     rates = _rates(above, codes, (len(groups),))
@@ -325,14 +326,14 @@ def group_wasserstein_distance(
 def _check_labels(y, name):
     codes, labels = encode_rows(y, name)
     if labels and isinstance(labels[0], tuple):
-        raise ValueError(f"{name} must have one column, got {len(labels[0])}.")
+        raise PublicValueError(f"{name} must have one column, got {len(labels[0])}.")
     return codes, labels
 
 
 def _check_truth(y_true, n_samples):
     codes, labels = _check_labels(y_true, "y_true")
     if len(codes) != n_samples:
-        raise ValueError(
+        raise PublicValueError(
             "y_true and y_pred must have as many samples as each other, "
             f"got {len(codes)} and {n_samples}."
         )
@@ -346,7 +347,7 @@ def _check_outputs(values, name):
     except (TypeError, ValueError):
         values = np.empty(0)
     if values.ndim not in (1, 2) or values.size == 0 or not np.all(np.isfinite(values)):
-        raise ValueError(f"{name} must hold finite real numbers in one or two dimensions.")
+        raise PublicValueError(f"{name} must hold finite real numbers in one or two dimensions.")
     return values.reshape(len(values), -1)
 
 
@@ -356,7 +357,7 @@ def _is_positive(codes, labels, true_labels, pos_label):
     # The only label there is need not be the positive one, but is one of its kind.
     alone = len(known) == 1 and isinstance(next(iter(known)), str) == isinstance(pos_label, str)
     if pos_label not in known and not alone:
-        raise ValueError(f"pos_label must be among the labels, and {pos_label!r} is not.")
+        raise PublicValueError(f"pos_label must be among the labels, and {pos_label!r} is not.")
     position = labels.index(pos_label) if pos_label in labels else -1
     return codes == position
 

@@ -8,6 +8,7 @@ import pandas as pd
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.random import sample_without_replacement
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.utils._validation import Integral
 
@@ -72,13 +73,13 @@ def marginal_total_variation(
     Memory is linear in the number of records, however many cells a triple has.
     """
     if isinstance(order, bool) or order not in (1, 2, 3):
-        raise ValueError(f"order must be 1, 2 or 3, got {order!r}.")
+        raise PublicValueError(f"order must be 1, 2 or 3, got {order!r}.")
     check_scalar(n_bins, "n_bins", Integral, min_val=1)
     if max_groups is not None:
         check_scalar(max_groups, "max_groups", Integral, min_val=1)
     names = list(schema)
     if len(names) < order:
-        raise ValueError(f"order={order} needs a schema of at least {order} columns.")
+        raise PublicValueError(f"order={order} needs a schema of at least {order} columns.")
     check_tables(real, synthetic, schema)
     cells = {
         name: np.concatenate(
@@ -159,7 +160,7 @@ def k_marginal_score(
     500.0
     """
     if isinstance(k, bool) or k not in (1, 2, 3):
-        raise ValueError(f"k must be 1, 2 or 3, got {k!r}.")
+        raise PublicValueError(f"k must be 1, 2 or 3, got {k!r}.")
     distances = marginal_total_variation(
         real,
         synthetic,
@@ -177,9 +178,9 @@ def check_tables(real, synthetic, schema):
     for label, frame in (("real", real), ("synthetic", synthetic)):
         missing = [name for name in schema if name not in frame.columns]
         if missing:
-            raise ValueError(f"{label} lacks columns of the schema: {missing}.")
+            raise PublicValueError(f"{label} lacks columns of the schema: {missing}.")
         if len(frame) == 0:
-            raise ValueError(f"{label} has no rows.")
+            raise PublicValueError(f"{label} has no rows.")
 
 
 def find_cells(values, column, n_bins):

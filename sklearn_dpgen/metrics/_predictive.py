@@ -10,6 +10,8 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import check_scoring
 
+from sklearn_dpgen.exceptions import PublicValueError
+
 __all__ = ["train_synthetic_test_real"]
 
 
@@ -65,10 +67,12 @@ def train_synthetic_test_real(
     1.0
     """
     if target not in synthetic.columns:
-        raise ValueError(f"target must be a column of both tables, got {target!r}.")
+        raise PublicValueError(f"target must be a column of both tables, got {target!r}.")
     if set(synthetic.columns) != set(real.columns):
         odd = sorted(set(synthetic.columns) ^ set(real.columns), key=str)
-        raise ValueError(f"synthetic and real must have the same columns; in one only: {odd}.")
+        raise PublicValueError(
+            f"synthetic and real must have the same columns; in one only: {odd}."
+        )
     real = real[list(synthetic.columns)]
     X_train, y_train = _split_target(synthetic, target, target_transform)
     X_test, y_test = _split_target(real, target, target_transform)

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.metrics._marginals import check_tables
 from sklearn_dpgen.metrics._regression import design_matrix, fit_logistic, standardize
 from sklearn_dpgen.schema import Schema
@@ -53,7 +54,7 @@ def propensity_mse_ratio(real: pd.DataFrame, synthetic: pd.DataFrame, schema: Sc
     X = design_matrix(real, synthetic, schema)
     X = X[:, np.ptp(X, axis=0) > 0]
     if X.shape[1] == 0:
-        raise ValueError("All columns of both tables are constant.")
+        raise PublicValueError("All columns of both tables are constant.")
     X, _ = standardize(X)
     is_synthetic = np.arange(len(X)) >= len(real)
     propensity = fit_logistic(X, is_synthetic).predict_proba(X)[:, 1]

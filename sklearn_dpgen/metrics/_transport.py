@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state, check_scalar
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._validation import Integral, check_array, check_positive
 
 __all__ = ["check_point_clouds", "sliced_wasserstein_distance", "wasserstein_distance"]
@@ -20,7 +21,7 @@ def check_point_clouds(X, Y, *, min_samples=1):
     X = check_array(X, dtype="float64", input_name="X", ensure_min_samples=min_samples)
     Y = check_array(Y, dtype="float64", input_name="Y", ensure_min_samples=min_samples)
     if X.shape[1] != Y.shape[1]:
-        raise ValueError(
+        raise PublicValueError(
             f"X and Y must have as many features as each other, got {X.shape[1]} and {Y.shape[1]}."
         )
     return X, Y
@@ -29,7 +30,7 @@ def check_point_clouds(X, Y, *, min_samples=1):
 def _check_order(p):
     p = check_positive(p, "p")
     if p < 1:
-        raise ValueError(f"p must be at least 1, got {p}.")
+        raise PublicValueError(f"p must be at least 1, got {p}.")
     return p
 
 

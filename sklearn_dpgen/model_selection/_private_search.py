@@ -37,7 +37,7 @@ from sklearn_dpgen.model_selection._parts import Records
 from sklearn_dpgen.model_selection._row_values import bounded_values, released_score, row_values
 from sklearn_dpgen.model_selection._utility_scorer import UtilityScorer
 from sklearn_dpgen.utils._budget_parameters import named_parameters
-from sklearn_dpgen.utils._random import noise_source, split_random_state
+from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     HasMethods,
@@ -279,7 +279,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
                 if run is None
                 else f"privacy profile of the best of {law}, {law.mean:.3g} on average"
             ),
-            noise_source=noise_source(seed).description,
+            noise_source=self._noise_description(),
             caveats=(*_CAVEATS, FLOATING_POINT),
             releases=() if profile is None else ((profile, 1),),
             split={"best of all runs": 1.0},
@@ -346,7 +346,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         seed = split_random_state(self.random_state, 1)[0]
         report, run, law = self._plan(parts, records.n_features, seed)
         values = self._values(public=X_val is not None)
-        noise = self._secret(seed, X, y)
+        noise = self._noise_source(seed, self.estimator, self.scoring, X, y)
         sizes = {"n_samples": parts[0], "n_features": records.n_features}
         candidates = self._candidates(law.draw(noise), run, report, sizes, seed, noise)
         training, scored, weights = records.split(parts[1], noise)
@@ -391,13 +391,6 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         if len(units) > 1:
             raise ValueError(f"estimator must have one unit, got {sorted(units)}.")
         return max(units, default=None)
-
-    def _secret(self, seed, X, y):
-        """Return the source of the number of runs, of parameters, and of noise."""
-        if seed is None:
-            return noise_source()
-        given = {k: v for k, v in self.get_params(deep=False).items() if k != "ledger"}
-        return noise_source(seed, context=[type(self).__qualname__, joblib.hash((given, X, y))])
 
     def _candidates(self, n_runs, run, report, sizes, seed, noise):
         """Return parameters, an unfitted candidate and its plan, for each run."""

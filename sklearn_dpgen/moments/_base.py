@@ -5,11 +5,11 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.moments._plan import price_moments
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
-from sklearn_dpgen.utils._random import noise_source
 from sklearn_dpgen.utils._validation import BUDGET, Interval, Real, StrOptions, fit_context
 
 __all__ = ["BaseMomentSampler"]
@@ -31,7 +31,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     def _check_labels_are_given(self, y):
         """Refuse a declaration of labels without any: they were forgotten."""
         if y is None and (self.classes is not None or self.label_proportions is not None):
-            raise ValueError(
+            raise PublicValueError(
                 "classes and label_proportions are of labels: fit(X, y), or leave them out."
             )
 
@@ -110,7 +110,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         relation, public = self._label_terms(n_classes > 0)
         report = plan.report(
             type(self).__name__,
-            noise_source(None if self.random_state is None else 0),
+            self._noise_description(),
             neighbouring=relation,
             public=("n_samples", "names of the columns", *self._declared(), *public),
             forecast=self._forecast(n_samples, n_features, ball.n_features, max(n_classes, 1)),
@@ -136,7 +136,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         plan, report = self._planned(ball, len(X), n_classes, class_sizes, self.n_features_in_)
         self._charge(report)
         self.noise_multiplier_ = report.noise_multiplier
-        noises = plan.noises(seed, type(self).__qualname__, X, codes)
-        self.means_, self.covariances_, sizes = plan.release(X, codes, noises)
+        noise = self._noise_source(seed, X, codes, ball)
+        self.means_, self.covariances_, sizes = plan.release(X, codes, noise)
         if y is not None:
             self._set_proportions(sizes)

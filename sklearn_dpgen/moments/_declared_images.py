@@ -3,6 +3,8 @@
 import math
 import numbers
 
+from sklearn_dpgen.exceptions import PublicValueError
+
 __all__ = ["check_images", "check_width"]
 
 
@@ -13,7 +15,7 @@ def check_images(shape, pixel_range):
     except (TypeError, ValueError):
         low, high = math.nan, math.nan
     if not (math.isfinite(high - low) and low < high):
-        raise ValueError(
+        raise PublicValueError(
             f"pixel_range must be two numbers (low, high) with low < high, got {pixel_range!r}."
         )
     sides = tuple(shape)
@@ -21,7 +23,7 @@ def check_images(shape, pixel_range):
         isinstance(side, numbers.Integral) and int(side) >= 1 for side in sides
     )
     if not is_shape:
-        raise ValueError(
+        raise PublicValueError(
             f"shape must be (height, width) or (height, width, channels), got {shape!r}."
         )
     return low, high, tuple(int(side) for side in sides)
@@ -30,6 +32,6 @@ def check_images(shape, pixel_range):
 def check_width(X, shape):
     """Refuse records of another number of pixels."""
     if X.shape[1] != math.prod(shape):
-        raise ValueError(
+        raise PublicValueError(
             f"shape {shape} has {math.prod(shape)} pixels, X has {X.shape[1]} features."
         )

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from tqdm import tqdm
 
 from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.moments._base import BaseMomentSampler
 from sklearn_dpgen.moments._cosines import coefficients, low_cosines
@@ -255,7 +256,7 @@ class MomentImageSampler(BaseMomentSampler):
         self._check_labels_are_given(y)
         low, high, shape = check_images(self.shape, self.pixel_range)
         if getattr(X, "ndim", 2) > 2:
-            raise ValueError("X must hold a flattened image a row: X.reshape(len(X), -1).")
+            raise PublicValueError("X must hold a flattened image a row: X.reshape(len(X), -1).")
         seed, match_seed = split_random_state(self.random_state, 2)
         X, y = self._one_labelled_row_each(X, y, seed)
         X = validate_data(self, X, dtype=[np.float64, np.float32])
@@ -292,7 +293,7 @@ class MomentImageSampler(BaseMomentSampler):
         _, _, shape = check_images(self.shape, self.pixel_range)
         width = math.prod(shape)
         if n_features not in (None, width):
-            raise ValueError(f"n_features must be the {width} pixels of shape {shape}.")
+            raise PublicValueError(f"n_features must be the {width} pixels of shape {shape}.")
         return self._frequencies(shape)[1], width
 
     def _frequencies(self, shape):

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.moments._base import BaseMomentSampler
 from sklearn_dpgen.moments._forecast import moments_forecast
@@ -233,7 +234,7 @@ class MomentSampler(BaseMomentSampler):
         """
         self._validate_params()
         if self.domain is None:
-            raise ValueError("check needs a domain; with a schema, see Schema.check.")
+            raise PublicValueError("check needs a domain; with a schema, see Schema.check.")
         X = check_array(X, dtype=np.float64)
         return float(np.mean(~resolve_domain(self.domain, X.shape[1]).contains(X)))
 

@@ -1,8 +1,6 @@
 """The plan of class-wise moments: what is released, what it costs, and the laws that follow."""
 
 import math
-import pickle
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import FLOATING_POINT
 from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSumMechanism
 from sklearn_dpgen.moments._noisy_moments import (
     MOMENT_SHARES,
@@ -20,7 +19,7 @@ from sklearn_dpgen.moments._noisy_moments import (
     release_moments,
 )
 from sklearn_dpgen.moments._normal_laws import denoised_covariances
-from sklearn_dpgen.utils._random import ROUNDING, NoiseSource, noise_source
+from sklearn_dpgen.utils._random import ROUNDING, NoiseSource
 from sklearn_dpgen.utils._validation import check_fits, warn_user
 from sklearn_dpgen.utils._words import count_words, number_words
 
@@ -47,35 +46,14 @@ class MomentPlan:
     mechanism: ClassSumMechanism
     sizes: np.ndarray
 
-    def noises(
-        self, seed: int | None, name: str, X: np.ndarray, codes: np.ndarray
-    ) -> list[NoiseSource]:
-        """Return a source of noise for each release; a seeded one is for that release alone.
-
-        Parameters
-        ----------
-        seed : int or None
-            None for the operating system's entropy.
-        name : str
-            Of the estimator.
-        X, codes : ndarray
-            As of :meth:`release`.
-
-        Returns
-        -------
-        list of two NoiseSource
-        """
-        context = [name, pickle.dumps(self.mechanism), self.sizes, np.ascontiguousarray(X), codes]
-        return [noise_source(seed, context=[*context, str(part)]) for part in range(2)]
-
-    def report(self, name: str, noise: NoiseSource, **words: Any) -> PrivacyReport:
+    def report(self, name: str, noise: str, **words: Any) -> PrivacyReport:
         """Return the report of an estimator.
 
         Parameters
         ----------
         name : str
             Of the estimator.
-        noise : NoiseSource
+        noise : str
             Where its noise comes from.
         **words
             Its fields that the plan does not answer for.
@@ -99,7 +77,7 @@ class MomentPlan:
             split=dict(zip(("means", "second moments"), self.mechanism.shares, strict=True)),
             precision=self.precision(),
             rounding=n_values * ROUNDING if np.isfinite(epsilon) else 0.0,
-            noise_source=noise.description,
+            noise_source=noise,
             caveats=_CAVEATS,
             **self.mechanism.report_fields(),
             **words,
@@ -132,7 +110,7 @@ class MomentPlan:
         return words
 
     def release(
-        self, X: np.ndarray, codes: np.ndarray, noises: Sequence[NoiseSource]
+        self, X: np.ndarray, codes: np.ndarray, noise: NoiseSource
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Make the releases, and take off covariances what is noise.
 
@@ -140,7 +118,7 @@ class MomentPlan:
         ----------
         X : ndarray of shape (n_samples, d)
         codes : ndarray of int of shape (n_samples,)
-        noises : list of two NoiseSource
+        noise : NoiseSource
 
         Returns
         -------
@@ -150,10 +128,10 @@ class MomentPlan:
         sizes : ndarray of shape (n_classes,)
             Of the classes: noisy where they are released, else what is publicly known.
         """
-        run, sources = self.mechanism.run(), iter(noises)
+        run = self.mechanism.run()
 
         def release(query, X, codes):
-            return run.release(X, codes, next(sources))
+            return run.release(X, codes, noise)
 
         mechanism = self.mechanism
         moments = release_moments(
@@ -221,7 +199,7 @@ def _public_sizes(n_samples, n_classes, class_sizes, label_proportions):
     if class_sizes is not None:
         sizes = np.asarray(class_sizes, dtype=np.float64)
         if sizes.min() <= 0:
-            raise ValueError("With public labels every class of classes needs a record.")
+            raise PublicValueError("With public labels every class of classes needs a record.")
         return sizes
     if label_proportions is None:
         return np.full(n_classes, n_samples / n_classes)

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen._version import __version__
-from sklearn_dpgen.exceptions import InvalidFileError
+from sklearn_dpgen.exceptions import (
+    InvalidFileError,
+    PublicTypeError,
+    PublicValueError,
+)
 from sklearn_dpgen.persistence._container import read_file, write_file
 from sklearn_dpgen.persistence._registry import ALL_KINDS, STATES
 from sklearn_dpgen.persistence._values import Decoder, Encoder
@@ -28,7 +32,7 @@ def save(estimator: "PrivateEstimator", path: str | os.PathLike) -> None:
     """Write a fitted estimator to a file: see :meth:`PrivateEstimator.save`."""
     kind = type(estimator)
     if kind not in STATES:
-        raise TypeError(f"{kind.__name__} cannot be saved. {_advice(estimator)}")
+        raise PublicTypeError(f"{kind.__name__} cannot be saved. {_advice(estimator)}")
     check_is_fitted(estimator)
     encoder = Encoder(ALL_KINDS)
     document = {
@@ -45,7 +49,7 @@ def _check_written(path):
     try:
         load(path)
     except InvalidFileError as error:
-        raise ValueError(f"The estimator cannot be saved: {error}") from error
+        raise PublicValueError(f"The estimator cannot be saved: {error}") from error
 
 
 def _advice(estimator):
@@ -81,6 +85,7 @@ def load(path: str | os.PathLike) -> "PrivateEstimator":
     except MemoryError:
         raise
     except Exception as error:  # of any kind, by what a file holds
+        # Any message may be quoted: it is about a file of a model, which holds no record.
         fault = InvalidFileError(f"{Path(path).name}: {error} {_origin(document)}".rstrip())
         raise fault from error
     return estimator

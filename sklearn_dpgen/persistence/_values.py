@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.exceptions import InvalidFileError
+from sklearn_dpgen.exceptions import InvalidFileError, PublicTypeError
 from sklearn_dpgen.persistence._container import Arrays
 from sklearn_dpgen.persistence._reports import read_report, report_node
 
@@ -109,7 +109,7 @@ class Encoder:
         if value.dtype.kind in "UO" and value.ndim == 1:
             items = [self.encode(item, place) for item in value.tolist()]
             return {"labels": items, "dtype": value.dtype.str[1:]}
-        raise TypeError(f"{place} is an array of {value.dtype}, which cannot be saved.")
+        raise PublicTypeError(f"{place} is an array of {value.dtype}, which cannot be saved.")
 
     def _tensor(self, value, place):
         # The layout of the filters of some networks, which rounds otherwise.
@@ -140,7 +140,7 @@ class Encoder:
         if isinstance(value, torch.device):
             return str(value)
         subject = place.partition(".")[0]
-        raise TypeError(
+        raise PublicTypeError(
             f"{place} holds a {type(value).__name__}, which cannot be saved: a file holds no code, "
             "and only objects of this package. Where sampling and predicting do without it, "
             f"set_params({subject}=...) to None or to a plain value before."

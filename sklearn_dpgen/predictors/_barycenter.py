@@ -26,7 +26,7 @@ from sklearn_dpgen.predictors._group_laws import (
 from sklearn_dpgen.predictors._group_means import mean_intervals, outcome_sums
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._groups import check_sensitive_features
-from sklearn_dpgen.utils._random import noise_source, split_random_state
+from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     HasMethods,
@@ -97,14 +97,13 @@ class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstima
         mechanism = plan.mechanism
         scores = self._fit_scores(X, len(codes))
         weights = self._quietly(self._group_weights, X)
-        run = mechanism and mechanism.run()
+        run, noise = mechanism and mechanism.run(), self._noise_source(noise_seed)
 
         def released(vector, stage):
             if run is None:
                 return vector, 0.0
             scale = mechanism.noise_scales[stage]
-            context = [type(self).__qualname__, str(stage), repr(scale), vector]
-            return run.release(vector, noise_source(noise_seed, context=context)), scale
+            return run.release(vector, noise), scale
 
         if run is None:
             self.maps_ = maps_of_scores(scores, codes, n_groups)

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._made_up import MadeUpColumn
@@ -174,8 +175,8 @@ class _ColumnCoder:
         if most < n:
             return codes.astype(self.dtype, copy=False)
         if most > n:
-            raise ValueError(f"Column {self._name!r} has missing values but is not nullable.")
-        raise ValueError(f"Column {self._name!r} {self._column._rule}")
+            raise PublicValueError(f"Column {self._name!r} has missing values but is not nullable.")
+        raise PublicValueError(f"Column {self._name!r} {self._column._rule}")
 
     def _codes_or_faults(self, series):
         """Return the category of each value, then of a null; beyond them come faults and nulls."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import Datetime, Identifier, Numeric
 from sklearn_dpgen.schema._binned import Binned
 
@@ -78,7 +79,9 @@ class CsvFiles:
             given = self._header(path)[0]
             missing = [name for name in names if name not in given]
             if missing:
-                raise ValueError(f"The columns must be in each file: one of X lacks {missing}.")
+                raise PublicValueError(
+                    f"Each file must have all declared columns: one lacks {missing}."
+                )
         for path in self._paths:
             given, start = self._header(path)
             for line, block in _blocks(path, start):
@@ -117,10 +120,12 @@ class CsvFiles:
         name = given[int(place[1])] if place else None
         kind = _KINDS.get(str(text_type(self._columns.get(name))))
         if kind is not None:
-            raise ValueError(f"Column {name!r} must hold {kind}, got another text in {path!r}.")
+            raise PublicValueError(
+                f"Column {name!r} must hold {kind}, got another text in {path!r}."
+            )
         _check_widths(path, line, block, len(given))
         _decoded(path, line, block)
-        raise ValueError(f"X could not be read: {path!r} is no file of CSV.")
+        raise PublicValueError(f"{path!r} is not a valid CSV file.")
 
     def _header(self, path):
         """Return the names of the columns of a file, and where its records begin."""
@@ -135,9 +140,13 @@ class CsvFiles:
         if mark is None and b"\0" in head:
             mark = "UTF-16"
         if mark is not None:
-            raise ValueError(f"X must be in UTF-8: {path!r} is in {mark}. {_recode(path, mark)}")
+            raise PublicValueError(
+                f"A CSV file must be in UTF-8: {path!r} is in {mark}. {_recode(path, mark)}"
+            )
         if not head.strip():
-            raise ValueError(f"X must have a header: the first line of {path!r} is empty.")
+            raise PublicValueError(
+                f"A CSV file must have a header: the first line of {path!r} is empty."
+            )
         text = _decoded(path, 1, head)
         names = _names(text, ",")
         self._check_delimiter(path, text, names)
@@ -153,8 +162,8 @@ class CsvFiles:
             if not lacks or len(other) == 1:
                 continue
             if len(names) == 1 or (declared is not None and not declared - {*other}):
-                raise ValueError(
-                    f"X must have commas between the fields of CSV: those of {path!r} have {word}. "
+                raise PublicValueError(
+                    f"A CSV file must separate fields by commas: those of {path!r} have {word}. "
                     f"Store it with commas, or, in Python, give what "
                     f"pandas.read_csv({path!r}, sep={delimiter!r}) returns."
                 )
@@ -176,7 +185,7 @@ def _read(file, path, n):
         if getattr(error, "errno", None):
             raise
         fault = "cannot be unpacked: it is damaged, or packed in another way than its name says"
-    raise ValueError(f"X must be whole files: {path!r} {fault}.")
+    raise PublicValueError(f"A file must be complete: {path!r} {fault}.")
 
 
 def _blocks(path, start):
@@ -265,8 +274,8 @@ def _check_quotes(path, line, block):
 
 
 def _refuse_quotes(path, line):
-    raise ValueError(
-        "X must have quotes around a field that holds a quote, and that quote written twice: a "
+    raise PublicValueError(
+        "A CSV file must quote a field that holds a quote, with that quote written twice: a "
         f"field in line {line} of {path!r} has not, or its quote is never closed."
     )
 
@@ -281,9 +290,9 @@ def _check_widths(path, line, block, n_fields):
             n += 1
             continue
         if block[start:mark].strip(b"\r\n") and n != n_fields:
-            raise ValueError(
-                f"X must have as many fields in each record as in the header: the record in line "
-                f"{line + _n_lines(block[:start])} of {path!r} has {n}, and the header "
+            raise PublicValueError(
+                "A CSV file must have as many fields in each record as in the header: the record "
+                f"in line {line + _n_lines(block[:start])} of {path!r} has {n}, and the header "
                 f"{n_fields}."
             )
         start, n = mark + 1, 1
@@ -295,8 +304,8 @@ def _decoded(path, line, data):
         return data.decode()
     except UnicodeDecodeError as error:
         line += _n_lines(data[: error.start])
-    raise ValueError(
-        f"X must be in UTF-8: line {line} of {path!r} is not, and may be in Latin-1 or "
+    raise PublicValueError(
+        f"A CSV file must be in UTF-8: line {line} of {path!r} is not, and may be in Latin-1 or "
         f"Windows-1252. {_recode(path, 'Latin-1')}"
     )
 

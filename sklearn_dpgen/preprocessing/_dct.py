@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from sklearn_dpgen.domains import array_namespace
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._validation import (
     check_array,
     check_is_fitted,
@@ -57,7 +58,7 @@ def dct_mask(image: ArrayLike, quantile: float = 0.8) -> np.ndarray:
     """
     image = np.asarray(image, dtype=np.float64)
     if not 0 <= quantile < 1:
-        raise ValueError(f"quantile must be in [0, 1), got {quantile!r}.")
+        raise PublicValueError(f"quantile must be in [0, 1), got {quantile!r}.")
     matrices = [_dct_matrix(n) for n in image.shape]
     size = abs(_along_axes(image[None], matrices, np)[0])
     return size > np.quantile(size, quantile)
@@ -65,7 +66,7 @@ def dct_mask(image: ArrayLike, quantile: float = 0.8) -> np.ndarray:
 
 def _checked_rows(X, width, xp):
     if X.ndim != 2 or X.shape[1] != width:
-        raise ValueError(f"X must be of shape (n, {width}), got {tuple(X.shape)}.")
+        raise PublicValueError(f"X must be of shape (n, {width}), got {tuple(X.shape)}.")
     return X if xp is np or X.is_floating_point() else X.double()
 
 
@@ -126,10 +127,12 @@ class DCTTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         shape = (X.shape[1],) if self.shape is None else tuple(self.shape)
         if math.prod(shape) != X.shape[1]:
-            raise ValueError(f"shape {shape} has {math.prod(shape)} pixels, X has {X.shape[1]}.")
+            raise PublicValueError(
+                f"shape {shape} has {math.prod(shape)} pixels, X has {X.shape[1]}."
+            )
         mask = np.ones(shape, dtype=bool) if self.mask is None else np.asarray(self.mask)
         if mask.dtype != bool or mask.shape != shape or not mask.any():
-            raise ValueError("mask must be boolean, of the given shape, with a True.")
+            raise PublicValueError("mask must be boolean, of the given shape, with a True.")
         self.mask_ = mask.ravel()
         self._matrices = [_dct_matrix(n) for n in shape]
         return self

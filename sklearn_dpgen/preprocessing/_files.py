@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from importlib import import_module
 
+from sklearn_dpgen.exceptions import PublicFileNotFoundError, PublicImportError, PublicValueError
 from sklearn_dpgen.preprocessing._csv import CsvFiles
 from sklearn_dpgen.utils._validation import call_quietly
 
@@ -52,14 +53,14 @@ def open_files(paths, columns):
     paths = [call_quietly("X must be the path of a table.", os.fspath, path) for path in paths]
     formats = {_format(path) for path in paths}
     if len(formats) > 1 or None in formats:
-        raise ValueError(
+        raise PublicValueError(
             "X is a text: it must be the path of a table, or paths of one format, with an ending "
             f"of {', '.join(_FORMATS)}."
         )
     (form,) = formats
     found = [file for path in paths for match in _matches(path) for file in _files(match, form)]
     if not found:
-        raise FileNotFoundError("X names folders without files of Parquet.")
+        raise PublicFileNotFoundError("A folder must hold Parquet files, and that of X has none.")
     # Records that are read twice count twice, by whatever names and links.
     found = list({_identity(file): file for file in reversed(found)}.values())[::-1]
     if form == "csv":
@@ -80,7 +81,9 @@ def check_files(files, names):
         given = read_quietly(lambda fragment=fragment: fragment.physical_schema.names)
         missing = [name for name in names if name not in given]
         if missing:
-            raise ValueError(f"The columns must be in each file: one of X lacks {missing}.")
+            raise PublicValueError(
+                f"Each file must have all declared columns: one lacks {missing}."
+            )
 
 
 def _identity(file):
@@ -91,7 +94,7 @@ def _identity(file):
 def _matches(path):
     matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
     if not matches:
-        raise FileNotFoundError(f"X names files that are not there: {path!r}.")
+        raise PublicFileNotFoundError(f"X names files that are not there: {path!r}.")
     return matches
 
 
@@ -120,7 +123,9 @@ def read_quietly(function, *args, **options):
         if package not in _ENGINES and not isinstance(error, OSError | UnicodeError):
             raise
     # Outside of the handler, or the context of the error would show values.
-    raise ValueError("X could not be read: it holds what is no value of its type, or is cut off.")
+    raise PublicValueError(
+        "The table could not be read: a value is not of its type, or a file is cut off."
+    )
 
 
 def require(module):
@@ -128,7 +133,7 @@ def require(module):
     try:
         import_module(module)
     except ImportError as error:
-        raise ImportError(
+        raise PublicImportError(
             "Files, and tables of other libraries than pandas, need pyarrow: "
             "pip install 'sklearn-dpgen[arrow]'"
         ) from error

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.engines import engine_columns, is_engine_table, map_reduce
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.preprocessing._sources import open_named, open_source
 from sklearn_dpgen.utils._validation import as_frame, call_quietly, check_array
 
@@ -81,7 +82,7 @@ def _check_columns(given, names, *, is_projected=False):
     faults = {"missing": missing, "unknown": unknown, "more than once": twice}
     if any(faults.values()):
         words = ", ".join(f"{fault} {found}" for fault, found in faults.items() if found)
-        raise ValueError(f"The columns must be those of the schema, each once: {words}.")
+        raise PublicValueError(f"The columns must be those of the schema, each once: {words}.")
 
 
 def to_pandas(block):
@@ -102,7 +103,7 @@ def to_pandas(block):
     rule = "holds what is no value of its Arrow type, such as a text that is not in UTF-8."
     for name, column in zip(block.schema.names, block.columns, strict=True):
         call_quietly(f"Column {name!r} {rule}", partial(column.to_pandas, **options))
-    raise ValueError(f"A column of X {rule}")
+    raise PublicValueError(f"A column of X {rule}")
 
 
 def column_of(block, name):
@@ -161,7 +162,7 @@ def map_blocks(function, X, columns):
     if is_engine_table(X):
         given = _check_engine_frame(X)
         if not hasattr(X, "to_delayed"):
-            raise TypeError(
+            raise PublicTypeError(
                 f"X must be in memory, or be read in order: a {type(X).__name__} of Spark or Ray "
                 "has no order."
             )
@@ -172,12 +173,14 @@ def map_blocks(function, X, columns):
         yield function(block)
 
 
-def column_names(X, columns):
+def column_names(X, columns, unit=None):
     """Return the names of the declared columns in the order of a source, without reading a value.
 
     Parameters
     ----------
     X, columns : as for `map_frames`
+    unit : str or None, default=None
+        Column that must be there as well, one of the declared ones or another.
 
     Returns
     -------
@@ -189,16 +192,18 @@ def column_names(X, columns):
     ValueError
         Columns that are missing, unknown or there twice, or no records.
     """
-    names = list(columns)
+    names = list(dict.fromkeys([*columns, *([] if unit is None else [unit])]))
     if is_engine_table(X):
         given, is_projected, n_rows = _check_engine_frame(X), True, None
     else:
         source = open_source(X, columns)
         given, is_projected, n_rows = source.names, source.is_projected, source.n_rows
     if n_rows == 0:
-        raise ValueError(NO_RECORDS)
+        raise PublicValueError(NO_RECORDS)
     if given is None:
         return names
+    if unit is not None and unit not in columns and unit not in given:
+        raise PublicValueError(f"unit must be a column of X, got {unit!r}.")
     _check_columns(given, names, is_projected=is_projected)
     return [name for name in given if name in names]
 
@@ -212,7 +217,7 @@ def _check_engine_frame(X):
     """Return the names of the columns of a table of an engine, None if they cannot be known yet."""
     names = engine_columns(X)
     if names is None and hasattr(X, "to_dask_dataframe"):
-        raise TypeError(f"X must be a data frame if it is of dask, got {type(X).__name__}.")
+        raise PublicTypeError(f"X must be a data frame if it is of dask, got {type(X).__name__}.")
     return names
 
 
@@ -227,7 +232,7 @@ def pieces(X, n_rows):
     """Yield parts of at most ``n_rows`` records of a table, or of each table of an iterable."""
     if hasattr(X, "shape"):
         if len(X.shape) == 0:
-            raise ValueError("X must have two dimensions.")
+            raise PublicValueError("X must have two dimensions.")
         get = X.iloc if hasattr(X, "iloc") else X
         # A sparse matrix goes on as it is, to be turned down.
         n = X.shape[0] if hasattr(X, "__array__") else 0
@@ -239,7 +244,7 @@ def pieces(X, n_rows):
         for part in X:
             yield from pieces(part if hasattr(part, "shape") else _as_array(part), n_rows)
     else:
-        raise TypeError(
+        raise PublicTypeError(
             f"X must be a table, an iterable of tables or a dask array, got {type(X).__name__}."
         )
 

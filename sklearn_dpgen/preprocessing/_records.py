@@ -5,6 +5,7 @@ import pandas as pd
 
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder
 from sklearn_dpgen.utils._validation import validate_data
@@ -78,14 +79,14 @@ def declared_domain(estimator, n_features=None):
     domain = estimator.domain
     if n_features is None:
         if not isinstance(domain, Domain):
-            raise ValueError("n_features is needed: domain is a function of it.")
+            raise PublicValueError("n_features is needed: domain is a function of it.")
         n_features = domain.n_features
     return resolve_domain(domain, check_count(n_features, "n_features"))
 
 
 def _check_declaration(estimator):
     if (estimator.schema is None) == (estimator.domain is None):
-        raise ValueError("Declare either schema or domain: the public set of the records.")
+        raise PublicValueError("Declare either schema or domain: the public set of the records.")
 
 
 def read_records(estimator, X):
@@ -125,9 +126,11 @@ def resolve_domain(domain, n_features):
     if not isinstance(domain, Domain):
         domain = domain(n_features=n_features)
         if not isinstance(domain, Domain):
-            raise TypeError(f"domain must return a Domain, got {type(domain).__name__}.")
+            raise PublicTypeError(f"domain must return a Domain, got {type(domain).__name__}.")
     if domain.n_features != n_features:
-        raise ValueError(f"domain has {domain.n_features} features, X has {n_features} features.")
+        raise PublicValueError(
+            f"domain has {domain.n_features} features, X has {n_features} features."
+        )
     return domain
 
 

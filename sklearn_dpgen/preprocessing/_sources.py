@@ -11,6 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicValueError
 from sklearn_dpgen.preprocessing._csv import CsvFiles
 from sklearn_dpgen.preprocessing._files import check_files, open_files, read_quietly, require
 from sklearn_dpgen.utils._validation import check_array
@@ -68,7 +69,7 @@ class Source:
             yield part
         promised = self.n_rows if self.count is None else self.count()
         if promised is not None and n_rows != promised:
-            raise ValueError(
+            raise PublicValueError(
                 "X must give as many records as it says to have, and gave another number: its "
                 "engine failed in between, or it was changed. Nothing of it is released."
             )
@@ -178,7 +179,7 @@ def _lazy_frame(X):
     import polars
 
     if _numbers_of(polars.__version__) < _numbers_of(_POLARS):
-        raise ImportError(
+        raise PublicImportError(
             f"Lazy frames need Polars {_POLARS} or newer, got {polars.__version__}, which gives a "
             "part of a query that fails as if it were all: pip install -U 'sklearn-dpgen[polars]'"
         )
@@ -236,7 +237,7 @@ def _chunks(X, columns, names):
     for chunk in X:
         source = _chunk(chunk, columns)
         if source is None:
-            raise TypeError(f"Chunks of X must be data frames, got {type(chunk).__name__}.")
+            raise PublicTypeError(f"Chunks of X must be data frames, got {type(chunk).__name__}.")
         yield from source.parts(names)
 
 
@@ -264,11 +265,11 @@ def _is_iterator(X):
 
 def _array(X, n_columns):
     if not (isinstance(X, list | tuple) or hasattr(X, "shape") or hasattr(X, "__array__")):
-        raise TypeError(f"X must be a table, or what gives one, got {type(X).__name__}.")
+        raise PublicTypeError(f"X must be a table, or what gives one, got {type(X).__name__}.")
     dtype = None if hasattr(X, "dtype") else object
     X = check_array(X, dtype=dtype, ensure_all_finite=False, estimator="TabularEncoder")
     if X.shape[1] != n_columns:
-        raise ValueError(
+        raise PublicValueError(
             f"X has {X.shape[1]} features, but TabularEncoder is expecting {n_columns} features "
             "as input, the columns of the schema."
         )

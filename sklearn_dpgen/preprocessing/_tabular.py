@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_dpgen.domains import Product
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_names, map_frames
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import bin_column
@@ -143,7 +144,7 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         parts = list(map_frames(partial(_encode, self.columns_), X, self.columns_))
         if not parts:
-            raise ValueError(NO_RECORDS)
+            raise PublicValueError(NO_RECORDS)
         return np.concatenate(parts)
 
     def inverse_transform(
@@ -174,7 +175,7 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         array = check_array(X, dtype=np.float64)
         if array.shape[1] != self.domain_.n_features:
             width = self.domain_.n_features
-            raise ValueError(f"The schema encodes {width} features, X has {array.shape[1]}.")
+            raise PublicValueError(f"The schema encodes {width} features, X has {array.shape[1]}.")
         blocks = {name: array[:, self.blocks_[name]] for name in self.dtypes_}
         frame = pd.DataFrame(
             {n: self.columns_[n].decode(block, name=n, rng=rng) for n, block in blocks.items()}
@@ -208,7 +209,7 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         check_categories(self)
         codes = np.asarray(codes)
         if codes.ndim != 2 or codes.shape[1] != len(self.columns_):
-            raise ValueError(
+            raise PublicValueError(
                 f"codes must have the shape (n, {len(self.columns_)}), got {codes.shape}."
             )
         parts = dict(zip(self.columns_, codes.T, strict=True))
@@ -230,7 +231,7 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if input_features is not None and list(input_features) != list(self.feature_names_in_):
-            raise ValueError("input_features is not equal to feature_names_in_")
+            raise PublicValueError("input_features is not equal to feature_names_in_")
         return np.array(
             [f for name, column in self.columns_.items() for f in column.feature_names(name)],
             dtype=object,
@@ -241,7 +242,7 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         if isinstance(bins, Mapping):
             unknown = [name for name in bins if name not in self.schema]
             if unknown:
-                raise ValueError(f"bins names columns that the schema does not: {unknown}.")
+                raise PublicValueError(f"bins names columns that the schema does not: {unknown}.")
         elif bins is not None:
             bins = {n: bins for n, c in self.schema.items() if isinstance(c, Numeric | Datetime)}
         else:
@@ -265,7 +266,7 @@ def with_index(frame, X, index):
         Another ``index`` than "reset" and "keep".
     """
     if index not in ("reset", "keep"):
-        raise ValueError(f"index must be 'reset' or 'keep', got {index!r}.")
+        raise PublicValueError(f"index must be 'reset' or 'keep', got {index!r}.")
     keeps = index == "keep" and isinstance(X, pd.DataFrame)
     return frame.set_axis(X.index) if keeps else frame
 
@@ -274,7 +275,7 @@ def check_categories(encoder):
     """Raise ValueError unless a fitted encoder has categories or bins for every column."""
     bare = [n for n, column in encoder.columns_.items() if not isinstance(column, CategoryColumn)]
     if bare:
-        raise ValueError(f"Columns without categories need bins: {bare}.")
+        raise PublicValueError(f"Columns without categories need bins: {bare}.")
 
 
 def _encode(columns, frame):

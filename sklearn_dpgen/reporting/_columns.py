@@ -9,6 +9,7 @@ import pandas as pd
 from pandas.api import types
 from sklearn.utils import check_random_state
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.metrics import sliced_wasserstein_distance
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.schema._made_up import MadeUpColumn
@@ -41,9 +42,9 @@ def read_table(X, label):
     """Return a pandas data frame whose column names are strings, or raise TypeError."""
     frame = as_pandas(X)
     if not isinstance(frame, pd.DataFrame):
-        raise TypeError(f"{label} must be a data frame, got {type(X).__name__}.")
+        raise PublicTypeError(f"{label} must be a data frame, got {type(X).__name__}.")
     if not frame.columns.is_unique:
-        raise ValueError(f"{label} must have distinct column names.")
+        raise PublicValueError(f"{label} must have distinct column names.")
     return frame.set_axis([str(name) for name in frame.columns], axis=1)
 
 
@@ -131,13 +132,15 @@ def check_table(frame, schema, label):
     """Raise ValueError if values do not fit the schema; the message contains no value."""
     missing = [name for name in schema if name not in frame.columns]
     if missing:
-        raise ValueError(f"{label} lacks columns of the schema: {missing}.")
+        raise PublicValueError(f"{label} lacks columns of the schema: {missing}.")
     if len(frame) == 0:
-        raise ValueError(f"{label} has no rows.")
+        raise PublicValueError(f"{label} has no rows.")
     faults = schema.check(frame)[["undeclared", "null", "unreadable"]]
     for name, row in faults[faults.sum(axis=1) > 0].iterrows():
         found = " and ".join(fault for fault, count in row.items() if count)
-        raise ValueError(f"{label} does not fit the schema: column {name!r} has {found} values.")
+        raise PublicValueError(
+            f"{label} does not fit the schema: column {name!r} has {found} values."
+        )
 
 
 def kind_of(column):
@@ -409,5 +412,5 @@ def _rare(codes, others, column):
 def as_series(frame: pd.DataFrame, name: str) -> pd.Series:
     """Return one column of a frame, or raise ValueError if there is none."""
     if name not in frame.columns:
-        raise ValueError(f"column must be a column of both tables, got {name!r}.")
+        raise PublicValueError(f"column must be a column of both tables, got {name!r}.")
     return frame[name]

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, is_regressor
 from sklearn.metrics import get_scorer
 from sklearn.pipeline import Pipeline
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.metrics import disparate_impact, group_wasserstein_distance
 from sklearn_dpgen.reporting._figures import import_pyplot
 from sklearn_dpgen.utils._groups import check_sensitive_features
@@ -148,7 +149,7 @@ class FairnessDisplay:
             shown = _has_label(y_true, true_label, len(scores))
         parts = [np.sort(scores[shown & (codes == code)]) for code in range(len(groups))]
         if not all(map(len, parts)):
-            raise ValueError("true_label must occur in each group.")
+            raise PublicValueError("true_label must occur in each group.")
         display = cls(parts, groups, threshold=threshold, score_name=score_name)
         return display.plot(ax, kind=kind, **kwargs)
 
@@ -253,7 +254,7 @@ class FairnessDisplay:
         FairnessDisplay
         """
         if kind not in ("density", "rate"):
-            raise ValueError(f"kind must be 'density' or 'rate', got {kind!r}.")
+            raise PublicValueError(f"kind must be 'density' or 'rate', got {kind!r}.")
         plt = import_pyplot(f"{type(self).__name__}.plot")
         self.ax_ = plt.subplots()[1] if ax is None else ax
         self.figure_ = self.ax_.figure
@@ -304,16 +305,16 @@ def _check_scores(scores):
     except (TypeError, ValueError):
         scores = np.empty(0)
     if scores.ndim != 1 or scores.size == 0 or not np.all(np.isfinite(scores)):
-        raise ValueError("scores must hold finite real numbers in one dimension.")
+        raise PublicValueError("scores must hold finite real numbers in one dimension.")
     return scores
 
 
 def _has_label(y_true, label, n_samples):
     if y_true is None:
-        raise ValueError("true_label requires the true labels y.")
+        raise PublicValueError("true_label requires the true labels y.")
     y_true = np.asarray(y_true)
     if y_true.shape != (n_samples,):
-        raise ValueError(f"y_true must have shape ({n_samples},), got {y_true.shape}.")
+        raise PublicValueError(f"y_true must have shape ({n_samples},), got {y_true.shape}.")
     return y_true == label
 
 
@@ -463,7 +464,7 @@ class FairnessCurveDisplay:
         point_labels = list(estimators) if isinstance(estimators, Mapping) else None
         models = list(estimators.values() if isinstance(estimators, Mapping) else estimators)
         if not models:
-            raise ValueError("estimators must not be empty.")
+            raise PublicValueError("estimators must not be empty.")
         regression = is_regressor(models[0])
         if scoring is None:
             scoring = "r2" if regression else "accuracy"
@@ -605,7 +606,7 @@ def scores_of(estimator, X, *, response_method="auto", pos_label=None):
         Name of the scores.
     """
     if response_method not in ("auto", *_METHODS):
-        raise ValueError(f"response_method must be 'auto' or one of {_METHODS}.")
+        raise PublicValueError(f"response_method must be 'auto' or one of {_METHODS}.")
     method = response_method
     if method == "auto":
         there = [name for name in _METHODS if hasattr(estimator, name)]
@@ -630,7 +631,7 @@ def _positive_class(estimator, pos_label=None):
     """Return the positive label, by default the second of two classes."""
     classes = list(getattr(estimator, "classes_", (0, 1)))
     if pos_label is None and len(classes) != 2:
-        raise ValueError(f"pos_label must be given for {len(classes)} classes.")
+        raise PublicValueError(f"pos_label must be given for {len(classes)} classes.")
     if pos_label is not None and pos_label not in classes:
-        raise ValueError(f"pos_label must be one of the classes, got {pos_label!r}.")
+        raise PublicValueError(f"pos_label must be one of the classes, got {pos_label!r}.")
     return classes[1] if pos_label is None else pos_label

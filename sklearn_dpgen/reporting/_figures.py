@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 
+from sklearn_dpgen.exceptions import PublicImportError
 from sklearn_dpgen.utils._html import percent, shorten
 
 __all__ = ["heat_map", "histogram", "import_pyplot", "inline_svg", "label_bars", "plain_text"]
@@ -41,7 +42,7 @@ def import_pyplot(caller):
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError(
+        raise PublicImportError(
             f"{caller} requires matplotlib: pip install 'sklearn-dpgen[reports]'."
         ) from error
     return plt

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.reporting._columns import (
     as_series,
     check_table,
@@ -237,7 +238,9 @@ def released_view(estimator):
     check_is_fitted(estimator)
     view = Released(estimator)
     if not hasattr(view, "one_way_marginals_"):
-        raise TypeError(f"{type(estimator).__name__} keeps no released counts, one_way_marginals_.")
+        raise PublicTypeError(
+            f"{type(estimator).__name__} keeps no released counts, one_way_marginals_."
+        )
     return view
 
 
@@ -249,7 +252,9 @@ def declared_columns(real, synthetic, names, schema):
         schema, _ = observed_schema(*frames)
     missing = [name for name in names if schema is None or name not in schema]
     if missing:
-        raise ValueError(f"column {missing[0]!r} is not in the schema, or cannot be compared.")
+        raise PublicValueError(
+            f"column {missing[0]!r} is not in the schema, or cannot be compared."
+        )
     schema = Schema({name: schema[name] for name in names})
     for frame, label in zip(frames, ("real", "synthetic"), strict=True):
         check_table(frame, schema, label)
@@ -395,7 +400,7 @@ class PairDisplay:
         names, view = _two(columns), released_view(estimator)
         parts = [part for part in view.marginals_ if set(part.columns) == set(names)]
         if not parts:
-            raise ValueError(f"columns {names} were not counted together.")
+            raise PublicValueError(f"columns {names} were not counted together.")
         # A pair that was measured twice is shown at the finer resolution.
         part = max(parts, key=lambda p: p.counts.size)
         codes = sample_codes(view, view.draw(n_samples, random_state), part.columns)
@@ -426,7 +431,7 @@ class PairDisplay:
         PairDisplay
         """
         if kind not in ("difference", "first", "second"):
-            raise ValueError(f"kind must be 'difference', 'first' or 'second', got {kind!r}.")
+            raise PublicValueError(f"kind must be 'difference', 'first' or 'second', got {kind!r}.")
         plt = import_pyplot(f"{type(self).__name__}.plot")
         self.ax_ = plt.subplots(layout="constrained")[1] if ax is None else ax
         self.figure_ = self.ax_.figure
@@ -457,5 +462,5 @@ class PairDisplay:
 
 def _two(columns):
     if isinstance(columns, str) or len({*columns}) != 2 or len(columns) != 2:
-        raise ValueError(f"columns must be two names, got {columns!r}.")
+        raise PublicValueError(f"columns must be two names, got {columns!r}.")
     return tuple(columns)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._report import ledger_words
+from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicValueError
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._html import clean, notebook, percent_up, render, score, shorten
 
@@ -73,7 +74,7 @@ class ModelCard:
 
     def __init__(self, content: Mapping) -> None:
         if not isinstance(content, Mapping) or content.get("format") != _FORMAT:
-            raise ValueError(f"content must be that of a model card, of format {_FORMAT}.")
+            raise PublicValueError(f"content must be that of a model card, of format {_FORMAT}.")
         # A copy that holds nothing but JSON.
         self._content = json.loads(canonical_json(dict(content)))
 
@@ -109,7 +110,9 @@ class ModelCard:
         path = Path(path)
         writers = {".json": self.to_json, ".md": self.to_markdown, ".html": self.to_html}
         if path.suffix not in writers:
-            raise ValueError(f"path must end with one of {list(writers)}, got {path.suffix!r}.")
+            raise PublicValueError(
+                f"path must end with one of {list(writers)}, got {path.suffix!r}."
+            )
         path.write_text(writers[path.suffix](), encoding="utf-8")
 
     @classmethod
@@ -225,7 +228,7 @@ def model_card(
     check_is_fitted(estimator)
     report = getattr(estimator, "privacy_", None)
     if not isinstance(report, PrivacyReport):
-        raise TypeError(f"{type(estimator).__name__} has no privacy_, a PrivacyReport.")
+        raise PublicTypeError(f"{type(estimator).__name__} has no privacy_, a PrivacyReport.")
     statement = json.loads(report.to_json(indent=None))
     schema = _declared_schema(estimator)
     content = {
@@ -294,13 +297,13 @@ def verify_model_card(
     signature = content.pop("signature", None)
     verify_signature(canonical_json(content), signature, public_key)
     if sha256(canonical_json(content["privacy"])) != content["report_sha256"]:
-        raise ValueError("The hash of the card is not that of its privacy report.")
+        raise PublicValueError("The hash of the card is not that of its privacy report.")
     if file is not None:
         if content["file"] is None:
-            raise ValueError("The card names no file.")
+            raise PublicValueError("The card names no file.")
         found = file_facts(file)
         if any(found[key] != content["file"][key] for key in ("bytes", "sha256")):
-            raise ValueError("The file is not the one that the card names.")
+            raise PublicValueError("The file is not the one that the card names.")
     return card
 
 
@@ -416,7 +419,7 @@ def sign(content, key):
 def verify_signature(content, signature, key):
     """Raise ValueError unless the bytes were signed with the private key of ``key``."""
     if not isinstance(signature, dict) or signature.get("algorithm") != "Ed25519":
-        raise ValueError("The card has no Ed25519 signature.")
+        raise PublicValueError("The card has no Ed25519 signature.")
     ed25519, serialization = _cryptography()
     from cryptography.exceptions import InvalidSignature
 
@@ -425,12 +428,16 @@ def verify_signature(content, signature, key):
     # The fields beside the value are shown by a card, and no signature covers them.
     named = {"algorithm": "Ed25519", "public_key": key.public_bytes(*raw).hex()}
     if signature != named | {"value": signature.get("value")}:
-        raise ValueError("The card names another key than this one, or more of its signature.")
+        raise PublicValueError(
+            "The card names another key than this one, or more of its signature."
+        )
     try:
         value = bytes.fromhex(signature["value"])
         key.verify(value, _CONTEXT + content)
     except (InvalidSignature, KeyError, TypeError, ValueError):
-        raise ValueError("The card was not signed with this key, or was changed since.") from None
+        raise PublicValueError(
+            "The card was not signed with this key, or was changed since."
+        ) from None
 
 
 def _cryptography():
@@ -438,7 +445,7 @@ def _cryptography():
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
-        raise ImportError(
+        raise PublicImportError(
             "Signatures require cryptography: pip install 'sklearn-dpgen[sign]'."
         ) from error
     return ed25519, serialization
@@ -449,7 +456,7 @@ def _read_key(key, kind, serialization):
     is_private = kind.__name__ == "Ed25519PrivateKey"
     if isinstance(key, bytes):
         if len(key) != 32:
-            raise ValueError("A raw key must have 32 bytes.")
+            raise PublicValueError("A raw key must have 32 bytes.")
         return kind.from_private_bytes(key) if is_private else kind.from_public_bytes(key)
     if not isinstance(key, kind):
         content = Path(key).read_bytes()
@@ -459,7 +466,7 @@ def _read_key(key, kind, serialization):
             else serialization.load_pem_public_key(content)
         )
     if not isinstance(key, kind):
-        raise TypeError(f"The key must be an {kind.__name__}.")
+        raise PublicTypeError(f"The key must be an {kind.__name__}.")
     return key
 
 

@@ -12,7 +12,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import train_test_split
 
 from sklearn_dpgen.accounting import AttackRisk, PrivacyReport
-from sklearn_dpgen.exceptions import UnpaidScoreWarning
+from sklearn_dpgen.exceptions import PublicValueError, UnpaidScoreWarning
 from sklearn_dpgen.reporting._figures import import_pyplot
 from sklearn_dpgen.utils._budget_parameters import named_parameters, outermost_parameters
 from sklearn_dpgen.utils._random import split_random_state
@@ -315,12 +315,12 @@ def privacy_utility_curve(
     """
     epsilons = np.array([check_epsilon(epsilon, "epsilons") for epsilon in epsilons])
     if len(epsilons) == 0:
-        raise ValueError("epsilons must hold at least one budget.")
+        raise PublicValueError("epsilons must hold at least one budget.")
     if not isinstance(n_repeats, Integral) or n_repeats < 1:
-        raise ValueError(f"n_repeats must be an integer of at least 1, got {n_repeats!r}.")
+        raise PublicValueError(f"n_repeats must be an integer of at least 1, got {n_repeats!r}.")
     budgets = outermost_parameters(estimator, "epsilon")
     if not budgets:
-        raise ValueError(
+        raise PublicValueError(
             f"estimator must have a parameter epsilon, got {type(estimator).__name__}."
         )
     if not public_rows:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen._version import __version__
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.reporting._columns import (
     check_table,
     compared,
@@ -119,15 +120,15 @@ class QualityReport:
         check_scalar(max_rows, "max_rows", Integral, min_val=2)
         real, synthetic = read_table(real, "real"), read_table(synthetic, "synthetic")
         if constraints and schema is None:
-            raise ValueError("constraints need a schema, which declares the columns.")
+            raise PublicValueError("constraints need a schema, which declares the columns.")
         left_out: list[str] = []
         for label, frame in (("real", real), ("synthetic", synthetic)):
             if not len(frame):
-                raise ValueError(f"{label} has no rows.")
+                raise PublicValueError(f"{label} has no rows.")
         if schema is None:
             declared, left_out = observed_schema(real, synthetic)
             if declared is None:
-                raise ValueError("real and synthetic have no column in common that varies.")
+                raise PublicValueError("real and synthetic have no column in common that varies.")
         else:
             declared = schema
             check_table(real, schema, "real")
@@ -135,7 +136,7 @@ class QualityReport:
         part = compared(declared)
         left_out += [name for name in declared if name not in part]
         if target is not None and target not in part:
-            raise ValueError(f"target must be a column that is compared, got {target!r}.")
+            raise PublicValueError(f"target must be a column that is compared, got {target!r}.")
         first = subsample(real, max_rows, random_state)
         second = subsample(synthetic, max_rows, random_state)
         found = measure_tables(
@@ -202,7 +203,7 @@ class QualityReport:
         view = Released(estimator)
         privacy = getattr(view, "privacy_", None)
         if not isinstance(privacy, PrivacyReport):
-            raise TypeError(f"{type(estimator).__name__} has no privacy_, a PrivacyReport.")
+            raise PublicTypeError(f"{type(estimator).__name__} has no privacy_, a PrivacyReport.")
         n_samples = _N_SAMPLES if n_samples is None else n_samples
         check_scalar(n_samples, "n_samples", Integral, min_val=2)
         report = cls.__new__(cls)

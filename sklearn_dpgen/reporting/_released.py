@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.evolution import project_simplex
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.metrics._correlations import column_correlations
 from sklearn_dpgen.reporting._columns import (
     compared,
@@ -119,7 +120,7 @@ def released_shares(view, name):
     """
     parts = [part for part in view.one_way_marginals_ if part.columns == (name,)]
     if not parts:
-        raise ValueError(f"column {name!r} was not counted.")
+        raise PublicValueError(f"column {name!r} was not counted.")
     column = view.encoder_.columns_[name]
     if isinstance(column, Binned):
         parts = [merge_bins(part, column.n_bins, most) for most in _ENTRIES for part in parts]

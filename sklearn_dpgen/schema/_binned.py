@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._numbers import Numeric
@@ -141,9 +142,9 @@ class Binned(CategoryColumn):
         starts = np.asarray(starts)
         valid = starts.ndim == 1 and starts.size > 0 and starts.dtype.kind in "iu"
         if not valid or starts[0] != 0 or starts[-1] >= self.n_bins:
-            raise ValueError("starts must be integers from 0 to below the number of bins.")
+            raise PublicValueError("starts must be integers from 0 to below the number of bins.")
         if not (starts[1:] > starts[:-1]).all():
-            raise ValueError("starts must ascend.")
+            raise PublicValueError("starts must ascend.")
         return Binned(self.column, (*self._edges[starts].tolist(), self.edges[-1]))
 
     @cached_property
@@ -319,30 +320,38 @@ def bin_column(name, column, bins):
     if bins is None:
         return column
     if not isinstance(column, Numeric | Datetime):
-        raise ValueError(f"Column {name!r} has categories and takes no bins.")
+        raise PublicValueError(f"Column {name!r} has categories and takes no bins.")
     if isinstance(bins, Binned):
         if bins.column != column:
-            raise ValueError(f"Column {name!r}: bins are those of another column.")
+            raise PublicValueError(f"Column {name!r}: bins are those of another column.")
         return bins
     n_steps = _grid_steps(column)
     if isinstance(bins, Iterable):
         edges = np.asarray(column.to_unit(np.asarray(list(bins))), dtype=np.float64)
         if len(edges) < 3 or not (np.diff(edges) > 0).all():
-            raise ValueError(f"Column {name!r}: bin edges must ascend, at least three of them.")
+            raise PublicValueError(
+                f"Column {name!r}: bin edges must ascend, at least three of them."
+            )
         if edges[0] != -1 or edges[-1] != 1:
-            raise ValueError(f"Column {name!r}: the outer bin edges must be the declared bounds.")
+            raise PublicValueError(
+                f"Column {name!r}: the outer bin edges must be the declared bounds."
+            )
         if n_steps is not None:
             edges[1:-1] = _below_rounding(column, edges[1:-1])
     else:
         if isinstance(bins, bool) or int(bins) != bins or bins < 2:
-            raise ValueError(f"Column {name!r}: bins must be edges or an integer of at least 2.")
+            raise PublicValueError(
+                f"Column {name!r}: bins must be edges or an integer of at least 2."
+            )
         n_bins = int(bins) if n_steps is None else min(int(bins), n_steps + 1)
         if n_bins > _MOST_BINS:
-            raise ValueError(f"Column {name!r}: {n_bins} bins are more than {_MOST_BINS}.")
+            raise PublicValueError(f"Column {name!r}: {n_bins} bins are more than {_MOST_BINS}.")
         edges = _equal_edges(n_steps, n_bins)
     binned = Binned(column, tuple(edges.tolist()))
     if n_steps is not None and not (np.diff(binned._grid_starts) > 0).all():
-        raise ValueError(f"Column {name!r}: every bin must hold a value of the declared grid.")
+        raise PublicValueError(
+            f"Column {name!r}: every bin must hold a value of the declared grid."
+        )
     return binned
 
 

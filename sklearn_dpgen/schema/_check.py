@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.schema._interval import IntervalColumn
 from sklearn_dpgen.utils._frames import as_pandas
 
@@ -14,13 +15,15 @@ def check_records(schema, frame):
     """Count by column the values that do not fit a declaration; see :meth:`Schema.check`."""
     frame = as_pandas(frame)
     if not isinstance(frame, pd.DataFrame):
-        raise TypeError(f"check takes a data frame, got {type(frame).__name__}.")
+        raise PublicTypeError(f"check takes a data frame, got {type(frame).__name__}.")
     missing = [name for name in schema if name not in frame.columns]
     twice = list(frame.columns[frame.columns.duplicated()].unique())
     faults = {"missing": missing, "more than once": twice}
     if any(faults.values()):
         words = ", ".join(f"{fault} {found}" for fault, found in faults.items() if found)
-        raise ValueError(f"The columns of the schema must be in the frame, each once: {words}.")
+        raise PublicValueError(
+            f"The columns of the schema must be in the frame, each once: {words}."
+        )
     counts = {name: _count(column, frame[name]) for name, column in schema.items()}
     return pd.DataFrame.from_dict(counts, orient="index", columns=list(_FAULTS))
 

@@ -10,6 +10,7 @@ import pandas as pd
 from pandas.api import types
 from pandas.api.extensions import ExtensionDtype
 
+from sklearn_dpgen.exceptions import PublicError, PublicValueError
 from sklearn_dpgen.schema._draft import GAP, SchemaDraft, one_line
 from sklearn_dpgen.schema._schema import _column_from_dict
 
@@ -48,28 +49,28 @@ def draft(codebook) -> SchemaDraft:
     """Draft a schema; see `Schema.draft`."""
     places, rows = _rows(codebook)
     if not rows:
-        raise ValueError("The codebook has no columns.")
+        raise PublicValueError("The codebook has no columns.")
     kinds = [_kind(row) for row in rows]
     unknown = [place for place, kind in zip(places, kinds, strict=True) if kind is None]
     if unknown:
         # Without the type: should these be records after all, it would be a value.
         some = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-        raise ValueError(f"The type of {some} is none of {sorted(_KIND_OF)}.")
+        raise PublicValueError(f"The type of {some} is none of {sorted(_KIND_OF)}.")
     declaration, notes = {}, {}
     for place, row, kind in zip(places, rows, kinds, strict=True):
         if not isinstance(row.get("name"), str):
-            raise ValueError(f"The name of {place} must be a string.")
+            raise PublicValueError(f"The name of {place} must be a string.")
         name = str(row.pop("name"))
         if name in declaration:
-            raise ValueError(f"Two columns have the name {name!r}.")
+            raise PublicValueError(f"Two columns have the name {name!r}.")
         note = [str(row.pop(field)) for field in ("label", "description", "unit") if field in row]
         try:
             codes = _labels(row.pop("missing"), "missing") if "missing" in row else []
             if codes:
                 note.append(f"make null: {', '.join(map(str, codes))}")
             declaration[name] = _entry(row, kind, codes)
-        except ValueError as error:
-            raise ValueError(f"Column {name!r}: {error}") from None
+        except PublicError as error:
+            raise PublicValueError(f"Column {name!r}: {error}") from None
         if GAP not in declaration[name].values():
             _column_from_dict(name, declaration[name])
         if note:
@@ -81,7 +82,9 @@ def _rows(codebook):
     """Return what errors call the columns, and for each one its known fields, a dict."""
     is_mapping = isinstance(codebook, Mapping)
     if is_mapping and isinstance(codebook.get("resources"), list):
-        raise ValueError("A data package has several tables: give the schema of one resource.")
+        raise PublicValueError(
+            "A data package has several tables: give the schema of one resource."
+        )
     if is_mapping and isinstance(codebook.get("fields"), list):
         codes = codebook.get("missingValues")
         rows = [_table_schema_row(field, codes) for field in codebook["fields"]]
@@ -89,7 +92,7 @@ def _rows(codebook):
         rows = [{"name": name, "type": dtype} for name, dtype in codebook.items()]
     elif isinstance(codebook, pd.Series):
         if not all(isinstance(dtype, np.dtype | ExtensionDtype) for dtype in codebook):
-            raise ValueError("A series must hold dtypes; the values of a column are private.")
+            raise PublicValueError("A series must hold dtypes; the values of a column are private.")
         rows = [{"name": name, "type": dtype} for name, dtype in codebook.items()]
     else:
         rows = _dictionary_rows(codebook)
@@ -101,12 +104,12 @@ def _dictionary_rows(codebook):
     """Return the rows of a data dictionary; refuse a table of records."""
     if isinstance(codebook, pd.DataFrame):
         if not codebook.columns.is_unique:
-            raise ValueError("Two fields of the codebook have the same name.")
+            raise PublicValueError("Two fields of the codebook have the same name.")
         given, rows = list(codebook.columns), codebook.to_dict("records")
     elif isinstance(codebook, list | tuple) and all(isinstance(row, Mapping) for row in codebook):
         given, rows = list(dict.fromkeys(field for row in codebook for field in row)), codebook
     else:
-        raise ValueError(
+        raise PublicValueError(
             "A codebook is a data frame or a list of dicts with one row a column, a mapping of "
             "columns to dtypes, or a table schema with its fields."
         )
@@ -114,26 +117,26 @@ def _dictionary_rows(codebook):
         word: _SYNONYMS.get(re.sub(r"[\s_-]+", "_", str(word).strip().lower())) for word in given
     }
     if rows and not {"name", "type"} <= set(fields.values()):
-        raise ValueError(
+        raise PublicValueError(
             "A codebook has one row a column, with the fields name and type. A table of records "
             "is refused: a schema is declared, and never inferred from private values."
         )
     unknown = [word for word, field in fields.items() if field is None]
     if unknown:
-        raise ValueError(
+        raise PublicValueError(
             f"A codebook has no fields {unknown}: drop or rename them. Known are {list(_SYNONYMS)}."
         )
     for field in _FIELDS:
         words = [word for word in given if fields[word] == field]
         if len(words) > 1:
-            raise ValueError(f"Fields {words} mean the same: keep one.")
+            raise PublicValueError(f"Fields {words} mean the same: keep one.")
     return [_without_blanks({fields[word]: row[word] for word in row}) for row in rows]
 
 
 def _table_schema_row(field, codes):
     """Return the field of a table schema as a row of a data dictionary."""
     if not isinstance(field, Mapping):
-        raise ValueError("The fields of a table schema must be mappings.")
+        raise PublicValueError("The fields of a table schema must be mappings.")
     constraints = field.get("constraints") or {}
     values = field.get("categories", constraints.get("enum"))
     codes = [code for code in _bare(field.get("missingValues", codes)) or [] if code != ""]
@@ -184,7 +187,7 @@ def _entry(row, kind, codes):
     """Return the declaration of one column, with gaps, from the fields of its row."""
     ordered = _flag("ordered", row.pop("ordered", False))
     if "nullable" in row and "required" in row:
-        raise ValueError("nullable and required mean the same: keep one.")
+        raise PublicValueError("nullable and required mean the same: keep one.")
     nullable = _flag("nullable", row.pop("nullable", bool(codes)))
     if "required" in row:
         nullable = not _flag("required", row.pop("required"))
@@ -210,7 +213,7 @@ def _entry(row, kind, codes):
         else:
             entry = {"type": "categorical", "categories": labels}
     if row:
-        raise ValueError(f"{list(row)} cannot be used for a column declared {entry['type']}.")
+        raise PublicValueError(f"{list(row)} cannot be used for a column declared {entry['type']}.")
     return {**entry, "nullable": True} if nullable else entry
 
 
@@ -221,7 +224,7 @@ def _bounds(row, read):
 def _flag(field, cell):
     text = str(cell).strip().lower().removesuffix(".0")
     if text not in ("yes", "y", "true", "1", "no", "n", "false", "0"):
-        raise ValueError(f"{field} must be yes or no.")
+        raise PublicValueError(f"{field} must be yes or no.")
     return text in ("yes", "y", "true", "1")
 
 
@@ -237,7 +240,7 @@ def _number(cell):
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{cell!r} is not a finite number.")
+        raise PublicValueError(f"{cell!r} is not a finite number.")
     if type(cell) is int or (isinstance(cell, str) and re.fullmatch(r"\s*[+-]?\d+\s*", cell)):
         return int(cell)
     return int(number) if number.is_integer() and abs(number) <= 2**53 else number
@@ -257,14 +260,14 @@ def _labels(given, kind):
     elif types.is_number(given):
         labels = _numbers([given])
     else:
-        raise ValueError("values must be a list, a mapping of codes to meanings, or text.")
+        raise PublicValueError("values must be a list, a mapping of codes to meanings, or text.")
     if kind in ("number", "integer"):
         labels = _numbers(labels)
         if kind == "integer" and any(type(label) is float for label in labels):
-            raise ValueError("the values of an integer column must be integers.")
+            raise PublicValueError("the values of an integer column must be integers.")
     elif kind == "string":
         if not all(isinstance(label, str) for label in labels):
-            raise ValueError("the values of a column of strings must be strings: quote them.")
+            raise PublicValueError("the values of a column of strings must be strings: quote them.")
     elif isinstance(given, str):
         try:
             return _numbers(labels)
@@ -283,6 +286,6 @@ def _split(text):
             pairs = [re.fullmatch(f"({code}){mark}.*", item) for item in items]
             labels = [pair[1].strip() for pair in pairs if pair]
             if len(labels) < len(items):
-                raise ValueError(f"the values {one_line(text)!r} are ambiguous: give a list.")
+                raise PublicValueError(f"the values {one_line(text)!r} are ambiguous: give a list.")
             return labels
     return items

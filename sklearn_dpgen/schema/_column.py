@@ -10,6 +10,7 @@ import pandas as pd
 from pandas.api import types
 
 from sklearn_dpgen.domains import Domain, OneHot
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import call_quietly
 
@@ -114,9 +115,11 @@ class Column(ABC):
         series = series if isinstance(series, pd.Series) else pd.Series(series, dtype=object)
         values, bad, null = self._read_quietly(series)
         if null.any() and not self.nullable:
-            raise ValueError(f"Column {series.name!r} has missing values but is not nullable.")
+            raise PublicValueError(
+                f"Column {series.name!r} has missing values but is not nullable."
+            )
         if bad.any():
-            raise ValueError(f"Column {series.name!r} {self._rule}")
+            raise PublicValueError(f"Column {series.name!r} {self._rule}")
         return values, null
 
     def _read_quietly(self, series):
@@ -198,7 +201,7 @@ class CategoryColumn(Column):
         codes = np.asarray(codes)
         is_integer = codes.ndim == 1 and codes.dtype.kind in "iu"
         if not is_integer or len(codes) and not 0 <= codes.min() <= codes.max() < self.n_categories:
-            raise ValueError(
+            raise PublicValueError(
                 f"Column {name!r} has the categories 0 to {self.n_categories - 1}: codes must be "
                 "integers among them."
             )
@@ -281,4 +284,4 @@ def check_flags(column, *names):
     """Check that the named fields are bools."""
     for name in names:
         if not isinstance(getattr(column, name), bool):
-            raise ValueError(f"{name} must be True or False.")
+            raise PublicValueError(f"{name} must be True or False.")

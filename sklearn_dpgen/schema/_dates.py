@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema._column import check_flags, given_as, read_each
 from sklearn_dpgen.schema._interval import IntervalColumn
 
@@ -63,21 +64,21 @@ class Datetime(IntervalColumn):
     def __post_init__(self):
         check_flags(self, "nullable")
         if self.resolution not in _RESOLUTIONS:
-            raise ValueError(f"resolution must be one of {list(_RESOLUTIONS)}.")
+            raise PublicValueError(f"resolution must be one of {list(_RESOLUTIONS)}.")
         zones = set()
         for field in ("low", "high"):
             value, zone = _as_datetime(getattr(self, field), field)
             object.__setattr__(self, field, value)
             zones |= {zone} - {None}
             if _since_epoch(value) % _RESOLUTIONS[self.resolution]:
-                raise ValueError(f"{field} must be a multiple of the resolution.")
+                raise PublicValueError(f"{field} must be a multiple of the resolution.")
         low, high = self._bounds
         if not low < high:
-            raise ValueError(
+            raise PublicValueError(
                 "low must be earlier than high; declare a constant as Categorical, of its text."
             )
         if self.zone is None and len(zones) > 1:
-            raise ValueError("low and high are in two time zones: give zone.")
+            raise PublicValueError("low and high are in two time zones: give zone.")
         if self.zone is None and zones:
             object.__setattr__(self, "zone", zones.pop())
         if self.zone is not None:
@@ -240,12 +241,12 @@ def _as_datetime(value, field):
     except (TypeError, ValueError):
         pass
     if stamp is None:
-        raise ValueError(
+        raise PublicValueError(
             f"{field} must be a date and time, to the microsecond, such as '2020-01-31', got "
             f"{given_as(given)}."
         )
     if pd.isna(stamp):
-        raise ValueError(f"{field} must be a date and time, not a missing one.")
+        raise PublicValueError(f"{field} must be a date and time, not a missing one.")
     if stamp.tz is None:
         return stamp.to_pydatetime(), None
     return stamp.tz_convert("UTC").tz_localize(None).to_pydatetime(), str(stamp.tz)
@@ -257,4 +258,4 @@ def _check_zone(zone):
             raise TypeError
         pd.DatetimeTZDtype("us", zone)
     except Exception as error:  # of any kind, by what is wrong with it
-        raise ValueError("zone must be the name of a time zone.") from error
+        raise PublicValueError("zone must be the name of a time zone.") from error

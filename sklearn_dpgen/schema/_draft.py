@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import yaml
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema._schema import _TYPES, Schema
 
 # What is not known: in Python and in YAML alike, and no column accepts it.
@@ -52,7 +53,7 @@ class SchemaDraft:
         """
         if self.missing:
             gaps = ", ".join(f"{name!r} ({', '.join(f)})" for name, f in self.missing.items())
-            raise ValueError(f"The draft lacks public declarations of columns {gaps}.")
+            raise PublicValueError(f"The draft lacks public declarations of columns {gaps}.")
         return Schema.from_dict(self.declaration)
 
     def to_code(self) -> str:

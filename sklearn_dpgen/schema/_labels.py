@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema._column import CategoryColumn, check_flags, read_each
 
 _EXACT_INTEGERS = 2**53
@@ -157,18 +158,20 @@ def _distinct(series):
 
 def _as_labels(labels, field):
     if isinstance(labels, str) or not isinstance(labels, Iterable):
-        raise ValueError(f"{field} must be a sequence of labels.")
+        raise PublicValueError(f"{field} must be a sequence of labels.")
     if isinstance(labels, set | frozenset):
         # The order of strings in a set changes from one process to the next.
-        raise ValueError(f"{field} must have an order, which a set has not: pass a list.")
+        raise PublicValueError(f"{field} must have an order, which a set has not: pass a list.")
     labels = tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
     for label in labels:
         if type(label) not in (bool, int, float, str):
-            raise ValueError(f"{field} must be bools, numbers or strings, got {label!r}.")
+            raise PublicValueError(f"{field} must be bools, numbers or strings, got {label!r}.")
         if isinstance(label, float) and not math.isfinite(label):
-            raise ValueError(f"{field} must be finite; declare the column nullable for a null.")
+            raise PublicValueError(
+                f"{field} must be finite; declare the column nullable for a null."
+            )
     if len(set(labels)) < len(labels):
-        raise ValueError(f"{field} must be distinct (True equals 1, and 1 equals 1.0).")
+        raise PublicValueError(f"{field} must be distinct (True equals 1, and 1 equals 1.0).")
     if not labels:
-        raise ValueError(f"{field} must have a label at least.")
+        raise PublicValueError(f"{field} must have a label at least.")
     return labels

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema._column import CategoryColumn, Column
 
 
@@ -60,7 +61,7 @@ class Identifier(MadeUpColumn):
 
     def __post_init__(self):
         if self.prefix is not None and not isinstance(self.prefix, str):
-            raise ValueError("prefix must be a string or None.")
+            raise PublicValueError("prefix must be a string or None.")
 
     @property
     def dtype(self) -> np.dtype | pd.api.extensions.ExtensionDtype:

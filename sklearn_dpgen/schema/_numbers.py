@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema._column import check_flags, given_as, read_each
 from sklearn_dpgen.schema._interval import IntervalColumn
 
@@ -67,29 +68,31 @@ class Numeric(IntervalColumn):
             if value is None and field == "step":
                 continue
             if type(value) not in (int, float) or not math.isfinite(_as_float(value)):
-                raise ValueError(
+                raise PublicValueError(
                     f"{field} must be a finite number, got {given_as(value)}{_hint(value)}."
                 )
         check_flags(self, "integer", "nullable")
         if self.low == self.high:
-            raise ValueError(
+            raise PublicValueError(
                 f"low must be smaller than high; declare a constant as Categorical([{self.low!r}])."
             )
         if not self.low < self.high or not math.isfinite(self.high - self.low):
-            raise ValueError("low must be smaller than high, by a finite amount.")
+            raise PublicValueError("low must be smaller than high, by a finite amount.")
         if self.step is not None and not self.step > 0:
-            raise ValueError("step must be positive.")
+            raise PublicValueError("step must be positive.")
         if self.integer:
             for field in ("low", "high", "step"):
                 value = getattr(self, field)
                 if value is not None and not float(value).is_integer():
-                    raise ValueError(f"{field} must be an integer in an integer column.")
+                    raise PublicValueError(f"{field} must be an integer in an integer column.")
             if max(abs(self.low), abs(self.high)) > _EXACT_INTEGERS:
-                raise ValueError("an integer column needs bounds within 2**53, exact in float64.")
+                raise PublicValueError(
+                    "an integer column needs bounds within 2**53, exact in float64."
+                )
         if self.step is not None:
             steps = (self.high - self.low) / self.step
             if round(steps) < 1 or not math.isclose(steps, round(steps), rel_tol=1e-9):
-                raise ValueError("step must divide high - low.")
+                raise PublicValueError("step must divide high - low.")
 
     @property
     def _bounds(self):

@@ -5,6 +5,8 @@ from dataclasses import KW_ONLY, dataclass
 
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
+
 __all__ = ["FunctionalDependency", "Implication", "Inequality", "Rule", "Sum"]
 
 
@@ -42,7 +44,7 @@ class Inequality(Rule):
     def __post_init__(self):
         _check_names(self, low=[self.low], high=[self.high])
         if not isinstance(self.strict, bool):
-            raise ValueError("strict must be True or False.")
+            raise PublicValueError("strict must be True or False.")
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,12 @@ class Implication(Rule):
         for field in ("given", "then"):
             conditions = getattr(self, field)
             if not isinstance(conditions, Mapping) or not conditions:
-                raise ValueError(f"{field} must map columns to values.")
+                raise PublicValueError(f"{field} must map columns to values.")
             _check_names(self, **{field: list(conditions)})
             object.__setattr__(self, field, dict(conditions))
         twice = sorted(self.given.keys() & self.then.keys())
         if twice:
-            raise ValueError(f"given and then must be of other columns: both name {twice}.")
+            raise PublicValueError(f"given and then must be of other columns: both name {twice}.")
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Sum(Rule):
         object.__setattr__(self, "parts", _as_tuple(self.parts, "parts"))
         _check_names(self, total=[self.total], parts=self.parts)
         if len(self.parts) < 2:
-            raise ValueError("parts must name two columns at least.")
+            raise PublicValueError("parts must name two columns at least.")
 
 
 @dataclass(frozen=True)
@@ -156,19 +158,21 @@ class FunctionalDependency(Rule):
         object.__setattr__(self, "given", given)
         _check_names(self, column=[self.column], given=given)
         if not isinstance(self.mapping, Mapping | pd.Series) or len(self.mapping) == 0:
-            raise ValueError("mapping must map values to values.")
+            raise PublicValueError("mapping must map values to values.")
         if isinstance(self.mapping, pd.Series) and not self.mapping.index.is_unique:
-            raise ValueError("mapping has a key twice.")
+            raise PublicValueError("mapping has a key twice.")
         mapping = dict(self.mapping)
         n = len(given)
         if n > 1 and not all(isinstance(key, tuple) and len(key) == n for key in mapping):
-            raise ValueError(f"mapping must have tuples of {n} values as keys, one of each column.")
+            raise PublicValueError(
+                f"mapping must have tuples of {n} values as keys, one of each column."
+            )
         object.__setattr__(self, "mapping", mapping)
 
 
 def _as_tuple(names, field):
     if isinstance(names, str) or not isinstance(names, Sequence):
-        raise ValueError(f"{field} must list columns.")
+        raise PublicValueError(f"{field} must list columns.")
     return tuple(names)
 
 
@@ -176,6 +180,8 @@ def _check_names(rule, **fields):
     named = [name for names in fields.values() for name in names]
     kind = " and ".join(fields)
     if not all(fields.values()) or not all(isinstance(name, str) for name in named):
-        raise ValueError(f"{type(rule).__name__}: {kind} must name columns, as strings.")
+        raise PublicValueError(f"{type(rule).__name__}: {kind} must name columns, as strings.")
     if len({*named}) < len(named):
-        raise ValueError(f"{type(rule).__name__}: {kind} must name distinct columns: {named}.")
+        raise PublicValueError(
+            f"{type(rule).__name__}: {kind} must name distinct columns: {named}."
+        )

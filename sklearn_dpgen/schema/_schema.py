@@ -10,6 +10,7 @@ import pandas as pd
 import yaml
 
 from sklearn_dpgen.domains import Product
+from sklearn_dpgen.exceptions import PublicError, PublicValueError
 from sklearn_dpgen.schema._check import check_records
 from sklearn_dpgen.schema._column import Column, given_as
 from sklearn_dpgen.schema._dates import Datetime
@@ -62,16 +63,18 @@ class Schema(Mapping):
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         if not isinstance(columns, Mapping) or not columns:
-            raise ValueError("columns must be a non-empty mapping of names to columns.")
+            raise PublicValueError("columns must be a non-empty mapping of names to columns.")
         for name, column in columns.items():
             if not isinstance(name, str):
-                raise ValueError(f"Column names must be strings, got {name!r}.")
+                raise PublicValueError(f"Column names must be strings, got {name!r}.")
             if not isinstance(column, Column):
-                raise ValueError(
+                raise PublicValueError(
                     f"Column {name!r} must be one of {', '.join(k.__name__ for k in _NAMES)}."
                 )
         if all(column.is_constant for column in columns.values()):
-            raise ValueError(f"All columns are constant, and have nothing to tell: {[*columns]}.")
+            raise PublicValueError(
+                f"All columns are constant, and have nothing to tell: {[*columns]}."
+            )
         self._columns = dict(columns)
 
     def __getitem__(self, name):
@@ -240,7 +243,7 @@ class Schema(Mapping):
             Naming the column that is not well declared.
         """
         if not isinstance(declaration, Mapping):
-            raise ValueError("A schema must map column names to declarations.")
+            raise PublicValueError("A schema must map column names to declarations.")
         return cls({name: _column_from_dict(name, entry) for name, entry in declaration.items()})
 
     def to_json(self) -> str:
@@ -268,7 +271,7 @@ class Schema(Mapping):
             mark = getattr(error, "problem_mark", None)
         # Of the place alone: a table may have been given in the place of a schema.
         place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ValueError(f"text must be YAML, and is none{place}.")
+        raise PublicValueError(f"text must be YAML, and is none{place}.")
 
 
 def _column_to_dict(column):
@@ -284,11 +287,11 @@ def _column_to_dict(column):
 
 def _column_from_dict(name, entry):
     if not isinstance(entry, Mapping):
-        raise ValueError(f"Column {name!r}: a declaration must be a mapping.")
+        raise PublicValueError(f"Column {name!r}: a declaration must be a mapping.")
     given = dict(entry)
     kind = given.pop("type", None)
     if not isinstance(kind, str) or kind not in _TYPES:
-        raise ValueError(
+        raise PublicValueError(
             f"Column {name!r}: type must be one of {list(_TYPES)}, got {given_as(kind)}."
         )
     known = fields(_TYPES[kind])
@@ -296,8 +299,8 @@ def _column_from_dict(name, entry):
     missing = [f.name for f in known if f.default is MISSING and f.name not in given]
     if unknown or missing:
         fault = f"unknown {unknown}" if unknown else f"missing {missing}"
-        raise ValueError(f"Column {name!r}: {fault} in a {kind} declaration.")
+        raise PublicValueError(f"Column {name!r}: {fault} in a {kind} declaration.")
     try:
         return _TYPES[kind](**given)
-    except ValueError as error:
-        raise ValueError(f"Column {name!r}: {error}") from error
+    except PublicError as error:
+        raise PublicValueError(f"Column {name!r}: {error}") from error

@@ -306,7 +306,7 @@ class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, Sliced
             ]
         members = Members.of_samples(map(len, sides), whose)
         plan = self._planned(members.sizes, X.shape[1], len(self.classes_))
-        noise = self._noise(noise_seed, X, labels, is_source, *members.key)
+        noise = members.bind(self._noise_source(noise_seed, X, labels, is_source))
         self._book(plan.report, plan.mechanism)
 
         with seeded_initialization(init_seed):

@@ -186,7 +186,7 @@ class FairEstimator(SlicedEstimator):
         network,
         residuals,
         sample_weight=None,
-        keys=(),
+        bound=(),
     ):
         """Book the plan, then train: nothing of a record is released before.
 
@@ -204,21 +204,20 @@ class FairEstimator(SlicedEstimator):
             From the outputs of the task and targets to the gradient of each record's loss.
         sample_weight : array-like of shape (n,), optional
             Weights of the losses, clipped to [0, 1].
-        keys : tuple
-            What seeded noise is keyed by, beside records, targets, members and parameters.
+        bound : tuple
+            Public objects that seeded noise depends on, such as the domain of the targets.
         """
         noise_seed, init_seed, public_seed = self._seeds()
         device = resolve_device(self.device)
         weights = np.ones(len(X))
         if sample_weight is not None:
             weights = check_weights(sample_weight, len(X)).clip(0, 1)
-            keys = (*keys, weights)
         objective, n_compared = plan.objective, plan.objective.ball.n_features
         if objective.reference is not None:
             (seed,) = split_random_state(public_seed, 1)
             reference = partial(objective.reference, rng=np.random.default_rng(seed))
             objective = replace(objective, reference=reference)
-        noise = self._noise(noise_seed, X, targets, *keys, *members.key)
+        noise = members.bind(self._noise_source(noise_seed, X, targets, weights, *bound))
         self._book(plan.report, plan.mechanism)
 
         with seeded_initialization(init_seed):

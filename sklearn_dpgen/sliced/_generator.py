@@ -265,7 +265,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
         samples = [X] if latents is None else [X, latents]
         members = Members.of_samples(map(len, samples), [persons, None][: len(samples)])
         mechanism, report = self._planned(Strata(members.sizes), self.domain_)
-        noise = self._noise(noise_seed, *samples, self.domain_, *members.key)
+        noise = members.bind(self._noise_source(noise_seed, *samples, self.domain_))
         self._book(report, mechanism)
 
         tensors = [as_tensor(sample, device=device, dtype=DTYPE) for sample in samples]

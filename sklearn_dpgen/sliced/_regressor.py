@@ -378,7 +378,7 @@ class DPSlicedWassersteinFairRegressor(
             network=partial(self._network, widths=widths, head=head),
             residuals=residuals,
             sample_weight=sample_weight,
-            keys=(domain,),
+            bound=(domain,),
         )
         return self
 

@@ -153,11 +153,10 @@ class Members:
             for who, persons in zip(picked, self.persons, strict=True)
         ]
 
-    @property
-    def key(self):
-        """What seeded noise is for, beside records."""
+    def bind(self, noise):
+        """Return a source of noise, bound to who is in each stratum."""
         persons = {id(some): some.codes for some in self.persons if some is not None}
-        return (*self.strata, *persons.values())
+        return noise.bind(*self.strata, *persons.values())
 
 
 def count_cells(groups, n_groups, labels=None, n_labels=1):

@@ -20,7 +20,6 @@ from sklearn_dpgen.smoothed._forecast import adapter_forecast
 from sklearn_dpgen.smoothed._laws import projected_laws, release_laws
 from sklearn_dpgen.smoothed._normal_map import normal_map
 from sklearn_dpgen.smoothed._plan import ReleasePlan, plan_projections, plan_releases
-from sklearn_dpgen.utils._random import noise_source
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import check_widths, fit_context
@@ -176,7 +175,7 @@ class AdapterReleasesMixin(EstimatorMixin):
 
     def _report(self, plan, n_target, n_features, n_classes):
         """Return the report, for a number of target records."""
-        name, noise = type(self).__name__, noise_source(None if self.random_state is None else 0)
+        name, noise = type(self).__name__, self._noise_description()
         neighbouring = (
             "replace one target record; the numbers of source and target records are public"
         )
@@ -210,7 +209,7 @@ class AdapterReleasesMixin(EstimatorMixin):
             words = {
                 "mechanism": _MECHANISMS[self.release],
                 "sensitivity_source": _SENSITIVITY,
-                "noise_source": noise.description,
+                "noise_source": noise,
             }
             if self.release == "projections":
                 words["sensitivity_source"] += "; the projections' law is accounted for"
@@ -231,17 +230,16 @@ class AdapterReleasesMixin(EstimatorMixin):
         if self.release == "projections":
             options["persons"] = persons
         elif persons is not None:
-            noise = self._noise(noise_seed, persons.codes, "rows of persons")
+            noise = self._noise_source(noise_seed, "rows of persons", persons.codes)
             target = target[torch.from_numpy(persons.draw(noise)).to(target.device)]
         seeds = noise_seed, line_seed
         return adapt(module, source, labels, target, plan, seeds, **options)
 
     def _adapt_to_features(self, module, source, labels, target, plan, seeds, **options):
         records = feature_records(module, target)
-        # Keyed by what the mechanism is applied to, however the features came about.
         laws = release_laws(
             plan.records,
-            self._noise(seeds[0], records.records),
+            self._noise_source(seeds[0], records.records),
             records,
             RADIUS,
             n_projections=self.n_projections,
@@ -259,13 +257,13 @@ class AdapterReleasesMixin(EstimatorMixin):
     def _adapt_to_projections(
         self, module, source, labels, target, plan, seeds, *, persons, **options
     ):
-        parts = [as_array(part) for part in (target, source, labels)]
+        # Of a seed, releases of other records share neither directions nor batches.
+        noise = self._noise_source(seeds[0], *map(as_array, (target, source, labels)))
         if persons is not None:
-            parts.append(persons.codes)
+            noise.bind(persons.codes)
         releases = ProjectedFeatures(
             plan.records,
-            # Releases of other records that shared directions would not compose by their profiles.
-            self._noise(seeds[0], *parts),
+            noise,
             target,
             shape_weight=self.shape_weight,
             persons=persons,
@@ -276,8 +274,8 @@ class AdapterReleasesMixin(EstimatorMixin):
     def _adapt_to_moments(self, module, source, labels, target, plan, seeds, **options):
         X = self.domain_.project(as_array(target))
         codes = np.zeros(len(X), dtype=np.int64)
-        noises = plan.noises(seeds[0], type(self).__qualname__, X, codes)
-        (mean,), (covariance,), _ = plan.release(X, codes, noises)
+        noise = self._noise_source(seeds[0], X, codes, self.domain)
+        (mean,), (covariance,), _ = plan.release(X, codes, noise)
         own = np.cov(as_array(source), rowvar=False, ddof=0).reshape(covariance.shape)
         module.transport.set_to(normal_map(own, covariance), mean)
         weight = self.adaptation_weight

@@ -1,7 +1,6 @@
 """A private release of projected records, and its distance to public samples."""
 
 import math
-import pickle
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -284,13 +283,13 @@ def smoothed_sliced_wasserstein(
         n_releases=1,
         projections=law,
     )
-    noise = _source(private_seed, X, domain, mechanism)
+    noise = noise_source(private_seed, "smoothed_sliced_wasserstein", X, domain, mechanism.delta)
     privacy = _report(mechanism, noise, domain, len(X) * law.n_projections)
     if ledger is not None:
         open_ledger(ledger).reserve(privacy, what="smoothed_sliced_wasserstein")
 
-    U = law.draw(noise)
     run = mechanism.run(noise)
+    U = law.draw(noise)
     (rows,) = run.draw()
     released = run.release((X[rows] @ U.T).ravel()).reshape(len(X), law.n_projections)
     other = _with_noise(
@@ -324,19 +323,6 @@ def _centered(Z, name, domain):
 
 def _project(Z, name, domain, directions):
     return _centered(Z, name, domain) @ directions.T
-
-
-def _source(seed, X, domain, mechanism):
-    """Return the source of the directions and of the noise of X.
-
-    With a seed, it is keyed by all that is released: releases that share directions would not
-    compose by the profiles of each.
-    """
-    if seed is None:
-        return noise_source()
-    plan = (domain, mechanism.epsilon, mechanism.delta, mechanism.projections)
-    context = ("smoothed_sliced_wasserstein", pickle.dumps(plan), str(X.shape))
-    return noise_source(seed, context=(*context, np.ascontiguousarray(X)))
 
 
 def _with_noise(projected, scale, generator):

@@ -1,6 +1,5 @@
 """What a generator releases of private records: planned, priced, and made into laws on lines."""
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import PrivacyReport, ProjectionLaw
@@ -13,7 +12,6 @@ from sklearn_dpgen.smoothed._laws import normal_laws, release_laws
 from sklearn_dpgen.smoothed._plan import plan_projections, plan_releases
 from sklearn_dpgen.smoothed._projected_batches import ProjectedBatches
 from sklearn_dpgen.smoothed._releases import ClassRecords, released_proportions
-from sklearn_dpgen.utils._random import noise_source
 from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import check_widths, fit_context
 
@@ -134,14 +132,14 @@ class GeneratorReleasesMixin(EstimatorMixin):
                 n_steps=self.n_generators * self.max_iter,
             ),
         }
-        name, noise = type(self).__name__, noise_source(None if self.random_state is None else 0)
+        name, noise = type(self).__name__, self._noise_description()
         if self.release == "moments":
             report = plan.report(name, noise, **words)
         else:
             report = plan.report(
                 mechanism=f"{name}: {_MECHANISMS[self.release]}",
                 sensitivity_source=f"l2; records in a domain of diameter {domain.diameter(2):g}",
-                noise_source=noise.description,
+                noise_source=noise,
                 **words,
             )
         return plan, self._protected(report)
@@ -193,8 +191,8 @@ class GeneratorReleasesMixin(EstimatorMixin):
         )
 
     def _release_moments(self, plan, X, codes, n_classes, persons, ball, seed, lines):
-        noises = plan.noises(seed, type(self).__qualname__, X, codes)
-        means, covariances, sizes = plan.release(X, codes, noises)
+        noise = self._noise_source(seed, X, codes, self.domain_)
+        means, covariances, sizes = plan.release(X, codes, noise)
         if n_classes:
             self._set_proportions(sizes)
         return normal_laws(means - ball.center, covariances, ball.radius, **lines)
@@ -202,8 +200,7 @@ class GeneratorReleasesMixin(EstimatorMixin):
     def _release_records(self, plan, X, codes, n_classes, persons, ball, seed, lines):
         is_public = n_classes == 0 or self.labels == "public"
         records = ClassRecords(X - ball.center, codes, max(1, n_classes), is_public)
-        # The layout of a release is part of what its noise is for.
-        noise = self._noise(seed, X, codes, np.array([n_classes]), self.domain_)
+        noise = self._noise_source(seed, X, codes, n_classes, self.domain_)
         if n_classes:
             self.label_proportions_ = released_proportions(
                 self.label_proportions, codes, n_classes, plan.counts, noise
@@ -223,10 +220,9 @@ class GeneratorReleasesMixin(EstimatorMixin):
         records = ClassRecords(
             X - ball.center, codes, max(1, n_classes), is_public=True, persons=persons
         )
-        parts = (X, codes, np.array([n_classes]), self.domain_)
+        noise = self._noise_source(seed, X, codes, n_classes, self.domain_)
         if persons is not None:
-            parts = (*parts, persons.codes)
-        noise = self._noise(seed, *parts)
+            noise.bind(persons.codes)
         if n_classes:
             self.label_proportions_ = released_proportions(
                 self.label_proportions, records.member_codes, n_classes, None, noise

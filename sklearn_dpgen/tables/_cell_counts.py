@@ -3,6 +3,7 @@
 import numpy as np
 
 from sklearn_dpgen.evolution import project_simplex
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import Ordinal
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._product_mixture import ProductMixture
@@ -38,7 +39,7 @@ def marginal_counts(X, cells, n_cells, domain):
     parts = domain.slices
     counts = np.zeros((n_cells, domain.n_features))
     if cells.shape != (len(X),):
-        raise ValueError("cells must hold one cell a record.")
+        raise PublicValueError("cells must hold one cell a record.")
     for part in parts:
         categories = part.start + X[:, part].argmax(axis=1)
         np.add.at(counts, (_checked(cells, n_cells), categories), 1.0)
@@ -149,5 +150,5 @@ def rank_embedding(columns, domain, probabilities):
 
 def _checked(cells, n_cells):
     if len(cells) and not 0 <= cells.min() <= cells.max() < n_cells:
-        raise ValueError(f"cells must be among the {n_cells} declared ones.")
+        raise PublicValueError(f"cells must be among the {n_cells} declared ones.")
     return cells

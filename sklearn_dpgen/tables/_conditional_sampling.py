@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_list_like
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import Categorical, Datetime, Identifier
 from sklearn_dpgen.schema._binned import Binned, comparable
 from sklearn_dpgen.schema._column import CategoryColumn
@@ -155,7 +156,7 @@ class ConditionalSamplerMixin(FramesMixin):
         allowed = {names.index(name): condition.shares() for name, condition in found.items()}
         law = self.law_.restricted(allowed)
         if law is None:
-            raise ValueError(
+            raise PublicValueError(
                 f"conditions on {list(found)} are impossible: by the fitted law fewer than one in "
                 "a billion records fulfil them."
             )
@@ -228,22 +229,22 @@ def read_conditions(encoder, conditions):
         none or are of another type, or nothing at all.
     """
     if not isinstance(conditions, Mapping | None):
-        raise ValueError("conditions must map columns to values.")
+        raise PublicValueError("conditions must map columns to values.")
     found = {}
     for name, given in (conditions or {}).items():
         if name not in encoder.columns_:
-            raise ValueError(f"conditions name a column that the schema does not: {name!r}.")
+            raise PublicValueError(f"conditions name a column that the schema does not: {name!r}.")
         if isinstance(given, tuple):
-            raise ValueError(
+            raise PublicValueError(
                 f"conditions on {name!r} hold a tuple: list the values, [low, high], or give the "
                 "range between them, pandas.Interval(low, high)."
             )
         given = list(given) if is_list_like(given) else [given]
         if not given:
-            raise ValueError(f"conditions on {name!r} are impossible: no value is listed.")
+            raise PublicValueError(f"conditions on {name!r} are impossible: no value is listed.")
         column = encoder.columns_[name]
         if isinstance(column, Identifier):
-            raise ValueError(f"conditions on {name!r} are on a column that is made up.")
+            raise PublicValueError(f"conditions on {name!r} are on a column that is made up.")
         intervals = [checked_interval(name, column, v) for v in given if isinstance(v, pd.Interval)]
         given = [value for value in given if not isinstance(value, pd.Interval)]
         if isinstance(column, Binned):
@@ -262,13 +263,15 @@ def checked_interval(name, column, interval):
     """Return an interval with ends that compare with the values of a column."""
     ends, labels = (interval.left, interval.right), getattr(column, "labels", (0,))
     if isinstance(column, Categorical) or np.asarray(labels).dtype.kind not in "if":
-        raise ValueError(f"conditions on {name!r} take no interval: its values are categories.")
+        raise PublicValueError(
+            f"conditions on {name!r} take no interval: its values are categories."
+        )
     if isinstance(column, Binned) and isinstance(column.column, Datetime):
         if not isinstance(ends[0], pd.Timestamp):
-            raise ValueError(f"conditions on {name!r} need intervals of dates.")
+            raise PublicValueError(f"conditions on {name!r} need intervals of dates.")
         ends = [end.tz_convert("UTC") if end.tz else end.tz_localize("UTC") for end in ends]
     elif not isinstance(ends[0], Real):
-        raise ValueError(f"conditions on {name!r} need intervals of numbers.")
+        raise PublicValueError(f"conditions on {name!r} need intervals of numbers.")
     else:
         ends = map(float, ends)
     low, high = ends
@@ -279,7 +282,7 @@ def _labels(name, column, intervals):
     """Return the labels of an ordinal column that are in intervals."""
     found = [[label for label in column.labels if label in interval] for interval in intervals]
     if not all(found):
-        raise ValueError(_MISSED.format(name=name))
+        raise PublicValueError(_MISSED.format(name=name))
     return [label for labels in found for label in labels]
 
 
@@ -290,12 +293,12 @@ def _in_bins(name, binned, given, intervals):
     # Encoding clips to the bounds, and decoding rounds to the grid.
     first, second = (_units(column, series) for series in (given, values))
     if not np.allclose(first, second, rtol=0, atol=1e-9, equal_nan=True):
-        raise ValueError(f"conditions on {name!r} hold a value outside those declared.")
+        raise PublicValueError(f"conditions on {name!r} hold a value outside those declared.")
     if column.n_steps is None:
         values = given.astype(values.dtype)  # to the last bit
     starts, stops = binned.interval_places(intervals)
     if (starts >= stops).any():
-        raise ValueError(_MISSED.format(name=name))
+        raise PublicValueError(_MISSED.format(name=name))
     part_codes, starts, stops, shares = binned.split_places(starts, stops)
     codes, left = binned.codes(given), np.ones(binned.n_bins + binned.nullable)
     np.subtract.at(left, part_codes, shares)

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from sklearn_dpgen.exceptions import PublicValueError
+
 __all__ = ["CountLayout"]
 
 # Tables of so many cells at most are counted as finely as any of them needs, and grouped at the
@@ -122,7 +124,9 @@ def _check_groups(sizes, tables, groups):
         for column, part in zip(columns, parts, strict=True):
             is_map = part.shape == (sizes[column],) and part.dtype.kind in "iu"
             if not is_map or part.min() < 0:
-                raise ValueError("groups must give each category of a column a group, from 0.")
+                raise PublicValueError(
+                    "groups must give each category of a column a group, from 0."
+                )
 
 
 def _cells(sizes, tables, groups):

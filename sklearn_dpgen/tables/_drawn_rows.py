@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.utils._validation import warn_user
 
@@ -155,7 +156,7 @@ def draw_kept(draw, n, most, under=""):
         n_kept, n_drawn = n_kept + len(places), n_drawn + len(frame)
         counts = {"kept": n_kept, "drawn": n_drawn, "under": under}
         if n_drawn >= PILOT and n_kept < _LEAST * n_drawn:
-            raise ValueError(_HOPELESS.format(**counts))
+            raise PublicValueError(_HOPELESS.format(**counts))
     if n_kept < _FEW * n_drawn:
         warn_user(_RARE.format(**counts), UserWarning)
     return pd.concat(parts, ignore_index=True)

@@ -7,6 +7,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import torch
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.tables._joint_codes import Codes, JointCoder
 
 __all__ = ["JointCounts", "cover_tables"]
@@ -129,7 +130,7 @@ class JointCounts:
             Other sizes or tables.
         """
         if (self.sizes, self.blocks) != (other.sizes, other.blocks):
-            raise ValueError("Only counters of the same tables can be merged.")
+            raise PublicValueError("Only counters of the same tables can be merged.")
         self.vector += other.vector
         return self
 
@@ -237,11 +238,13 @@ def cover_tables(sizes, tables):
 
 def _check_tables(sizes, tables):
     if any(size < 1 for size in sizes):
-        raise ValueError("sizes must be at least 1.")
+        raise PublicValueError("sizes must be at least 1.")
     for table in tables:
         is_known = all(0 <= j < len(sizes) for j in table)
         if not is_known or not 1 <= len(table) <= 3 or list(table) != sorted({*table}):
-            raise ValueError(f"tables must hold one to three distinct columns, ascending: {table}.")
+            raise PublicValueError(
+                f"tables must hold one to three distinct columns, ascending: {table}."
+            )
 
 
 def _check_codes(codes, sizes, used):
@@ -249,18 +252,18 @@ def _check_codes(codes, sizes, used):
     columns = [codes[j] for j in used]
     for j, column in zip(used, columns, strict=True):
         if not isinstance(column, np.ndarray) or column.dtype.kind != "u" or column.ndim != 1:
-            raise ValueError(f"codes of column {j} must be an array of unsigned integers.")
+            raise PublicValueError(f"codes of column {j} must be an array of unsigned integers.")
         if len(column) != len(columns[0]):
-            raise ValueError(f"codes of column {j} must be as many as those of the others.")
+            raise PublicValueError(f"codes of column {j} must be as many as those of the others.")
         if len(column) and column.max() >= sizes[j]:
-            raise ValueError(f"codes of column {j} must be below {sizes[j]}.")
+            raise PublicValueError(f"codes of column {j} must be below {sizes[j]}.")
     return columns
 
 
 def _check_weights(weights, n_rows):
     if not isinstance(weights, np.ndarray) or weights.dtype.kind not in "iu":
-        raise ValueError("weights must be an array of integers.")
+        raise PublicValueError("weights must be an array of integers.")
     if weights.shape != (n_rows,):
-        raise ValueError("weights must be one a record.")
+        raise PublicValueError("weights must be one a record.")
     if n_rows and not 0 <= weights.min() <= weights.max() < _HEAVIEST:
-        raise ValueError(f"weights must be from 0 to below {_HEAVIEST}.")
+        raise PublicValueError(f"weights must be from 0 to below {_HEAVIEST}.")

@@ -9,6 +9,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
@@ -358,7 +359,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         """
         check_is_fitted(self)
         if not isinstance(n_bins, Integral) or n_bins < 2:
-            raise ValueError(f"n_bins must be an integer of at least 2, got {n_bins!r}.")
+            raise PublicValueError(f"n_bins must be an integer of at least 2, got {n_bins!r}.")
         shares = self.law_.shares @ self.law_.probabilities
         found = {}
         for name, column in self.encoder_.columns_.items():
@@ -400,7 +401,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
 
 def _check_kind(mechanism):
     if not isinstance(mechanism, JointRandomizedResponse):
-        raise TypeError(
+        raise PublicTypeError(
             "mechanism must be a JointRandomizedResponse, got "
             f"{type(mechanism).__name__}; EntropicDeconvGAN takes any mechanism."
         )

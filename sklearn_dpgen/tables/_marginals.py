@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import Numeric, Ordinal
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._column_groups import (
@@ -161,19 +162,19 @@ def expand_marginals(marginals, names, constants=()):
     """
     if isinstance(marginals, str):
         if marginals == "pairs" and len(names) < 2:
-            raise ValueError("marginals='pairs' needs a schema of at least two columns.")
+            raise PublicValueError("marginals='pairs' needs a schema of at least two columns.")
         return marginals
     wanted = {}
     for columns in marginals:
         if not isinstance(columns, tuple) or not 1 <= len(columns) <= 3:
-            raise ValueError(
+            raise PublicValueError(
                 f"marginals must hold tuples of one to three columns, got {columns!r}."
             )
         unknown = [name for name in columns if name not in names]
         if unknown:
-            raise ValueError(f"marginals name columns that the schema does not: {unknown}.")
+            raise PublicValueError(f"marginals name columns that the schema does not: {unknown}.")
         if frozenset(columns) in wanted or len({*columns}) < len(columns):
-            raise ValueError(f"marginals must be distinct, and so their columns: {columns}.")
+            raise PublicValueError(f"marginals must be distinct, and so their columns: {columns}.")
         places = sorted(map(names.index, columns))
         wanted[frozenset(columns)] = tuple(j for j in places if j not in constants)
     return [columns for columns in dict.fromkeys(wanted.values()) if len(columns) > 1]
@@ -190,9 +191,9 @@ def target_columns(target, names):
     wanted = [target] if isinstance(target, str) else list(target or ())
     unknown = [name for name in wanted if name not in names]
     if unknown:
-        raise ValueError(f"target names columns that the schema does not: {unknown}.")
+        raise PublicValueError(f"target names columns that the schema does not: {unknown}.")
     if len({*wanted}) < len(wanted):
-        raise ValueError(f"target must name distinct columns: {wanted}.")
+        raise PublicValueError(f"target must name distinct columns: {wanted}.")
     return [names.index(name) for name in wanted]
 
 
@@ -221,13 +222,15 @@ def marginal_weight(names, workload):
     for key, weight in (workload or {}).items():
         columns = frozenset(key if isinstance(key, tuple) else [key])
         if not columns <= {*names} or not 1 <= len(columns) <= 3:
-            raise ValueError(f"workload must name columns of the schema, one to three: {key!r}.")
+            raise PublicValueError(
+                f"workload must name columns of the schema, one to three: {key!r}."
+            )
         columns = frozenset(names.index(name) for name in columns)
         if columns in given:
-            raise ValueError(f"workload must name columns of the schema, each once: {key!r}.")
+            raise PublicValueError(f"workload must name columns of the schema, each once: {key!r}.")
         is_real = isinstance(weight, Real) and not isinstance(weight, bool)
         if not is_real or not _LIGHTEST <= weight <= 1 / _LIGHTEST:
-            raise ValueError(
+            raise PublicValueError(
                 f"workload must hold positive numbers, from 1e-6 to 1e6, not that of {key!r}."
             )
         given[columns] = float(weight)
@@ -253,7 +256,7 @@ def check_memory(names, trees, n_rows):
     needed, sizes = needed_bytes(trees, n_rows), [tree.n_cells for tree in trees]
     if needed > _MEMORY:
         widest = int(np.argmax(sizes))
-        raise ValueError(
+        raise PublicValueError(
             f"The counts and the population would take {needed / 2**30:.1f} GiB of memory, more "
             f"than 1 GiB: declare fewer categories or bins, or take a smaller population. Column "
             f"{names[widest]!r} is counted in the most cells, {sizes[widest]}."
@@ -302,12 +305,12 @@ def marginal_counts(codes, marginals):
     n_blocks: dict = {}
     for part in marginals:
         if not 1 <= len(part.columns) <= 3 or len({*part.columns}) < len(part.columns):
-            raise ValueError("A marginal must have one to three distinct columns.")
+            raise PublicValueError("A marginal must have one to three distinct columns.")
         for column, groups in zip(part.columns, part.groups, strict=True):
             n_blocks[column] = min(len(groups), n_blocks.get(column, len(groups)))
     for column, size in n_blocks.items():
         if len(codes[column]) and not 0 <= codes[column].min() <= codes[column].max() < size:
-            raise ValueError("codes must be among the blocks of their column.")
+            raise PublicValueError("codes must be among the blocks of their column.")
     tables = [np.zeros(part.n_cells) for part in marginals]
     shapes = [part.shape for part in marginals]
     for start in range(0, len(codes[0]), _BLOCK):

@@ -1,7 +1,6 @@
 """PrivateMixtureSampler: tables from votes for candidate records, and counts within cells."""
 
 import math
-import pickle
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
@@ -13,6 +12,7 @@ from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.accounting._report import CERTIFIED_NOISE, FLOATING_POINT
 from sklearn_dpgen.domains import OneHot
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 from sklearn_dpgen.preprocessing import TabularEncoder
@@ -247,23 +247,16 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, BaseTableSampler):
         self.noise_multiplier_ = report.noise_multiplier
         n_cells = self.n_cells
         if n_cells == "auto":
-            noise = marginal_noise(mechanism.noise_scales[-1], encoder.domain_)
-            n_cells = automatic_cells(len(X), noise, n_classes)
+            scale = marginal_noise(mechanism.noise_scales[-1], encoder.domain_)
+            n_cells = automatic_cells(len(X), scale, n_classes)
         run = mechanism.run()
-        released: list = []
-
-        def release(value):
-            # A seeded noise is for this vector, of these columns, after these releases.
-            context = [type(self).__qualname__, pickle.dumps((run, n_classes, encoder.columns_))]
-            noise = self._noise_source(noise_seed, context=[*context, *released, value])
-            released.append(run.release(value, noise))
-            return released[-1]
+        noise = self._noise_source(noise_seed, n_classes, encoder.columns_)
 
         sizes, self.laws_ = evolve_mixtures(
             members,
             list(encoder.columns_.values()),
             encoder.domain_,
-            release,
+            lambda value: run.release(value, noise),
             mechanism.noise_scales,
             n_samples=self.n_candidates,
             n_cells=n_cells,
@@ -298,7 +291,7 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, BaseTableSampler):
         """
         self._check_unit()
         if n_features not in (None, len(self.schema)):
-            raise ValueError(
+            raise PublicValueError(
                 f"n_features must be the {len(self.schema)} columns of the schema, got "
                 f"{n_features}."
             )
@@ -313,7 +306,9 @@ class PrivateMixtureSampler(FramesMixin, LabelSamplerMixin, BaseTableSampler):
             self._learn_kind(X)
         for name, column in encoder.columns_.items():
             if not isinstance(column.domain, OneHot):
-                raise ValueError(f"Column {name!r} needs bins: its values are not categories.")
+                raise PublicValueError(
+                    f"Column {name!r} needs bins: its values are not categories."
+                )
         return encoder
 
     def _planned(self, encoder, n_samples, n_classes):

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
 from sklearn_dpgen.preprocessing._reader import column_names, has_no_names
 
 __all__ = ["fit_columns"]
@@ -33,20 +34,18 @@ def fit_columns(encoder, X, unit, y=None):
     """
     try:
         return _fit_columns(encoder, X, unit)
-    except ValueError as error:
+    except PublicError as error:
         if y is None:
             raise
         message = f"{error} {_LABELS_APART}"
-    raise ValueError(message)
+    raise PublicValueError(message)
 
 
 def _fit_columns(encoder, X, unit):
     if unit is None:
         return encoder.fit(X)
     if has_no_names(X):
-        raise TypeError(f"unit={unit!r} names a column: X must be a data frame.")
-    if isinstance(X, pd.DataFrame) and unit not in X.columns:
-        raise ValueError(f"X lacks the column {unit!r} that unit names.")
-    given = column_names(X, list(dict.fromkeys([*encoder.schema, unit])))
+        raise PublicTypeError(f"unit={unit!r} names a column: X must be a data frame.")
+    given = column_names(X, list(encoder.schema), unit)
     names = [name for name in given if name != unit or unit in encoder.schema]
     return encoder.fit(pd.DataFrame([[0] * len(names)], columns=names))

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._unit import Persons, check_precision
 from sklearn_dpgen.preprocessing._coder import RecordCoder
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_of, map_blocks
@@ -89,7 +90,7 @@ def encode_codes(X, encoder, unit=None):
             buffer += codes.data
         ids.append(own)
     if not buffers[0]:
-        raise ValueError(NO_RECORDS)
+        raise PublicValueError(NO_RECORDS)
     persons = None if unit is None else Persons(pd.concat(ids, ignore_index=True), unit)
     codes = [np.frombuffer(b, dtype=dtype) for b, dtype in zip(buffers, dtypes, strict=True)]
     return RecordCodes(codes, coder.sizes, persons)

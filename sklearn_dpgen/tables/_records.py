@@ -11,6 +11,7 @@ from joblib import effective_n_jobs
 from tqdm import tqdm
 
 from sklearn_dpgen.engines import is_engine_table, map_reduce
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing._coder import RecordCoder
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, read_blocks
 from sklearn_dpgen.preprocessing._sources import open_source
@@ -207,7 +208,7 @@ class StreamedRecords(_Records):
         self._X, self._encoder, self._n_rows = X, encoder, None
         self._is_engine = is_engine_table(X)
         if not self._is_engine and open_source(X, encoder.columns_).is_once:
-            raise ValueError(
+            raise PublicValueError(
                 "X can be read once, and store='none' reads it several times: give a table that "
                 "can be read again, such as a data set or files in place of a reader, or a list "
                 "in place of a generator. Or hold codes of it: store='codes'."
@@ -241,7 +242,7 @@ class StreamedRecords(_Records):
             columns = columns | {self._weights.unit: None}
         blocks = read_blocks(open_source(self._X, columns), list(columns))
         if next(blocks, None) is None:
-            raise ValueError(_READ_ONCE)
+            raise PublicValueError(_READ_ONCE)
 
     def _person_rows(self, unit):
         columns, counter = self._encoder.columns_ | {unit: None}, PersonRows(unit)
@@ -255,7 +256,7 @@ class StreamedRecords(_Records):
             self._read(counter, blocks, _count_block, source.n_rows, "rows of persons", 1)
         rows = counter.rows()
         if len(rows) == 0:
-            raise ValueError(NO_RECORDS)
+            raise PublicValueError(NO_RECORDS)
         return rows
 
     def _counted(self, tables, groups):
@@ -280,12 +281,12 @@ class StreamedRecords(_Records):
     def _check(self, counter):
         """Refuse counts of other records than those that were counted first."""
         if counter.n_rows == 0:
-            raise ValueError(NO_RECORDS if self._n_rows is None else _READ_ONCE)
+            raise PublicValueError(NO_RECORDS if self._n_rows is None else _READ_ONCE)
         if self._n_rows is None:
             self._n_rows = self.n_records = counter.n_rows
         rows = np.zeros(0) if self._rows is None else self._rows.to_numpy()
         if counter.n_rows != self._n_rows or not np.array_equal(counter.rows_seen, rows):
-            raise ValueError(
+            raise PublicValueError(
                 "X has changed since it was counted first, or was cut off: it must be the same "
                 "table whenever it is read, or store='codes' must hold it."
             )

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._unit import check_alike, told_apart
 from sklearn_dpgen.preprocessing._reader import column_of
 
@@ -119,7 +120,7 @@ class RowWeights:
         """Return the place of the person of each row of a block."""
         places = self._ids.get_indexer(pd.Index(column_of(block, self.unit)))
         if (places < 0).any():
-            raise ValueError(
+            raise PublicValueError(
                 f"X has changed: column {self.unit!r} names persons that were not there before."
             )
         return places

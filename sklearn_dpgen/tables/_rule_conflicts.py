@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import Ordinal
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._value_sets import category_ends, fulfils
@@ -42,7 +43,7 @@ def _check_sums(rules, schema):
         lows, highs = zip(*(number_bounds(schema[part]) for part in parts), strict=True)
         low, high = number_bounds(schema[name])
         if math.fsum(lows) > high or math.fsum(highs) < low:
-            raise ValueError(
+            raise PublicValueError(
                 f"{label}: no sum of {list(parts)} is within the bounds of column {name!r}."
             )
 
@@ -76,9 +77,11 @@ def _check_inequalities(rules):
 def _check_pair(encoder, low, high, is_strict, label):
     (lowest, _), (_, highest) = (_extremes(encoder.columns_[name]) for name in (low, high))
     if low == high and is_strict:
-        raise ValueError(f"{label}: by the other inequalities column {low!r} is below itself.")
+        raise PublicValueError(
+            f"{label}: by the other inequalities column {low!r} is below itself."
+        )
     if low != high and (lowest >= highest if is_strict else lowest > highest):
-        raise ValueError(
+        raise PublicValueError(
             f"{label}: column {low!r} must be below {high!r}, and is declared to be above it."
         )
 
@@ -109,7 +112,7 @@ def _check_implications(rules):
         for _, sides, label in group:
             kept &= fulfils(frame, *sides)
             if not kept.any():
-                raise ValueError(
+                raise PublicValueError(
                     f"{label}: with the implications before it, no values of {names} are left."
                 )
 

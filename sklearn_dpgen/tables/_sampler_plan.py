@@ -7,6 +7,7 @@ import numpy as np
 
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder
 from sklearn_dpgen.tables._forecast import table_forecast
 from sklearn_dpgen.tables._marginals import (
@@ -73,9 +74,9 @@ def declared_table(sampler):
     """
     sampler._check_unit()
     if sampler.unit is None and (sampler.max_rows, sampler.unit_weights) != (None, "equal"):
-        raise ValueError("max_rows and unit_weights are of persons: they need unit.")
+        raise PublicValueError("max_rows and unit_weights are of persons: they need unit.")
     if (sampler.unit_weights == "rows") != (sampler.max_rows is not None):
-        raise ValueError(
+        raise PublicValueError(
             "unit_weights='rows' needs max_rows: what a person counts for is bounded. With 'equal' "
             "a person counts once, with all rows, and max_rows must be None."
         )
@@ -150,10 +151,10 @@ class SamplerPlan:
             *budget, rounds, most, sizes if sampler._is_certified else None
         )
         if n_public is not None and n_public > self.marginals.most_records:
-            raise ValueError(
+            raise PublicValueError(
                 f"noise='certified' selects tables of at most {self.marginals.most_records} "
-                f"records at this budget, got {n_public}: take a smaller epsilon, or marginals that are "
-                "listed."
+                f"records at this budget, got {n_public}: take a smaller epsilon, or list the "
+                "marginals."
             )
 
     @property
@@ -294,7 +295,7 @@ class SamplerPlanMixin(EstimatorMixin):
             Where the noise of counts leaves next to nothing of so many records.
         """
         if n_features not in (None, len(self.schema)):
-            raise ValueError(
+            raise PublicValueError(
                 f"n_features must be the {len(self.schema)} columns of the schema, got "
                 f"{n_features}."
             )

@@ -29,8 +29,7 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
         From marginals to their expected counts, by all that was measured so far.
     run : GaussianSequenceRun
         Of the plan, after its first release.
-    noise : callable
-        From arrays that tell what it is for to a NoiseSource.
+    noise : NoiseSource
     """
     n, first = measured.n_records, ()
     done: set = set()
@@ -53,7 +52,7 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
             marginals = [measured.blocks.marginal(columns, even) for columns in candidates]
             relative, spread = weights / weights.max(), scale * math.sqrt(n_chosen)
             found = _all_scores(count, marginals, relative, spread, predict)
-            chosen = run.select(found, noise(np.array([number]), found), count=n_chosen)
+            chosen = run.select(found, noise, count=n_chosen)
             candidates, weights = [candidates[i] for i in chosen], weights[chosen]
         spreads = scale * noise_factors(weights)
         marginals = [
@@ -61,12 +60,9 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
             for columns, spread in zip(candidates, spreads, strict=True)
         ]
         expected = predict(marginals) if is_choice else measured.independent(marginals)
-
-        def release(vector, number=number, columns=tuple(candidates)):
-            context = [np.array(part) for part in columns]
-            return run.release(vector, noise(np.array([number]), vector, *context))
-
-        tables, _ = release_marginals(count(marginals), weights, release)
+        tables, _ = release_marginals(
+            count(marginals), weights, lambda vector: run.release(vector, noise)
+        )
         for one in zip(marginals, tables, spreads, expected, strict=True):
             measured.add(*one)
         done.update(candidates)

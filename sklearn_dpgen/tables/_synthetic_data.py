@@ -12,6 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
 from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.preprocessing import TabularEncoder
@@ -125,7 +126,7 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         """
         sampler, features, _ = self._planned(columns)
         if n_features not in (None, len(features)):
-            raise ValueError(f"n_features must be that of the schema, {len(features)}.")
+            raise PublicValueError(f"n_features must be that of the schema, {len(features)}.")
         return sampler.privacy_ if self._is_frozen() else sampler.plan(n_samples)
 
     @fit_context(prefer_skip_nested_validation=False)
@@ -165,7 +166,7 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
             features = [name for name in X.columns if unit is None or name != unit]
             if y is None:
                 if target not in features:
-                    raise ValueError(
+                    raise PublicValueError(
                         f"y is None, and X lacks the target {target!r}: give it as y, or as a "
                         "column of X."
                     )
@@ -233,9 +234,13 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
             own, of_sampler = getattr(self, name), params.get(name)
             if own is not None and (of_sampler is not None or name not in params):
                 has = "has one too" if name in params else "has none"
-                raise ValueError(f"{name} is for the sampler, which {has}: give it to one of them.")
+                raise PublicValueError(
+                    f"{name} is for the sampler, which {has}: give it to one of them."
+                )
             if own is not None and self._is_frozen():
-                raise ValueError(f"{name} is for the sampler, which is frozen: its fit is paid.")
+                raise PublicValueError(
+                    f"{name} is for the sampler, which is frozen: its fit is paid."
+                )
             found[name] = of_sampler if own is None else own
         return found
 
@@ -244,9 +249,11 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         params = self._given_sampler().get_params(deep=False)
         target, schema = params.get("target"), params.get("schema")
         if not isinstance(schema, Schema):
-            raise ValueError("sampler must have a schema, as TableSampler has.")
+            raise PublicValueError("sampler must have a schema, as TableSampler has.")
         if not isinstance(target, str) or target not in schema:
-            raise ValueError(f"sampler must have a column of its schema as target, got {target!r}.")
+            raise PublicValueError(
+                f"sampler must have a column of its schema as target, got {target!r}."
+            )
         self._check_target(target, schema[target])
         self._check_estimator()
         return schema, target
@@ -257,7 +264,7 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         kind, own = (get_tags(one).estimator_type for one in (self.estimator, self))
         if {kind, own} == {"classifier", "regressor"}:
             name = type(self.estimator).__name__
-            raise ValueError(f"estimator must be a {own}, and {name} is a {kind}.")
+            raise PublicValueError(f"estimator must be a {own}, and {name} is a {kind}.")
 
     def _planned(self, features=None):
         """Return the sampler of a fit, the features, and the target, from what is public."""
@@ -265,12 +272,12 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         if features is None:
             features = [name for name in schema if name not in (target, self._who()["unit"])]
         if target in features:
-            raise ValueError(
+            raise PublicValueError(
                 f"X must not have the target among its columns where y is given: {target!r}."
             )
         unknown = [name for name in features if name not in schema]
         if unknown:
-            raise ValueError(f"X has columns that are not in the schema: {unknown}.")
+            raise PublicValueError(f"X has columns that are not in the schema: {unknown}.")
         given = {name: value for name, value in self._who().items() if value is not None}
         if self._is_frozen():
             check_is_fitted(self._given_sampler())
@@ -287,7 +294,7 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
             X = _named(X, names)
         missing = [name for name in names if name not in X.columns]
         if missing:
-            raise ValueError(f"X lacks columns of the fit: {missing}.")
+            raise PublicValueError(f"X lacks columns of the fit: {missing}.")
         return self._given(X[names])
 
     def _mean(self, method, X):
@@ -314,9 +321,11 @@ def _named(X, names):
     # As an array of numbers or of texts, one value would decide about the others.
     X = call_quietly(rule, np.asarray, X, getattr(X, "dtype", object))
     if X.ndim != 2:
-        raise TypeError(rule)
+        raise PublicTypeError(rule)
     if X.shape[1] != len(names):
-        raise ValueError(f"X has {X.shape[1]} features, but the schema has {len(names)}: {names}.")
+        raise PublicValueError(
+            f"X has {X.shape[1]} features, but the schema has {len(names)}: {names}."
+        )
     return pd.DataFrame({name: X[:, j] for j, name in enumerate(names)}).infer_objects()
 
 

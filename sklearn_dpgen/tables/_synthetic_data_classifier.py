@@ -8,6 +8,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import UnpaidScoreMixin
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal
 from sklearn_dpgen.tables._synthetic_data import SyntheticDataPredictor, estimator_has
@@ -120,19 +121,21 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
         if isinstance(column, Numeric) and column.integer:
             return
         if not isinstance(column, Categorical | Ordinal):
-            raise ValueError(
+            raise PublicValueError(
                 f"target {name!r} must have labels or whole numbers for a classifier, its column "
                 f"is {type(column).__name__}."
             )
         kinds = {float if type(label) is int else type(label) for label in column.labels}
         if len(kinds) > 1:
-            raise ValueError(f"target {name!r} must have labels of one type for a classifier.")
+            raise PublicValueError(
+                f"target {name!r} must have labels of one type for a classifier."
+            )
 
     def _prepared(self, draws, target):
         """Return draws that have all labels: one row of each that a draw lacks is lent to it."""
         rows = pd.concat(draws, ignore_index=True).drop_duplicates(target)
         if len(rows) < 2:
-            raise ValueError(
+            raise PublicValueError(
                 f"All of {sum(map(len, draws))} synthetic rows have one {target!r}: raise "
                 "n_samples, or look at sampler_, which is fitted."
             )

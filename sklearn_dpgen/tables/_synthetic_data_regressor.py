@@ -7,6 +7,7 @@ from sklearn.base import RegressorMixin
 from sklearn.ensemble import HistGradientBoostingRegressor, VotingRegressor
 from sklearn.linear_model import Ridge
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import UnpaidScoreMixin
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal
 from sklearn_dpgen.tables._synthetic_data import SyntheticDataPredictor
@@ -85,7 +86,7 @@ class SyntheticDataRegressor(UnpaidScoreMixin, RegressorMixin, SyntheticDataPred
             labels is not None and all(type(label) in (int, float) for label in labels)
         )
         if not is_number:
-            raise ValueError(
+            raise PublicValueError(
                 f"target {name!r} must have numbers for a regressor, its column is "
                 f"{type(column).__name__}."
             )

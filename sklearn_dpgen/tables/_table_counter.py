@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.preprocessing._coder import RecordCoder
 from sklearn_dpgen.preprocessing._reader import read_blocks
@@ -84,7 +85,7 @@ class TableCounter(CodeCounter):
         for columns in tables:
             is_table = isinstance(columns, tuple) and 1 <= len({*columns}) == len(columns) <= 3
             if not is_table or not {*columns} <= {*names}:
-                raise ValueError(
+                raise PublicValueError(
                     "tables must hold tuples of one to three distinct columns of the encoder, got "
                     f"{columns!r}."
                 )
@@ -154,7 +155,7 @@ class TableCounter(CodeCounter):
             A counter of other tables, or itself: records would count twice.
         """
         if other is self or not isinstance(other, TableCounter) or not self._is_like(other):
-            raise ValueError("merge takes a counter of the same tables, and not itself.")
+            raise PublicValueError("merge takes a counter of the same tables, and not itself.")
         return self.add_state(other.state())
 
     def _is_like(self, other):

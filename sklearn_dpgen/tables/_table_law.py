@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._pair_distances import pair_distances
 from sklearn_dpgen.tables._record_codes import encode_codes
@@ -79,7 +80,7 @@ class TableLawMixin(EstimatorMixin):
         targets = [self.target] if isinstance(self.target, str) else list(self.target or ())
         last = list(self.encoder_.columns_)[self.law_.conditionals[-1].column]
         if targets != [last] or self._rules_ is not None:
-            raise ValueError(
+            raise PublicValueError(
                 "A law of the target needs a fit with one target and without constraints, got "
                 f"target={self.target!r}."
             )

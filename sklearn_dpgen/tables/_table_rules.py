@@ -6,6 +6,7 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicError, PublicValueError
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import (
     Datetime,
@@ -56,13 +57,13 @@ class TableRules:
         self.inequalities, self.implications = [], []
         for place, rule in enumerate(rules):
             if not isinstance(rule, Rule):
-                raise ValueError(f"constraints[{place}] is no rule: {type(rule).__name__}.")
+                raise PublicValueError(f"constraints[{place}] is no rule: {type(rule).__name__}.")
             label = f"constraints[{place}], {type(rule).__name__}"
             _check_columns(rule, schema, label)
             try:
                 self._add(rule, label)
-            except ValueError as error:
-                raise ValueError(f"{label}: {error}") from error
+            except PublicError as error:
+                raise PublicValueError(f"{label}: {error}") from error
         self.derived = self._in_order()
         check_conflicts(self, schema)
         self.schema = Schema({n: Derived(c) if n in self.derived else c for n, c in schema.items()})
@@ -84,7 +85,9 @@ class TableRules:
 
     def _derive(self, name, compute, parents, label):
         if name in self.derived:
-            raise ValueError(f"column {name!r} is computed by {self.derived[name][2]} already.")
+            raise PublicValueError(
+                f"column {name!r} is computed by {self.derived[name][2]} already."
+            )
         self.derived[name] = compute, parents, label
 
     def _in_order(self):
@@ -92,10 +95,12 @@ class TableRules:
         try:
             order = list(TopologicalSorter(graph).static_order())
         except CycleError as error:
-            raise ValueError(
-                f"constraints compute columns from one another, in a circle: {error.args[1]}."
-            ) from None
-        return {name: self.derived[name] for name in order if name in self.derived}
+            circle = error.args[1]
+        else:
+            return {name: self.derived[name] for name in order if name in self.derived}
+        raise PublicValueError(
+            f"constraints compute columns from one another, in a circle: {circle}."
+        )
 
     def value_sets(self, conditions):
         """Return what conditions on columns hold of decoded records, a dict of ValueSet."""
@@ -170,7 +175,7 @@ def check_measured(schema, sampler):
     for parameter, names in named.items():
         for name in names:
             if name in made_up:
-                raise ValueError(
+                raise PublicValueError(
                     f"{parameter} names column {name!r}, which is made up and not measured: it is "
                     "an identifier, or constraints compute it."
                 )
@@ -207,14 +212,14 @@ class _Lookup:
         ]
         for name in rule.given:
             if getattr(encoder.schema[name], "n_steps", 0) is None:
-                raise ValueError(f"column {name!r} has no grid: its values cannot be listed.")
+                raise PublicValueError(f"column {name!r} has no grid: its values cannot be listed.")
         self._values: pd.Series = _read(encoder, rule.column, list(rule.mapping.values()))
         if self._column.nullable:
             # The last one is that of what is not found.
             null = self._column.decode_codes(np.array([self._column.n_categories - 1]))
             self._values = pd.concat([self._values, null], ignore_index=True)
         if len({*self._places(None)[0]}) < len(keys):
-            raise ValueError("mapping has two keys that are one value of the columns.")
+            raise PublicValueError("mapping has two keys that are one value of the columns.")
         nullable = [name for name in rule.given if encoder.schema[name].nullable]
         if nullable and not self._column.nullable:
             self._check_nulls(rule, nullable)
@@ -222,7 +227,7 @@ class _Lookup:
     def _check_nulls(self, rule, nullable):
         for name, keys in zip(rule.given, self._keys, strict=True):
             if name in nullable and (len(rule.given) > 1 or not keys.isna().any()):
-                raise ValueError(
+                raise PublicValueError(
                     f"column {rule.column!r} must be nullable, as {name!r} is: where that is null, "
                     "it is looked up as null."
                 )
@@ -258,7 +263,7 @@ class _Lookup:
 
 def _read(encoder, name, values):
     if any(isinstance(value, pd.Interval) for value in values):
-        raise ValueError(f"mapping has an interval of column {name!r} where a value must be.")
+        raise PublicValueError(f"mapping has an interval of column {name!r} where a value must be.")
     return ValueSet.read(encoder, name, values).listed.reset_index(drop=True)
 
 
@@ -291,9 +296,9 @@ def _columns_of(rule):
 def _check_columns(rule, schema, label):
     for name in _columns_of(rule):
         if name not in schema:
-            raise ValueError(f"{label} names a column that the schema does not: {name!r}.")
+            raise PublicValueError(f"{label} names a column that the schema does not: {name!r}.")
         if isinstance(schema[name], MadeUpColumn):
-            raise ValueError(f"{label} names column {name!r}, of which nothing is read.")
+            raise PublicValueError(f"{label} names column {name!r}, of which nothing is read.")
 
 
 def is_number(column):
@@ -307,9 +312,11 @@ def _check_comparable(rule, schema):
     low, high = schema[rule.low], schema[rule.high]
     if isinstance(low, Datetime) and isinstance(high, Datetime):
         if (low.zone is None) != (high.zone is None):
-            raise ValueError(f"one of {rule.low!r} and {rule.high!r} has no time zone.")
+            raise PublicValueError(f"one of {rule.low!r} and {rule.high!r} has no time zone.")
     elif not (is_number(low) and is_number(high)):
-        raise ValueError(f"{rule.low!r} and {rule.high!r} must be both numbers, or both dates.")
+        raise PublicValueError(
+            f"{rule.low!r} and {rule.high!r} must be both numbers, or both dates."
+        )
 
 
 def _is_integer(column):
@@ -322,24 +329,24 @@ def _check_sum(rule, schema):
     total = schema[rule.total]
     for name in (rule.total, *rule.parts):
         if not is_number(schema[name]):
-            raise ValueError(f"column {name!r} must be of numbers.")
+            raise PublicValueError(f"column {name!r} must be of numbers.")
     integers = [schema[name] for name in rule.parts if _is_integer(schema[name])]
     if sum(max(map(abs, map(int, number_bounds(column)))) for column in integers) >= 2**63:
-        raise ValueError(f"sums of {list(rule.parts)} may be beyond the integers of 64 bits.")
+        raise PublicValueError(f"sums of {list(rule.parts)} may be beyond the integers of 64 bits.")
     for name in rule.parts:
         if schema[name].nullable and not total.nullable:
-            raise ValueError(
+            raise PublicValueError(
                 f"column {rule.total!r} must be nullable, as {name!r} is: where that is null, the "
                 "total is."
             )
         if (_is_integer(total) or isinstance(total, Ordinal)) and not _is_integer(schema[name]):
-            raise ValueError(
+            raise PublicValueError(
                 f"column {rule.total!r} has listed values or integers, so part {name!r} must be of "
                 "integers: sums of others are rounded."
             )
         has_grid = getattr(schema[name], "n_steps", 0) is not None
         if not has_grid and getattr(total, "n_steps", 0) is not None:
-            raise ValueError(
+            raise PublicValueError(
                 f"column {rule.total!r} has a grid and part {name!r} has none: sums are hardly "
                 "ever on it."
             )

@@ -350,21 +350,14 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
             plan.warn(plan.n_records)
         # Measured: single columns, which tell of cells and of what tables can carry.
         mechanism = plan.marginals.mechanism
-        keys: list = []
-        run = mechanism.run()
-
-        def noise(*parts):
-            # Where another table differs at first, it has other noise in whatever follows.
-            keys.extend(parts)
-            return self._noise(noise_seed, *keys)
-
+        run, noise = mechanism.run(), self._noise_source(noise_seed)
         cells, self.n_records_, self.encoder_, bins, self.one_way_marginals_ = measure_columns(
             leaves,
             encoder,
             table.trees,
             np.array([table.weight((column,)) for column in range(len(names))]),
             mechanism.noise_scales[0],
-            lambda vector: run.release(vector, noise(vector)),
+            lambda vector: run.release(vector, noise),
             n_records=plan.n_records,
         )
         if plan.n_records is None:

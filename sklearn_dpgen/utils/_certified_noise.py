@@ -7,6 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from sklearn_dpgen.exceptions import (
+    PublicImportError,
+    PublicOverflowError,
+    PublicTypeError,
+    PublicValueError,
+)
 from sklearn_dpgen.utils._exact_draws import (
     discrete_gaussian,
     discrete_laplace,
@@ -40,18 +46,20 @@ _ODDS_BITS, _MOST_ODDS_BITS = 24, 50
 
 
 class CertifiedNoise(NoiseSource):
-    """Noise whose law on a computer is the one that is paid for.
+    """Noise whose distribution on a computer is exactly the one that is priced.
 
     Values and scores are rounded to a grid of step ``scale`` / 2**26 and moved to within 2**24
-    scales of 0. Noise is then of the discrete Gaussian or Laplace law on that grid, or a selection
-    of the exponential mechanism, and drawn without an error, as are integers. There are no draws in
-    floating point. See :ref:`certified_noise` for what is proved of it.
+    scales of 0. Noise is then discrete Gaussian or discrete Laplace on that grid, selections are
+    those of the exponential mechanism, and all are drawn without an error, as are integers. There
+    are no draws in floating point. See :ref:`certified_noise` for proofs.
 
     Raises
     ------
     ImportError
         Without OpenDP.
     """
+
+    is_certified = True
 
     def __init__(self) -> None:
         require_opendp()
@@ -64,7 +72,7 @@ class CertifiedNoise(NoiseSource):
 
     @property
     def public(self) -> NoiseSource:
-        """A source for draws that no guarantee rests on: after the release, or before it."""
+        """A source for draws that no guarantee depends on, and which may be in floating point."""
         return NoiseSource()
 
     def respond(self, codes: np.ndarray, table: np.ndarray, epsilon: float) -> np.ndarray:
@@ -87,7 +95,7 @@ class CertifiedNoise(NoiseSource):
         inside, outside = np.asarray(inside, dtype=np.int64), np.asarray(outside, dtype=np.int64)
         # As floats they do not overflow.
         if (inside * float(high) + outside * float(low)).max(initial=0) >= 2.0**62:
-            raise OverflowError(
+            raise PublicOverflowError(
                 f"epsilon={epsilon:g} with so many answers needs odds of more than 62 bits."
             )
         total = inside * high + outside * low
@@ -101,7 +109,7 @@ class CertifiedNoise(NoiseSource):
         return np.arange(n) if size == n else self._first_distinct(n, size)
 
     def _uniform(self, size):
-        raise TypeError("Certified noise is of integers: it has no draws in floating point.")
+        raise PublicTypeError("Certified noise is of integers: it has no draws in floating point.")
 
     def _noisy(self, values, scale, kind):
         noise = _DRAWS[kind](values.size, GRID_BITS).reshape(values.shape)
@@ -131,9 +139,11 @@ def grid_integers(values: np.ndarray, scale: float) -> np.ndarray:
         NaN among the values, or a scale without a grid.
     """
     if not 2.0**-900 <= scale <= 2.0**900:
-        raise ValueError(f"The scale of certified noise must be from 2**-900 to 2**900: {scale!r}.")
+        raise PublicValueError(
+            f"The scale of certified noise must be from 2**-900 to 2**900: {scale!r}."
+        )
     if np.isnan(values).any():
-        raise ValueError("Values must not be NaN.")
+        raise PublicValueError("Values must not be NaN.")
     with np.errstate(over="ignore"):
         steps = values / scale * 2.0**GRID_BITS
     return np.rint(np.clip(steps, -_FARTHEST, _FARTHEST)).astype(np.int64)
@@ -170,6 +180,6 @@ def odds(epsilon: float) -> tuple[int, int]:
 def require_opendp() -> None:
     """Raise an ImportError that says how to install OpenDP, where it is not."""
     if importlib.util.find_spec("opendp") is None:
-        raise ImportError(
+        raise PublicImportError(
             "noise='certified' needs OpenDP: pip install 'sklearn-dpgen[opendp]'"
         )

@@ -9,6 +9,8 @@ import os
 
 import numpy as np
 
+from sklearn_dpgen.exceptions import PublicOverflowError
+
 __all__ = [
     "bernoulli_exp",
     "discrete_gaussian",
@@ -109,7 +111,7 @@ def _geometric(count):
         left = left[_bernoulli_exp_part(np.full(len(left), np.uint64(2)), 1)]
         found[left] += 1
         if len(left) and found[left[0]] > _MOST_ROUNDS:
-            raise OverflowError("A draw was larger than the scale by a factor of 2**24.")
+            raise PublicOverflowError("A draw was larger than the scale by a factor of 2**24.")
     return found
 
 

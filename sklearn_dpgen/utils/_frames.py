@@ -5,6 +5,7 @@ from typing import Any, Self
 import narwhals.stable.v2 as nw
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import output_kind
 
@@ -68,7 +69,7 @@ class FramesMixin(EstimatorMixin):
         self
         """
         if transform not in (None, "default", "pandas", "polars", "pyarrow"):
-            raise ValueError(
+            raise PublicValueError(
                 f"transform must be 'default', 'pandas', 'polars' or 'pyarrow', got {transform!r}."
             )
         if transform is not None:
@@ -87,7 +88,7 @@ class FramesMixin(EstimatorMixin):
             return frame
         mixed = [name for name, column in frame.items() if _is_mixed(column)]
         if mixed:
-            raise ValueError(
+            raise PublicValueError(
                 f"Columns {mixed} have labels of several types, which frames of {kind} cannot "
                 "hold: set_output(transform='pandas')."
             )

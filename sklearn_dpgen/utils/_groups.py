@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
+
 __all__ = ["check_groups", "check_sensitive_features", "encode_rows"]
 
 
@@ -37,7 +39,9 @@ def encode_rows(values, name, *, allow_missing=False):
     frame = _as_frame(values, name)
     missing = [column for column, series in frame.items() if series.isna().any()]
     if missing and not allow_missing:
-        raise ValueError(f"{name} must have no missing values, got some in columns {missing}.")
+        raise PublicValueError(
+            f"{name} must have no missing values, got some in columns {missing}."
+        )
 
     codes, labels = np.zeros(len(frame), dtype=np.int64), [()]
     for column, series in frame.items():
@@ -72,9 +76,9 @@ def check_groups(groups):
     """
     codes, declared = encode_rows(groups, "groups", allow_missing=True)
     if len(declared) != len(codes):
-        raise ValueError("groups must be distinct.")
+        raise PublicValueError("groups must be distinct.")
     if len(declared) < 2:
-        raise ValueError(f"groups must be at least two, got {len(declared)}.")
+        raise PublicValueError(f"groups must be at least two, got {len(declared)}.")
     return declared
 
 
@@ -109,14 +113,18 @@ def check_sensitive_features(sensitive_features, n_samples, groups=None):
     declared = None if groups is None else check_groups(groups)
     codes, found = encode_rows(sensitive_features, "sensitive_features", allow_missing=True)
     if len(codes) != n_samples:
-        raise ValueError(f"sensitive_features has {len(codes)} rows for {n_samples} samples.")
+        raise PublicValueError(f"sensitive_features has {len(codes)} rows for {n_samples} samples.")
     if declared is None:
         if len(found) < 2:
-            raise ValueError(f"sensitive_features must have at least two groups, got {len(found)}.")
+            raise PublicValueError(
+                f"sensitive_features must have at least two groups, got {len(found)}."
+            )
         return codes, found
     positions = {group: position for position, group in enumerate(declared)}
     if not positions.keys() >= set(found):
-        raise ValueError("sensitive_features holds a group that is not among the declared groups.")
+        raise PublicValueError(
+            "sensitive_features holds a group that is not among the declared groups."
+        )
     return np.array([positions[group] for group in found], dtype=np.int64)[codes], declared
 
 
@@ -132,7 +140,7 @@ def _as_frame(values, name):
     except (TypeError, ValueError):
         frame = None
     if frame is None or values is None or frame.shape[1] == 0:
-        raise ValueError(f"{name} must be an array or a data frame of one or two dimensions.")
+        raise PublicValueError(f"{name} must be an array or a data frame of one or two dimensions.")
     return frame
 
 
@@ -144,7 +152,7 @@ def _encode_column(series, name):
     except TypeError:
         order = None
     if order is None:
-        raise TypeError(f"{name} must hold values of one type that has an order.")
+        raise PublicTypeError(f"{name} must hold values of one type that has an order.")
     ordered = [labels[i] for i in order]
     if (codes < 0).any():
         # A missing value has the code -1: the last position.

@@ -7,6 +7,7 @@ import pandas as pd
 from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import (
@@ -41,7 +42,7 @@ class LabelSamplerMixin(EstimatorMixin):
         """
         classes = None if self.classes is None else check_classes(self.classes)
         if y is not None and classes is None and getattr(self, "labels", "private") != "public":
-            raise ValueError(
+            raise PublicValueError(
                 "Private labels need classes, the public list of all labels: those that occur in "
                 "y would tell of single records."
             )
@@ -79,12 +80,16 @@ class LabelSamplerMixin(EstimatorMixin):
         if class_sizes is None:
             return len(declared) if is_private and declared is not None else 0, None
         if is_private:
-            raise ValueError("class_sizes are of public labels: those of private ones are secret.")
+            raise PublicValueError(
+                "class_sizes are of public labels: those of private ones are secret."
+            )
         sizes = np.asarray(class_sizes)
         if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or sizes.sum() != n_samples:
-            raise ValueError(f"class_sizes must be integers that add up to n_samples={n_samples}.")
+            raise PublicValueError(
+                f"class_sizes must be integers that add up to n_samples={n_samples}."
+            )
         if len(sizes) < 2 or (declared is not None and len(sizes) != len(declared)):
-            raise ValueError("class_sizes must be one a class, of two at least.")
+            raise PublicValueError("class_sizes must be one a class, of two at least.")
         return len(sizes), sizes
 
     def _label_terms(self, has_labels=None):
@@ -128,7 +133,7 @@ class LabelSamplerMixin(EstimatorMixin):
         check_is_fitted(self)
         n_samples = check_n_samples(n_samples, width=2)
         if not hasattr(self, "classes_"):
-            raise ValueError("sample_labels needs a fit with labels: fit(X, y).")
+            raise PublicValueError("sample_labels needs a fit with labels: fit(X, y).")
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
         return rng.choice(self.classes_, size=n_samples, p=self.label_proportions_)
@@ -137,7 +142,7 @@ class LabelSamplerMixin(EstimatorMixin):
         """Return the position of the wanted class of each record, 0 after a fit without labels."""
         if not hasattr(self, "classes_"):
             if y is not None:
-                raise ValueError("y can be given after a fit with labels only: fit(X, y).")
+                raise PublicValueError("y can be given after a fit with labels only: fit(X, y).")
             return np.zeros(n_samples, dtype=np.int64)
         if y is None:
             y = self.sample_labels(n_samples, random_state=seed)
@@ -149,15 +154,17 @@ class LabelSamplerMixin(EstimatorMixin):
 def check_classes(classes):
     """Return declared classes, sorted, if they are distinct labels of one type, two at least."""
     if isinstance(classes, Mapping | Set) or not pd.api.types.is_list_like(classes):
-        raise ValueError(f"classes must be a list of labels, got a {type(classes).__name__}.")
+        raise PublicValueError(f"classes must be a list of labels, got a {type(classes).__name__}.")
     labels = list(classes)
     if getattr(classes, "ndim", 1) != 1 or any(map(pd.api.types.is_list_like, labels)):
-        raise ValueError("classes must be a list of labels in one dimension, got a nested one.")
+        raise PublicValueError(
+            "classes must be a list of labels in one dimension, got a nested one."
+        )
     if not pd.isna(labels).any() and len({isinstance(label, str) for label in labels}) > 1:
-        raise ValueError("classes holds labels that are not of one type.")
+        raise PublicValueError("classes holds labels that are not of one type.")
     found = distinct_labels(labels, "classes")
     if len(found) != len(labels):
-        raise ValueError("classes must be distinct.")
+        raise PublicValueError("classes must be distinct.")
     return found
 
 
@@ -165,13 +172,13 @@ def distinct_labels(labels, name):
     """Return the labels that occur, sorted; no error shows one."""
     labels = column_or_1d(labels)
     if pd.isna(labels).any():
-        raise ValueError(f"{name} holds labels that are missing.")
+        raise PublicValueError(f"{name} holds labels that are missing.")
     if labels.dtype.kind == "f" and np.isinf(labels).any():
-        raise ValueError(f"{name} holds labels that are infinite.")
+        raise PublicValueError(f"{name} holds labels that are infinite.")
     check_classification_targets(labels)
     found = call_quietly(f"{name} holds labels that are not of one type.", unique_labels, labels)
     if len(found) < 2:
-        raise ValueError(
+        raise PublicValueError(
             f"classes must be at least two, got {len(found)} class; fit without y for one."
         )
     return found
@@ -186,11 +193,11 @@ def check_labels(y, classes, n_samples):
     y = pd.Series(y, dtype=object) if isinstance(y, list | tuple) else y
     y = column_or_1d(y).tolist()
     if len(y) != n_samples:
-        raise ValueError(f"y must hold {n_samples} labels, one a record, got {len(y)}.")
+        raise PublicValueError(f"y must hold {n_samples} labels, one a record, got {len(y)}.")
     codes = {label: code for code, label in enumerate(classes.tolist())}
     found = [_code(codes, label) for label in y]
     if -1 in found:
-        raise ValueError("y holds labels that are missing or not among the classes.")
+        raise PublicValueError("y holds labels that are missing or not among the classes.")
     return np.array(found, dtype=np.int64)
 
 
@@ -207,15 +214,15 @@ def check_proportions(label_proportions, n_classes=None):
     try:
         shares = np.asarray(label_proportions, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(
+        raise PublicValueError(
             "label_proportions must be a list of numbers, got a "
             f"{type(label_proportions).__name__} that is none."
         ) from None
     if shares.ndim != 1 or len(shares) != (len(shares) if n_classes is None else n_classes):
         wanted = "" if n_classes is None else f", {n_classes}"
-        raise ValueError(
+        raise PublicValueError(
             f"label_proportions must hold one share a class{wanted}; its shape is {shares.shape}."
         )
     if not np.all(shares >= 0) or not np.isclose(shares.sum(), 1):
-        raise ValueError("label_proportions must be non-negative and sum to 1.")
+        raise PublicValueError("label_proportions must be non-negative and sum to 1.")
     return shares / shares.sum()

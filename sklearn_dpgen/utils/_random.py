@@ -1,20 +1,26 @@
-"""Random streams: noise apart from initialization, and never a reused draw.
+"""Random streams: the source of all private noise, and seeds for everything else.
 
-``random_state=None`` draws noise from the operating system's entropy. Any other value makes a
-fit reproducible, and then a guarantee is void for whoever knows the seed, or finds it by trying
-all of its 2**32 values.
+``random_state=None`` draws noise from the operating system's entropy. Any other value makes a fit
+reproducible, and then its guarantee is void for anyone who knows the seed or finds it by trying
+all 2**32 values. For everyone else it holds, also for several fits of one seed: a seeded source
+hashes all that it is given, so that no two releases share noise unless they are the same release.
 """
 
+import copy
 import hashlib
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Self
 
+import joblib
 import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
+
+from sklearn_dpgen.exceptions import PublicValueError
 
 __all__ = [
     "SEEDED",
@@ -31,11 +37,12 @@ __all__ = [
 # How a seeded source is described in a privacy report.
 SEEDED = "seeded generator: the guarantee is void for whoever knows or guesses the seed"
 
-# How far, in total variation, a value with noise in floating point is at most from one with exact
-# noise, rounded alike; and an index that is selected among so many. See doc/certified_noise.rst.
+# A bound on the total variation between a value with noise in floating point and one with exact
+# noise that is rounded alike; and for each score that an index is selected among. See
+# doc/certified_noise.rst.
 ROUNDING = 2.0**-36
 
-# What scikit-learn takes as an int random_state.
+# The largest seeds that scikit-learn accepts are below it.
 _SEED_BOUND = 2**32
 
 _OBSERVER: ContextVar["NoiseObserver | None"] = ContextVar(
@@ -51,7 +58,7 @@ def split_random_state(random_state, n_streams: int) -> list[int | None]:
     random_state : None, int or RandomState
         An int gives the same seeds at every call; a RandomState is advanced.
     n_streams : int
-        How many streams to derive.
+        Number of seeds.
 
     Returns
     -------
@@ -68,9 +75,9 @@ def split_random_state(random_state, n_streams: int) -> list[int | None]:
 def torch_generator(seed, device="cpu"):
     """Return a ``torch.Generator`` on ``device``, seeded from the system's entropy if None.
 
-    For latents and initial weights. Of any seed the generator of the CPU takes in 32 bits, few
-    enough to try them all, and for each to be far likelier than a price takes it to be: noise,
-    secret batches, and directions that a price averages over come from a NoiseSource.
+    For latents and initial weights only. The generator of the CPU uses 32 bits of a seed, few
+    enough to try them all. Everything that an accountant takes to be random (noise, secret batches
+    and random directions) must come from a NoiseSource instead.
     """
     import torch
 
@@ -80,38 +87,38 @@ def torch_generator(seed, device="cpu"):
 
 
 class NoiseObserver:
-    """What is told of each noisy release while it observes, and may put another in its place.
+    """Sees each noisy release and may replace it; for audits and tests on public records.
 
-    It sees what noise was added to, and is for audits of records that are not private.
+    An observer sees the values before noise, so it must never be used with private records.
 
     Attributes
     ----------
     source : NoiseSource or None
-        Of the noise of the last release, set before the observer is told of it.
+        Source of the noise of the last release, set before the observer is called.
     """
 
     source = None
 
     def added(self, values: np.ndarray, scale: float, kind: str, noisy: np.ndarray) -> np.ndarray:
-        """Return what is released in the place of ``noisy``, which `NoiseSource.add` made."""
+        """Return the values to release instead of ``noisy``, which `NoiseSource.add` made."""
         return noisy
 
     def selected(self, scores: np.ndarray, scale: float, indices: np.ndarray) -> np.ndarray:
-        """Return what is released in the place of ``indices``, as by `NoiseSource.largest`."""
+        """Return the indices to release instead of those of `NoiseSource.largest`."""
         return indices
 
     def drawn(self, n: int, indices: np.ndarray) -> np.ndarray:
-        """Return what is drawn in the place of ``indices``, subsets of ``range(n)`` by rows."""
+        """Return the subsets of ``range(n)``, one a row, to use instead of ``indices``."""
         return indices
 
     def uniform(self, draws: np.ndarray) -> np.ndarray:
-        """Return what is drawn in the place of uniforms that are not for a noisy release."""
+        """Return the numbers to use instead of uniform draws that are not part of other noise."""
         return draws
 
 
 @contextmanager
 def observed_noise(observer: NoiseObserver) -> Iterator[NoiseObserver]:
-    """Let an observer see every noisy release of this thread, for as long as the context lasts."""
+    """Let an observer see every noisy release of this thread while the context lasts."""
     token = _OBSERVER.set(observer)
     try:
         yield observer
@@ -120,23 +127,60 @@ def observed_noise(observer: NoiseObserver) -> Iterator[NoiseObserver]:
 
 
 class NoiseSource:
-    """Noise on values and on scores, and uniform draws and random subsets, from one stream.
+    """Noise on values and on scores, uniform draws and random subsets.
 
-    What is released of records goes through ``add`` or ``largest``, or is a choice by ``uniform``.
+    Whatever is released from records goes through ``add``, ``largest``, ``respond`` or ``covers``.
 
     Parameters
     ----------
-    generator : numpy.random.Generator or None
-        None reads the operating system's entropy for every draw.
+    seed : int or None, default=None
+        None reads every draw from the operating system's entropy.
+
+    Notes
+    -----
+    A seeded source holds a hash of its seed. ``bind`` adds arrays and settings to it; every method
+    that draws adds what it is given (values, scores, scales, sizes) before the draw, and the
+    generator of the draw is seeded by the hash. Equal calls repeat their draws. A call with another
+    input, another scale or another history gets independent ones: noise that two releases share
+    would cancel in their difference and publish the difference of the records exactly. Draws
+    without an input, such as those of secret batches, depend on what was bound before them.
     """
 
-    def __init__(self, generator=None):
-        self._generator = generator
+    # Whether draws are exact, so that they are priced by certified accounting.
+    is_certified = False
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._hash = None
+        if seed is not None:
+            self._hash = hashlib.blake2b(key=int(seed).to_bytes(16, "little"))
+
+    def bind(self, *parts: object) -> Self:
+        """Make all further draws of a seeded source depend on the given objects.
+
+        Parameters
+        ----------
+        *parts : ndarray, number, str or any object that joblib can hash
+            Records, codes, settings: public or private.
+
+        Returns
+        -------
+        self : NoiseSource
+        """
+        if self._hash is not None:
+            for part in parts:
+                _feed(self._hash, part)
+        return self
+
+    def __deepcopy__(self, memo):
+        # A hash object has a method of its own, and no other way to be copied.
+        copied = copy.copy(self)
+        copied._hash = None if self._hash is None else self._hash.copy()
+        return copied
 
     @property
     def description(self) -> str:
         """One phrase for a privacy report."""
-        return "operating system entropy" if self._generator is None else SEEDED
+        return "operating system entropy" if self._hash is None else SEEDED
 
     def add(self, values: np.ndarray, scale: float, kind: str) -> np.ndarray:
         """Return values with independent noise on each, on a grid finer than ``scale`` / 1000.
@@ -145,7 +189,7 @@ class NoiseSource:
         ----------
         values : ndarray of float64
         scale : float
-            Standard deviation of Gaussian noise, or b of Laplace noise; 0 for none.
+            Standard deviation of Gaussian noise, or b of Laplace noise; 0 for no noise.
         kind : {"gaussian", "laplace"}
 
         Returns
@@ -155,6 +199,7 @@ class NoiseSource:
         """
         if scale == 0:
             return values.copy()
+        self.bind(kind, scale, values)
         noisy = self._noisy(values, scale, kind)
         observer = _observer_of(self)
         return noisy if observer is None else observer.added(values, scale, kind, noisy)
@@ -167,8 +212,9 @@ class NoiseSource:
         scores : ndarray of float64 of shape (n,)
             Finite.
         scale : float
-            Of the noise; 0 for none, and then of equal scores the first ones are taken.
+            Scale of the noise; with 0 there is no noise, and ties go to the first of equal scores.
         count : int
+            Number of indices.
 
         Returns
         -------
@@ -176,6 +222,7 @@ class NoiseSource:
         """
         if scale == 0:
             return _first(-scores, count)
+        self.bind("largest", scale, count, scores)
         indices = self._selected(scores, scale, count)
         observer = _observer_of(self)
         return indices if observer is None else observer.selected(scores, scale, indices)
@@ -186,41 +233,43 @@ class NoiseSource:
         Parameters
         ----------
         codes : ndarray of int of shape (n,)
-            The true ones.
+            True categories.
         table : ndarray of shape (k, k)
-            p(released | true) of randomized response.
+            Probability of each released category (columns) given each true one (rows).
         epsilon : float
-            Its budget, in nats.
+            Privacy budget of the table, in nats.
 
         Returns
         -------
         ndarray of int64 of shape (n,)
         """
+        self.bind("respond", table, epsilon, codes)
         edges = np.cumsum(table, axis=1)[codes]
         # The last edge is 1 up to rounding; a draw above it belongs to the last category.
         return (self.uniform((len(codes), 1)) > edges[:, :-1]).sum(axis=1)
 
     def covers(self, inside: np.ndarray, outside: np.ndarray, epsilon: float) -> np.ndarray:
-        """Draw whether an answer is one of those that are true.
+        """Draw whether each of some randomized answers is a true one.
 
         Parameters
         ----------
         inside, outside : ndarray of int of shape (n,)
-            Numbers m and o of answers that are true, and that are not.
+            Numbers m of true answers and o of false answers to choose from.
         epsilon : float
-            Each of the former is e^ε times as likely as each of the latter.
+            Privacy budget, in nats: a true answer is e^ε times as likely as a false one.
 
         Returns
         -------
         ndarray of bool of shape (n,)
             True with probability m e^ε / (m e^ε + o).
         """
+        self.bind("covers", inside, outside, epsilon)
         weights = inside + outside * math.exp(-epsilon)
         return self.uniform(np.shape(inside)) * weights < inside
 
     @property
     def public(self) -> "NoiseSource":
-        """A source for draws that no guarantee rests on: after the release, or before it."""
+        """A source for draws that no guarantee depends on, and which may be in floating point."""
         return self
 
     def uniform(self, size: int | tuple[int, ...]) -> np.ndarray:
@@ -230,13 +279,19 @@ class NoiseSource:
 
     def _uniform(self, size):
         count = int(np.prod(size, dtype=np.int64))
-        if self._generator is None:
-            words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
-        else:
-            words = self._generator.integers(2**64, size=count, dtype=np.uint64, endpoint=False)
+        words = self._words(count)
         # The half step keeps the logarithm and the normal quantile finite; with 53 bits it would
         # be rounded, up to 1.
         return (((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52).reshape(size)
+
+    def _words(self, count):
+        """Return random integers of 64 bits."""
+        if self._hash is None:
+            return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+        # The count makes each draw a part of the history that the next one depends on.
+        self.bind(count)
+        bits = np.random.PCG64DXSM(int.from_bytes(self._hash.digest(), "little"))
+        return np.random.Generator(bits).integers(2**64, size=count, dtype=np.uint64)
 
     def normal(self, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw standard normals by inversion."""
@@ -248,19 +303,20 @@ class NoiseSource:
 
     def integers(self, high: int, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw integers uniform on ``range(high)``, up to a bias of ``high`` / 2**52."""
+        self.bind("integers", high)
         return np.floor(self.uniform(size) * high).astype(np.int64)
 
     def _noisy(self, values, scale, kind):
         noise = scale * {"gaussian": self.normal, "laplace": self.laplace}[kind](values.shape)
-        # Sums of large values and noise lose its low bits: what is left of a value on the grid is
-        # exact, and no larger than half a step.
+        # A sum of a large value and noise would lose low bits of the noise. The rest of a value
+        # beside its grid point is exact and at most half a step, so only it is added to the noise.
         coarse = on_grid(values, scale)
-        # An infinite value, as of a candidate that failed, has no rest.
+        # An infinite value, such as the score of a candidate that failed, has no rest.
         rest = np.subtract(values, coarse, out=np.zeros_like(noise), where=np.isfinite(coarse))
         return coarse + on_grid(rest + noise, scale)
 
     def _selected(self, scores, scale, count):
-        # Differences of large scores are exact where they matter, among the largest.
+        # Differences from the largest score are exact where they matter: among large scores.
         gaps = scores.max(initial=-np.inf) - scores
         return _first(gaps + scale * np.log(-np.log(self._uniform(scores.shape))), count)
 
@@ -270,11 +326,12 @@ class NoiseSource:
         Returns
         -------
         ndarray of int64 of shape (size,)
-            No sequence is likelier than another, up to a relative n / 2**52; all of them, where
-            ``size`` is ``n``, come in their own order.
+            All sequences are equally likely, up to a relative n / 2**52. With ``size`` = ``n`` the
+            indices are sorted.
         """
         if not 0 <= size <= n:
-            raise ValueError(f"size must be between 0 and n = {n}, got {size}.")
+            raise PublicValueError(f"size must be between 0 and n = {n}, got {size}.")
+        self.bind("choice", n, size)
         return _observed_draw(n, self._choice(n, size))
 
     def _choice(self, n, size):
@@ -304,14 +361,15 @@ class NoiseSource:
         ndarray of int64 of shape (count, size)
         """
         if not 0 <= size <= n:
-            raise ValueError(f"size must be between 0 and n = {n}, got {size}.")
+            raise PublicValueError(f"size must be between 0 and n = {n}, got {size}.")
+        self.bind("choices", n, size)
         return _observed_draw(n, self._choices(n, size, count))
 
     def _choices(self, n, size, count):
         if size * size > n:
             rows = [self._choice(n, size) for _ in range(count)]
             return np.array(rows, dtype=np.int64).reshape(count, size)
-        # Whole rows are redrawn until they hold no index twice: at most every other row.
+        # Rows that hold an index twice are redrawn as a whole: on average at most every other row.
         drawn = np.empty((count, size), dtype=np.int64)
         rows = np.arange(count)
         while len(rows):
@@ -338,36 +396,47 @@ def _observed_draw(n, indices):
     return indices if observer is None else observer.drawn(n, indices)
 
 
-def noise_source(seed: int | None = None, *, context: Sequence = ()) -> NoiseSource:
-    """Return a NoiseSource.
+def _feed(digest, part):
+    """Add an object to a hash, with its type and length, so that no two sequences are alike."""
+    if isinstance(part, np.generic):
+        part = part.item()
+    if isinstance(part, np.ndarray) and not part.dtype.hasobject:
+        name = f"array {part.dtype.str} {part.shape}"
+        content = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+    elif part is None or isinstance(part, str | int | float):
+        name, content = type(part).__name__, str(part).encode()
+    else:
+        # A copy has the memory layout of a clone's parameter, and so its hash.
+        name, content = "object", joblib.hash(copy.deepcopy(part)).encode()
+    digest.update(f"{name} {len(content)} ".encode())
+    digest.update(content)
+
+
+def noise_source(seed: int | None = None, *bound: object, certified: bool = False) -> NoiseSource:
+    """Return a source of noise, in floating point or certified.
 
     Parameters
     ----------
     seed : None or int
         None for the operating system's entropy.
-    context : sequence of str, bytes or contiguous arrays
-        What the noise is for: the mechanism, its parameters and its input. A seeded source is
-        keyed by it, so the same call repeats its draws while any other call, with other records
-        or another budget, gets independent ones. Reusing a draw on other records would publish
-        their difference exactly.
+    *bound : ndarray, number, str or any object that joblib can hash
+        Purpose and records that the draws of a seeded source depend on, as in `NoiseSource.bind`.
+    certified : bool, default=False
+        Whether draws are exact, which needs OpenDP and no seed.
     """
-    if seed is None:
-        return NoiseSource()
-    digest = hashlib.blake2b(key=int(seed).to_bytes(16, "little"))
-    for part in context:
-        part = memoryview(part.encode() if isinstance(part, str) else part)
-        digest.update(part.nbytes.to_bytes(8, "little"))
-        digest.update(part)
-    entropy = int.from_bytes(digest.digest(), "little")
-    return NoiseSource(np.random.Generator(np.random.PCG64DXSM(entropy)))
+    if certified:
+        from sklearn_dpgen.utils._certified_noise import CertifiedNoise
+
+        return CertifiedNoise()
+    return NoiseSource(seed).bind(*bound)
 
 
 def on_grid(values: np.ndarray, scale: float) -> np.ndarray:
     """Round released values to a multiple of a power of two, at most a 1024th of the noise scale.
 
-    The low bits of a sum of floats tell which record the noise was added to [1]_. Rounding is
-    post-processing of the real-valued release, and on so coarse a grid the floating-point one is
-    within ROUNDING of it in total variation, a value.
+    The low bits of a floating-point sum can reveal the value that noise was added to [1]_. Rounding
+    is post-processing of the real-valued release, and on so coarse a grid each value in floating
+    point is within ROUNDING of it in total variation.
 
     Parameters
     ----------
@@ -386,7 +455,7 @@ def on_grid(values: np.ndarray, scale: float) -> np.ndarray:
        CCS 2012.
     """
     step = math.ldexp(1.0, math.frexp(scale)[1] - 11)
-    # A grid finer than the floats themselves changes nothing, and the division may overflow.
+    # A grid finer than the floats changes nothing, but then the division may overflow.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         multiples = np.rint(values / step)
     return np.where(np.isfinite(multiples), multiples * step, values)

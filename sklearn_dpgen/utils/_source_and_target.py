@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._validation import (
     check_array,
     check_classification_targets,
@@ -23,7 +24,7 @@ __all__ = [
 def check_labels_of_both(X, y, name):
     """Return the labels of all rows as one array, in which those of the target may be masked."""
     if y is None:
-        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+        raise PublicValueError(f"{name} requires y to be passed, but the target y is None.")
     y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
     y = column_or_1d(y, warn=True)
     check_consistent_length(X, y)
@@ -81,7 +82,9 @@ def source_mask(y, sample_domain):
         is_source = _check_domains(sample_domain, len(y)) >= 0
     for present, name in ((is_source.any(), "source"), (not is_source.all(), "target")):
         if not present:
-            raise ValueError(f"sample_domain must mark samples of both domains: no {name} sample.")
+            raise PublicValueError(
+                f"sample_domain must mark samples of both domains: no {name} sample."
+            )
     return is_source
 
 
@@ -115,7 +118,7 @@ def scored_rows(y, sample_domain):
             UserWarning,
         )
     if not known.any():
-        raise ValueError(
+        raise PublicValueError(
             "score needs rows of the target with known labels, there are none. Where they are "
             "masked for fit too, choose parameters by a scoring of another kind; where rows are "
             "sorted by domain, shuffle the folds of a search."
@@ -129,7 +132,7 @@ def encode_source_labels(y, name):
     A masked one would be a class of its own, which ``score`` takes for unknown.
     """
     if not known_labels(y).all():
-        raise ValueError(
+        raise PublicValueError(
             f"{name} needs the label of each row of the source: -1, NaN and None are for masked "
             "ones. Leave rows without a label out, or give them to the target; call a class that "
             "is named -1 something else."
@@ -140,9 +143,9 @@ def encode_source_labels(y, name):
         check_classification_targets(y)
         classes, codes = np.unique(np.asarray(y.tolist()), return_inverse=True)
     except TypeError:
-        raise ValueError("y holds labels of the source that are not of one type.") from None
+        raise PublicValueError("y holds labels of the source that are not of one type.") from None
     if len(classes) < 2:
-        raise ValueError(
+        raise PublicValueError(
             f"{name} needs at least two classes in the source, got {len(classes)} class."
         )
     return classes, codes
@@ -151,7 +154,7 @@ def encode_source_labels(y, name):
 def _check_domains(sample_domain, n_samples):
     domains = check_array(sample_domain, ensure_2d=False, dtype=None, input_name="sample_domain")
     if domains.shape != (n_samples,) or domains.dtype.kind not in "iu":
-        raise ValueError(
+        raise PublicValueError(
             f"sample_domain must hold {n_samples} integers, one a sample: negative for the "
             "target, others for the source."
         )

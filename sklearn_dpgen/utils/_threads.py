@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 from threadpoolctl import ThreadpoolController
 
+from sklearn_dpgen.exceptions import PublicValueError
+
 __all__ = [
     "MANY_VALUES",
     "limit_new_libraries",
@@ -73,7 +75,7 @@ def limit_new_libraries():
 def _keeps_threads():
     value = os.environ.get(_VARIABLE, "one")
     if value not in ("one", "all"):
-        raise ValueError(f"The environment variable {_VARIABLE} must be 'one' or 'all'.")
+        raise PublicValueError(f"The environment variable {_VARIABLE} must be 'one' or 'all'.")
     return value == "all"
 
 

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from sklearn_dpgen.exceptions import PublicValueError
+
 __all__ = ["as_array", "as_tensor", "resolve_device", "seeded_initialization"]
 
 
@@ -24,7 +26,7 @@ def resolve_device(device="auto"):
         # Only a tensor tells whether the device is there; without CUDA it is an AssertionError.
         torch.zeros(1, device=resolved).item()
     except (RuntimeError, AssertionError, TypeError, ValueError):
-        raise ValueError(
+        raise PublicValueError(
             f"device={device!r} is not a device of this machine that PyTorch can use; 'auto' "
             "takes a GPU where there is one, and else 'cpu'."
         ) from None

@@ -1,18 +1,20 @@
-"""The one place that touches scikit-learn's private helpers."""
+"""Checks of parameters and arrays; the one place that uses scikit-learn's private helpers."""
 
-import functools
 import math
 import os
-import re
 import sys
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import scipy.sparse
 import sklearn.utils.multiclass
 import sklearn.utils.validation
 from sklearn.base import _fit_context as fit_context
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import get_tags
 from sklearn.utils._param_validation import (
     HasMethods,
     Interval,
@@ -23,6 +25,7 @@ from sklearn.utils._param_validation import (
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
+from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._typing import EstimatorMixin
 
 if TYPE_CHECKING:
@@ -82,113 +85,174 @@ class _Device(metaclass=_DeviceType):
 # A parameter constraint: a device by its name, or as PyTorch has it.
 DEVICE = [str, _Device]
 
-# What scikit-learn, NumPy and pandas say that holds no value: names of classes, shapes and counts.
-# Nothing else that they say is shown, nor what an object says that is converted.
-_TOLD = re.compile(
-    r"Input (\w+ )?contains (NaN|infinity or a value too large for dtype\('\w+'\))\.|"
-    r"Found array with \d+ (sample|feature)\(s\) \(shape=\([\d, ]*\)\) while a minimum of \d+ is "
-    r"required( by \w+)?\.|"
-    r"Found array with dim \d+(\. \w+ expected <= 2|, while dim <= 2 is required( by \w+)?)\.|"
-    r"Found input variables with inconsistent numbers of samples: \[[\d, ]*\]|"
-    r"Expected 2D input, got input with shape \([\d, ]*\)\.|"
-    r"Expected a 2-dimensional container but got <class '[\w.]+'> instead\.|"
-    r"Expected sequence or array-like, got <class '[\w.]+'>|"
-    r"Sparse data was passed( for \w+)?, but dense data is required\. Use '\.toarray\(\)' to "
-    r"convert to a dense numpy array\.|"
-    r"np\.matrix is not supported\. Please convert to a numpy array with np\.asarray\.|"
-    r"(\w+|This \w+ estimator) requires y to be passed, but the target y is None|"
-    r"y cannot be None|"
-    r"y should be a 1d array, got an array of shape \([\d, ]*\) instead\.|"
-    r"X has \d+ features, but \w+ is expecting \d+ features as input\.?|"
-    r"X (has|does not have valid) feature names, but \w+ was fitted with(out)? feature names|"
-    r"Feature names are only supported if all input features have string names, but your input "
-    r"has \[['\w, ]*\] as feature name / column name types\.|"
-    r"Unable to find the number of features from X of type [\w.]+|"
-    r"A column-vector y was passed when a 1d array was expected\.|"
-    r"setting an array element with a sequence\.( The requested array has an inhomogeneous shape "
-    r"after \d+ dimensions\. The detected shape was \([\d, ]*\) \+ inhomogeneous part\.)?|"
-    r"float\(\) argument must be a string or a (real )?number, not '[\w.]+'|"
-    r"Unknown label type: [\w-]+|"
-    r"(invalid value|overflow) encountered in \w+",
-    re.ASCII,
-)
-# The beginnings of others, which go on with values of an array.
-_BEGUN = re.compile(
-    r"could not convert string to float|Complex data not supported|int too large to convert to "
-    r"float|Expected 2D array, got (\w+) array instead|dtype='numeric' is not compatible with "
-    r"arrays of bytes/strings",
-    re.ASCII,
-)
-_NAMES_DIFFER = "The feature names should match those that were passed during fit"
-
 
 def _attempt(function, *args, **kwargs):
-    """Return what a function returns and None, or None and the type and the text of its error.
+    """Return what a function returns and None, or None and the class and the text of its error.
 
-    They are shown outside of the handler, or the context of the error would show values.
+    Errors are raised outside of the handler, or their context would show values.
     """
     try:
         return function(*args, **kwargs), None
-    except Exception as error:  # of any kind, by what a value is
+    except Exception as error:  # of any kind, because values decide it
         try:
             return None, (type(error), str(error))
-        except Exception:  # which the text of an error may raise as well
+        except Exception:  # the text of an error may raise as well
             return None, (type(error), "")
 
 
-def _told(kind, text):
-    """Return an error of a library as far as its message holds no value, or None."""
-    if issubclass(kind, MemoryError):
-        return MemoryError("X does not fit in memory.")
-    message = _TOLD.match(text) or _BEGUN.match(text)
-    if message is None:
-        return None
-    is_known = kind.__module__.partition(".")[0] in ("builtins", "numpy", "sklearn")
-    is_shown = is_known and issubclass(kind, Warning | TypeError)
-    return (kind if is_shown else ValueError)(message[0])
+def check_array(X, *, dtype="numeric", **options):
+    """Return scikit-learn's ``check_array``; errors name columns and rules, and show no value."""
+    function = sklearn.utils.validation.check_array
+    return _checked(partial(function, X), None, X, "no_validation", dtype, options)
 
 
-def _explaining(function):
-    """Return a function of scikit-learn whose errors name columns, and show no value."""
+def validate_data(estimator, X, y="no_validation", *, dtype="numeric", **options):
+    """Return scikit-learn's ``validate_data``; errors name columns and rules, and show no value."""
+    function = partial(sklearn.utils.validation.validate_data, estimator, X, y)
+    return _checked(function, estimator, X, y, dtype, options)
 
-    @functools.wraps(function)
-    def wrapped(*args, dtype="numeric", **kwargs):
-        frame = next((arg for arg in args if isinstance(arg, pd.DataFrame)), None)
-        is_real = dtype is np.float64
-        if frame is not None:
-            _check_columns(frame, is_real)
-        if is_real and any(isinstance(arg, np.ndarray) and arg.dtype.kind in "mM" for arg in args):
-            raise ValueError("X must hold real numbers, and dates are none: declare a schema.")
-        result, error = _attempt(function, *args, dtype=dtype, **kwargs)
-        if error is None:
-            return result
-        names = [] if frame is None or not is_real else _not_real(frame)
-        if names:
-            raise ValueError(f"X must hold real numbers; columns that do not: {names}.")
-        if error[1].startswith(_NAMES_DIFFER) and len(args) > 1:
-            # Of the names alone, which are public.
-            sklearn.utils.validation._check_feature_names(*args[:2], reset=False)
-        begun = _BEGUN.match(error[1])
-        if begun is None and (told := _told(*error)) is not None:
-            raise told
-        name = kwargs.get("input_name") or "X"
-        problem = f"could not convert {name} to numbers" if begun is None else begun[0]
-        raise ValueError(
-            f"{problem}{_place_of_text(args)}. {name} must hold real numbers in two dimensions. "
-            "Reshape your data with reshape(-1, 1) if it has a single feature."
+
+def _checked(function, estimator, X, y, dtype, options):
+    is_real = dtype is np.float64
+    if isinstance(X, pd.DataFrame):
+        _check_columns(X, is_real)
+    if is_real and isinstance(X, np.ndarray) and X.dtype.kind in "mM":
+        raise PublicValueError("X must be numeric; convert dates or pass a schema.")
+    result, error = _attempt(function, dtype=dtype, **options)
+    if error is None:
+        return result
+    if issubclass(error[0], MemoryError):
+        raise MemoryError("X does not fit in memory.")
+    # The message of scikit-learn may quote values: which rule failed is found out again.
+    fault, _ = _attempt(_fault, estimator, X, y, is_real, options)
+    name = options.get("input_name") or "X"
+    raise fault or PublicValueError(
+        f"could not convert {name} to numbers: {name} must hold real numbers in two dimensions. "
+        "Reshape your data with reshape(-1, 1) if it has a single feature."
+    )
+
+
+def _fault(estimator, X, y, is_real, options):
+    """Return an error for the first rule of scikit-learn that data break, or None."""
+    if estimator is not None:
+        # The messages of this function hold names and types of columns alone.
+        _, error = _attempt(
+            sklearn.utils.validation._check_feature_names,
+            estimator,
+            X,
+            reset=options.get("reset", True),
         )
+        if error is not None:
+            kind, text = error
+            public = PublicTypeError if issubclass(kind, TypeError) else PublicValueError
+            return (kind if issubclass(kind, Warning) else public)(text)
+        if y is None and get_tags(estimator).target_tags.required:
+            return PublicValueError(
+                f"This {type(estimator).__name__} estimator requires y to be passed, but the "
+                "target y is None."
+            )
+    if options.get("skip_check_array"):
+        return _width_fault(estimator, X)
+    fault = _array_fault(X, options.get("input_name") or "X", is_real, options)
+    if fault is not None:
+        return fault
+    if y is not None and not isinstance(y, str):
+        y = np.asarray(y)
+        if not options.get("multi_output") and y.shape not in [(len(y),), (len(y), 1)]:
+            return PublicValueError(f"y should be a 1d array, got an array of shape {y.shape}.")
+        fault = _array_fault(y, "y", False, {"ensure_2d": False})
+        if fault is not None:
+            return fault
+        if len(y) != np.shape(X)[0]:
+            return _inconsistent([np.shape(X)[0], len(y)])
+    return _width_fault(estimator, X)
 
-    return wrapped
+
+def _width_fault(estimator, X):
+    width = getattr(estimator, "n_features_in_", None)
+    shape = np.shape(X)
+    if width is None or len(shape) != 2 or shape[1] == width:
+        return None
+    return PublicValueError(
+        f"X has {shape[1]} features, but {type(estimator).__name__} is expecting {width} features "
+        "as input."
+    )
+
+
+def _array_fault(X, name, is_real, options):
+    """Return an error for the first rule of ``check_array`` that an array breaks, or None."""
+    if scipy.sparse.issparse(X):
+        return PublicTypeError(f"{name} must be dense, got sparse data. Use toarray().")
+    array = np.asarray(X)
+    if array.dtype.kind == "c":
+        return PublicValueError(f"Complex data not supported: {name} must hold real numbers.")
+    is_2d = options.get("ensure_2d", True)
+    if is_2d and array.ndim < 2:
+        given = ("scalar", "1D")[array.ndim]
+        return PublicValueError(
+            f"Expected 2D array, got {given} array instead: {name} must hold real numbers in two "
+            "dimensions. Reshape your data with reshape(-1, 1) if it has a single feature, and "
+            "with reshape(1, -1) if it has a single sample."
+        )
+    if array.ndim > 2:
+        return PublicValueError(
+            f"Found array with dim {array.ndim}: {name} must have two dimensions."
+        )
+    kinds = ("sample", "feature")[: 1 + is_2d]
+    for kind, n in zip(kinds, array.shape, strict=False):
+        least = options.get(f"ensure_min_{kind}s", 1)
+        if n < least:
+            return PublicValueError(
+                f"Found array with {n} {kind}(s) (shape={array.shape}) while a minimum of {least} "
+                "is required."
+            )
+    if array.ndim == 2:
+        frame = X if isinstance(X, pd.DataFrame) else as_frame(array)
+        columns = _not_real(frame)
+        if columns and is_real and frame is X:
+            return PublicValueError(f"X must hold real numbers; columns that do not: {columns}.")
+        if columns:
+            problem = (
+                f"could not convert {name} to numbers: {name} must hold real numbers, and columns "
+                f"{columns} do not"
+            )
+            kinds = {type(value) for value in frame[columns].to_numpy(dtype=object).ravel()}
+            others = [kind for kind in kinds if not issubclass(kind, str | bytes | Real)]
+            if others:
+                return PublicTypeError(
+                    f"{problem}; the argument must be a string or a real number, not "
+                    f"'{others[0].__name__}'."
+                )
+            return PublicValueError(f"{problem}.")
+    if options.get("ensure_all_finite", True) is True:
+        return _infinite(array.astype(np.float64), name)
+    return None
+
+
+def _infinite(array, name):
+    if np.isnan(array).any():
+        return PublicValueError(f"Input {name} contains NaN.")
+    if np.isinf(array).any():
+        return PublicValueError(
+            f"Input {name} contains infinity or a value too large for dtype('float64')."
+        )
+    return None
+
+
+def _inconsistent(lengths):
+    return PublicValueError(
+        f"Found input variables with inconsistent numbers of samples: {lengths}"
+    )
 
 
 def _check_columns(frame, is_real):
-    """Refuse columns of one name, and those that a cast would cut, or count in a unit of theirs."""
+    """Raise for columns of one name, and for dates and complex numbers, which a cast changes."""
     if not frame.columns.is_unique:
         names = frame.columns[frame.columns.duplicated()].unique().tolist()
-        raise ValueError(f"X has more than one column of the name: {names}.")
+        raise PublicValueError(f"X has more than one column of the name: {names}.")
     names = [n for n, dtype in frame.dtypes.items() if _is_cast(dtype)]
     if is_real and names:
-        raise ValueError(f"X must hold real numbers; columns that do not: {names}.")
+        raise PublicValueError(f"X must hold real numbers; columns that do not: {names}.")
 
 
 def _is_cast(dtype):
@@ -214,13 +278,6 @@ def _not_real(frame):
     return names
 
 
-def _place_of_text(args):
-    """Return which columns of an array among the arguments are no real numbers, for an error."""
-    X = next((arg for arg in args if hasattr(arg, "__array__") and np.ndim(arg) == 2), None)
-    columns = [] if X is None else _not_real(X if isinstance(X, pd.DataFrame) else as_frame(X))
-    return f" in columns {columns}" if columns else ""
-
-
 def as_frame(array, columns=None):
     """Return an array as a frame; texts stay objects, as pandas has no other for some of them."""
     array = np.asarray(array)
@@ -238,7 +295,7 @@ def call_quietly(message, function, *args):
         return result
     if issubclass(error[0], MemoryError):
         raise MemoryError("X does not fit in memory.")
-    raise ValueError(message)
+    raise PublicValueError(message)
 
 
 def output_kind(estimator):
@@ -262,32 +319,44 @@ def _is_between(frame):
     return frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN
 
 
-def _telling(function, message):
-    """Return a function of scikit-learn whose errors show no value: the message, where they may."""
-
-    @functools.wraps(function)
-    def wrapped(*args, **kwargs):
-        result, error = _attempt(function, *args, **kwargs)
-        if error is None:
-            return result
-        raise _told(*error) or ValueError(message)
-
-    return wrapped
+def num_samples(X):
+    """Return the number of rows of an array-like."""
+    n, error = _attempt(sklearn.utils.validation._num_samples, X)
+    if error is not None:
+        raise PublicTypeError(f"X must be array-like with rows, got {type(X).__name__}.")
+    return n
 
 
-num_samples = _telling(sklearn.utils.validation._num_samples, "X must have rows.")
-check_consistent_length = _telling(
-    sklearn.utils.validation.check_consistent_length, "X and y must have as many rows."
-)
-assert_all_finite = _telling(
-    sklearn.utils.validation.assert_all_finite, "X must hold finite numbers."
-)
-check_classification_targets = _telling(
-    sklearn.utils.multiclass.check_classification_targets,
-    "y holds labels that are not of one type.",
-)
-check_array = _explaining(sklearn.utils.validation.check_array)
-validate_data = _explaining(sklearn.utils.validation.validate_data)
+def check_consistent_length(*arrays):
+    """Raise ValueError unless arrays have the same number of rows; None is left out."""
+    lengths = [num_samples(array) for array in arrays if array is not None]
+    if len(set(lengths)) > 1:
+        raise _inconsistent(lengths)
+
+
+def assert_all_finite(X, *, input_name="X"):
+    """Raise ValueError if an array holds NaN or infinity."""
+    _, error = _attempt(sklearn.utils.validation.assert_all_finite, X)
+    if error is not None:
+        raise PublicValueError(f"Input {input_name} contains NaN or infinity.")
+
+
+def check_classification_targets(y):
+    """Raise ValueError unless labels are those of a classification."""
+    _, error = _attempt(sklearn.utils.multiclass.check_classification_targets, y)
+    if error is None:
+        return
+    kind, error = _attempt(sklearn.utils.multiclass.type_of_target, y)
+    if error is not None:
+        raise PublicValueError("y holds labels that are not of one type.")
+    raise PublicValueError(
+        f"Unknown label type: {kind}. A classifier needs discrete labels; continuous ones need a "
+        "regressor."
+    )
+
+
+class _PublicParameterError(PublicError, InvalidParameterError):
+    pass
 
 
 class ParametersMixin(EstimatorMixin):
@@ -306,17 +375,17 @@ class ParametersMixin(EstimatorMixin):
         if not isinstance(value, str | Real | None):
             message = f"{message.partition(' Got ')[0]} Got an object of {type(value).__name__}."
         # Outside of the handler, or the context of the error would show it.
-        raise InvalidParameterError(message)
+        raise _PublicParameterError(message)
 
 
 def check_positive(value, name, *, allow_infinite=False):
     """Return ``value`` as a float, or say why it is not a positive number."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a real number, got {type(value).__name__}.")
+        raise PublicTypeError(f"{name} must be a real number, got {type(value).__name__}.")
     value = float(value)
     if not value > 0 or (math.isinf(value) and not allow_infinite):
         rule = "positive" if allow_infinite else "positive and finite"
-        raise ValueError(f"{name} must be {rule}, got {value}.")
+        raise PublicValueError(f"{name} must be {rule}, got {value}.")
     return value
 
 
@@ -329,7 +398,7 @@ def check_delta(delta, name="delta"):
     """Return delta as a float strictly between 0 and 1."""
     delta = check_positive(delta, name)
     if delta >= 1:
-        raise ValueError(f"{name} must be strictly between 0 and 1, got {delta}.")
+        raise PublicValueError(f"{name} must be strictly between 0 and 1, got {delta}.")
     return delta
 
 
@@ -348,10 +417,10 @@ def check_n_samples(n_samples, width=1):
         No such number, or more records than fit in the memory of the machine, at 8 bytes a number.
     """
     if isinstance(n_samples, bool) or not isinstance(n_samples, Integral) or n_samples < 1:
-        raise ValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
+        raise PublicValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
     needed, there = 8 * int(n_samples) * width, _memory()
     if needed > there:
-        raise ValueError(
+        raise PublicValueError(
             f"n_samples={n_samples} records of {width} numbers need {needed / 2**30:.0f} GiB of "
             f"memory, of which there are {there / 2**30:.0f} GiB: sample in parts."
         )
@@ -362,7 +431,7 @@ def check_fits(n_bytes, subject):
     """Raise ValueError if what a parameter asks for does not fit in the memory of the machine."""
     there = _memory()
     if n_bytes > there:
-        raise ValueError(
+        raise PublicValueError(
             f"{subject} would take {n_bytes / 2**30:.0f} GiB of memory, of which there are "
             f"{there / 2**30:.0f} GiB."
         )
@@ -382,7 +451,9 @@ def check_weights(sample_weight, n_samples):
         sample_weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight"
     )
     if weights.shape != (n_samples,):
-        raise ValueError(f"sample_weight must have the shape ({n_samples},), got {weights.shape}.")
+        raise PublicValueError(
+            f"sample_weight must have the shape ({n_samples},), got {weights.shape}."
+        )
     return weights
 
 
@@ -390,7 +461,7 @@ def check_widths(widths, name="hidden_layer_sizes"):
     """Return the widths of layers as a tuple of positive integers."""
     widths = tuple(widths)
     if not all(isinstance(width, Integral) and int(width) > 0 for width in widths):
-        raise ValueError(f"{name} must hold positive integers, got {widths}.")
+        raise PublicValueError(f"{name} must hold positive integers, got {widths}.")
     return tuple(int(width) for width in widths)
 
 
@@ -403,5 +474,15 @@ def column_or_1d(y, warn=False):
     if isinstance(y, list | tuple) and len({isinstance(label, str) for label in y}) > 1:
         # As an array, one text would make texts of all the numbers.
         y = pd.Series(y, dtype=object)
-    message = "y must hold one label a row, in one dimension."
-    return _telling(sklearn.utils.validation.column_or_1d, message)(y, warn=warn)
+    labels, error = _attempt(sklearn.utils.validation.column_or_1d, y, warn=warn)
+    if error is None:
+        return labels
+    if issubclass(error[0], DataConversionWarning):
+        raise DataConversionWarning("A column-vector y was passed when a 1d array was expected.")
+    array, _ = _attempt(np.asarray, y)
+    if array is not None and array.dtype.kind == "c":
+        raise PublicValueError("Complex data not supported: y must hold real labels.")
+    shape, _ = _attempt(np.shape, y)
+    if shape is not None and len(shape) != 1:
+        raise PublicValueError(f"y should be a 1d array, got an array of shape {shape} instead.")
+    raise PublicValueError("y must hold one label a row, in one dimension.")

@@ -25,7 +25,7 @@ class Sums(BaseEstimator):
         if self.fault != "no clip":
             X = X.clip(0, 1)
         scale, self.privacy_ = 2.0, claim(self.kind, self.n_releases, self.batch, len(X))
-        noise = noise_source(self.random_state, context=[X])
+        noise = noise_source(self.random_state, X)
         for _ in range(self.n_releases):
             rows = X
             if self.batch is not None:
@@ -34,7 +34,7 @@ class Sums(BaseEstimator):
             if self.fault == "twice":
                 vector = vector + vector * (np.arange(8) == 0)
             if self.fault == "seed":
-                noise = NoiseSource(np.random.default_rng(0))
+                noise = NoiseSource(0)
             if self.kind == "gumbel":
                 noise.largest(vector[:2], scale, 1)
             else:

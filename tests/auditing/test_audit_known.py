@@ -83,7 +83,7 @@ def test_few_residuals_are_no_finding():
     # A low confidence makes bounds of few residuals small, which is no fault of the noise.
     fitted = Transcript()
     with observed_noise(fitted):
-        noisy = NoiseSource(np.random.default_rng(0)).add(np.zeros(8), 2.0, "gaussian")
+        noisy = NoiseSource(0).add(np.zeros(8), 2.0, "gaussian")
     fitted.residuals[0] = noisy / noisy.std() * 0.45
     assert scale_bounds([fitted], 0.95)["gaussian"] < 0.98
     assert noise_findings([fitted]) == []

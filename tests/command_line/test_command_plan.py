@@ -2,30 +2,25 @@
 
 import os
 
-import pytest
-
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.tables import PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import TableSampler
 
 PLAN = ("plan", "--schema", "schema.yaml", "--rows", "5000", "--epsilon", "1")
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("sliced", TableSampler), ("mixture", PrivateMixtureSampler)]
-)
-def test_the_plan_is_that_of_the_estimator(run, folder, name, kind):
+def test_the_plan_is_that_of_the_estimator(run, folder):
     os.remove("table.csv")
     os.remove("table.parquet")
-    done = run(*PLAN, "--sampler", name, "--json")
+    done = run(*PLAN, "--json")
     assert done.code == 0
     schema = Schema.from_yaml((folder / "schema.yaml").read_text())
-    expected = kind(1.0, 1e-5, schema=schema).plan(5000)
+    expected = TableSampler(1.0, 1e-5, schema=schema).plan(5000)
     assert PrivacyReport.from_dict(done.json["report"]) == expected
     risk = done.json["attack_risk"]
     assert risk["true_positive_rates"]["0.01"] == expected.attack_risk().true_positive_rate(0.01)
     assert 0 < risk["advantage"] < 1
-    assert expected.to_text() in run(*PLAN, "--sampler", name).out
+    assert expected.to_text() in run(*PLAN).out
 
 
 def test_targets_and_persons(run):
@@ -38,7 +33,7 @@ def test_targets_and_persons(run):
 def test_a_number_of_rows_that_is_public_is_needed(run):
     plan = ("plan", "--schema", "schema.yaml", "--epsilon", "1")
     assert run(*plan).code == 2
-    done = run(*plan, "--neighbouring", "add_or_remove", "--json")
+    done = run(*plan, "--neighbours", "add_or_remove", "--json")
     assert done.code == 0
     assert done.json["report"]["neighbours"] == "add_or_remove"
 
@@ -53,9 +48,9 @@ def test_whether_so_much_is_left(run):
     assert done.code == 1
     assert done.json["report"]["epsilon"] == 1.1
     assert "of its cap left" in done.json["refused"]
-    # Nothing is booked.
+    # Nothing is charged.
     assert run("ledger", "show", "l.db", "--json").json["charges"] == []
-    done = run(*PLAN, "--neighbouring", "add_or_remove", "--ledger", "l.db")
+    done = run(*PLAN, "--neighbours", "add_or_remove", "--ledger", "l.db")
     assert done.code == 2
     assert "do not add up" in done.err
 

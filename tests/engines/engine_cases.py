@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.exceptions import PublicValueError
+
 NUMBERS = ["count", "a.b"]
 LAST = 1000
 
@@ -83,7 +85,7 @@ def pick_first(pieces):
 
 
 def fail_to_merge(a, b):
-    raise ValueError("The columns of two parts differ.")
+    raise PublicValueError("The columns of two parts differ.")
 
 
 def total_and_die(folder, pieces):

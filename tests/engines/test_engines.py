@@ -25,6 +25,7 @@ from engine_cases import (
 )
 
 from sklearn_dpgen.engines import engine_columns, is_engine_table, map_reduce
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 
 FRAME = make_frame()
 
@@ -70,7 +71,7 @@ def shown(error):
     return "".join(traceback.format_exception(error))
 
 
-@pytest.mark.parametrize("kind", [ValueError, TypeError])
+@pytest.mark.parametrize("kind", [PublicValueError, PublicTypeError])
 def test_errors_of_workers_show_their_message_alone(make_table, kind):
     with pytest.raises(kind, match="^Column 'person' holds what is no number.$") as caught:
         map_reduce(partial(raise_of_a_value, kind), add, make_table(FRAME, 3))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sklearn_dpgen.engines import engine_columns, is_engine_table, map_reduce
 from sklearn_dpgen.engines._parts import check_columns, count_part, finish, merge_parts, require
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 
 
 def merge_in_any_order(draw, packed, merge):
@@ -80,7 +81,7 @@ def map_sizes(pieces):
 
 
 def fail(pieces):
-    raise TypeError(f"{len(next(pieces))} is a bad number of records.")
+    raise PublicTypeError(f"{len(next(pieces))} is a bad number of records.")
 
 
 @given(st.permutations(range(4)))
@@ -97,7 +98,15 @@ def test_errors_of_no_part():
 
 
 def complain(pieces):
-    raise ValueError("Found no record.")
+    raise PublicValueError("Found no record.")
+
+
+def test_only_a_public_error_keeps_its_message():
+    def of_another(pieces):
+        raise ValueError("secret")
+
+    with pytest.raises(ValueError, match=r"^A part of X cannot be read: ValueError\.$"):
+        finish(of_another, add, [])
 
 
 def test_columns_are_there_once():

@@ -114,10 +114,10 @@ class FewKeys(JointRandomizedResponse):
     """Asks questions with one of the keys above."""
 
     def _public(self, n):
-        return KeySource(np.random.default_rng(5))
+        return KeySource(5)
 
     def _noise(self, X):
-        return NoiseSource(np.random.default_rng(6))
+        return NoiseSource(6)
 
 
 class AsksByRecord(FewKeys):

@@ -14,6 +14,7 @@ class KnownDraws(NoiseSource):
     """A noise source whose draws the test knows."""
 
     def __init__(self, draws):
+        super().__init__()
         self.draws = draws
 
     def laplace(self, size):

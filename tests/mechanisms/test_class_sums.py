@@ -354,7 +354,7 @@ def two_releases(mechanism, X, codes, seed):
     run, errors = mechanism.run(), []
     for part, query in enumerate(mechanism.queries):
         exact, _ = query.split(query.vector(X, codes))
-        sums, _ = run.release(X, codes, noise_source(seed, context=[str(part)]))
+        sums, _ = run.release(X, codes, noise_source(seed, part))
         errors.append((sums - exact).ravel())
         X = X - sums[:, :2][codes]
     return errors

@@ -30,7 +30,7 @@ P_VALUE = 1e-4
 
 
 def noise(seed=0):
-    return NoiseSource(np.random.default_rng(seed))
+    return NoiseSource(seed)
 
 
 class Fixed(FixedNoise, JointRandomizedResponse):

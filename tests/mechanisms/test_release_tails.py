@@ -14,6 +14,7 @@ class Given(NoiseSource):
     """A source of the given draws."""
 
     def __init__(self, draws):
+        super().__init__()
         self.draws = draws
 
     def normal(self, size):

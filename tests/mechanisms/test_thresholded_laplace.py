@@ -188,7 +188,7 @@ def audited_delta(kind, n=40_000):
         for seed, (first, second) in enumerate(
             ((losing, gaining), (losing - 1, gaining + 1)), start=1
         ):
-            run, noise = kind(mechanism), NoiseSource(np.random.default_rng(seed))
+            run, noise = kind(mechanism), NoiseSource(seed)
             total, told = np.zeros(n), np.zeros(n, dtype=bool)
             for _ in range(mechanism.n_releases):
                 counts = np.repeat([float(first), float(second)], n)
@@ -224,7 +224,7 @@ class KnownDraws(NoiseSource):
     """A noise source whose Laplace draws the test knows."""
 
     def __init__(self, draws):
-        super().__init__(np.random.default_rng(0))
+        super().__init__(0)
         self.draws = draws
 
     def laplace(self, size):

@@ -55,7 +55,7 @@ class NoisyThreshold(ClassifierMixin, PrivateEstimator):
         X = np.asarray(X)
         report = self.plan(len(X))
         self._charge(report)
-        noise = noise_source(self.random_state, context=[X.tobytes()])
+        noise = noise_source(self.random_state, X)
         scale = gaussian_sigma(self.epsilon, self.delta) / len(X)
         self.mean_ = np.clip(X, 0, 1).mean() + scale * noise.normal(1)[0]
         self.classes_ = np.array([0, 1])

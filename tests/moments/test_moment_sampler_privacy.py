@@ -6,13 +6,12 @@ import warnings
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from sklearn_dpgen.domains import Ball, Box, Domain
+from sklearn_dpgen.domains import Ball, Domain
 from sklearn_dpgen.mechanisms import BallMeans, BallMoments, GaussianSequenceRun
-from sklearn_dpgen.moments import MomentSampler, _moment_sampler, _plan
-from sklearn_dpgen.utils._random import noise_source
+from sklearn_dpgen.moments import MomentSampler, _moment_sampler
 
 KINDS = ["none", "public", "private", "declared"]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -188,73 +187,6 @@ def test_nothing_else_is_read(kind, monkeypatch):
 
     assert tells_nothing(lambda self, value, noise: fixed[: len(value)].copy())
     assert not tells_nothing(lambda self, value, noise: value.copy())
-
-
-def are_unrelated(noise, other):
-    return abs(np.corrcoef(noise, other)[0, 1]) < 5 / math.sqrt(len(noise))
-
-
-@every_kind
-def test_a_seed_repeats_the_noise_for_the_same_records_alone(released, kind):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 30)) / 9
-    y = rng.integers(0, 2, 60)
-
-    def noise(X, y, **options):
-        released.clear()
-        fit(kind, X, y, **({"domain": Box(-1, 1, n_features=30)} | options))
-        return [out - value for value, out in released]
-
-    first = noise(X, y)
-    for own, again in zip(first, noise(X, y), strict=True):
-        assert_array_equal(own, again)
-    changes = [
-        (np.vstack([X[1:], X[:1]]), y, {}),
-        (X, y, {"random_state": 1}),
-        (X, y, {"random_state": None}),
-        (X, y, {"epsilon": 1.1}),
-        (X, y, {"second_order_weight": 1.9}),
-        (X, y, {"domain": Box(-1, 1.1, n_features=30)}),
-    ]
-    if kind != "none":
-        changes.append((X, np.append(y[1:], y[0]), {}))
-    for records, labels, options in changes:
-        for own, other in zip(first, noise(records, labels, **options), strict=True):
-            assert are_unrelated(own, other)
-
-
-@every_kind
-def test_each_release_has_noise_of_its_own(released, kind, monkeypatch):
-    X = np.random.default_rng(0).normal(size=(60, 30)) / 9
-    ball = Ball(2.0, n_features=30)
-
-    def noises():
-        released.clear()
-        fit(kind, X, np.arange(60) % 2, domain=ball)
-        (value, out), (other_value, other_out) = released
-        return out - value, (other_out - other_value)[: len(value)]
-
-    assert are_unrelated(*noises())
-    # Negative twin: one key for both.
-    monkeypatch.setattr(_plan, "noise_source", lambda seed, context=(): noise_source(0))
-    assert not are_unrelated(*noises())
-
-
-def test_residuals_about_other_means_get_other_noise(released):
-    # Of the same records, which declared proportions give other means.
-    X = np.random.default_rng(0).normal(size=(60, 30)) / 9
-
-    def second(shares):
-        released.clear()
-        options = {"domain": Ball(2.0, n_features=30), "label_proportions": shares}
-        fit("declared", X, np.arange(60) % 2, epsilon=20.0, **options)
-        return released[1]
-
-    value, out = second([0.5, 0.5])
-    for shares, is_same in (([0.5, 0.5], True), ([0.6, 0.4], False)):
-        other_value, other_out = second(shares)
-        assert np.array_equal(value, other_value) == is_same
-        assert are_unrelated(out - value, other_out - other_value) != is_same
 
 
 @pytest.mark.parametrize("share", [0.0, 1e-300])

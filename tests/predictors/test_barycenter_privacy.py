@@ -348,7 +348,7 @@ def test_nothing_but_releases_tells_of_the_records(kind, epsilon, forced):
 def test_releases_of_the_whole_compose_to_its_price(loans, sampler, released):
     learner = SyntheticDataClassifier(
         TableSampler(
-            epsilon=0.7, delta=1e-6, schema=loans.schema, slices="auto", target="paid"
+            epsilon=0.7, delta=1e-6, schema=loans.schema, marginals="auto", target="paid"
         ),
         LogisticRegression(),
         n_samples=500,

@@ -55,7 +55,7 @@ def frozen():
 @pytest.mark.parametrize("columns", [["income", "job"], ["income"]])
 @pytest.mark.parametrize("seed", [0, None])
 def test_a_sampler_plans_for_what_learns_from_it(loans, sampler, columns, seed):
-    sampler = sampler(slices="pairs", random_state=seed)
+    sampler = sampler(marginals="pairs", random_state=seed)
     model = SyntheticDataClassifier(sampler, LogisticRegression(), n_samples=500, n_draws=1)
     report = model.plan(3000, columns=columns)
     assert report == model.fit(loans.X[columns], loans.y).privacy_
@@ -63,7 +63,7 @@ def test_a_sampler_plans_for_what_learns_from_it(loans, sampler, columns, seed):
 
 
 def test_a_plan_takes_all_columns_by_default(loans, sampler):
-    model = SyntheticDataRegressor(sampler("rate", slices="pairs"), n_samples=500, n_draws=1)
+    model = SyntheticDataRegressor(sampler("rate", marginals="pairs"), n_samples=500, n_draws=1)
     assert model.plan(3000) == model.plan(3000, 3, columns=["income", "job", "paid"])
     with pytest.raises(ValueError, match="n_features must be that of the schema, 3"):
         model.plan(3000, 2)
@@ -341,6 +341,6 @@ def test_persons_need_a_frame(loans):
     model = BarycenterClassifier(Sign(), unit="who", delta=1e-5)
     with pytest.raises(TypeError, match="X must be a data frame"):
         model.fit(loans.X[["income"]].to_numpy(), loans.y, sensitive_features=loans.group)
-    with pytest.raises(ValueError, match="lacks the column 'who'"):
+    with pytest.raises(ValueError, match="unit must be a column of X, got 'who'"):
         model.fit(loans.X, loans.y, sensitive_features=loans.group)
     assert not Sign.fits

@@ -257,7 +257,7 @@ FAULTS = {
 
 
 def message(path):
-    with pytest.raises(ValueError, match=r"X|column|Column") as caught:
+    with pytest.raises(ValueError, match=r"A CSV file|A file must|column|Column") as caught:
         rows_of(path)
     assert caught.value.__context__ is caught.value.__cause__ is None
     return str(caught.value)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from sklearn_dpgen.domains import Box
+from sklearn_dpgen.exceptions import PublicError
 from sklearn_dpgen.mechanisms import LaplaceMechanism, TabularMechanism, _tabular
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Schema
@@ -58,7 +59,7 @@ def reveals(error):
 
 
 def is_quiet(function, *args):
-    """Return whether a call gives a result, or a plain error that shows no value."""
+    """Return whether a call gives a result, or a public error that shows no value."""
     error = None
     try:
         function(*args)
@@ -66,8 +67,8 @@ def is_quiet(function, *args):
         error = caught
     if error is None:
         return True
-    is_own = type(error) in (TypeError, ValueError)
-    return is_own and error.__context__ is None and error.__cause__ is None and not reveals(error)
+    is_bare = error.__context__ is None and error.__cause__ is None
+    return isinstance(error, PublicError) and is_bare and not reveals(error)
 
 
 def objects(value, name="x"):

@@ -190,7 +190,7 @@ def test_bad_bounds(tiny, table, bounds, message):
 
 
 @pytest.mark.parametrize("kind", PREDICTORS)
-def test_seeded_noise_is_keyed_by_weights(tiny, table, kind):
+def test_seeded_noise_depends_on_weights(tiny, table, kind):
     def coefficients(weights):
         model = tiny(kind, hidden_layer_sizes=(), epsilon=1e-3, random_state=0)
         return table.train(model, sample_weight=weights).coef_

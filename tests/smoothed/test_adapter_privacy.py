@@ -303,20 +303,3 @@ def test_no_noise_and_no_release(table, releases):
     assert_array_equal(
         weights(adapter), weights(fitted(tiny(adaptation_weight=0.0), other_target(table)))
     )
-
-
-def test_a_seed_gives_other_features_other_noise(table, releases):
-    def correlation(**change):
-        noise = noise_of(tiny(n_epochs=6, **change), table, releases)
-        return abs(np.corrcoef(first.ravel(), noise.ravel())[0, 1]) * np.sqrt(noise.size)
-
-    first = noise_of(tiny(n_epochs=6), table, releases)
-    assert_array_equal(noise_of(tiny(n_epochs=6), table, releases), first)
-    assert correlation(epsilon=2.0) < 5
-    assert correlation(random_state=1) < 5
-    # Of the source, and with it of the features, whatever changed them.
-    table.y[0] = 1 - table.y[0]
-    assert correlation() < 5
-    table.y[0] = 1 - table.y[0]
-    table.X[-1, 0] += 1e-9
-    assert correlation() < 5

@@ -1,6 +1,5 @@
 """What the adapter lets out of its target step by step: noisy projections, on fresh directions."""
 
-import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +8,6 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.accounting import ProjectionLaw, epsilon_spent
-from sklearn_dpgen.ledger import _base
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _features
 from sklearn_dpgen.smoothed._adapter_releases import ProjectedFeatures
@@ -243,74 +241,6 @@ def test_directions_are_those_of_a_fit(table, directions):
     directions.clear()
     fitted(tiny(), with_target(table, lambda X: X + 1e-9))
     assert abs(directions[0] - first).max() > 1e-3
-
-
-def streams(adapter, table, monkeypatch):
-    """Return the key of each stream that a fit draws from."""
-    keys, source = [], _base.noise_source
-
-    def watch(seed, *, context=()):
-        keys.append(
-            (
-                seed,
-                *(
-                    bytes(part, "utf8") if isinstance(part, str) else bytes(part)
-                    for part in context
-                ),
-            )
-        )
-        return source(seed, context=context)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_base, "noise_source", watch)
-        fitted(adapter, table)
-    return keys
-
-
-def test_no_draw_is_used_twice(table, monkeypatch):
-    """Directions are published: noise that came of the same draws would be, too."""
-
-    def apart():
-        draws, uniform = [], NoiseSource._uniform
-
-        def watch(self, size):
-            draws.append(uniform(self, size).ravel())
-            return draws[-1].reshape(size)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(NoiseSource, "_uniform", watch)
-            fitted(tiny(), table)
-        draws = np.concatenate(draws)
-        return len(draws) > N_STEPS * 40 and len(np.unique(draws)) == len(draws)
-
-    assert apart()
-    # Twin: directions of a copy of the source.
-    draw = ProjectionLaw.draw
-    monkeypatch.setattr(ProjectionLaw, "draw", lambda self, noise: draw(self, copy.deepcopy(noise)))
-    assert not apart()
-
-
-@pytest.mark.parametrize("column", ["target", "source", "labels"])
-def test_other_inputs_get_other_noise(table, column, monkeypatch):
-    """One draw on features of two networks, or of two targets, would publish a difference."""
-    other = SimpleNamespace(X=table.X.copy(), y=table.y.copy(), domain=table.domain)
-    if column == "labels":
-        other.y[0] = 1 - other.y[0]
-    else:
-        other.X[{"source": 0, "target": N_SOURCE}[column], 0] += 1e-9
-
-    def shared(one):
-        first, second = (streams(tiny(), data, monkeypatch) for data in (table, one))
-        return bool({repr(key) for key in first[-2:]} & {repr(key) for key in second[-2:]})
-
-    assert shared(table)
-    assert not shared(other)
-    # Twin: a source that is keyed by the seed and the parameters alone.
-    keyed = SmoothedSlicedWassersteinAdapter._noise
-    monkeypatch.setattr(
-        SmoothedSlicedWassersteinAdapter, "_noise", lambda self, seed, *parts: keyed(self, seed)
-    )
-    assert shared(other)
 
 
 class Halved(NoiseSource):

@@ -163,43 +163,6 @@ def test_the_noise_is_that_of_the_budget(fit, noisy, kind):
             assert not is_calibrated(value, value + factor * (out - value), share, 2.0, 1e-3)
 
 
-@every_kind
-def test_a_seed_repeats_the_noise_for_the_same_releases_alone(fit, noisy, kind):
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 30)) / 9, rng.integers(0, 2, 60)
-
-    def noise(X, y, **options):
-        noisy.clear()
-        fit(kind, X, y, **({"domain": Box(-1, 1, n_features=30)} | options))
-        return [out - value for value, out in noisy]
-
-    def alike(first, second):
-        n = min(len(first), len(second))
-        return abs(np.corrcoef(first[:n], second[:n])[0, 1]) > 5 / math.sqrt(n)
-
-    first = noise(X, y)
-    assert not alike(*first)
-    # Training has no part in what is released.
-    for options in ({}, {"max_iter": 2, "learning_rate": 0.1, "n_generated": 6}):
-        for once, again in zip(first, noise(X, y, **options), strict=True):
-            assert_array_equal(once, again)
-    changes = [
-        (np.vstack([X[1:], X[:1]]), y, {}),
-        (X, y, {"random_state": 1}),
-        (X, y, {"random_state": None}),
-        (X, y, {"epsilon": 1.1}),
-        (X, y, {"domain": Box(-1, 1.1, n_features=30)}),
-    ]
-    if kind != "none":
-        changes.append((X, np.append(y[1:], y[0]), {}))
-    if kind == "declared":
-        # Residuals are about means that follow from these.
-        changes.append((X, y, {"label_proportions": [0.4, 0.6]}))
-    for records, labels, options in changes:
-        for once, other in zip(first, noise(records, labels, **options), strict=True):
-            assert not alike(once, other)
-
-
 # Releases are all that depends on the records.
 
 
@@ -379,9 +342,12 @@ def test_images_have_the_moments_of_their_cosines():
 
 def test_parameters_of_the_records_have_no_part_in_moments(fit, weights_of):
     X = BALL.sample(8, np.random.default_rng(0))
-    plain = weights_of(fit("none", X, None))
-    assert_array_equal(plain, weights_of(fit("none", X, None, batch_size=99, n_epochs=7.0)))
-    assert not np.array_equal(plain, weights_of(fit("none", X, None, release="records")))
+
+    def weights(epsilon=math.inf, **options):
+        return weights_of(fit("none", X, None, epsilon=epsilon, **options))
+
+    assert_array_equal(weights(), weights(batch_size=99, n_epochs=7.0))
+    assert not np.array_equal(weights(), weights(epsilon=1.0))
 
 
 def test_other_domains_and_orders(fit):

@@ -9,7 +9,7 @@ import pytest
 from generator_cases import KINDS, of_records, train
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.domains import Ball, Box
+from sklearn_dpgen.domains import Box
 from sklearn_dpgen.utils._random import NoiseSource
 
 
@@ -87,8 +87,9 @@ def test_label_counts_are_noisy_where_labels_are_private(
         return np.concatenate(noise)
 
     assert standard(count_noise())
-    rng = np.random.default_rng(0)
-    monkeypatch.setattr("sklearn_dpgen.ledger._base.noise_source", lambda *a, **k: Halved(rng))
+    monkeypatch.setattr(
+        "sklearn_dpgen.ledger._base.noise_source", lambda seed, *a, **k: Halved(seed)
+    )
     assert not standard(count_noise())
 
 
@@ -110,36 +111,6 @@ def test_noise_is_for_one_layout(tiny_generator, labelled, released):
     plain, slots = noise(None), noise(np.full(len(labelled.X), "a"))
     n = min(plain.size, slots.size)
     assert abs(np.corrcoef(plain[:n], slots[:n])[0, 1]) < 5 / math.sqrt(n)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_seed_gives_other_records_other_noise(tiny_generator, labelled, released, kind):
-    options = {"domain": partial(Box, -4, 4), "n_epochs": 5.0}
-    noise = noise_of(tiny_generator(**options), labelled, kind, released)
-
-    def is_new(table, **change):
-        other = noise_of(tiny_generator(**options | change), table, kind, released)
-        n = min(other.size, noise.size)
-        return abs(np.corrcoef(noise[:n], other[:n])[0, 1]) < 5 / math.sqrt(n)
-
-    assert not is_new(labelled)
-    assert not is_new(labelled, verbose=0)
-    moved, exchanged = labelled.X.copy(), labelled.y.copy()
-    moved[3, 1] += 1e-9
-    first, second = np.flatnonzero(labelled.y == "a")[0], np.flatnonzero(labelled.y == "b")[0]
-    exchanged[[first, second]] = exchanged[[second, first]]
-    for change in (
-        {"epsilon": 2.0},
-        {"delta": 1e-3},
-        {"learning_rate": 0.1},
-        # Callables that differ in what they return.
-        {"domain": partial(Box, -5, 5)},
-        {"domain": lambda n_features: Ball(9.0, n_features=n_features)},
-    ):
-        assert is_new(labelled, **change)
-    assert is_new(SimpleNamespace(X=moved, y=labelled.y))
-    if kind != "none":
-        assert is_new(SimpleNamespace(X=labelled.X, y=exchanged))
 
 
 def test_noise_without_a_seed_is_never_repeated(tiny_generator, labelled, released):

@@ -5,7 +5,6 @@ The oracles know the sizes of a fit, and nothing of what the estimator says of i
 
 import math
 import pickle
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -17,7 +16,6 @@ from numpy.testing import assert_allclose
 
 from sklearn_dpgen.accounting import ProjectionLaw, epsilon_spent
 from sklearn_dpgen.domains import Ball, Box, Domain
-from sklearn_dpgen.ledger import _base
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.ot import sliced_wasserstein
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _projected_batches
@@ -202,10 +200,12 @@ def test_other_records_get_other_directions(fit, labelled, directions, monkeypat
     moved[3, 1] += 1e-9
     assert shares(labelled.X)
     assert not shares(moved)
-    # Negative twin: a source that is keyed by the seed alone.
-    keyed = SmoothedSlicedWassersteinGenerator._noise
+    # Negative twin: a source that is not bound to the records.
+    source = SmoothedSlicedWassersteinGenerator._noise_source
     monkeypatch.setattr(
-        SmoothedSlicedWassersteinGenerator, "_noise", lambda self, seed, *parts: keyed(self, seed)
+        SmoothedSlicedWassersteinGenerator,
+        "_noise_source",
+        lambda self, seed, *bound: source(self, seed),
     )
     assert shares(moved)
 
@@ -266,75 +266,6 @@ def test_directions_are_of_the_law_that_was_priced(fit, directions, monkeypatch)
         ProjectionLaw, "draw", lambda law, noise: watch(replace(law, kind="orthogonal"), noise)
     )
     assert is_basis("independent")
-
-
-def streams(fit, monkeypatch, *args, **options):
-    """Return the key of each stream that a fit draws noise, batches or directions from."""
-    keys, source = [], _base.noise_source
-
-    def watch(seed, *, context=()):
-        keys.append(
-            repr((seed, [part if isinstance(part, str) else bytes(part) for part in context]))
-        )
-        return source(seed, context=context)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_base, "noise_source", watch)
-        fit(*args, max_iter=1, **options)
-    return keys
-
-
-def test_no_draw_is_used_twice(fit, monkeypatch):
-    """Directions are published: noise that came of the same draws would be, too."""
-
-    def apart():
-        draws, uniform = [], NoiseSource._uniform
-
-        def watch(self, size):
-            draws.append(uniform(self, size).ravel())
-            return draws[-1].reshape(size)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(NoiseSource, "_uniform", watch)
-            fit(batch_size=5, max_iter=4)
-        draws = np.concatenate(draws)
-        # Four times five records on three directions of three columns.
-        return len(draws) >= 4 * (9 + 15) and len(np.unique(draws)) == len(draws)
-
-    assert apart()
-    # Negative twin: directions of a copy of the source.
-    draw = ProjectionLaw.draw
-    monkeypatch.setattr(ProjectionLaw, "draw", lambda law, noise: draw(law, deepcopy(noise)))
-    assert not apart()
-
-
-@pytest.mark.parametrize("changed", ["X", "y", "domain"])
-def test_other_inputs_get_other_noise(fit, labelled, changed, monkeypatch):
-    """One draw on two data sets, or on one in two domains, would publish a difference."""
-    X, y = labelled.X.copy(), labelled.y.copy()
-    options = {"domain": partial(Box, -4, 4)}
-    if changed == "X":
-        X[3, 1] += 1e-9
-    elif changed == "y":
-        # Class sizes stay.
-        first, second = np.flatnonzero(y == "a")[0], np.flatnonzero(y == "b")[0]
-        y[[first, second]] = y[[second, first]]
-    else:
-        options = {"domain": partial(Box, -5, 5)}
-
-    def shared(*args, **options):
-        return bool(
-            set(streams(fit, monkeypatch)) & set(streams(fit, monkeypatch, *args, **options))
-        )
-
-    assert shared()
-    assert not shared("public", X, y, **options)
-    # Negative twin: a source that is keyed by the seed and the parameters alone.
-    keyed = SmoothedSlicedWassersteinGenerator._noise
-    monkeypatch.setattr(
-        SmoothedSlicedWassersteinGenerator, "_noise", lambda self, seed, *parts: keyed(self, seed)
-    )
-    assert shared("public", X, y, **options)
 
 
 # The noise.

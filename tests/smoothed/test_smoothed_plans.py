@@ -254,7 +254,7 @@ def test_rows_are_drawn_anew_for_each_projection():
         np.zeros((16, 1)), np.array([0, 1, 0, 1])[codes], 2, is_public=True, persons=Persons(codes)
     )
     assert [who.tolist() for who in records.members] == [[0, 2], [1, 3]]
-    noise, counts = NoiseSource(np.random.default_rng(0)), np.zeros(16)
+    noise, counts = NoiseSource(0), np.zeros(16)
     for _ in range(1500):
         first, second = records.rows([np.array([1]), np.array([0, 1])], noise)
         assert (codes[first].tolist(), codes[second].tolist()) == ([2], [1, 3])

@@ -192,13 +192,15 @@ def listen(sampler, X, given=()):
 
     def watch_release(self, value, noise):
         step = SimpleNamespace(kind="release", value=value.copy(), scale=noise_of_release(self))
-        step.draws = copy.deepcopy(noise).normal(value.shape)
+        bound = copy.deepcopy(noise).bind("gaussian", self._scales[0], value)
+        step.draws = bound.normal(value.shape)
         step.out = RELEASE(self, value, noise)
         return note(step)
 
     def watch_select(self, scores, noise, *, count=1):
         step = SimpleNamespace(kind="select", value=scores.copy(), scale=noise_of_selection(self))
-        step.draws = copy.deepcopy(noise).uniform(scores.shape)
+        bound = copy.deepcopy(noise).bind("largest", self._selection._scale, count, scores)
+        step.draws = bound.uniform(scores.shape)
         step.out = SELECT(self, scores, noise, count=count)
         return note(step)
 

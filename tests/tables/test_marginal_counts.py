@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import _slices
+from sklearn_dpgen.tables import _marginals
 from sklearn_dpgen.tables._column_groups import MAX_BLOCKS
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
 from sklearn_dpgen.tables._marginals import (
@@ -106,7 +106,7 @@ def test_a_record_adds_one_to_one_cell_of_each():
 @pytest.mark.parametrize("block", [1, 7, 1000])
 def test_counts_add_up_over_blocks_and_chunks(monkeypatch, block):
     codes, exact = records(), marginal_counts(records(), whole(*ALL))
-    monkeypatch.setattr(_slices, "_BLOCK", block)
+    monkeypatch.setattr(_marginals, "_BLOCK", block)
     cuts = [slice(31), slice(31, 31), slice(31, None)]
     parts = [marginal_counts([column[cut] for column in codes], whole(*ALL)) for cut in cuts]
     for table, pieces in zip(exact, zip(*parts, strict=True), strict=True):
@@ -260,4 +260,4 @@ def test_zero_among_numbers_of_both_signs_begins_a_group():
         # Bins have the width of one.
         assert groups[9] < groups[10]
     even = ColumnBlocks(shares, [True, True, False], [0] * 3, [0] * 3)
-    assert any(np.ptp(even.slice((0, 1), k).groups[0][9:11]) == 0 for k in (4, 9, 20, 64))
+    assert any(np.ptp(even.marginal((0, 1), k).groups[0][9:11]) == 0 for k in (4, 9, 20, 64))

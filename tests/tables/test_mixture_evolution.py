@@ -58,7 +58,7 @@ def pair_shares(X, weights=None):
 
 def evolved(members, *, epsilon=np.inf, seed=0, seen=None, **options):
     mechanism = GaussianSequenceMechanism(math.sqrt(2), (1.0,) * N_RELEASES, epsilon, 1e-5)
-    run, noise = mechanism.run(), NoiseSource(np.random.default_rng(seed))
+    run, noise = mechanism.run(), NoiseSource(seed)
 
     def release(value):
         if seen is not None:
@@ -109,7 +109,7 @@ def test_a_record_counts_once_whatever_it_holds():
     for strange in (X, X * 0 + 1e300, -random_records(1), 5 * random_records(1)):
         counts = marginal_counts(strange, np.zeros(1, dtype=int), 1, DOMAIN)
         assert_allclose(np.linalg.norm(counts), 1)
-        assert_allclose([counts[part].sum() for part in DOMAIN.marginals], 1 / math.sqrt(3))
+        assert_allclose([counts[part].sum() for part in DOMAIN.slices], 1 / math.sqrt(3))
 
 
 def test_counts_are_those_of_every_cell():
@@ -156,7 +156,7 @@ def test_estimates_are_probabilities_under_any_noise():
         size, law = estimate_mixture(noisy, scale, DOMAIN)
         assert size >= 1
         assert (law.probabilities >= 0).all()
-        for part in DOMAIN.marginals:
+        for part in DOMAIN.slices:
             assert_allclose(law.probabilities[:, part].sum(axis=1), 1)
 
 
@@ -170,7 +170,7 @@ def test_samples_have_the_law_of_the_mixture():
     pairs = pair_shares(one_hot(law.sample(n, np.random.default_rng(0))))
     expected = sum(s * np.outer(p, p) for s, p in zip(law.shares, law.probabilities, strict=True))
     between = np.ones_like(expected, dtype=bool)
-    for part in DOMAIN.marginals:
+    for part in DOMAIN.slices:
         between[part, part] = False
     assert np.abs(pairs - expected)[between].max() < 5 * 0.5 / math.sqrt(n)
     assert_array_equal(law.assign(one_hot(law.sample(5, np.random.default_rng(1)))) >= 0, True)
@@ -256,7 +256,7 @@ def test_evolved_laws_have_the_dependence_that_the_marginals_lack():
     pairs = pair_shares(one_hot(law.sample(20_000, np.random.default_rng(1))))
     independent = np.outer(X.mean(axis=0), X.mean(axis=0))
     between = np.ones_like(pairs, dtype=bool)
-    for part in DOMAIN.marginals:
+    for part in DOMAIN.slices:
         between[part, part] = False
     errors = [np.abs(p - pair_shares(X))[between].mean() for p in (pairs, independent)]
     assert errors[0] < errors[1] / 3

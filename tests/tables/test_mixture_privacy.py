@@ -2,7 +2,6 @@
 
 import math
 import pickle
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -20,12 +19,12 @@ from mixture_tables import (
     table,
     train,
 )
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 from sklearn_dpgen.ledger import _base
-from sklearn_dpgen.tables import _mixture_evolution, _mixture_sampler
-from sklearn_dpgen.utils._random import NoiseSource, noise_source
+from sklearn_dpgen.tables import _mixture_evolution
+from sklearn_dpgen.utils._random import NoiseSource
 
 quick = pytest.fixture(autouse=True)(quick)
 
@@ -181,76 +180,6 @@ def test_the_noise_is_normal_and_of_the_stated_scale(released, monkeypatch):
     for broken in (Halved, Repeated):
         monkeypatch.setattr(_base, "noise_source", lambda *a, b=broken, **k: b())
         assert not is_standard()
-
-
-def shares_noise(first, second):
-    """Whether any noise of two fits is the same, up to the grid that releases are rounded to."""
-    return any(
-        np.allclose(one[:k], other[:k], rtol=0, atol=5e-3)
-        for one in first
-        for other in second
-        if (k := min(len(one), len(other))) > 2
-    )
-
-
-@kinds
-def test_a_seed_gives_other_vectors_other_noise(released, kind):
-    noise = noise_of(released, make(), kind)
-    assert shares_noise(noise, noise_of(released, make(), kind))
-    assert not any(shares_noise([part], noise[:i]) for i, part in enumerate(noise))
-    other = X.assign(pay=X["pay"].mask(X.index == 3, 9.9))
-    assert not shares_noise(noise, noise_of(released, make(), kind, frame=other))
-    for change in ({"epsilon": 2.0}, {"delta": 1e-3}, {"n_iter": 3}, {"random_state": 1}):
-        assert not shares_noise(noise, noise_of(released, make(**change), kind))
-
-
-def test_noise_is_for_one_set_of_bins(released):
-    """Equal noise on equal counts would tell that counts within other bins are equal."""
-    first, second = (
-        noise_of(released, make(bins={"age": [0, edge, 100], "pay": 4, "day": 4}))
-        for edge in (60, 70)
-    )
-    assert not shares_noise(first[:1], second[:1])
-
-
-@pytest.mark.parametrize("is_broken", [False, True])
-def test_noise_is_for_what_was_released_before(monkeypatch, is_broken):
-    """Votes for other candidates may be equal, and equal noise on them would tell it."""
-    if is_broken:
-        keyed = _base.noise_source
-
-        def by_vector(seed, *, context=()):
-            return keyed(seed, context=[*context[:2], context[-1]] if context else context)
-
-        monkeypatch.setattr(_base, "noise_source", by_vector)
-    votes = []
-
-    def two_releases(members, columns, domain, release, *args, first, **options):
-        release(np.full(9, first))
-        votes.append(release(np.arange(50.0)))
-        return np.array([60.0]), []
-
-    for first in (1.0, 2.0):
-        monkeypatch.setattr(_mixture_sampler, "evolve_mixtures", partial(two_releases, first=first))
-        make().fit(X)
-    assert shares_noise(votes[:1], votes[1:]) is is_broken
-
-
-def test_noise_has_a_source_of_its_own(monkeypatch):
-    np.random.seed(0)  # noqa: NPY002
-    before, seeds = np.random.get_state()[1].copy(), []  # noqa: NPY002
-
-    def watch(seed=None, *, context=()):
-        seeds.append(seed)
-        return noise_source(seed, context=context)
-
-    monkeypatch.setattr(_base, "noise_source", watch)
-    make(random_state=None).fit(X).sample(4)
-    assert set(seeds) == {None}
-    seeds.clear()
-    make(random_state=3).fit(X)
-    assert None not in seeds
-    assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002
 
 
 def test_the_report_names_what_is_public():

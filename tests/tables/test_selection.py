@@ -115,13 +115,6 @@ def test_scores_are_distances_beyond_noise_and_chance():
 # Rounds.
 
 
-class Source:
-    """A source of noise, that knows what it is for."""
-
-    def __init__(self, context):
-        self.key = tuple((part.shape, part.tobytes()) for part in map(np.array, context))
-
-
 class StubRun:
     """A run without noise, and its log."""
 
@@ -146,18 +139,13 @@ def rounds_of(rounds, *, n=50_000, epsilon=8.0, weight=lambda columns: 1.0, run=
     codes = records(n, 3, SIZES)
     codes[4] = codes[0] + codes[1]  # dependent columns
     plan = MarginalsPlan(epsilon, 1e-5, "replace_one", rounds)
-    measured, asked, sources = measurements_of(codes), [], []
+    measured, asked = measurements_of(codes), []
     run = StubRun() if run is None else run
 
     def predict(marginals):
         asked.append(([part.columns for part in marginals], len(measured.marginals)))
         return measured.independent(marginals)
 
-    def keyed(*context):
-        sources.append(Source(context))
-        return sources[-1]
-
-    noise = keyed if noise is None else noise
     measure_rounds(
         partial(marginal_counts, codes),
         plan,
@@ -167,7 +155,7 @@ def rounds_of(rounds, *, n=50_000, epsilon=8.0, weight=lambda columns: 1.0, run=
         run=run,
         noise=noise,
     )
-    return codes, plan, measured, run, asked, sources
+    return codes, plan, measured, run, asked
 
 
 def run_planned(rounds, *, n, sizes):
@@ -177,7 +165,7 @@ def run_planned(rounds, *, n, sizes):
     names = list("abcdefghij")[: len(sizes)]
     measured = Measurements(names, cells, float(n), blocks_of(cells))
     plan = MarginalsPlan(1.0, 1e-5, "replace_one", rounds)
-    options = {"predict": measured.independent, "run": StubRun(), "noise": lambda *context: None}
+    options = {"predict": measured.independent, "run": StubRun(), "noise": None}
     measure_rounds(partial(marginal_counts, codes), plan, lambda columns: 1.0, measured, **options)
     return measured
 
@@ -204,7 +192,7 @@ ROUNDS = {
 @pytest.mark.parametrize("name", ROUNDS)
 def test_what_is_selected_is_what_is_released(name, weight):
     rounds = ROUNDS[name]
-    codes, plan, measured, run, asked, _ = rounds_of(rounds, weight=weight)
+    codes, plan, measured, run, asked = rounds_of(rounds, weight=weight)
     chosen, done, events = columns_of(measured), [], iter(run.log)
     assert len(chosen) == len(set(chosen))
     for scale, part in zip(plan.mechanism.noise_scales[1:], rounds, strict=True):
@@ -270,7 +258,7 @@ def test_candidates_that_are_all_left_need_no_selection():
         ("all of them", ["select", "release", "release"]),
         ("triples", ["release", "select", "release"]),
     ):
-        *_, run, asked, _ = rounds_of(ROUNDS[name])
+        *_, run, asked = rounds_of(ROUNDS[name])
         assert [event[0] for event in run.log] == kinds
         assert len(asked) == 2 * kinds.count("select")
 
@@ -279,23 +267,23 @@ def test_candidates_that_are_all_left_need_no_selection():
 def test_what_noise_would_drown_is_not_measured(name):
     """The first tables are measured once more, which have had less noise: none is left over."""
     few = {"n": 60, "epsilon": 1.0}
-    *_, measured, run, asked, _ = rounds_of(ROUNDS[name], **few)
+    *_, measured, run, asked = rounds_of(ROUNDS[name], **few)
     first = list(ROUNDS[name][0].candidates)
     assert columns_of(measured) == [*first, *first]
     assert [event[0] for event in run.log] == ["release", "release"]
     assert not asked
     # Not those of the round before, of which less is known.
     rounds = Round(PAIRS[:4], 0.001), Round(PAIRS[4:6], 0.899), Round(PAIRS[6:], 0.001)
-    *_, measured, _, _, _ = rounds_of(rounds, n=2000, epsilon=1.0)
+    *_, measured, _, _ = rounds_of(rounds, n=2000, epsilon=1.0)
     assert columns_of(measured) == [*PAIRS[:6], *PAIRS[:4]]
     # One is selected, however few records there are.
-    *_, measured, run, _, _ = rounds_of(ROUNDS["three"], **few)
+    *_, measured, run, _ = rounds_of(ROUNDS["three"], **few)
     assert len(set(columns_of(measured))) == 1
     assert [event[0] for event in run.log] == ["select", *["release"] * 3]
     # With some more records, more of them.
     sizes = []
     for n in (600, 2000, 6000, 20_000):
-        *_, measured, _, _, _ = rounds_of(ROUNDS["three"], n=n, epsilon=1.0)
+        *_, measured, _, _ = rounds_of(ROUNDS["three"], n=n, epsilon=1.0)
         sizes.append(len(set(columns_of(measured))))
     assert sizes == sorted(sizes)
     assert sizes[-1] == 9
@@ -315,14 +303,14 @@ def test_what_is_planned_for_a_public_number_is_measured(n):
 def test_tables_are_as_fine_as_their_noise_lets_them_be():
     sizes = []
     for n in (300, 3000, 30_000):
-        *_, measured, _, _, _ = rounds_of(ROUNDS["all"], n=n, epsilon=1.0)
+        *_, measured, _, _ = rounds_of(ROUNDS["all"], n=n, epsilon=1.0)
         sizes.append(sum(part.counts.size for part in measured.marginals))
     assert sizes == sorted(sizes)
     assert sizes[0] == 4 * 10 < sizes[-1]
     # A table of more weight has less noise, and is finer.
     weight = {(2, 4): 30.0}
-    *_, plain, _, _, _ = rounds_of(ROUNDS["all"], n=1000, epsilon=1.0)
-    *_, weighed, _, _, _ = rounds_of(
+    *_, plain, _, _ = rounds_of(ROUNDS["all"], n=1000, epsilon=1.0)
+    *_, weighed, _, _ = rounds_of(
         ROUNDS["all"], n=1000, epsilon=1.0, weight=lambda columns: weight.get(columns, 1.0)
     )
     place = PAIRS.index((2, 4))
@@ -330,18 +318,8 @@ def test_tables_are_as_fine_as_their_noise_lets_them_be():
 
 
 def test_without_slices_nothing_is_asked_for():
-    *_, measured, run, asked, sources = rounds_of(())
-    assert (measured.marginals, run.log, asked, sources) == ([], [], [], [])
-
-
-def test_noise_is_asked_for_anew():
-    *_, run, _, sources = rounds_of(ROUNDS["three"])
-    assert len({source.key for source in sources}) == len(sources) == 6
-    # The noise is for the vector that is released, and for its tables.
-    for _, vector, source in run.log:
-        assert (vector.shape, vector.tobytes()) in source.key
-    columns = [key[0] for key in (source.key[2:] for source in sources[1::2])]
-    assert len(set(columns)) == 3
+    *_, measured, run, asked = rounds_of(())
+    assert (measured.marginals, run.log, asked) == ([], [], [])
 
 
 @pytest.mark.parametrize("name", ROUNDS)
@@ -350,7 +328,7 @@ def test_a_real_run_is_used_up(name):
     plan = MarginalsPlan(8.0, 1e-5, "replace_one", ROUNDS[name])
     run = plan.mechanism.run()
     run.release(np.zeros(3), Constant(1.0))
-    codes, _, measured, *_ = rounds_of(ROUNDS[name], run=run, noise=lambda *context: Constant(1.0))
+    codes, _, measured, *_ = rounds_of(ROUNDS[name], run=run, noise=Constant(1.0))
     for part, table in zip(measured.marginals, measured.tables, strict=True):
         (exact,) = marginal_counts(codes, [Marginal(table.columns, table.groups)])
         assert_allclose(part.counts - exact, part.noise_scale, rtol=2e-3)
@@ -364,10 +342,10 @@ def test_a_real_run_is_used_up(name):
 
 @pytest.mark.parametrize("limits", [{"_BLOCK": 3}, {"_CELLS": 40}, {"_BLOCK": 2, "_CELLS": 99}])
 def test_candidates_are_counted_in_parts(monkeypatch, limits):
-    *_, whole_run, _, _ = rounds_of(ROUNDS["three"])
+    *_, whole_run, _ = rounds_of(ROUNDS["three"])
     for name, limit in limits.items():
         monkeypatch.setattr(_selection, name, limit)
-    *_, run, _, _ = rounds_of(ROUNDS["three"])
+    *_, run, _ = rounds_of(ROUNDS["three"])
     for one, two in zip(run.log, whole_run.log, strict=True):
         assert one[0] == two[0]
         assert_array_equal(one[1], two[1])

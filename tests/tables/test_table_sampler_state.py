@@ -6,8 +6,7 @@ import pytest
 from sampler_tables import make, table
 
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import _chain_fit, _table_sampler
-from sklearn_dpgen.tables._table_sampler import TableSampler
+from sklearn_dpgen.tables import TableSampler, _chain_fit, _table_sampler
 
 # What the docstring lists, all of it released, or public.
 STATE = {
@@ -50,12 +49,12 @@ def arrays(found, seen=None):
 
 def test_a_fitted_object_holds_what_was_released_alone(monkeypatch):
     assert holds_no_more_than_it_says()
-    noise = TableSampler._noise
+    source = TableSampler._noise_source
     measure = _table_sampler.measure_rounds
 
-    def keep_counts(self, seed, *parts):
-        self._exact = parts
-        return noise(self, seed, *parts)
+    def keep_noise(self, seed, *bound):
+        self._noise = source(self, seed, *bound)
+        return self._noise
 
     def keep_codes(count, plan, weight, measured, **options):
         measure(count, plan, weight, measured, **options)
@@ -63,7 +62,7 @@ def test_a_fitted_object_holds_what_was_released_alone(monkeypatch):
         object.__setattr__(measured.marginals[0], "source", measured)
 
     for place, name, leak in (
-        (TableSampler, "_noise", keep_counts),
+        (TableSampler, "_noise_source", keep_noise),
         (_table_sampler, "measure_rounds", keep_codes),
     ):
         with monkeypatch.context() as patch:

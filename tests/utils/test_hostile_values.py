@@ -24,8 +24,6 @@ from sklearn_dpgen.tables import (
     TableSampler,
 )
 from sklearn_dpgen.utils._validation import (
-    _BEGUN,
-    _TOLD,
     check_array,
     column_or_1d,
     num_samples,
@@ -193,8 +191,8 @@ def test_what_scikit_learn_would_show(error):
     ],
 )
 @pytest.mark.parametrize("kind", ERRORS)
-def test_messages_are_shown_that_are_known_to_hold_no_value(monkeypatch, kind, text):
-    """Of a known one no more than the part that is known."""
+def test_no_message_of_a_library_is_shown(monkeypatch, kind, text):
+    """Neither one that is known to quote values, nor one that looks as if it did not."""
 
     def refuse(*args, **kwargs):
         raise kind(text)
@@ -211,7 +209,7 @@ def test_messages_are_shown_that_are_known_to_hold_no_value(monkeypatch, kind, t
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-def test_what_is_known_is_told():
+def test_the_rule_that_fails_is_named():
     estimator = BaseEstimator()
     frame = pd.DataFrame({"a": [1.0], "b": [2.0]})
     validate_data(estimator, frame)
@@ -224,7 +222,3 @@ def test_what_is_known_is_told():
     ):
         with pytest.raises(ValueError, match=re.escape(words)):
             validate_data(estimator, X, reset=False)
-    for pattern in (_TOLD, _BEGUN):
-        # Nothing of any length or kind.
-        assert ".*" not in pattern.pattern
-        assert ".+" not in pattern.pattern

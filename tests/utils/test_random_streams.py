@@ -1,6 +1,9 @@
+import copy
+import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtri
 
+from sklearn_dpgen.domains import Box
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.utils._random import (
     NoiseSource,
@@ -20,34 +24,35 @@ N_DRAWS = 40_000
 reproducibly = settings(deadline=None, max_examples=40, derandomize=True)
 
 
-class ConstantBits:
-    """Stands for a generator that returns one word for ever."""
+class ConstantWords(NoiseSource):
+    """A source whose 64 random bits are one word for ever."""
 
     def __init__(self, word):
+        super().__init__()
         self.word = word
 
-    def integers(self, high, size, dtype, endpoint):
-        return np.full(size, self.word, dtype=dtype)
+    def _words(self, count):
+        return np.full(count, self.word, dtype=np.uint64)
 
 
-class NaiveSource(NoiseSource):
+class NaiveSource(ConstantWords):
     """All 53 bits and a half step, which float64 cannot hold."""
 
-    def uniform(self, size):
-        words = self._generator.integers(2**64, size=size, dtype=np.uint64, endpoint=False)
+    def _uniform(self, size):
+        words = self._words(int(np.prod(size)))
         return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
 
 
 def in_open_interval(kind):
-    lowest, highest = (kind(ConstantBits(word)).uniform(1)[0] for word in (0, 2**64 - 1))
+    lowest, highest = (kind(word).uniform(1)[0] for word in (0, 2**64 - 1))
     return 0 < lowest < highest < 1 and lowest == 1 - highest
 
 
 def test_uniforms_stay_inside_the_open_interval():
-    assert in_open_interval(NoiseSource)
+    assert in_open_interval(ConstantWords)
     assert not in_open_interval(NaiveSource)
     for word in (0, 2**64 - 1):
-        source = NoiseSource(ConstantBits(word))
+        source = ConstantWords(word)
         assert np.isfinite(source.normal(3)).all()
         assert np.isfinite(source.laplace(3)).all()
         for high in (1, 3, 7, 10**6, 2**31):
@@ -57,7 +62,7 @@ def test_uniforms_stay_inside_the_open_interval():
 def test_normal_and_uniform_are_symmetric():
     words = np.random.default_rng(0).integers(2**64, size=50, dtype=np.uint64)
     for word in words:
-        low, high = (NoiseSource(ConstantBits(w)).uniform(1)[0] for w in (word, ~word))
+        low, high = (ConstantWords(w).uniform(1)[0] for w in (word, ~word))
         assert low == 1 - high
         assert ndtri(low) == pytest.approx(-ndtri(high), rel=1e-9)
 
@@ -78,7 +83,7 @@ def quantile_z_scores(draws, law):
     ],
 )
 def test_draws_follow_their_law(draw, law):
-    draws = draw(noise_source(0, context=("law",)), N_DRAWS)
+    draws = draw(noise_source(0, "law"), N_DRAWS)
     assert abs(quantile_z_scores(draws, law)).max() < 5
     # Negative twin: a tenth more spread, or a tenth of a standard deviation aside.
     center, spread = law.mean(), law.std()
@@ -139,12 +144,11 @@ def test_every_index_and_every_pair_is_equally_likely(n, size):
     with np.errstate(invalid="ignore", divide="ignore"):
         z = inclusion_z_scores(noise_source(5), n, size, n_draws)
         assert abs(z[np.isfinite(z)]).max() < 5
-        generator = np.random.default_rng(0)
-        z = inclusion_z_scores(Chunked(generator), n, size, n_draws)
+        z = inclusion_z_scores(Chunked(0), n, size, n_draws)
         assert abs(np.diag(z)).max() < 5
         if 1 < size < n - 1:
             assert abs(z).max() > 5
-        z = inclusion_z_scores(Uneven(generator), n, size, n_draws)
+        z = inclusion_z_scores(Uneven(1), n, size, n_draws)
         assert abs(z[np.isfinite(z)]).max() > 5
 
 
@@ -152,8 +156,8 @@ def test_every_index_and_every_pair_is_equally_likely(n, size):
 @given(st.data(), st.integers(0, 300))
 def test_a_choice_is_of_distinct_indices(data, n):
     size = data.draw(st.integers(0, n))
-    for generator in (None, np.random.default_rng(0)):
-        picks = NoiseSource(generator).choice(n, size)
+    for seed in (None, 0):
+        picks = NoiseSource(seed).choice(n, size)
         assert picks.dtype == np.int64
         assert len(picks) == size
         assert len(set(picks)) == size
@@ -176,7 +180,7 @@ def test_many_choices_are_of_distinct_indices(size):
         return all(len(set(source.choice(300, size))) == size for _ in range(500))
 
     assert are_distinct(noise_source(4))
-    assert not are_distinct(Unchecked(np.random.default_rng(0)))
+    assert not are_distinct(Unchecked(0))
 
 
 @pytest.mark.parametrize(("n", "size"), [(12, 5), (60, 7)])
@@ -191,7 +195,7 @@ def test_a_choice_comes_in_random_order(n, size):
             return np.sort(super().choice(n, size))
 
     assert z_scores(noise_source(3)).max() < 5
-    assert z_scores(Sorted(np.random.default_rng(0))).min() > 5
+    assert z_scores(Sorted(0)).min() > 5
 
 
 def test_a_choice_takes_few_draws_of_many_records():
@@ -202,7 +206,7 @@ def test_a_choice_takes_few_draws_of_many_records():
             self.drawn += size
             return super().uniform(size)
 
-    source = Counting(np.random.default_rng(0))
+    source = Counting(0)
     assert len(source.choice(10**6, 1000)) == 1000
     assert source.drawn < 1100
     source.choice(10, 10)
@@ -260,7 +264,7 @@ def test_choices_have_the_law_of_a_choice(n, size):
 @pytest.mark.parametrize(("n", "size"), [(4, 2), (3, 2)])
 def test_rows_of_choices_are_independent(n, size):
     def p_value(draw):
-        rows = np.concatenate([draw(noise_source(7, context=(str(i),))) for i in range(100)])
+        rows = np.concatenate([draw(noise_source(7, i)) for i in range(100)])
         codes = np.unique(rows @ n ** np.arange(size), return_inverse=True)[1]
         n_codes = math.perm(n, size)
         pairs = np.zeros((n_codes, n_codes))
@@ -276,8 +280,8 @@ def test_rows_of_choices_are_independent(n, size):
 @given(st.data(), st.integers(1, 60), st.integers(1, 8))
 def test_choices_are_rows_of_distinct_indices(data, n, count):
     size = data.draw(st.integers(0, n))
-    for generator in (None, np.random.default_rng(0)):
-        rows = NoiseSource(generator).choices(n, size, count)
+    for seed in (None, 0):
+        rows = NoiseSource(seed).choices(n, size, count)
         assert rows.shape == (count, size)
         assert rows.dtype == np.int64
         assert all(len(set(row)) == size and set(row) <= set(range(n)) for row in rows.tolist())
@@ -291,7 +295,7 @@ def test_choices_take_few_draws_and_check_their_size():
             self.drawn += math.prod(size)
             return super().uniform(size)
 
-    source = Counting(np.random.default_rng(0))
+    source = Counting(0)
     assert source.choices(10**4, 100, 500).shape == (500, 100)
     # At the largest size that is drawn by whole rows, some 0.6 of them hold no index twice.
     assert source.drawn < 2 * 100 * 500
@@ -304,8 +308,8 @@ def test_choices_take_few_draws_and_check_their_size():
 @given(st.one_of(st.integers(0, 20), st.lists(st.integers(0, 4), max_size=3).map(tuple)))
 def test_shapes(size):
     expected = np.empty(size).shape
-    for generator in (None, np.random.default_rng(0)):
-        source = NoiseSource(generator)
+    for seed in (None, 0):
+        source = NoiseSource(seed)
         for draws in (source.uniform(size), source.normal(size), source.laplace(size)):
             assert draws.shape == expected
             assert draws.dtype == np.float64
@@ -320,29 +324,85 @@ def test_system_entropy_never_repeats():
     assert "void" in noise_source(0).description
 
 
-def test_a_seeded_source_is_keyed_by_its_context():
-    records = np.arange(6.0)
-    contexts = [
+def test_a_seeded_source_depends_on_all_that_is_bound():
+    records, table = np.arange(6.0), pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
+    bound = [
         (),
         ("a",),
         ("b",),
         ("a", "b"),
         ("ab",),
         ("", "ab"),
-        (b"a", ""),
+        ("a", ""),
+        (1,),
+        (1.0,),
+        ("1",),
+        (None,),
+        (True,),
         (records,),
-        (records[::-1].copy(),),
+        (records[::-1],),
+        (records.reshape(2, 3),),
         (records.astype(np.float32),),
+        (records.astype("datetime64[s]"),),
+        (records.astype(object),),
+        (np.empty((0, 2)),),
+        (np.empty((2, 0)),),
+        (table,),
+        (table.assign(a=[1.0, 3.0]),),
+        ({"a": Box(0, 1, n_features=2)},),
+        ({"a": Box(0, 2, n_features=2)},),
     ]
-    draws = [noise_source(0, context=context).uniform(8) for context in contexts]
+    draws = [noise_source(0, *parts).uniform(8) for parts in bound]
     draws += [noise_source(1).uniform(8), noise_source(2**32 - 1).uniform(8)]
     assert len(np.unique(np.concatenate(draws))) == 8 * len(draws)
-    for context, expected in zip(contexts, draws, strict=False):
-        np.testing.assert_array_equal(noise_source(0, context=context).uniform(8), expected)
-    # An array stands for its bytes.
-    np.testing.assert_array_equal(
-        noise_source(0, context=(records.tobytes(),)).uniform(8), draws[7]
-    )
+    for parts, expected in zip(bound, draws, strict=False):
+        # A clone is bound as the original is.
+        np.testing.assert_array_equal(
+            noise_source(0).bind(*copy.deepcopy(parts)).uniform(8), expected
+        )
+
+
+VALUES, CODES, TABLE = np.arange(4.0), np.array([0, 1, 1, 0]), np.full((2, 2), 0.5)
+DRAWS = [
+    [("add", VALUES, scale, kind) for scale in (1.0, 2.0) for kind in ("gaussian", "laplace")],
+    [("add", VALUES + shift, 1.0, "gaussian") for shift in (0.0, 1e-9)],
+    [("largest", np.zeros(50) + shift, scale, 5) for shift in (0, 1) for scale in (1.0, 2.0)],
+    [("respond", np.tile(codes, 20), TABLE, 1.0) for codes in (CODES, 1 - CODES)],
+    [("covers", np.tile(CODES, 20) + m, np.ones(80, int), 0.1) for m in (1, 2)],
+    [("choice", n, 5) for n in (10_000, 10_001)],
+    [("choices", n, 5, 2) for n in (10_000, 10_001)],
+    [("integers", high, 5) for high in (10_000, 10_001)],
+]
+
+
+def drawn(source, call):
+    name, *arguments = call
+    result = getattr(source, name)(*arguments)
+    if name == "add":
+        return (result - arguments[0]) / arguments[1]
+    return result if np.ndim(arguments[0]) else result / arguments[0]
+
+
+def are_independent(draws):
+    """Whether no two arrays share any draws, but for those by chance."""
+    pairs = itertools.combinations(draws, 2)
+    return not any(np.isclose(a, b, rtol=0, atol=2e-3).mean() > 0.8 for a, b in pairs)
+
+
+@pytest.mark.parametrize("calls", DRAWS, ids=lambda calls: calls[0][0])
+def test_a_draw_depends_on_its_input_its_scale_and_its_history(calls, monkeypatch):
+    def draws():
+        return [drawn(noise_source(3, "records"), call) for call in calls]
+
+    assert are_independent(draws())
+    for first, second in zip(draws(), draws(), strict=True):
+        np.testing.assert_array_equal(first, second)
+    source = noise_source(3)
+    assert are_independent([drawn(source, calls[0]) for _ in range(3)])
+    # Negative twins: what a call is given is ignored, or what came before it.
+    monkeypatch.setattr(NoiseSource, "bind", lambda self, *parts: self)
+    assert not are_independent(draws())
+    assert not are_independent([drawn(source, calls[0]) for _ in range(3)])
 
 
 def differs_everywhere(source):
@@ -357,22 +417,32 @@ def differs_everywhere(source):
 
 
 class Fitted(PrivateEstimator):
-    def __init__(self, device="cpu"):
+    def __init__(self, epsilon=1.0, device="cpu", verbose=0, random_state=3):
+        self.epsilon = epsilon
         self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
 
     def plan(self, n_samples):
         raise NotImplementedError
 
 
-def test_every_record_is_in_the_key():
-    def estimator(records):
-        return Fitted()._noise(3, records)
+def test_the_source_of_a_fit_depends_on_every_record():
+    def fitted(records):
+        return Fitted()._noise_source(3, records)
 
-    assert differs_everywhere(lambda records: noise_source(3, context=("x", records)))
-    assert differs_everywhere(estimator)
-    # Negative twins: a key of the first records, or of each second one.
-    assert not differs_everywhere(lambda records: estimator(records[:100]))
-    assert not differs_everywhere(lambda records: estimator(records[::2]))
+    assert differs_everywhere(fitted)
+    # Negative twins: a hash of the first records, or of each second one.
+    assert not differs_everywhere(lambda records: fitted(records[:100]))
+    assert not differs_everywhere(lambda records: fitted(records[::2]))
+
+
+def test_the_source_of_a_fit_depends_on_parameters_that_change_a_release():
+    def draws(**parameters):
+        return Fitted(**parameters)._noise_source(3).uniform(4).tolist()
+
+    assert draws() == draws(verbose=1) == draws(device="auto") == draws(random_state=4)
+    assert draws() != draws(epsilon=2.0)
 
 
 def test_no_global_state_is_read_or_written():

@@ -1,0 +1,393 @@
+"""The commands draft-schema and check: a schema to complete, and whether a table fits it."""
+
+import io
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sklearn_dpgen.command_line._console import CommandError, Console, describe
+from sklearn_dpgen.command_line._files import (
+    check_new_file,
+    files_of,
+    identifiers_of,
+    parse,
+    read_schema,
+    read_text,
+    table_columns,
+    write_text,
+)
+from sklearn_dpgen.command_line._options import add_command, add_overwrite, add_tables
+from sklearn_dpgen.exceptions import PublicValueError
+
+if TYPE_CHECKING:
+    from sklearn_dpgen.schema import Schema
+
+__all__ = ["add_to"]
+
+_DRAFT = """\
+Draft a schema, to be completed and reviewed by hand.
+
+From a table, only the names of the columns are taken, and the types that Parquet, Feather and Arrow
+files declare. Bounds, categories and whether numbers are integers are never taken: what occurs in
+the records is private, and a schema is public. CSV files declare no types. The draft has '...'
+wherever you have to declare something, and no command accepts it before that.
+
+From a codebook (--codebook, or a JSON or YAML file), bounds and categories are taken as well. A
+codebook is a data dictionary with one row per column and at least the fields name and type, or a
+Table Schema. Its content is taken as public. Many codebooks list the smallest and the largest value
+that occurred: those are private, so replace them.
+"""
+_DRAFT_EXAMPLES = """\
+  sklearn-dpgen draft-schema patients.csv --out schema.yaml
+  sklearn-dpgen draft-schema patients.parquet --out schema.yaml
+  sklearn-dpgen draft-schema dictionary.csv --codebook --out schema.yaml
+  sklearn-dpgen draft-schema tableschema.json --out schema.yaml
+"""
+_HEAD = """\
+# A draft. Review every line: a schema is public, and is published with each release.
+#
+# Replace each '...' by public knowledge: the questionnaire, the range of an instrument, the codes
+# of a form, the law. Do not take it from the table.
+#
+#   type: numeric      low, high; integer: true or false; step; nullable: true if values may be
+#                      missing
+#   type: datetime     low, high, such as '2020-01-31'; resolution: D for days
+#   type: categorical  categories: ['no', 'yes']  (quote labels that are texts)
+#   type: ordinal      values: [1, 2, 3]
+#   type: identifier   never learned; synthetic rows are numbered; --unit may name it
+#
+# A number that is a code is a category. Remove columns that need no synthetic counterpart, such as
+# names, or declare them as identifiers.
+"""
+_TABLE_NOTE = (
+    "The draft holds the names of the columns and the types that the file declares, and no value. "
+    "CSV files declare no types, and the first line is taken as the names: review them."
+)
+_CODEBOOK_NOTE = (
+    "The content of the codebook is taken as public. If its bounds or categories are those that "
+    "occurred in the table, they are private: replace them."
+)
+_PRIVATE = (
+    "PRIVATE: these are exact counts of the records. Do not publish them, and do not choose bounds "
+    "or categories by them."
+)
+# What each fault means, and whether a fit stops at it.
+_FAULTS = {
+    "outside_bounds": ("outside the declared bounds; a fit clips them", False),
+    "undeclared": ("not among the declared labels", True),
+    "null": ("missing in a column that is not declared nullable", True),
+    "not_integer": ("not integers; a fit rounds them", False),
+    "unreadable": ("of another type than declared", True),
+    "unnamed": ("missing, but --unit must identify a person in every row", True),
+    "repeated": ("shared by several rows", False),
+}
+_CHECK = """\
+Check a schema, and whether a table fits it.
+
+Without a table, only the schema is read, and the output is public. With a table, the output counts
+the values of each column that do not fit, and never shows one. These counts are PRIVATE: they are
+exact, for people who may see the table.
+
+The exit code is 1 if the schema is not valid, or if a fit would stop at the table: undeclared
+labels, values of another type, missing values. Numbers and dates outside their bounds are clipped
+by a fit, and other numbers rounded where integers are declared: they are counted, and are no
+failure. Columns that the schema does not declare are listed; a fit does not read them. Repeated
+identifiers are counted: if they identify persons, protect each person with all of their rows by
+--unit, here and in the fit.
+"""
+_CHECK_EXAMPLES = """\
+  sklearn-dpgen check schema.yaml
+  sklearn-dpgen check schema.yaml patients.csv
+  sklearn-dpgen check schema.yaml 'part-*.parquet' --json
+"""
+# An object that no column declares.
+_NO_VALUE = object()
+
+
+def add_to(commands) -> None:
+    """Add the commands."""
+    draft = add_command(
+        commands,
+        "draft-schema",
+        run_draft,
+        summary="draft a schema to complete by hand",
+        text=_DRAFT,
+        examples=_DRAFT_EXAMPLES,
+    )
+    draft.add_argument(
+        "source",
+        nargs="+",
+        metavar="FILE",
+        help="one or more files of one table (Parquet, CSV, Feather, Arrow), or a codebook",
+    )
+    draft.add_argument(
+        "--codebook", action="store_true", help="the file is a codebook, not a table"
+    )
+    draft.add_argument("--out", required=True, metavar="FILE", help="YAML file to write")
+    add_overwrite(draft)
+
+    check = add_command(
+        commands,
+        "check",
+        run_check,
+        summary="check a schema, and whether a table fits it",
+        text=_CHECK,
+        examples=_CHECK_EXAMPLES,
+    )
+    check.add_argument("schema", metavar="SCHEMA", help="schema of the table, in YAML or JSON")
+    add_tables(check, nargs="*")
+    check.add_argument(
+        "--unit",
+        metavar="COLUMN",
+        help="column that identifies persons: an identifier of the schema, or not declared there",
+    )
+
+
+def run_draft(arguments, console: Console) -> int:
+    """Draft a schema."""
+    if not arguments.out.lower().endswith((".yaml", ".yml")):
+        raise CommandError(f"--out must have the ending .yaml or .yml, got {arguments.out}.")
+    out = check_new_file(arguments.out, overwrite=arguments.overwrite)
+    source = arguments.source
+    is_codebook = arguments.codebook or source[0].lower().endswith((".json", ".yaml", ".yml"))
+    if is_codebook and len(source) > 1:
+        raise CommandError("A codebook must be one file.")
+    draft = _from_codebook(source[0]) if is_codebook else _from_table(source)
+    write_text(out, f"{_HEAD}\n{draft.to_yaml()}")
+    console.warn(_CODEBOOK_NOTE if is_codebook else _TABLE_NOTE)
+    missing = {name: list(fields) for name, fields in draft.missing.items()}
+    lines = [f"Wrote a draft of {len(draft.declaration)} columns to {out}."]
+    if missing:
+        lines.append("Declare, from public knowledge alone:")
+        lines += [f"  {name!r}: {', '.join(fields)}" for name, fields in missing.items()]
+    lines.append(f"Review the draft, then run: sklearn-dpgen check {out}")
+    document = {"out": str(out), "n_columns": len(draft.declaration), "missing": missing}
+    return console.result("\n".join(lines), document)
+
+
+def _from_table(paths: Sequence[str]):
+    """Draft from the names of columns, and from the types that files declare."""
+    paths = files_of(paths)
+    from sklearn_dpgen.preprocessing._csv import CsvFiles
+    from sklearn_dpgen.preprocessing._files import open_files
+    from sklearn_dpgen.schema import Schema, SchemaDraft
+    from sklearn_dpgen.schema._draft import GAP
+
+    files = open_files(paths, None)
+    if isinstance(files, CsvFiles):
+        _check_names(files.names)
+        return SchemaDraft({name: {"type": GAP} for name in files.names})
+    # Columns without a value, and times of day, get labels.
+    types = {
+        field.name: "string"
+        if re.match("null|time(32|64)|duration", str(field.type))
+        else str(field.type)
+        for field in files.schema
+    }
+    # A single fraction or missing value turns integers into floats, so the type would tell of it.
+    return SchemaDraft(
+        {
+            name: entry | ({"integer": GAP} if entry["type"] == "numeric" else {})
+            for name, entry in Schema.draft(types).declaration.items()
+        }
+    )
+
+
+def _check_names(names):
+    """Raise CommandError if the first line of a CSV file holds no names, or those of a codebook."""
+    # Fields are named by their places, because without a header they are values.
+    for i, name in enumerate(names):
+        fault = (
+            f"has the name of field {names.index(name) + 1}"
+            if name in names[:i]
+            else "is empty"
+            if not name.strip()
+            else "is a number"
+        )
+        if name in names[:i] or re.fullmatch(r"[\s\d.,:/eE+-]*", name):
+            raise CommandError(
+                "The first line of the file does not look like names of columns: field "
+                f"{i + 1} {fault}. A CSV file needs a header; without one, the first record would "
+                "be published as names."
+            )
+    if _is_dictionary(names):
+        raise CommandError(
+            "The file has the fields name and type, as a codebook has: --codebook reads it as one. "
+            "If it is a table of records, rename these columns."
+        )
+
+
+def _is_dictionary(names):
+    from sklearn_dpgen.schema._codebook import _SYNONYMS
+
+    fields = {_SYNONYMS.get(name.strip().lower()) for name in names}
+    return {"name", "type"} <= fields and None not in fields
+
+
+def _from_codebook(path):
+    """Draft from a data dictionary or a Table Schema."""
+    is_json = path.lower().endswith((".json", ".yaml", ".yml"))
+    if not is_json and not path.lower().endswith(".csv"):
+        raise CommandError("A codebook must be a CSV, JSON or YAML file.")
+    text = read_text(path, "codebook")
+    import pandas as pd
+
+    from sklearn_dpgen.schema import Schema
+
+    if is_json:
+        return Schema.draft(parse(text, path))
+    from sklearn_dpgen.preprocessing._csv import CsvFiles
+
+    # Raises an error that names another separator.
+    CsvFiles([path], None)
+    try:
+        codebook = pd.read_csv(io.StringIO(text))
+    except ValueError:
+        codebook = None
+    if codebook is None:
+        raise CommandError(f"All rows of {path} must have the same number of fields.")
+    return Schema.draft(codebook)
+
+
+def run_check(arguments, console: Console) -> int:
+    """Check a schema, and a table."""
+    files = files_of(arguments.table)
+    try:
+        schema = read_schema(arguments.schema)
+    except CommandError as error:
+        fault = str(error)
+        return console.result(fault, {"schema": arguments.schema, "fault": fault}, ok=False)
+    document = {"schema": arguments.schema, "n_columns": len(schema)}
+    valid = f"{arguments.schema} is a valid schema of {len(schema)} columns."
+    if not files:
+        return console.result(valid, document)
+    console.say(valid)
+    console.say("Reading the table.")
+    found = _check_table(files, schema, arguments.unit)
+    document |= {"private": True, "note": _PRIVATE} | found
+    stops = found["fault"] is not None or any(
+        _FAULTS[name][1] for faults in found["faults"].values() for name in faults
+    )
+    return console.result(_text(found, stops), document, ok=not stops)
+
+
+def _text(found, stops):
+    lines = [_PRIVATE, ""]
+    if found["fault"] is not None:
+        lines.append(found["fault"])
+    for column, faults in found["faults"].items():
+        for name, count in faults.items():
+            values = "value" if count == 1 else "values"
+            stop = "  STOPS A FIT" if _FAULTS[name][1] else ""
+            lines.append(f"{column!r}: {count} {values} {_FAULTS[name][0]}{stop}")
+            if name == "repeated":
+                lines.append(
+                    f"  If {column!r} identifies persons, a fit protects each row by itself; "
+                    f"--unit {column} protects each person."
+                )
+    if found["undeclared_columns"]:
+        names = ", ".join(map(repr, found["undeclared_columns"]))
+        lines.append(f"Not in the schema, and not read by a fit: {names}")
+    if found["n_rows"] is not None:
+        lines.append(f"{found['n_rows']} rows read.")
+    if stops:
+        return "\n".join([*lines, "The table does not fit the schema."])
+    changes = {name for faults in found["faults"].values() for name in faults} - {"repeated"}
+    clipped = ", after clipping and rounding" if changes else ""
+    return "\n".join([*lines, f"The table fits the schema{clipped}."])
+
+
+def _check_table(files: Sequence[str], schema: "Schema", unit: str | None) -> dict:
+    """Count the values that do not fit a schema, block by block.
+
+    Returns
+    -------
+    dict
+        "fault" is why the files cannot be read, or None. "faults" has the number of values by
+        column and kind of fault. "undeclared_columns" are the names of other columns. "n_rows".
+        No value of the table.
+    """
+    found: dict[str, Any] = {"fault": None, "faults": {}, "undeclared_columns": [], "n_rows": None}
+    beside = {} if unit is None else {unit: None}
+    try:
+        names = table_columns(files, schema, unit)
+        try:
+            found |= _counts_of(files, schema, dict(schema) | beside, unit)
+        except (ValueError, FileNotFoundError):
+            # One text among numbers keeps a CSV file from being read as declared: read texts.
+            typed = _typed(schema)
+            columns = {name: None if name in typed else schema[name] for name in schema}
+            found |= _counts_of(files, schema, columns | beside, unit, typed)
+    except CommandError:
+        raise
+    except (ValueError, FileNotFoundError) as error:
+        return found | {"fault": describe(error)}
+    # All declared columns are there, so these are names, and not the first record of a CSV file.
+    others = [name for name in names if name not in schema and name != unit]
+    return found | {"undeclared_columns": others}
+
+
+def _counts_of(files, schema, columns, unit, typed=frozenset()):
+    import numpy as np
+
+    from sklearn_dpgen.preprocessing._reader import map_frames
+
+    # A unit is expected to repeat.
+    names = [name for name in identifiers_of(schema) if name != unit]
+
+    def counts_of(frame):
+        hashes = {name: _hashes(frame[name]) for name in names}
+        nulls = 0 if unit is None else int(frame[unit].isna().sum())
+        parsed = {name: _parsed(frame[name], schema[name]) for name in typed}
+        return schema.check(frame.assign(**parsed)), len(frame), hashes, nulls
+
+    total, n_rows, n_unnamed = None, 0, 0
+    hashes: dict[str, list] = {name: [] for name in names}
+    for counts, n, own, nulls in map_frames(counts_of, [*files], columns):
+        total = counts if total is None else total + counts
+        n_rows, n_unnamed = n_rows + n, n_unnamed + nulls
+        for name in names:
+            hashes[name].append(own[name])
+    if total is None:
+        raise PublicValueError("The table has no rows.")
+    faults = {
+        column: {kind: int(n) for kind, n in row.items() if n} for column, row in total.iterrows()
+    }
+    for name in names:
+        times = np.unique(np.concatenate(hashes[name]), return_counts=True)[1]
+        if (times > 1).any():
+            faults[name]["repeated"] = int(times[times > 1].sum())
+    if n_unnamed:
+        faults.setdefault(unit, {})["unnamed"] = n_unnamed
+    return {"faults": {column: row for column, row in faults.items() if row}, "n_rows": n_rows}
+
+
+def _hashes(ids):
+    """Return a hash of 64 bits for each identifier that is not null."""
+    import pandas as pd
+
+    return pd.util.hash_array(ids.dropna().astype(str).to_numpy(dtype=object))
+
+
+def _typed(schema):
+    """Return the columns of which a CSV file is not read as texts."""
+    from sklearn_dpgen.preprocessing._csv import text_type
+    from sklearn_dpgen.preprocessing._files import require
+
+    text = require("pyarrow").string()
+    return {name for name, column in schema.items() if text_type(column) != text}
+
+
+def _parsed(texts, column):
+    """Return texts as a CSV file is read; a text that cannot be is no value of any column."""
+    import pandas as pd
+
+    from sklearn_dpgen.preprocessing._csv import text_type
+    from sklearn_dpgen.preprocessing._files import require
+
+    null = texts.isna()
+    if text_type(column) == require("pyarrow").bool_():
+        values = texts.str.lower().map({"true": True, "1": True, "false": False, "0": False})
+    else:
+        values = pd.to_numeric(texts, errors="coerce")
+    return values.astype(object).where(null | values.notna(), _NO_VALUE)

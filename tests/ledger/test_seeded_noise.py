@@ -1,0 +1,119 @@
+"""Seeded fits share no noise unless they are the same fit.
+
+Noise that two releases share cancels in their difference, which is then exactly the difference of
+the records. A seeded source hashes what it is given, and every estimator is checked for it here.
+"""
+
+import numpy as np
+import pytest
+from contract_cases import CASES, FRAME, SIDE
+from sklearn.base import clone
+
+from sklearn_dpgen.utils import _random
+from sklearn_dpgen.utils._random import NoiseObserver, observed_noise
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+# Their fits take seconds, and release what the samplers within them do.
+LEARNERS = ("synthetic classifier", "barycenter classifier")
+NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in LEARNERS else name for name in CASES]
+# A release is rounded to a grid below a thousandth of the scale of its noise.
+GRID = 2e-3
+# A neighbouring table, in which one record has other values, and one in which all have.
+NEIGHBOUR = FRAME.copy()
+NEIGHBOUR.loc[3] = 1 - NEIGHBOUR.loc[3].round()
+OTHER = 1 - FRAME
+
+
+class Releases(NoiseObserver):
+    """Keeps the values, the noise and the secret batches of a fit."""
+
+    def __init__(self):
+        self.noisy, self.batches = [], []
+
+    def added(self, values, scale, kind, noisy):
+        self.noisy.append((values.copy(), (noisy - values) / scale))
+        return noisy
+
+    def drawn(self, n, indices):
+        if indices.shape[-1] < n:
+            self.batches.append(indices)
+        return indices
+
+
+@pytest.fixture(autouse=True)
+def _quick_versions(monkeypatch):
+    """Looking up the versions of libraries takes longer than such a fit."""
+    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
+
+
+def releases(name, frame=FRAME, factor=1.0):
+    """Return the releases of a seeded fit, with a factor on its budget."""
+    case = CASES[name]
+    changes = {}
+    for key, value in case.estimator.get_params().items():
+        if key.split("__")[-1] == "random_state":
+            changes[key] = 0
+        elif key.split("__")[-1] == "epsilon":
+            changes[key] = factor * value
+    with observed_noise(Releases()) as seen:
+        case.fit(frame, SIDE, clone(case.estimator).set_params(**changes))
+    assert seen.noisy
+    return seen
+
+
+def shared(first, second, *, of_equal_values):
+    """Return what two fits share: noise, be it on different values alone, and secret batches."""
+    found = set()
+    for values, noise in first.noisy:
+        for other_values, other_noise in second.noisy:
+            is_other = of_equal_values or not np.array_equal(values, other_values)
+            is_same_shape = is_other and noise.shape == other_noise.shape
+            if is_same_shape and np.allclose(noise, other_noise, rtol=0, atol=GRID):
+                found.add("noise")
+    # Of two batches in small strata some agree by chance.
+    if first.batches and all(map(np.array_equal, first.batches, second.batches)):
+        found.add("batches")
+    return found
+
+
+def shared_with(frame, name):
+    # A record may leave a vector as it is: its release is then repeated, and reveals nothing.
+    return shared(releases(name), releases(name, frame), of_equal_values=False)
+
+
+def shared_with_another_budget(name):
+    return shared(releases(name), releases(name, factor=1.5), of_equal_values=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_seeded_fits_share_no_noise_unless_they_are_the_same(name):
+    assert "noise" in shared(releases(name), releases(name), of_equal_values=True)
+    assert shared_with(NEIGHBOUR, name) == shared_with(OTHER, name) == set()
+    assert shared_with_another_budget(name) == set()
+
+
+# The negative twins: sources that ignore some of what they are given.
+
+
+def ignoring(*kinds):
+    feed = _random._feed
+
+    def fed(digest, part):
+        feed(digest, None if isinstance(part, kinds) else part)
+
+    return fed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_source_that_ignores_records_is_caught(name, monkeypatch):
+    monkeypatch.setattr(_random, "_feed", ignoring(np.ndarray))
+    found = shared_with(OTHER, name)
+    assert "noise" in found
+    assert ("batches" in found) == bool(releases(name).batches)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_source_that_ignores_scales_is_caught(name, monkeypatch):
+    monkeypatch.setattr(_random, "_feed", ignoring(float))
+    assert "noise" in shared_with_another_budget(name)
