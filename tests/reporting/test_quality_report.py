@@ -20,6 +20,7 @@ from sklearn_dpgen.reporting._released import Released
 from sklearn_dpgen.schema import Categorical, Datetime, Inequality, Numeric, Ordinal, Schema, Sum
 from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.utils._html import environment
+from sklearn_dpgen.utils._random import NoiseSource
 
 pytest.importorskip("matplotlib")
 
@@ -411,6 +412,7 @@ def forced(monkeypatch):
         return np.random.default_rng(value.size).uniform(0, 60, value.size)
 
     monkeypatch.setattr(GaussianSequenceRun, "release", force)
+    monkeypatch.setattr(NoiseSource, "largest", lambda self, scores, scale, k: np.arange(k))
 
 
 def keep(estimator, frame):
