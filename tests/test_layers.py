@@ -212,7 +212,7 @@ def import_all():
         import_module(name)
 
 import_all()
-heavy = sorted(set(sys.modules) & {"matplotlib", "dask", "statsmodels"})
+heavy = sorted(set(sys.modules) & {"jinja2", "matplotlib", "dask", "statsmodels"})
 import numpy, sklearn, torch
 
 def careless():

@@ -29,6 +29,7 @@ OPTIONAL = [
     "opendp",
     "polars",
     "ray",
+    "reports",
     "sign",
     "spark",
 ]
@@ -191,6 +192,7 @@ def test_wheel_holds_the_package_alone(sources):
     ("missing", "fault"),
     [
         ("sklearn_dpgen/py.typed", "sklearn_dpgen/py.typed is missing"),
+        ("sklearn_dpgen/templates/page.html", "sklearn_dpgen/templates/page.html is missing"),
         ("x.dist-info/licenses/LICENSE", "licenses/LICENSE is missing"),
         ("x.dist-info/entry_points.txt", "entry_points.txt is missing"),
     ],
@@ -200,6 +202,7 @@ def test_what_a_wheel_lacks_is_found(missing, fault):
     names = {
         "sklearn_dpgen/__init__.py",
         "sklearn_dpgen/py.typed",
+        "sklearn_dpgen/templates/page.html",
         "x.dist-info/METADATA",
         "x.dist-info/entry_points.txt",
         "x.dist-info/licenses/LICENSE",

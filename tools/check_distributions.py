@@ -1,7 +1,7 @@
 """Build wheel and source distribution, install each in an empty environment, and use it there.
 
-The wheel must hold the package, ``py.typed`` and the licence; the source distribution must build a
-wheel of the same files. Dependencies are those of ``constraints.txt``.
+The wheel must hold the package, ``py.typed``, the templates and the licence; the source
+distribution must build a wheel of the same files. Dependencies are those of ``constraints.txt``.
 """
 
 import os
@@ -35,8 +35,9 @@ def wheel_faults(names):
     names = set(names)
     info = {name.partition("/")[0] for name in names if ".dist-info/" in name}
     faults = []
-    if "sklearn_dpgen/py.typed" not in names:
-        faults.append("sklearn_dpgen/py.typed is missing")
+    for file in ("sklearn_dpgen/py.typed", "sklearn_dpgen/templates/page.html"):
+        if file not in names:
+            faults.append(f"{file} is missing")
     for file in ("licenses/LICENSE", "METADATA", "entry_points.txt"):
         if not any(f"{folder}/{file}" in names for folder in info):
             faults.append(f"{file} is missing")

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 import sklearn_dpgen
+from sklearn_dpgen.reporting import model_card
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import TableSampler
 
@@ -40,6 +41,8 @@ def main():
     rows = sampler.sample(1000)
     check(list(rows) == ["group", "score"] and len(rows) == 1000, "rows are missing")
     check(rows["score"].between(0, 10).all(), "a value is out of its bounds")
+    check("<h2>Guarantee</h2>" in model_card(sampler).to_html(), "a page has no guarantee")
+    check("(ε, δ)" in sampler.privacy_._repr_html_(), "a notebook shows no guarantee")
     sampler.save("model.safetensors")
     loaded = sklearn_dpgen.load("model.safetensors")
     check(loaded.privacy_ == sampler.privacy_, "a loaded model has another report")

@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import GaussianProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.utils._html import element, meter, notebook, rows_table
+from sklearn_dpgen.utils._html import notebook
 
 __all__ = ["AttackRisk"]
 
@@ -22,16 +22,20 @@ _N_POINTS, _N_ZOOMS = 257, 5
 
 @dataclass(frozen=True)
 class AttackRisk:
-    """Error rates of the best attack on one record that a guarantee allows.
+    """Error rates of the best attack on one record, or on one person, that a guarantee allows.
 
-    The attacker sees the release, knows all other records, and tells two neighbours apart: was it
-    this record, or the other one? A false positive is to say yes where it was not, a true positive
-    to say yes where it was. All numbers are upper bounds over all attackers and all data.
+    The attacker sees the release, knows all other records, and tests whether it was computed from
+    the data with this record or from a neighbour without it. A false positive is a yes where the
+    record was not, a true positive a yes where it was. All numbers are upper bounds over all
+    attackers and all data.
 
     Parameters
     ----------
     profile : PrivacyProfile or None
-        Of the release; None where there is no guarantee.
+        The privacy profile of the release; None without a guarantee.
+    unit : str or None, default=None
+        The column that identifies a person, if all records of a person are protected together.
+        It changes the words, and no number.
 
     See Also
     --------
@@ -69,6 +73,7 @@ class AttackRisk:
     """
 
     profile: PrivacyProfile | None
+    unit: str | None = None
 
     def __post_init__(self):
         profile = self.profile
@@ -153,6 +158,11 @@ class AttackRisk:
         """ρ of zero-concentrated differential privacy, μ²/2; None where μ is None."""
         return None if self.mu is None else self.mu**2 / 2
 
+    @property
+    def _attacker(self):
+        known = "all other records" if self.unit is None else "the records of all other persons"
+        return f"The best attacker, who knows {known}"
+
     def to_text(self) -> str:
         """Return the risks as text."""
         return "\n".join(self._lines())
@@ -180,14 +190,16 @@ class AttackRisk:
     def _repr_html_(self) -> str:
         guess = self.posterior()
         return notebook(
-            element("div", "The best attacker, who knows all other records", class_="headline"),
-            rows_table(self.to_rows()),
-            element("div", "An even guess is right: 50 percent ", meter(0.5)),
-            element("div", f"With the release: at most {_percent(guess)} ", meter(guess)),
+            self._attacker,
+            rows=self.to_rows(),
+            lines=[
+                ("Correct guesses without the release: 50 percent", 0.5),
+                (f"Correct guesses with the release: at most {_percent(guess)}", guess),
+            ],
         )
 
     def _lines(self):
-        yield "The best attacker, who knows all other records and wants to know of this one:"
+        yield f"{self._attacker}:"
         for fpr, tpr in self.true_positive_rates.items():
             found = f"finds at most {_percent(tpr)} of the cases"
             yield f"  with {_percent(fpr)} false alarms {found}, and {_percent(fpr)} by guessing"
@@ -222,5 +234,5 @@ def _least_rate(delta, fpr):
 
 
 def _percent(share):
-    # Up, as the shares are upper bounds; what is a round number stays it.
+    # Rounded up, because the shares are upper bounds; round numbers stay as they are.
     return f"{math.ceil(1e4 * share - 1e-6) / 1e2:g} percent"

@@ -14,7 +14,7 @@ from sklearn_dpgen.accounting._guarantee import Bound, Event, Guarantee, as_numb
 from sklearn_dpgen.accounting._profiles import PrivacyProfile
 from sklearn_dpgen.accounting._wording import events_text, relation_text, report_rows
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.utils._html import element, notebook, rows_table
+from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import SEEDED
 
 __all__ = ["PrivacyReport"]
@@ -159,19 +159,13 @@ class PrivacyReport(Guarantee):
         return relation_text(self)
 
     def _repr_html_(self) -> str:
-        headline = f"(ε, δ) = ({self.epsilon:.6g}, {self.delta:.3g})"
-        warning = "SEEDED: void for whoever knows the seed. " if self.is_seeded else None
-        parts = [
-            element("details", element("summary", part.title), rows_table(part.to_rows()))
-            for part in self.parts
-        ]
         return notebook(
-            element("div", warning and element("span", warning, class_="warn"), headline,
-                    class_="headline"),
-            element("div", self.title),
-            rows_table(self.to_rows()),
-            parts,
-        )  # fmt: skip
+            f"(ε, δ) = ({self.epsilon:.6g}, {self.delta:.3g})",
+            warning="SEEDED: void for whoever knows the seed." if self.is_seeded else None,
+            lines=[(self.title, None)],
+            rows=self.to_rows(),
+            details=[(part.title, part.to_rows()) for part in self.parts],
+        )
 
     def _lines(self, beside=()):
         seeded = "SEEDED " if self.is_seeded else ""
@@ -193,7 +187,7 @@ class PrivacyReport(Guarantee):
     def attack_risk(self) -> AttackRisk:
         """Return what the release allows an attacker, from its privacy profile."""
         known = self.releases or math.isfinite(self.epsilon)
-        return AttackRisk(self.profile() if known else None)
+        return AttackRisk(self.profile() if known else None, unit=self.unit)
 
 
 def _checked_ledger(ledger):

@@ -3,7 +3,6 @@
 An audit trains on the records it is given and is not private.
 """
 
-from sklearn_dpgen.auditing._audit import audit
-from sklearn_dpgen.auditing._result import AuditResult
+from sklearn_dpgen.auditing._audit import AuditResult, audit
 
 __all__ = ["AuditResult", "audit"]

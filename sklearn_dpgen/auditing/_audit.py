@@ -1,26 +1,146 @@
-"""audit: a lower bound on the privacy loss of an estimator."""
+"""Lower bounds on the privacy loss of estimators and local mechanisms."""
 
+import itertools
+import math
+import textwrap
 import time
 import warnings
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import _safe_indexing, check_random_state
 
 from sklearn_dpgen.accounting import GaussianProfile, Public
 from sklearn_dpgen.accounting._checks import check_choice
-from sklearn_dpgen.auditing._local import audit_local
-from sklearn_dpgen.auditing._noise import batch_findings, noise_findings, scale_bounds
-from sklearn_dpgen.auditing._pairs import equivalent_mu, least_epsilon
-from sklearn_dpgen.auditing._result import AuditResult
-from sklearn_dpgen.auditing._runs import one_run, repeated
-from sklearn_dpgen.auditing._white_box import WhiteBox
+from sklearn_dpgen.auditing._bounds import (
+    DiscretePair,
+    GaussianPair,
+    LaplacePair,
+    Pair,
+    clopper_pearson,
+    equivalent_mu,
+    least_epsilon,
+)
+from sklearn_dpgen.auditing._transcript import (
+    Transcript,
+    batch_findings,
+    noise_findings,
+    scale_bounds,
+)
+from sklearn_dpgen.auditing._white_box import (
+    Pool,
+    WhiteBox,
+    extreme_records,
+    one_run,
+    repeated,
+)
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.mechanisms import Mechanism
+from sklearn_dpgen.mechanisms import JointRandomizedResponse, Mechanism
+from sklearn_dpgen.utils._random import observed_noise
 from sklearn_dpgen.utils._source_and_target import known_labels
 
-__all__ = ["audit"]
+__all__ = ["AuditResult", "audit"]
+
+_CAVEAT = (
+    "an audit computes from the records without noise, so its result is not private: use records "
+    "that are public or made up"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditResult:
+    """Result of an audit: a lower bound on the privacy loss, beside the claim.
+
+    Parameters
+    ----------
+    estimator : str
+        Name of the class.
+    method : {"white_box", "repeated", "one_run"}
+    epsilon_lower : float
+        Lower bound of ε at the claimed δ, in nats.
+    mu_lower : float
+        The μ of the Gaussian mechanism that has this ε at this δ; for a pure guarantee, the μ
+        whose trade-off curve has the same point of equal errors.
+    confidence : float
+        Confidence of the bound, over the draws of the audit.
+    claimed : dict of str to float
+        ``epsilon``, ``delta``, ``mu``.
+    neighbours : str
+        Description of the two tables that the bound compares.
+    n_releases : int
+        Number of observed releases, or outcomes.
+    findings : tuple of str
+        Faults that the bound does not show, such as noise that is used twice.
+    notes : tuple of str
+        Remarks on the bound.
+    seconds : float
+        Duration of the audit.
+    """
+
+    estimator: str
+    method: str
+    epsilon_lower: float
+    mu_lower: float
+    confidence: float
+    claimed: dict[str, float]
+    neighbours: str = ""
+    n_releases: int = 1
+    findings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def ratio(self) -> float:
+        """Audited μ over claimed μ; NaN without a claim."""
+        claimed = self.claimed["mu"]
+        return self.mu_lower / claimed if 0 < claimed < math.inf else math.nan
+
+    @property
+    def is_violation(self) -> bool:
+        """Whether the claim is broken: the bound exceeds it or is NaN, or there is a finding."""
+        is_kept = self.epsilon_lower <= self.claimed["epsilon"] * (1 + 1e-9)
+        return bool(self.findings) or not is_kept
+
+    def to_dict(self) -> dict:
+        """Return plain containers for JSON; an infinite number becomes ``"inf"``."""
+        content = asdict(self) | {"ratio": self.ratio, "is_violation": self.is_violation}
+        content["findings"], content["notes"] = list(self.findings), list(self.notes)
+        return _plain(content)
+
+    def to_text(self) -> str:
+        """Return the result as a text of a few lines."""
+        verdict = "VIOLATION" if self.is_violation else "no violation found"
+        claimed = self.claimed
+        lines = [
+            f"Audit of {self.estimator} ({self.method}): {verdict}",
+            f"epsilon at least {self.epsilon_lower:.4g} of {claimed['epsilon']:.4g} claimed, at "
+            f"delta = {claimed['delta']:.3g}",
+            f"mu at least {self.mu_lower:.4g} of {claimed['mu']:.4g} claimed: ratio "
+            f"{self.ratio:.3f}, with confidence {self.confidence:.6g}",
+            *([f"neighbours: {self.neighbours}"] if self.neighbours else []),
+            *(f"finding: {finding}" for finding in self.findings),
+            *(f"note: {note}" for note in (*self.notes, _CAVEAT)),
+        ]
+        wrapped = (textwrap.wrap(line, 100, subsequent_indent="    ") for line in lines)
+        first, *rest = (line for lines in wrapped for line in lines)
+        return "\n".join([first, *(f"  {line}" for line in rest)])
+
+    def __str__(self):
+        return self.to_text()
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "inf"
+    return value
+
 
 _METHODS = ("white_box", "repeated", "one_run")
 _N_DRAWS = {"white_box": 2**19, "repeated": 500}
@@ -43,40 +163,41 @@ def audit(
 ) -> AuditResult:
     """Bound the privacy loss of an estimator from below, and compare it with the claim.
 
-    An audit of a real table is itself not private: it computes from the records without noise,
-    and what it returns depends on them. It is for tests, and for tables that may be shown.
+    An audit computes from the records without noise, and **its result is not private**: use tables
+    that are public or made up.
 
     Parameters
     ----------
     estimator : estimator
-        Central private estimator, or a local mechanism; a clone of it is fitted, without its
+        A central private estimator or a local mechanism. Clones of it are fitted, without its
         ledger.
     X : array-like or data frame of shape (n_samples, n_features)
-        A table that it takes; of its rows and ranges neighbouring tables are made.
+        A table that the estimator accepts. Its rows and ranges supply the neighbouring tables.
     y : array-like of shape (n_samples,), optional
     sensitive_features : array-like of shape (n_samples,), optional
     method : {"white_box", "repeated", "one_run"}, default="white_box"
-        "white_box" observes all releases of a fit, and those of a fit on a neighbouring table with
-        the same batches and outcomes: what a record moves in each is known exactly, and the noise
-        that hides it is measured. "repeated" fits many times on two neighbouring tables and tells
-        them apart by the released vectors. "one_run" replaces many records in one fit, each by a
-        fair coin, and guesses the coins. The last two are for estimators, not for mechanisms.
+        "white_box" observes all releases of a fit, and of a fit on a neighbouring table with the
+        same batches and outcomes: the shift by one record is known exactly, and the scale of the
+        noise is measured. "repeated" fits many times on two neighbouring tables and classifies the
+        released vectors. "one_run" replaces many records in one fit, each by a fair coin, and
+        guesses the coins. The last two are for estimators, not for mechanisms.
     candidates : like X, optional
-        Records to replace others by. None takes corners of the ranges of ``X``, and records far
-        outside of them, which the estimator has to clip.
+        Records that replace others. None takes corners of the ranges of ``X``, and records far
+        outside of them, which the estimator must clip.
     confidence : float, default=0.999
-        Of the bound, over the noise that was drawn to measure its scale.
+        Confidence of the bound, over the noise that was drawn to measure its scale.
     n_trials : int, default=40
-        How many pairs of neighbours are compared; the worst is kept.
+        Number of pairs of neighbours to compare; the worst is kept.
     n_transcripts : int, default=3
-        On how many fresh fits the worst neighbours are compared again; the least bound counts.
+        Number of fresh fits on which the worst neighbours are compared again; the smallest bound
+        is returned.
     n_draws : int, optional
-        How many releases of each of two records a local mechanism makes, 2¹⁹ by default; of
-        "repeated", how many fits on each of two tables, 500 by default.
+        Number of releases of each of two records by a local mechanism, 2¹⁹ by default; for
+        "repeated", number of fits on each of two tables, 500 by default.
     n_canaries : int, default=100
-        How many records "one_run" replaces or not, at most.
+        Largest number of records that "one_run" may replace.
     random_state : int, RandomState or None, default=None
-        Of the search.
+        Seed of the search.
 
     Returns
     -------
@@ -85,17 +206,17 @@ def audit(
     Raises
     ------
     ValueError
-        No neighbours could be told apart, or the estimator refuses ``X``.
+        No neighbours could be distinguished, or the estimator refuses ``X``.
 
     Notes
     -----
-    Neighbours are those of the estimator's claim, ``privacy_``: one record is replaced, within its
-    group where sizes of groups are public, or one is added. The scale of noise is bounded from
-    above by the residuals of releases and by fresh draws of their source. Gaussian releases
-    compose to μ² = Σ ‖shift‖²/σ²; others numerically, with losses rounded down. Where batches are
-    secret, the pair of laws is that of mixtures with the record in the batch and out of it, exact
-    where all other records are alike. What a release moves by may depend on the outcomes before
-    it: then the bound is for the transcripts that were drawn [1]_.
+    The neighbouring relation is that of ``privacy_``: one record is replaced, within its group if
+    the sizes of groups are public, or one is added. The scale of the noise is bounded from above by
+    the residuals of releases and by fresh draws from their source. Gaussian releases compose to
+    μ² = Σ ‖shift‖²/σ², other releases numerically, with losses rounded down. If batches are secret,
+    the two distributions are mixtures with the record in the batch and out of it, exact if all
+    other records are equal. If the shift of a release depends on earlier outcomes, the bound holds
+    for the transcripts that were drawn [1]_.
 
     References
     ----------
@@ -116,7 +237,7 @@ def audit(
     False
     """
     check_choice(method, "method", _METHODS)
-    # Not read by "one_run".
+    # The method "one_run" has no use for it.
     n_draws = _N_DRAWS.get(method, 0) if n_draws is None else n_draws
     started = time.perf_counter()
     X = X if isinstance(X, pd.DataFrame) else np.asarray(X)
@@ -155,9 +276,7 @@ def audit(
     )
     unaltered = search.unaltered()
     if not unaltered[0].releases:
-        raise PublicValueError(
-            "Nothing was seen to be released with noise: there is nothing to audit."
-        )
+        raise PublicValueError("estimator must release noisy values, and no release was observed.")
     bounds = scale_bounds(unaltered, confidence)
     findings = noise_findings(unaltered) + batch_findings(unaltered)
     found = {"n_releases": len(unaltered[0].releases), "findings": findings}
@@ -176,7 +295,7 @@ def audit(
                 pairs = search.pairs(neighbours, bounds)
                 epsilon = min(epsilon, least_epsilon(pairs, claim.delta))
     if mu and all(isinstance(p, GaussianProfile) for p, _ in claim.releases):
-        # The claim is of a trade-off curve, which bounds more than one point of it does.
+        # A Gaussian claim bounds the whole trade-off curve, not one point of it.
         epsilon, found["mu"] = max(epsilon, GaussianProfile(mu).epsilon(claim.delta)), mu
     return _result(estimator, method, claim, confidence, started, epsilon=epsilon, **found)
 
@@ -207,3 +326,148 @@ def _claim(estimator, X, y, sensitive_features):
         warnings.simplefilter("ignore")
         fitted.fit(X, *([] if y is None else [y]), **beside)
     return fitted.privacy_
+
+
+# A column with more distinct values has additive noise, and is not categorical.
+_MOST_VALUES, _N_LOOKED_AT, _N_CELLS = 1024, 1 << 14, 60
+_N_SEARCHED = 1 << 13
+
+
+def audit_local(
+    mechanism, X, *, delta, confidence, candidates, n_trials, n_draws, random_state
+) -> tuple:
+    """Return a lower bound of ε for the worst two records found, and the findings.
+
+    Additive noise is observed. For released categories the probability of one event is estimated.
+
+    Returns
+    -------
+    epsilon : float
+    neighbours : str
+    n_draws : int
+    findings : list of str
+    """
+    rng = check_random_state(random_state)
+    mechanism = clone(mechanism).set_params(ledger=None, random_state=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mechanism.fit(X)
+    candidates = extreme_records(X, rng) if candidates is None else candidates
+    pool = Pool(X, None, None, candidates)
+    best, refused = (0.0, None), None
+    others = list(itertools.permutations(pool.candidates, 2))
+    rng.shuffle(others)
+    starts = [(pool.candidates[0], pool.candidates[-1]), *others]
+    for trial in range(n_trials):
+        records = starts[trial] if trial < min(len(starts), n_trials // 2) else None
+        if records is None:
+            records = [
+                pool.varied(r, rng) if rng.uniform() < 0.6 else r for r in best[1] or starts[0]
+            ]
+        try:
+            pairs, _ = _pairs(mechanism, pool, records, _N_SEARCHED, None)
+        except ValueError as error:
+            refused = error
+            continue
+        weight = least_epsilon(pairs, 0.0) if delta == 0 else _weight(pairs)
+        # Counts of events are random: a slightly larger weight may be chance.
+        if weight > best[0] * (1.03 if any(isinstance(p, DiscretePair) for p in pairs) else 1):
+            best = weight, records
+    if best[1] is None:
+        raise PublicValueError(f"No two records could be distinguished; the last error: {refused}.")
+    pairs, transcript = _pairs(mechanism, pool, best[1], n_draws, 1 - confidence)
+    findings = []
+    if transcript.releases:
+        findings = noise_findings([transcript])
+    return least_epsilon(pairs, delta), "two values of one record", 2 * n_draws, findings
+
+
+def _weight(pairs):
+    losses = (p.mu if isinstance(p, GaussianPair) else p.largest_loss for p in pairs)
+    return math.fsum(loss**2 for loss in losses)
+
+
+def _pairs(mechanism, pool, records, n, alpha):
+    """Return the pairs of distributions of n releases of each of two records.
+
+    Without ``alpha`` the noise is assumed to have its claimed scale, to compare records.
+    """
+    rows = _safe_indexing(pool.X, np.repeat(records, n))
+    if isinstance(rows, pd.DataFrame):
+        rows = rows.reset_index(drop=True)
+    transcript = Transcript()
+    with warnings.catch_warnings(), observed_noise(transcript):
+        warnings.simplefilter("ignore")
+        released = mechanism.transform(rows)
+    is_bound = alpha is not None and transcript.releases
+    bounds = scale_bounds([transcript], 1 - alpha / 2) if is_bound else {}
+    alpha = 0.5 if alpha is None else alpha
+    pairs: list[Pair] = []
+    for release in transcript.releases:
+        values = release.values.reshape(2 * n, -1)
+        shift = (values[0] - values[n]) / (release.scale * bounds.get(release.kind, 1.0))
+        if release.kind == "gaussian":
+            pairs.append(GaussianPair(float(np.linalg.norm(shift))))
+        else:
+            pairs += [LaplacePair(float(s)) for s in np.abs(shift) if s > 0]
+    if isinstance(mechanism, JointRandomizedResponse):
+        outcomes = _likelihood_ratios(mechanism, rows.iloc[[0, n]], released)
+    else:
+        outcomes = _outcomes(pd.DataFrame(released), cut=not transcript.releases)
+    if outcomes is not None:
+        pairs.append(_event_pair(outcomes[:n], outcomes[n:], alpha / 2))
+    return pairs, transcript
+
+
+def _outcomes(released, *, cut):
+    """Return one code for each row from all categorical columns, or None without any.
+
+    Numbers without additive noise, such as centres of bins, are cut into cells.
+    """
+    codes = None
+    for name in released:
+        column = released[name]
+        if column.iloc[:_N_LOOKED_AT].nunique(dropna=False) > _MOST_VALUES:
+            if not cut:
+                continue
+            column = pd.qcut(column, _N_CELLS, duplicates="drop")
+        own = pd.factorize(column, use_na_sentinel=False)[0]
+        codes = own if codes is None else pd.factorize(codes * (own.max() + 1) + own)[0]
+    return codes
+
+
+def _likelihood_ratios(mechanism, records, released):
+    """Return one code for each row: its likelihood ratio of the two records.
+
+    The mechanism's likelihood chooses the events to count; the bound does not rely on it.
+    """
+    import torch
+
+    points = torch.as_tensor(np.asarray(mechanism.encoder_.transform(records)))
+    ratios = []
+    for start in range(0, len(released), _N_LOOKED_AT):
+        part = mechanism.encode_release(released.iloc[start : start + _N_LOOKED_AT])
+        log_p = mechanism.log_likelihood(points.double(), torch.as_tensor(part))
+        ratios.append((log_p[0] - log_p[1]).numpy())
+    return pd.factorize(np.concatenate(ratios).round(6))[0]
+
+
+def _event_pair(first, second, alpha):
+    """Return the pair of an event that half of the outcomes choose and the others estimate."""
+    n = len(first) // 2
+    size = max(first.max(), second.max()) + 1
+    p, q = (np.bincount(codes[:n], minlength=size) for codes in (first, second))
+    order = np.argsort(-(p + 0.5) / (q + 0.5))
+    ratios = _bound_ratio(np.cumsum(p[order]), np.cumsum(q[order]), n)
+    chosen = order[: int(np.argmax(ratios)) + 1]
+    hits = [int(np.isin(codes[n:], chosen).sum()) for codes in (first, second)]
+    rest = len(first) - n
+    at_least = clopper_pearson(hits[0], rest, alpha / 2)[0]
+    at_most = clopper_pearson(hits[1], rest, alpha / 2)[1]
+    return DiscretePair.of_event(at_least, at_most)
+
+
+def _bound_ratio(p, q, n):
+    """Return an approximate lower bound of the privacy loss from counts of events."""
+    spread = np.sqrt(1 / (p + 1) + 1 / (q + 1))
+    return np.where(p + q < 2 * n, np.log((p + 0.5) / (q + 0.5)) - 3.5 * spread, -np.inf)

@@ -1,15 +1,30 @@
-"""Bounds of privacy from counts of right and wrong guesses, with confidence."""
+"""Lower bounds on epsilon and mu, from distributions of releases and from counts of guesses."""
 
 import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaincinv, ndtr, ndtri
+from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy.optimize import brentq
+from scipy.special import betaincinv, expit, logsumexp, ndtr, ndtri
 from scipy.stats import binom
 
+from sklearn_dpgen.accounting import GaussianProfile
+
 __all__ = [
+    "DiscretePair",
+    "GaussianPair",
+    "LaplacePair",
+    "Pair",
+    "SampledGaussianPair",
+    "SampledReplacementPair",
     "clopper_pearson",
     "epsilon_of_guesses",
     "epsilon_of_rates",
+    "equivalent_mu",
+    "least_epsilon",
     "mu_of_guesses",
     "mu_of_rates",
     "rate_bounds",
@@ -22,8 +37,9 @@ def clopper_pearson(count: int, n: int, alpha: float) -> tuple[float, float]:
     Parameters
     ----------
     count, n : int
-        How often an event occurred, of how many times.
+        Number of occurrences of an event, and number of trials.
     alpha : float
+        One minus the confidence of each bound.
 
     Returns
     -------
@@ -35,32 +51,32 @@ def clopper_pearson(count: int, n: int, alpha: float) -> tuple[float, float]:
 
 
 def epsilon_of_rates(at_least: float, at_most: float, delta: float) -> float:
-    """Return the ε at δ that an event of two probabilities shows, in nats, at least 0."""
+    """Return the ε at δ, in nats, that the two probabilities of an event imply."""
     if at_least <= delta + at_most:
         return 0.0
     return math.inf if at_most == 0 else math.log((at_least - delta) / at_most)
 
 
 def mu_of_rates(at_least: float, at_most: float) -> float:
-    """Return the μ of the Gaussian trade-off that an event of two probabilities shows."""
+    """Return the μ of the Gaussian trade-off that the two probabilities of an event imply."""
     return max(float(ndtri(at_least) - ndtri(at_most)), 0.0)
 
 
 def rate_bounds(
     first: np.ndarray, second: np.ndarray, objective, alpha: float
 ) -> tuple[float, float]:
-    """Bound the probabilities of the event {score ≥ t} under two laws, the second from above.
+    """Bound the probabilities of {score ≥ t} under two distributions, the second from above.
 
-    The threshold is chosen on the first half of the scores, and the event counted on the other.
+    The first half of the scores chooses the threshold, and the other half counts the event.
 
     Parameters
     ----------
     first, second : ndarray of shape (n,)
         Scores of independent runs on either neighbour, larger on the first.
     objective : callable
-        From the two bounds to what the threshold shall make large.
+        Function of the two bounds that the threshold maximizes.
     alpha : float
-        Of both bounds together.
+        One minus the confidence of both bounds together.
 
     Returns
     -------
@@ -79,16 +95,16 @@ def rate_bounds(
 
 
 def epsilon_of_guesses(m: int, r: int, v: int, delta: float, alpha: float) -> float:
-    """Return the ε that guesses of many records in one run show.
+    """Return the ε that guesses of many records in one run imply.
 
     Parameters
     ----------
     m : int
         Number of canaries, each in the table or not by a fair coin.
     r : int
-        Of how many the coin was guessed.
+        Number of guesses.
     v : int
-        How many guesses were right.
+        Number of correct guesses.
     delta : float
     alpha : float
         One minus the confidence.
@@ -122,14 +138,14 @@ def epsilon_of_guesses(m: int, r: int, v: int, delta: float, alpha: float) -> fl
 
 
 def mu_of_guesses(m: int, v: int, alpha: float) -> float:
-    """Return the μ of the Gaussian trade-off that guesses of all canaries in one run show.
+    """Return the μ of the Gaussian trade-off that guesses of all canaries in one run imply.
 
     Parameters
     ----------
     m : int
         Number of canaries, each in the table or not by a fair coin, all guessed.
     v : int
-        How many guesses were right.
+        Number of correct guesses.
     alpha : float
         One minus the confidence.
 
@@ -160,3 +176,243 @@ def mu_of_guesses(m: int, v: int, alpha: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if is_refuted(middle) else (low, middle)
     return low
+
+
+# Grid steps of the privacy loss, in nats. Each loss is rounded down to a multiple, so that their
+# composition stays a lower bound.
+_FINEST, _COARSEST, _TOTAL_ROUNDING = 5e-6, 1e-4, 4e-3
+_LEAST_MU = 1e-9
+_N_CELLS, _REACH = 400, 9.0
+
+
+@dataclass(frozen=True)
+class GaussianPair:
+    """N(0, 1) and N(μ, 1)."""
+
+    mu: float
+
+    @property
+    def largest_loss(self) -> float:
+        """Largest privacy loss, in nats."""
+        return math.inf if self.mu > 0 else 0.0
+
+    def _law(self, step):
+        return pld.from_gaussian_mechanism(
+            1 / self.mu,
+            pessimistic_estimate=False,
+            value_discretization_interval=step,
+            use_connect_dots=False,
+        )
+
+
+@dataclass(frozen=True)
+class SampledGaussianPair:
+    """N(0, 1), and its mixture with N(μ, 1) of weight ``rate``."""
+
+    mu: float
+    rate: float
+
+    largest_loss = math.inf
+
+    def _law(self, step):
+        return pld.from_gaussian_mechanism(
+            1 / self.mu,
+            sampling_prob=self.rate,
+            pessimistic_estimate=False,
+            value_discretization_interval=step,
+            use_connect_dots=False,
+        )
+
+
+@dataclass(frozen=True)
+class SampledReplacementPair:
+    """Mixtures of N(0, I) with N(a, I), and with N(b, I), each of weight ``rate``.
+
+    Parameters
+    ----------
+    norms : (float, float)
+        ‖a‖ and ‖b‖.
+    product : float
+        ⟨a, b⟩.
+    rate : float
+    """
+
+    norms: tuple[float, float]
+    product: float
+    rate: float
+
+    largest_loss = math.inf
+
+    def _law(self, step):
+        # Rounding the plane of a and b to cells is post-processing, which gives a lower bound.
+        first, second = self.norms
+        along = self.product / first
+        across = math.sqrt(max(second**2 - along**2, 0.0))
+        p = self._cells(first, 0.0, first, along, across)
+        q = self._cells(along, across, first, along, across)
+        return _law_of_cells(p, q, step)
+
+    def _cells(self, x, y, first, along, across):
+        def masses(center, low, high):
+            edges = np.concatenate([[-np.inf], np.linspace(low, high, _N_CELLS - 1), [np.inf]])
+            # The complement keeps upper tails exact.
+            left, right = edges[:-1] - center, edges[1:] - center
+            return np.where(left > 0, ndtr(-left) - ndtr(-right), ndtr(right) - ndtr(left))
+
+        wide = min(0.0, along) - _REACH, max(first, along) + _REACH
+        high = -_REACH, across + _REACH
+        base = np.outer(masses(0.0, *wide), masses(0.0, *high))
+        moved = np.outer(masses(x, *wide), masses(y, *high))
+        return ((1 - self.rate) * base + self.rate * moved).ravel()
+
+
+def _law_of_cells(p, q, step):
+    kept = (p > 1e-300) & (q > 1e-300)
+    # Cells with equal rounded losses are merged.
+    p, q = p[kept], q[kept]
+    _, cell = np.unique(np.floor(np.log(p / q) / step), return_inverse=True)
+    p, q = np.bincount(cell, p), np.bincount(cell, q)
+    p, q = p / max(p.sum(), 1.0), q / max(q.sum(), 1.0)
+    return pld.from_two_probability_mass_functions(
+        dict(enumerate(np.log(q))),
+        dict(enumerate(np.log(p))),
+        pessimistic_estimate=False,
+        value_discretization_interval=step,
+        symmetric=False,
+    )
+
+
+@dataclass(frozen=True)
+class LaplacePair:
+    """Laplace variables of scale 1 about 0 and ``shift``."""
+
+    shift: float
+
+    @property
+    def largest_loss(self) -> float:
+        """Largest privacy loss, in nats."""
+        return self.shift
+
+    def _law(self, step):
+        return pld.from_laplace_mechanism(
+            1 / self.shift,
+            pessimistic_estimate=False,
+            value_discretization_interval=step,
+            use_connect_dots=False,
+        )
+
+
+@dataclass(frozen=True)
+class DiscretePair:
+    """Two distributions on one finite set, by the logarithms of their probabilities."""
+
+    log_p: tuple[float, ...]
+    log_q: tuple[float, ...]
+
+    @classmethod
+    def of_scores(cls, first: np.ndarray, second: np.ndarray) -> "DiscretePair":
+        """Return the pair of the exponential mechanism, from scores over their noise scale."""
+        laws = (tuple(scores - logsumexp(scores)) for scores in (first, second))
+        return cls(*laws)
+
+    @classmethod
+    def of_event(cls, at_least: float, at_most: float) -> "DiscretePair":
+        """Return the pair of an event and its complement, from its two probabilities."""
+        at_most = min(at_most, at_least)
+        if not 0 < at_most < 1:
+            return cls((0.0,), (0.0,))
+        return cls(
+            (math.log(at_least), math.log1p(-at_least) if at_least < 1 else -math.inf),
+            (math.log(at_most), math.log1p(-at_most)),
+        )
+
+    @property
+    def largest_loss(self) -> float:
+        """Largest privacy loss, in nats, in either direction."""
+        p, q = np.array(self.log_p), np.array(self.log_q)
+        is_possible = (p > -np.inf) | (q > -np.inf)
+        return float(np.abs(p[is_possible] - q[is_possible]).max())
+
+    def _law(self, step):
+        return pld.from_two_probability_mass_functions(
+            dict(enumerate(self.log_q)),
+            dict(enumerate(self.log_p)),
+            pessimistic_estimate=False,
+            value_discretization_interval=step,
+            symmetric=False,
+        )
+
+
+Pair = GaussianPair | SampledGaussianPair | SampledReplacementPair | LaplacePair | DiscretePair
+
+
+def least_epsilon(pairs: Iterable[Pair], delta: float) -> float:
+    """Return a lower bound of ε for the composition of pairs of distributions.
+
+    Parameters
+    ----------
+    pairs : iterable of pairs
+        One pair for each release, with the neighbours in the same order.
+    delta : float
+        In [0, 1); 0 for the largest loss.
+
+    Returns
+    -------
+    float
+        In nats. Numerically composed losses are rounded down.
+    """
+    pairs = list(pairs)
+    squared = math.fsum(p.mu**2 for p in pairs if isinstance(p, GaussianPair))
+    others: Counter[Pair] = Counter(
+        p for p in pairs if not isinstance(p, GaussianPair) and _tells(p)
+    )
+    if delta == 0:
+        losses = [count * p.largest_loss for p, count in others.items()]
+        return math.inf if squared > 0 else math.fsum(losses)
+    mu = math.sqrt(squared)
+    if not others:
+        return GaussianProfile(mu).epsilon(delta) if mu > _LEAST_MU else 0.0
+    step = min(max(_TOTAL_ROUNDING / others.total(), _FINEST), _COARSEST)
+    if mu > _LEAST_MU:
+        others[GaussianPair(mu)] = 1
+    laws = [
+        p._law(step) if count == 1 else p._law(step).self_compose(count)
+        for p, count in others.items()
+    ]
+    total = laws[0]
+    for law in laws[1:]:
+        total = total.compose(law)
+    return max(float(total.get_epsilon_for_delta(delta)), 0.0)
+
+
+def _tells(pair):
+    return getattr(pair, "mu", pair.largest_loss) > _LEAST_MU
+
+
+def equivalent_mu(epsilon: float, delta: float) -> float:
+    """Return the μ of the Gaussian mechanism that has ε at δ.
+
+    For a pure guarantee, the μ whose trade-off curve has the same point of equal errors.
+
+    Parameters
+    ----------
+    epsilon : float
+        In nats, at least 0.
+    delta : float
+        In [0, 1).
+
+    Returns
+    -------
+    float
+        ``inf`` without a guarantee.
+    """
+    if math.isinf(epsilon) or epsilon == 0:
+        return float(epsilon)
+    if delta == 0:
+        return float(-2 * ndtri(expit(-epsilon)))
+
+    def excess(log_mu):
+        return GaussianProfile(math.exp(log_mu)).delta(epsilon) - delta
+
+    low, high = math.log(1e-12), math.log(10 + 10 * epsilon)
+    return 0.0 if excess(low) >= 0 else math.exp(brentq(excess, low, high, xtol=1e-12))

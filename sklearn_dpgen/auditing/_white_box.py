@@ -1,29 +1,197 @@
-"""The white-box audit: releases on two neighbouring tables with one transcript."""
+"""Neighbouring tables, the search for the worst of them, and what fits on them reveal."""
 
 import itertools
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 
 from sklearn_dpgen.accounting import Public, Shared
-from sklearn_dpgen.auditing._neighbours import Pool, Table, extreme_records
-from sklearn_dpgen.auditing._pairs import (
+from sklearn_dpgen.auditing._bounds import (
     DiscretePair,
     GaussianPair,
     LaplacePair,
     SampledGaussianPair,
     SampledReplacementPair,
+    epsilon_of_guesses,
+    epsilon_of_rates,
+    mu_of_guesses,
+    mu_of_rates,
+    rate_bounds,
 )
 from sklearn_dpgen.auditing._transcript import DivergedError, Transcript
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._random import observed_noise
 
-__all__ = ["Neighbours", "WhiteBox", "release_pairs"]
+__all__ = [
+    "Neighbours",
+    "Pool",
+    "Table",
+    "WhiteBox",
+    "extreme_records",
+    "one_run",
+    "release_pairs",
+    "repeated",
+]
 
-# Weights of batches are compared before their losses are composed, which takes long.
+_OUTSIDE = 1e3
+_MOST_CORNERS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table: indices into the rows, the labels and the sensitive features of a pool."""
+
+    rows: np.ndarray
+    labels: np.ndarray
+    sides: np.ndarray
+
+    def replaced(self, place: int, row: int, label: int, side: int) -> "Table":
+        """Return the table with another record at one position."""
+        parts = [part.copy() for part in (self.rows, self.labels, self.sides)]
+        for part, index in zip(parts, (row, label, side), strict=True):
+            part[place] = index
+        return Table(*parts)
+
+    def without(self, place: int) -> "Table":
+        """Return the table without one record."""
+        return Table(*(np.delete(part, place) for part in (self.rows, self.labels, self.sides)))
+
+
+class Pool:
+    """Records of which tables consist: the given ones, then candidates.
+
+    Parameters
+    ----------
+    X : array-like
+    y, sides : array-like or None
+        Labels and sensitive features of the given table.
+    candidates : like X
+        Records that may replace given ones.
+    """
+
+    def __init__(self, X: Any, y: Any, sides: Any, candidates: Any) -> None:
+        self.n = len(X)
+        self.X = X
+        self.candidates = self._append(candidates)
+        self.y, self.sides = y, sides
+
+    def _append(self, records):
+        if isinstance(self.X, pd.DataFrame):
+            self.X = pd.concat([self.X, records], ignore_index=True)
+        else:
+            self.X = np.concatenate([self.X, np.asarray(records, dtype=self.X.dtype)])
+        return np.arange(len(self.X) - len(records), len(self.X))
+
+    def varied(self, row: int, rng: np.random.RandomState) -> int:
+        """Add a record with some values changed to the pool, and return its index."""
+        record = _safe_indexing(self.X, [row]).copy()
+        is_frame = isinstance(record, pd.DataFrame)
+        width = record.shape[1]
+        changed = rng.uniform(size=width) < max(0.3, 1 / width)
+        changed[rng.randint(width)] = True
+        for j in np.flatnonzero(changed):
+            column = self.X.iloc[: self.n, j] if is_frame else pd.Series(self.X[: self.n, j])
+            value = _any_value(column, rng)
+            if is_frame:
+                record.isetitem(j, pd.Series([value], index=record.index).astype(column.dtype))
+            else:
+                record[0, j] = value
+        return int(self._append(record)[0])
+
+    def given(self) -> Table:
+        """Return the given table."""
+        return Table(*[np.arange(self.n)] * 3)
+
+    def parts(self, table: Table) -> tuple:
+        """Return X, y and the sensitive features of a table."""
+        X = _safe_indexing(self.X, table.rows)
+        if isinstance(X, pd.DataFrame):
+            X = X.reset_index(drop=True)
+        return X, _taken(self.y, table.labels), _taken(self.sides, table.sides)
+
+
+def _taken(values, indices):
+    if values is None:
+        return None
+    values = _safe_indexing(values, indices)
+    return values.reset_index(drop=True) if isinstance(values, pd.Series) else values
+
+
+def extreme_records(X: Any, random_state: object = None) -> Any:
+    """Return records at the corners of the ranges of X, and far outside of them.
+
+    Parameters
+    ----------
+    X : data frame or ndarray
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    like X
+    """
+    rng = check_random_state(random_state)
+    frame = pd.DataFrame(X) if not isinstance(X, pd.DataFrame) else X
+    columns = [_extremes(frame[name]) for name in frame]
+    corners = _corners([inner for inner, _ in columns], rng)
+    middle = tuple(
+        column.median() if _is_continuous(column) else column.iloc[0]
+        for column in (frame[name] for name in frame)
+    )
+    outside = _corners([outer for _, outer in columns], rng)
+    chosen = list(dict.fromkeys([*corners, middle, *outside]))
+    made = pd.DataFrame(
+        {
+            name: pd.Series([row[j] for row in chosen]).astype(frame[name].dtype)
+            for j, name in enumerate(frame)
+        }
+    )
+    return made if isinstance(X, pd.DataFrame) else made.to_numpy()
+
+
+def _extremes(column):
+    """Return the extreme values of a column, and for numbers values far outside of them."""
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        low, high = column.min(), column.max()
+        width = (high - low) or 1
+        far = [low - _OUTSIDE * width, high + _OUTSIDE * width]
+        if pd.api.types.is_integer_dtype(column) or column.nunique() <= 2:
+            far = [low, high]
+        return [low, high], far
+    values = list(pd.unique(column))[:4]
+    return values, values
+
+
+def _any_value(column, rng):
+    """Return a value of a column, within its range, or a little outside."""
+    if rng.uniform() < 0.3 or not _is_continuous(column):
+        return column.iloc[rng.randint(len(column))]
+    low, high = column.min(), column.max()
+    beyond = rng.choice([0.0, 0.25, 1.0]) * (high - low)
+    return rng.uniform(low - beyond, high + beyond)
+
+
+def _is_continuous(column):
+    return pd.api.types.is_float_dtype(column) and column.nunique() > 2
+
+
+def _corners(values, rng):
+    total = np.prod([len(v) for v in values], dtype=float)
+    if total <= _MOST_CORNERS:
+        grid = np.stack(np.meshgrid(*[np.arange(len(v)) for v in values], indexing="ij"), -1)
+        picks = grid.reshape(-1, len(values))
+    else:
+        ends = np.array([[0] * len(values), [len(v) - 1 for v in values]])
+        drawn = [rng.randint(len(v), size=_MOST_CORNERS - 2) for v in values]
+        picks = np.concatenate([ends, np.stack(drawn, axis=1)])
+    return [tuple(v[i] for v, i in zip(values, pick, strict=True)) for pick in picks]
+
+
+# Composition takes long, so that shifts are rounded and equal ones are composed together.
 _MU_DIGITS = 1e5
 _N_CONFIRMED = 3
 _REFUSALS = (ValueError, ArithmeticError, DivergedError)
@@ -37,7 +205,7 @@ class Neighbours:
     second: Table
     words: str
     seed: int
-    # Without the record that differs, where batches are secret; and the place of its batch.
+    # If batches are secret: the table without the differing record, and the position of its batch.
     base: Table | None = None
     place: int = 0
 
@@ -50,19 +218,20 @@ def release_pairs(
     base: Transcript | None = None,
     place: int = 0,
 ) -> list:
-    """Return the pairs of laws of all releases of one transcript, on two neighbours.
+    """Return the pairs of distributions of all releases on two neighbours.
 
     Parameters
     ----------
     first, second : Transcript
-        Of one transcript: with the same batches and outcomes.
+        Transcripts with the same batches and outcomes.
     bounds : dict of str to float
-        Of the noise scales over what they are said to be.
+        Bounds of the noise scales relative to the claimed scales.
     base : Transcript or None, default=None
-        Where batches are secret, what is released of one without the record that differs: all
-        other records of its stratum are alike. In the other two it is in every batch.
+        If batches are secret, the transcript of the table without the differing record, in which
+        all other records of its stratum are equal. In ``first`` and ``second`` every batch contains
+        the record.
     place : int, default=0
-        Which of the batches of a release the record is in.
+        Position of the batch that contains the record, among the batches of a release.
     """
     pairs = []
     for i, (a, b) in enumerate(zip(first.releases, second.releases, strict=True)):
@@ -84,7 +253,7 @@ def release_pairs(
 
 
 def _batch_pairs(first, second, rate):
-    """Return one pair a batch, from what the record moves in it on either neighbour."""
+    """Return a pair for each batch from the shifts by the record on either neighbour."""
     if rate >= 1:
         return [GaussianPair(float(np.linalg.norm(first - second)))]
     norms = [np.linalg.norm(moves, axis=1) for moves in (first, second)]
@@ -92,7 +261,7 @@ def _batch_pairs(first, second, rate):
         mus = np.floor(np.maximum(*norms) * _MU_DIGITS) / _MU_DIGITS
         return [SampledGaussianPair(float(mu), rate) for mu in mus]
     products = (first * second).sum(axis=1)
-    # Of directions that nothing moves along, nothing is learnt.
+    # A batch that the record does not shift reveals nothing.
     rounded = (np.round(part, 9) for part in (*norms, products))
     return [
         SampledReplacementPair((float(a), float(b)), float(c), rate)
@@ -110,7 +279,7 @@ def _selection_pairs(first, second, chosen):
 
 
 def _weight(pairs):
-    """Return about the variance of the privacy loss of all releases, to compare neighbours."""
+    """Return the approximate variance of the privacy loss, to compare neighbours."""
     total = 0.0
     for pair in pairs:
         if isinstance(pair, SampledReplacementPair):
@@ -126,7 +295,7 @@ def _weight(pairs):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which record is in the place of which, and what all others are; None as given."""
+    """Specification of two neighbours: the records that differ, and the value of all others."""
 
     row: int
     first: int
@@ -135,12 +304,12 @@ class Choice:
     label: bool
     side: bool
     place: int | None
-    # Of the public draws, such as the weights that a network starts from.
+    # The seed of public draws, such as the initial weights of a network.
     seed: int
 
 
 class WhiteBox:
-    """Search for neighbours, and the bound that the worst of them give.
+    """Search for the neighbouring tables with the largest privacy loss.
 
     Parameters
     ----------
@@ -191,7 +360,7 @@ class WhiteBox:
         return transcript
 
     def pairs(self, neighbours: Neighbours, bounds: dict) -> list:
-        """Return the pairs of laws of the releases, on one fresh transcript."""
+        """Return the pairs of distributions of the releases, on one fresh transcript."""
         seed = neighbours.seed
         base, place = neighbours.base, neighbours.place
         member = None if base is None else (place, 0)
@@ -203,12 +372,12 @@ class WhiteBox:
         return release_pairs(first, second, bounds, base=base, place=place)
 
     def unaltered(self, count: int = 2) -> list[Transcript]:
-        """Return the transcripts of fits as a user has them."""
+        """Return transcripts of unmodified fits on the given table."""
         given = self.pool.given()
         return [self.fit(given, Transcript(), None) for _ in range(count)]
 
     def batch_places(self, transcript: Transcript) -> list[int | None]:
-        """Return the places of secret batches in a release, or None alone without any."""
+        """Return the positions of secret batches in a release, or [None] without any."""
         batches = [batch for release in transcript.releases for batch in release.batches]
         if all(np.atleast_2d(indices).shape[1] >= n for n, indices in batches):
             return [None]
@@ -224,7 +393,7 @@ class WhiteBox:
         Parameters
         ----------
         places : list
-            Of the batches of a release, in which the record may be; None where there are none.
+            Positions of the batches that may contain the record; [None] without batches.
 
         Raises
         ------
@@ -243,7 +412,7 @@ class WhiteBox:
                 neighbours = self._made(spec)
                 weight = _weight(self.pairs(neighbours, unit_bounds))
                 for _ in range(_N_CONFIRMED):
-                    # Not what is worse by chance, on one transcript alone.
+                    # On one transcript neighbours may look worse by chance.
                     if weight > best[0]:
                         weight = min(weight, _weight(self.pairs(neighbours, unit_bounds)))
             except _REFUSALS as error:
@@ -253,8 +422,8 @@ class WhiteBox:
                 best = weight, spec
         if best[1] is None:
             raise PublicValueError(
-                "No two neighbours could be told apart: give candidates that the estimator takes. "
-                f"The last was refused: {refused[-1] if refused else 'none'}."
+                "No two neighbours could be distinguished: pass candidates that the estimator "
+                f"accepts. The last error: {refused[-1] if refused else 'none'}."
             )
         return self._made(best[1])
 
@@ -275,7 +444,7 @@ class WhiteBox:
             yield Choice(row, c, d, others if are_alike else None, label, side, place, self.seed())
 
     def _varied(self, choice):
-        """Return a choice with one of its records, or several, changed."""
+        """Return a choice with one or several of its records changed."""
         records = [choice.first, choice.second, choice.others]
         if self.rng.uniform() < 0.2:
             records[2] = self.rng.choice([*records[:2], *self.pool.candidates])
@@ -287,7 +456,7 @@ class WhiteBox:
         return replace(choice, first=first, second=second, others=others, seed=seed)
 
     def _made(self, choice):
-        """Return the two tables of a choice."""
+        """Return the two neighbours of a choice."""
         table, row = self.pool.given(), choice.row
         kind = "the table as given"
         if choice.others is not None:
@@ -308,7 +477,7 @@ class WhiteBox:
         return Neighbours(first, second, words, choice.seed, table, choice.place)
 
     def _free_parts(self):
-        """Return whether a record may come with another label, and with another side."""
+        """Return whether a record may have another label, and another sensitive feature."""
         is_fixed = Public.SOURCE in self.claim.public or bool(
             {Shared.CLASS, Shared.LABEL} & set(self.claim.shared)
         )
@@ -345,7 +514,7 @@ class WhiteBox:
         return int(others[0]) if len(others) else row
 
     def _constant(self, table, row):
-        """Return a table in which all records that may be replaced are one."""
+        """Return a table in which all replaceable records are equal."""
         rows, labels = table.rows.copy(), table.labels.copy()
         rows[self.replaceable] = row
         if self._has_groups() and self.pool.y is not None:
@@ -355,3 +524,101 @@ class WhiteBox:
             for i, side in enumerate(dict.fromkeys(sides)):
                 labels[sides == side] = np.flatnonzero(y == values[i % len(values)])[0]
         return Table(rows, labels, table.sides)
+
+
+_SHARES_GUESSED = (1.0, 0.5, 0.25, 0.125)
+
+
+def repeated(
+    search: WhiteBox, neighbours: Neighbours, *, n_runs: int, delta: float, alpha: float
+) -> tuple[float, float]:
+    """Return the ε and the μ that many fits on two tables imply.
+
+    The statistic is the log-likelihood ratio of the released vectors. The bounds hold for any
+    statistic.
+
+    Returns
+    -------
+    epsilon, mu : float
+        The bound of ε at ``delta`` and that of the Gaussian trade-off, each with confidence
+        1 − alpha.
+    """
+    scores = []
+    for table in (neighbours.first, neighbours.second):
+        own = []
+        for _ in range(n_runs):
+            seen = search.fit(table, Transcript(is_fresh=True), neighbours.seed)
+            first, second = (
+                search.fit(t, Transcript(seen), neighbours.seed)
+                for t in (neighbours.first, neighbours.second)
+            )
+            own.append(_log_ratio(seen, first, second))
+        scores.append(np.array(own))
+    first, second = scores
+    epsilon = rate_bounds(first, second, lambda p, q: epsilon_of_rates(p, q, delta), alpha)
+    mu = rate_bounds(first, second, mu_of_rates, alpha)
+    return epsilon_of_rates(*epsilon, delta), mu_of_rates(*mu)
+
+
+def _log_ratio(seen, first, second):
+    total = 0.0
+    for outcome, a, b in zip(seen.releases, first.releases, second.releases, strict=True):
+        if outcome.kind == "gumbel":
+            continue
+        power = 2 if outcome.kind == "gaussian" else 1
+        far, near = (
+            (np.abs((outcome.outcome - r.values) / r.scale) ** power).sum() / power for r in (b, a)
+        )
+        total += float(far - near)
+    return total
+
+
+def one_run(
+    search: WhiteBox, *, n_canaries: int, delta: float, alpha: float
+) -> tuple[float, float]:
+    """Return the ε and the μ that guesses of many records in one fit imply.
+
+    A fair coin decides of each canary, a row of the table, whether another record replaces it. The
+    shift by each canary alone is computed for the same outcomes on the given table, and guesses are
+    the signs of the projections of the released vectors on these shifts.
+
+    Returns
+    -------
+    epsilon, mu : float
+    """
+    rng, pool = search.rng, search.pool
+    rows = rng.permutation(np.flatnonzero(search.replaceable))[:n_canaries]
+    others = rng.choice(pool.candidates, size=len(rows))
+    coins = rng.uniform(size=len(rows)) < 0.5
+    given, seed = pool.given(), search.seed()
+
+    def put(table, row, other):
+        return table.replaced(row, other, table.labels[row], table.sides[row])
+
+    mixed = given
+    for row, other in zip(rows[coins], others[coins], strict=True):
+        mixed = put(mixed, row, other)
+    seen = search.fit(mixed, Transcript(is_fresh=True), seed)
+    base = _stacked(search.fit(given, Transcript(seen), seed))
+    outcome = np.concatenate([r.outcome.ravel() / r.scale for r in seen.releases])
+    shifts = []
+    for row, other in zip(rows, others, strict=True):
+        try:
+            moved = search.fit(put(given, row, other), Transcript(seen), seed)
+            shifts.append(_stacked(moved) - base)
+        except DivergedError:
+            shifts.append(np.zeros_like(base))
+    shifts = np.array(shifts)
+    scores = shifts @ (outcome - base - shifts.sum(axis=0) / 2)
+    order = np.argsort(-np.abs(scores))
+    is_right = ((scores > 0) == coins)[order]
+    m, share = len(rows), alpha / (len(_SHARES_GUESSED) + 1)
+    epsilons = []
+    for part in _SHARES_GUESSED:
+        r = max(1, int(part * m))
+        epsilons.append(epsilon_of_guesses(m, r, int(is_right[:r].sum()), delta, share))
+    return max(epsilons), mu_of_guesses(m, int(is_right.sum()), share)
+
+
+def _stacked(transcript):
+    return np.concatenate([r.values.ravel() / r.scale for r in transcript.releases])

@@ -256,6 +256,10 @@ def run_audit(arguments, console: Console) -> int:
 
 def run_synthesize(arguments, console: Console) -> int:
     """Fit a sampler, and write what it releases."""
+    # A missing package must be reported before the fit, which spends the budget.
+    from sklearn_dpgen.reporting._figures import import_pyplot
+
+    import_pyplot("The quality report")
     check_options(arguments)
     check_files(schema=arguments.schema, ledger=arguments.ledger, others=[arguments.signing_key])
     files = files_of(arguments.table)

@@ -19,7 +19,7 @@ from sklearn_dpgen.ledger._ledger import PrivacyLedger, open_ledger
 from sklearn_dpgen.ledger._unit import drop_unit, split_unit
 from sklearn_dpgen.schema import Identifier
 from sklearn_dpgen.utils._certified_noise import require_opendp
-from sklearn_dpgen.utils._html import element, notebook
+from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 from sklearn_dpgen.utils._threads import one_thread
 from sklearn_dpgen.utils._typing import EstimatorMixin
@@ -165,16 +165,12 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         return bundle
 
     def _guarantee_html(self):
-        """Return a line about the guarantee of a fit, which a notebook shows below scikit-learn's.
-
-        Nothing where there is none.
-        """
+        """Return a line about the guarantee, below scikit-learn's HTML; empty before a fit."""
         report = getattr(self, "privacy_", None)
         if not isinstance(report, PrivacyReport):
             return ""
-        seeded = element("span", "SEEDED ", class_="warn") if report.is_seeded else None
         line = f"(ε, δ) = ({report.epsilon:.4g}, {report.delta:.3g}), {report.neighbouring}"
-        return notebook(element("div", seeded, line))
+        return notebook(line, warning="SEEDED" if report.is_seeded else None)
 
     def _charge(self, report):
         """Book a plan, then state it: nothing of a record is released before."""

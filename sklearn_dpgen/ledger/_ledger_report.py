@@ -8,7 +8,7 @@ import pandas as pd
 
 from sklearn_dpgen.accounting import ComposedProfile, PrivacyProfile, PrivacyReport
 from sklearn_dpgen.ledger._filters import PrivacyFilter
-from sklearn_dpgen.utils._html import element, meter, notebook, rows_table
+from sklearn_dpgen.utils._html import notebook
 
 __all__ = ["Charge", "LedgerReport"]
 
@@ -123,17 +123,13 @@ class LedgerReport:
 
     def _repr_html_(self) -> str:
         shown = self.to_frame().drop(columns=["open_delta", "neighbours"]).reset_index()
-        head = element("tr", [element("th", name) for name in shown])
-        rows = [
-            element("tr", [element("td", _words(value)) for value in row])
-            for row in shown.itertuples(index=False)
-        ]
+        rows = [[_words(value) for value in row] for row in shown.itertuples(index=False)]
         return notebook(
-            element("div", f"{self.spent:.4g} of ε = {self.filter.epsilon:g} is spent ",
-                    meter(self.spent / self.filter.epsilon), class_="headline"),
-            rows_table(self._totals()),
-            rows and element("table", element("thead", head), element("tbody", rows)),
-        )  # fmt: skip
+            f"{self.spent:.4g} of ε = {self.filter.epsilon:g} is spent",
+            share=self.spent / self.filter.epsilon,
+            rows=list(self._totals()),
+            table=(list(shown), rows) if rows else None,
+        )
 
     def _totals(self):
         cap, (epsilons, deltas) = self.filter, self.summed

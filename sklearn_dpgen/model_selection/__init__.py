@@ -2,6 +2,6 @@
 
 from sklearn_dpgen.model_selection._private_search import PrivateSearchCV
 from sklearn_dpgen.model_selection._utility_scorer import UtilityScorer, utility_scorer
-from sklearn_dpgen.reporting._privacy_utility_curve import privacy_utility_curve
+from sklearn_dpgen.reporting._privacy_displays import privacy_utility_curve
 
 __all__ = ["PrivateSearchCV", "UtilityScorer", "privacy_utility_curve", "utility_scorer"]

@@ -4,14 +4,11 @@ Each figure of a report states whether it is private. Displays of private rows, 
 for them, are computed without noise and are not private.
 """
 
-from sklearn_dpgen.reporting._fairness_curve_display import FairnessCurveDisplay
-from sklearn_dpgen.reporting._fairness_display import FairnessDisplay
-from sklearn_dpgen.reporting._marginal_display import MarginalDisplay
+from sklearn_dpgen.reporting._fairness_displays import FairnessCurveDisplay, FairnessDisplay
+from sklearn_dpgen.reporting._marginal_displays import MarginalDisplay, PairDisplay
 from sklearn_dpgen.reporting._model_card import ModelCard, model_card, verify_model_card
-from sklearn_dpgen.reporting._pair_display import PairDisplay
-from sklearn_dpgen.reporting._privacy_utility_display import PrivacyUtilityDisplay
+from sklearn_dpgen.reporting._privacy_displays import PrivacyUtilityDisplay, TradeOffDisplay
 from sklearn_dpgen.reporting._quality_report import QualityReport
-from sklearn_dpgen.reporting._trade_off_display import TradeOffDisplay
 
 __all__ = [
     "FairnessCurveDisplay",

@@ -1,41 +1,170 @@
-"""Single columns of two tables: shares, frequent values, quantiles and rare labels."""
+"""Reading of tables, and comparisons of their single columns and pairs."""
+
+import datetime
+import math
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from pandas.api import types
+from sklearn.utils import check_random_state
 
-from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.metrics import sliced_wasserstein_distance
-from sklearn_dpgen.reporting._tables import kind_of
-from sklearn_dpgen.schema import Datetime, Numeric
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
+from sklearn_dpgen.schema._made_up import MadeUpColumn
+from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._html import clean
 
 __all__ = [
     "as_series",
+    "check_table",
     "column_shares",
+    "compared",
+    "kind_of",
     "measure_column",
     "measure_sample",
     "most_frequent",
+    "observed_schema",
     "pair_shares",
+    "read_table",
+    "subsample",
     "value_words",
     "words_of",
 ]
 
-# Bars of a picture, and distinct values that have one each.
+# A text column with more distinct values holds names or free text.
+_MOST_LABELS = 1000
+_SECOND = datetime.timedelta(seconds=1)
+
+
+def read_table(X, label):
+    """Return a pandas data frame whose column names are strings, or raise TypeError."""
+    frame = as_pandas(X)
+    if not isinstance(frame, pd.DataFrame):
+        raise PublicTypeError(f"{label} must be a data frame, got {type(X).__name__}.")
+    if not frame.columns.is_unique:
+        raise PublicValueError(f"{label} must have distinct column names.")
+    return frame.set_axis([str(name) for name in frame.columns], axis=1)
+
+
+def observed_schema(real, synthetic):
+    """Infer a schema from two tables; it reveals their values, and is not private.
+
+    Parameters
+    ----------
+    real, synthetic : DataFrame
+
+    Returns
+    -------
+    schema : Schema or None
+        The common columns that vary; None if there is none.
+    left_out : list of str
+        Columns of free text, or of a single value.
+    """
+    columns, left_out = {}, []
+    for name in real.columns:
+        if name not in synthetic.columns:
+            continue
+        column = _observed_column(real[name], synthetic[name])
+        if column is None or column.is_constant:
+            left_out.append(name)
+        else:
+            columns[name] = column
+    return Schema(columns) if columns else None, left_out
+
+
+def _observed_column(first, second):
+    """Return the declaration of all values, or None for free text and for a column of nulls."""
+    nullable = bool(first.isna().any() or second.isna().any())
+    known = [part.dropna() for part in (first, second)]
+    kinds = [
+        "date" if types.is_datetime64_any_dtype(part.dtype)
+        else "number" if types.is_numeric_dtype(part.dtype) and not types.is_bool_dtype(part.dtype)
+        else "label"
+        for part in (first, second)
+    ]  # fmt: skip
+    if kinds[0] == kinds[1] != "label" and any(map(len, known)):
+        low, high = (f(f(part) for part in known if len(part)) for f in (min, max))
+        if low < high and kinds[0] == "number" and math.isfinite(float(high) - float(low)):
+            is_integer = all(_are_integers(part) for part in known)
+            ends = (int(low), int(high)) if is_integer else (float(low), float(high))
+            return Numeric(*ends, integer=is_integer, nullable=nullable)
+        if low < high and kinds[0] == "date":
+            ends = pd.Timestamp(low).floor("s"), pd.Timestamp(high).floor("s") + _SECOND
+            return Datetime(*ends, nullable=nullable)
+    labels = pd.unique(pd.concat([part.astype(object) for part in known], ignore_index=True))
+    labels = [v.item() if isinstance(v, np.generic) else v for v in labels]
+    if not 0 < len(labels) <= _MOST_LABELS:
+        return None
+    if not all(type(v) in (bool, int, float, str) and _is_finite(v) for v in labels):
+        return None
+    ordered = sorted(labels, key=lambda v: (type(v).__name__, v))
+    return Categorical(ordered, nullable=nullable)
+
+
+def _are_integers(values):
+    numbers = values.to_numpy(dtype=np.float64)
+    return bool((numbers == np.rint(numbers)).all() and (np.abs(numbers) < 2**53).all())
+
+
+def _is_finite(value):
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def compared(schema):
+    """Return the part of a schema without keys and constants."""
+    kept = {
+        name: column
+        for name, column in schema.items()
+        if not isinstance(column, MadeUpColumn) and not column.is_constant
+    }
+    return Schema(kept)
+
+
+def subsample(frame, most, random_state):
+    """Return at most ``most`` rows in random order, so that the first of them are a sample too."""
+    rows = check_random_state(random_state).permutation(len(frame))[:most]
+    return frame.iloc[rows].reset_index(drop=True)
+
+
+def check_table(frame, schema, label):
+    """Raise ValueError if values do not fit the schema; the message contains no value."""
+    missing = [name for name in schema if name not in frame.columns]
+    if missing:
+        raise PublicValueError(f"{label} lacks columns of the schema: {missing}.")
+    if len(frame) == 0:
+        raise PublicValueError(f"{label} has no rows.")
+    faults = schema.check(frame)[["undeclared", "null", "unreadable"]]
+    for name, row in faults[faults.sum(axis=1) > 0].iterrows():
+        found = " and ".join(fault for fault, count in row.items() if count)
+        raise PublicValueError(
+            f"{label} does not fit the schema: column {name!r} has {found} values."
+        )
+
+
+def kind_of(column):
+    """Return the kind of a column: "number", "date", "ordered" or "label"."""
+    names: Mapping = {Numeric: "number", Datetime: "date", Ordinal: "ordered", Categorical: "label"}
+    return names.get(type(column), "label")
+
+
+# Bins of a figure, distinct values that have a bin each, and labels with bars.
 _BINS, _DISTINCT, _LABELS = 24, 30, 10
 _TAILS = (0.005, 0.995)
 _QUANTILES = (0.01, 0.05, 0.5, 0.95, 0.99)
-# A value that so many records have is a heap; a label that fewer have is rare.
-_HEAP, _RARE, _FEW = 0.02, 0.01, 5
+# Shares from which a value is a point mass, and below which a label is rare.
+_POINT_MASS, _RARE, _FEW = 0.02, 0.01, 5
 
 
 def value_words(column, units):
-    """Return places of the unit scale of a number or date as a person reads them.
+    """Format encoded numbers or dates.
 
     Parameters
     ----------
     column : Numeric or Datetime
     units : array-like of shape (k,)
-        In [-1, 1].
+        Encoded values, in [-1, 1].
 
     Returns
     -------
@@ -50,7 +179,7 @@ def value_words(column, units):
 
 
 def words_of(values):
-    """Return a series of numbers or dates, without nulls, as a person reads them."""
+    """Format a series of numbers or dates without nulls."""
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
         is_day = (values.dt.normalize() == values).all()
         return [str(v.date() if is_day else v.strftime("%Y-%m-%d %H:%M")) for v in values]
@@ -64,24 +193,24 @@ def _number(value):
 
 
 def unit_values(column, values):
-    """Return the places of numbers or dates on the unit scale, NaN where they are null."""
+    """Return encoded numbers or dates in [-1, 1], NaN for null."""
     block = column.encode(values)
     return np.where(block[:, 2] == 1, np.nan, block[:, 0]) if column.nullable else block[:, 0]
 
 
 def column_shares(first, second, column):
-    """Return the shares of two series in cells that make a readable picture.
+    """Return the shares of two series in bins or labels that make a readable figure.
 
     Parameters
     ----------
     first, second : Series
-        They choose the cells too: what is returned is as private as they are.
+        Both choose the bins, so the result reveals their values.
     column : Column
 
     Returns
     -------
     dict
-        ``"chart"``: "histogram" of cells in order or "labels"; ``"labels"`` of the cells;
+        ``"chart"``: "histogram" for ordered bins, or "labels"; ``"labels"``, their names; and
         ``"real"`` and ``"synthetic"``, ndarrays of shares.
     """
     if isinstance(column, Numeric | Datetime):
@@ -90,13 +219,13 @@ def column_shares(first, second, column):
 
 
 def pair_shares(real, synthetic, schema):
-    """Return the shares of two tables of two columns in cells, and what cells are called.
+    """Return the joint shares of two columns of two tables, and the names of the cells.
 
     Parameters
     ----------
     real, synthetic : DataFrame
     schema : Schema
-        Of the two columns.
+        The declaration of the two columns.
 
     Returns
     -------
@@ -140,7 +269,7 @@ def _label_shares(first, second, column):
 
 
 def most_frequent(labels, *shares):
-    """Return the labels with the largest shares in all, and what the others add up to.
+    """Return the labels with the largest shares, and the sum of the others.
 
     Parameters
     ----------
@@ -150,7 +279,7 @@ def most_frequent(labels, *shares):
     Returns
     -------
     labels : list of str
-        Ten, and one for the others if there are more.
+        Ten labels, and one for the others if there are more.
     *shares : ndarray
     """
     order = np.argsort(-np.sum(shares, axis=0), kind="stable")
@@ -178,14 +307,14 @@ def _number_shares(first, second, column):
 
 
 def _places(units, starts):
-    """Return the cell of each place; that of null is after the last."""
+    """Return the bin of each encoded value; null has the bin after the last."""
     places = np.clip(np.searchsorted(starts, units, side="right") - 1, 0, None)
     places[np.isnan(units)] = len(starts)
     return places
 
 
 def _known_cells(units, column):
-    """Return labels of cells and where they start, on the unit scale."""
+    """Return the names of bins and their encoded lower ends."""
     known = units[~np.isnan(units)]
     return _cells(known, column) if len(known) else ([], np.zeros(0))
 
@@ -202,21 +331,21 @@ def _cells(known, column):
     else:
         first, last = (round((end + 1) / 2 * column.n_steps) for end in (low, high))
         width = -(-(last - first + 1) // _BINS)
-        # Half a step below the value, so that rounding moves none to the cell before.
+        # Half a step below the value, so that rounding moves no value to the bin before.
         starts = 2 * (np.arange(first, last + 1, width) - 0.5) / column.n_steps - 1
         return value_words(column, starts + 1 / column.n_steps), starts
     return value_words(column, starts), starts
 
 
 def measure_sample(series, column):
-    """Return the shares of one column of samples, as :func:`column_shares` does of two."""
+    """Return the shares of one column of samples, as in :func:`column_shares`."""
     found = column_shares(series, series, column)
     del found["real"]
     return found
 
 
 def measure_column(first, second, column):
-    """Return what a report says of one column of the real and of the synthetic table.
+    """Compare one column of the real and of the synthetic table.
 
     Parameters
     ----------
@@ -226,9 +355,9 @@ def measure_column(first, second, column):
     Returns
     -------
     dict
-        That of :func:`column_shares`, and with numbers ``"quantiles"`` and ``"heaps"``, lists of
-        (what, real, synthetic), and ``"wasserstein"``, in standard deviations of the real column;
-        with labels ``"rare"``.
+        The result of :func:`column_shares`. For numbers and dates also ``"quantiles"`` and
+        ``"point_masses"``, lists of (what, real, synthetic), and ``"wasserstein"``, in standard
+        deviations of the real column; for labels ``"rare"``.
     """
     found = {"kind": kind_of(column)} | column_shares(first, second, column)
     if not isinstance(column, Numeric | Datetime):
@@ -240,7 +369,7 @@ def measure_column(first, second, column):
     quantiles = [np.quantile(part, _QUANTILES, method="inverted_cdf") for part in (units, others)]
     words = [value_words(column, part) for part in quantiles]
     found["quantiles"] = list(zip(map(_percent, _QUANTILES), *words, strict=True))
-    found["heaps"] = _heaps(units, others, column)
+    found["point_masses"] = _point_masses(units, others, column)
     distance = sliced_wasserstein_distance(
         units[:, None], others[:, None], p=1, n_projections=1, random_state=0
     )
@@ -253,14 +382,14 @@ def _percent(share):
     return f"{100 * share:g}%"
 
 
-def _heaps(units, others, column):
-    """Return values that many records have, where not each value has a bar of its own."""
+def _point_masses(units, others, column):
+    """Return the values with many records, unless each value has a bin of its own."""
     values, counts = np.unique(units, return_counts=True)
     if len(np.union1d(values, others)) <= _DISTINCT:
         return []
     order = np.argsort(-counts, kind="stable")[:_FEW]
-    order = order[counts[order] >= _HEAP * len(units)]
-    # Of the grid of the column, or to nine digits.
+    order = order[counts[order] >= _POINT_MASS * len(units)]
+    # Equal up to the rounding of the encoding.
     shares = [np.isclose(others, values[i], rtol=0, atol=1e-9).mean() for i in order]
     words = value_words(column, values[order]) if len(order) else []
     found = zip(words, counts[order] / len(units), shares, strict=True)
@@ -268,7 +397,7 @@ def _heaps(units, others, column):
 
 
 def _rare(codes, others, column):
-    """Return how rare labels fare, of those that occur in the real table."""
+    """Return the shares of the labels that are rare in the real table."""
     k = column.n_categories
     real, synthetic = (np.bincount(c, minlength=k) / max(len(c), 1) for c in (codes, others))
     (rare,) = np.nonzero((real > 0) & (real < _RARE))
@@ -281,7 +410,7 @@ def _rare(codes, others, column):
 
 
 def as_series(frame: pd.DataFrame, name: str) -> pd.Series:
-    """Return one column of a frame, or raise ValueError where there is none."""
+    """Return one column of a frame, or raise ValueError if there is none."""
     if name not in frame.columns:
-        raise PublicValueError(f"column must be one of both tables, and {name!r} is not.")
+        raise PublicValueError(f"column must be a column of both tables, got {name!r}.")
     return frame[name]

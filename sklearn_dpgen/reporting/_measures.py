@@ -1,43 +1,62 @@
-"""All figures of a report on a real and a synthetic table."""
+"""Figures that compare a synthetic table with the real one."""
 
 import math
+from functools import partial
 
 import numpy as np
+import pandas as pd
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import check_random_state
 
 from sklearn_dpgen.metrics import (
     marginal_total_variation,
     propensity_mse_ratio,
     sliced_wasserstein_distance,
+    train_synthetic_test_real,
 )
 from sklearn_dpgen.metrics._correlations import column_correlations
+from sklearn_dpgen.metrics._marginals import find_cells
 from sklearn_dpgen.reporting._columns import measure_column
-from sklearn_dpgen.reporting._predictions import detection_auc, downstream_scores
-from sklearn_dpgen.reporting._rules import broken_shares
-from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.schema import (
+    Categorical,
+    FunctionalDependency,
+    Implication,
+    Inequality,
+    Numeric,
+    Schema,
+)
+from sklearn_dpgen.tables._table_rules import TableRules
+from sklearn_dpgen.utils._html import clean
 
-__all__ = ["measure_tables"]
+__all__ = ["broken_shares", "detection_auc", "downstream_scores", "measure_tables"]
 
 _BINS = 20
-# Pairs and triples that are compared, and columns of a heat map.
+# Pairs or triples to compare, columns of a heat map, and the largest distances to list.
 _MOST_GROUPS, _MOST_MAPPED, _MOST_WORST = 1000, 60, 8
-# Of records, for what takes long.
+# Records for slow measures, and features of a column for which these are defined.
 _MOST_FEW, _MOST_LABELS = 10_000, 50
 
 
 def measure_tables(real, synthetic, schema, *, target, constraints, declared, random_state):
-    """Return all figures of a report, as plain containers and arrays.
+    """Return all figures of a report on two tables, as plain containers and arrays.
 
     Parameters
     ----------
     real, synthetic : DataFrame
-        That fit the schema.
+        Tables that fit the schema.
     schema : Schema
-        Of the columns that are compared.
+        The columns to compare.
     target : str or None
+        The column that models predict.
     constraints : sequence of Rule or None
     declared : Schema
-        The whole one, with what rules name.
+        The whole schema, with all columns that rules name.
     random_state : int
 
     Returns
@@ -76,7 +95,7 @@ def measure_tables(real, synthetic, schema, *, target, constraints, declared, ra
 
 
 def _halves(real, random_state):
-    """Return two random halves of the real records: how far apart equals are."""
+    """Return two random halves of the real records, whose distance is that of equals."""
     rows = check_random_state(random_state).permutation(len(real))
     middle = max(len(rows) // 2, 1)
     parts = rows[:middle], rows[middle:] if len(rows) > 1 else rows
@@ -88,7 +107,6 @@ def _marginals(real, synthetic, halves, schema, order, random_state):
     if order > 1:
         options["max_groups"] = _MOST_GROUPS
     distances = marginal_total_variation(real, synthetic, schema, **options)
-    # Memory and time of the halves are those of the whole again.
     first, second = halves
     floor = marginal_total_variation(first, second, schema, **options)
     worst = distances.nlargest(_MOST_WORST)
@@ -123,8 +141,8 @@ def _correlations(real, synthetic, schema, singles):
 
 
 def _distances(real, synthetic, halves, schema, random_state):
-    """Return sliced distances of encoded records, between tables and between halves."""
-    # Labels of hundreds of values would be most of the encoded features.
+    """Return sliced Wasserstein distances of encoded records, of the tables and of the halves."""
+    # A column of hundreds of labels would be most of the encoded features.
     kept = [c for c in schema.items() if c[1].domain.n_features <= _MOST_LABELS]
     if not kept:
         return None
@@ -150,3 +168,173 @@ def _propensity(real, synthetic, schema):
         return None
     n = min(len(real), len(synthetic), _MOST_FEW)
     return propensity_mse_ratio(real.iloc[:n], synthetic.iloc[:n], Schema(few))
+
+
+# Categories of a column that gradient boosting supports.
+_MOST_CATEGORIES = 255
+_TEST_SHARE = 0.3
+_SCORES = {"roc_auc": "area under the ROC curve", "accuracy": "accuracy", "r2": "R²"}
+
+
+def _codes(frame, schema):
+    """Return the category of each value, or its bin out of 255."""
+    cells = [find_cells(frame[name], column, _MOST_CATEGORIES) for name, column in schema.items()]
+    return np.column_stack(cells).astype(np.float64)
+
+
+def _encoded(frame, schema):
+    return np.hstack([column.encode(frame[name]) for name, column in schema.items()])
+
+
+def _is_category(schema):
+    return [
+        isinstance(column, Categorical) and column.n_categories <= _MOST_CATEGORIES
+        for column in schema.values()
+    ]
+
+
+def detection_auc(real, synthetic, schema, *, most, random_state):
+    """Return the cross-validated AUC of gradient boosting on real against synthetic records.
+
+    Parameters
+    ----------
+    real, synthetic : DataFrame
+    schema : Schema
+    most : int
+        Largest number of rows of each table.
+    random_state : int
+
+    Returns
+    -------
+    float
+        The area under the ROC curve; 0.5 by guessing.
+    """
+    n = min(len(real), len(synthetic), most)
+    X = np.vstack([_codes(frame.iloc[:n], schema) for frame in (real, synthetic)])
+    y = np.repeat([0, 1], n)
+    model = HistGradientBoostingClassifier(
+        max_iter=60, categorical_features=_is_category(schema), random_state=random_state
+    )
+    folds = StratifiedKFold(3, shuffle=True, random_state=random_state)
+    scores = cross_val_predict(model, X, y, cv=folds, method="predict_proba")[:, 1]
+    return float(roc_auc_score(y, scores))
+
+
+def downstream_scores(real, synthetic, schema, target, *, random_state):
+    """Train on synthetic and on real records, and test on other real ones.
+
+    Parameters
+    ----------
+    real, synthetic : DataFrame
+    schema : Schema
+    target : str
+    random_state : int
+        Seed of the split of the real records.
+
+    Returns
+    -------
+    dict or None
+        ``"score"``, its name; ``"models"``, a list of (name, score of training on synthetic, on
+        real records); ``"constant"``, the score of a constant prediction; and numbers of records.
+        None if there are too few records or target values.
+    """
+    column = schema[target]
+    features = {name: c for name, c in schema.items() if name != target}
+    frames = [f.loc[f[target].notna(), list(schema)] for f in (real, synthetic)]
+    if not features or min(map(len, frames)) < 10:
+        return None
+    train, test = train_test_split(frames[0], test_size=_TEST_SHARE, random_state=random_state)
+    is_number = isinstance(column, Numeric)
+    n_labels = 0 if is_number else train[target].nunique()
+    if n_labels == 1 or test[target].nunique() < 2:
+        return None
+    scoring = "r2" if is_number else "roc_auc" if n_labels == 2 else "accuracy"
+
+    def score(model, table):
+        return train_synthetic_test_real(model, table, test, target=target, scoring=scoring)
+
+    models = []
+    for name, model in _models(features, is_number, random_state).items():
+        models.append((name, score(model, frames[1]), score(model, train)))
+    dummy = DummyRegressor() if is_number else DummyClassifier()
+    return {
+        "target": target,
+        "score": _SCORES[scoring],
+        "models": models,
+        "constant": score(dummy, train),
+        "n_test": len(test),
+        "n_real": len(train),
+        "n_synthetic": len(frames[1]),
+    }
+
+
+def _models(features, is_number, random_state):
+    boosting = HistGradientBoostingRegressor if is_number else HistGradientBoostingClassifier
+    linear = Ridge() if is_number else LogisticRegression(max_iter=200)
+    return {
+        "gradient boosting": make_pipeline(
+            FunctionTransformer(partial(_codes, schema=features)),
+            boosting(categorical_features=_is_category(features), random_state=random_state),
+        ),
+        "ridge regression" if is_number else "logistic regression": make_pipeline(
+            FunctionTransformer(partial(_encoded, schema=features)), StandardScaler(), linear
+        ),
+    }
+
+
+# Relative rounding of floats that were written to a file and read again.
+_ROUNDING = 1e-9
+
+
+def broken_shares(frames, constraints, schema):
+    """Return the share of the records of each table that break each rule.
+
+    Parameters
+    ----------
+    frames : dict of str to DataFrame
+        Tables that fit the schema.
+    constraints : sequence of Rule
+    schema : Schema
+
+    Returns
+    -------
+    list of dict
+        For each rule its ``"rule"`` in words, and the share by the name of the table.
+    """
+    found = []
+    for rule in constraints:
+        rules = TableRules([rule], schema)
+        shares = {name: float(_broken(rules, frame).mean()) for name, frame in frames.items()}
+        found.append({"rule": rule_words(rule)} | shares)
+    return found
+
+
+def _broken(rules, frame):
+    computed = frame.copy()
+    kept = rules.project(computed)
+    for name in rules.derived:
+        kept &= _are_equal(computed[name], frame[name])
+    return ~kept
+
+
+def _are_equal(first, second):
+    equal = (first == second).to_numpy(dtype=bool, na_value=False)
+    if pd.api.types.is_float_dtype(first.dtype) and pd.api.types.is_numeric_dtype(second.dtype):
+        a, b = (part.to_numpy(dtype=np.float64, na_value=np.nan) for part in (first, second))
+        equal = equal | np.isclose(a, b, rtol=_ROUNDING, atol=_ROUNDING)
+    return equal | (first.isna() & second.isna()).to_numpy(dtype=bool)
+
+
+def rule_words(rule):
+    """Return a rule in words."""
+    if isinstance(rule, Inequality):
+        return clean(f"{rule.low} {'<' if rule.strict else '≤'} {rule.high}")
+    if isinstance(rule, Implication):
+        sides = (
+            " and ".join(f"{name} = {value!r}" for name, value in side.items())
+            for side in (rule.given, rule.then)
+        )
+        return clean(" ⇒ ".join(sides))
+    if isinstance(rule, FunctionalDependency):
+        return clean(f"{rule.column} is looked up by {', '.join(rule.given)}")
+    return clean(f"{rule.total} = {' + '.join(rule.parts)}")

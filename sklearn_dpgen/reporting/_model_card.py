@@ -1,7 +1,10 @@
-"""ModelCard: what a fitted estimator is and guarantees, and how to verify it."""
+"""Model cards of fitted estimators: publishable, signed and verified."""
 
+import hashlib
+import html
 import json
 import math
+import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -11,17 +14,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen.accounting import PrivacyReport, Public
-from sklearn_dpgen.accounting._wording import caveat_texts
-from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.reporting._card_pages import card_html, card_markdown, card_summary
-from sklearn_dpgen.reporting._signatures import (
-    canonical_json,
-    file_facts,
-    sha256,
-    sign,
-    verify_signature,
+from sklearn_dpgen.accounting._wording import (
+    accountant_text,
+    caveat_texts,
+    ledger_text,
+    public_texts,
+    relation_text,
 )
+from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicValueError
 from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.utils._html import clean, notebook, percent_up, render, score, shorten
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -32,47 +34,71 @@ if TYPE_CHECKING:
 __all__ = ["ModelCard", "model_card", "verify_model_card"]
 
 _FORMAT = {"name": "sklearn_dpgen model card", "version": 1}
-# Where a seed, a ledger or a machine would show, and what says nothing of the model.
+# They could show a seed, a ledger or a machine, or say nothing about the model.
 _NOT_SHOWN = frozenset(["random_state", "ledger", "device", "n_jobs", "store", "verbose"])
 _LIMITS = (
-    "The guarantee is for the neighbouring relation that is stated, and for no other: where a "
-    "person has several records, each is protected by itself unless a unit is named.",
-    "It bounds what a release tells of a record, not what it tells of a group or a population.",
-    "Guarantees of several releases of the same records add up.",
+    "The guarantee holds for the neighbouring relation that is stated, and for no other. Unless a "
+    "unit is named, each of several records of one person is protected by itself.",
+    "It bounds what a release reveals about one record, not about a group or a population.",
+    "The privacy losses of several releases of the same records add up.",
     "Synthetic records are drawn from noisy figures: rare values and fine dependence may be wrong.",
 )
+_MOST_COLUMNS, _MOST_VALUES = 300, 12
+_AUDIT_NOTE = (
+    "The result of an audit is not covered by the guarantee: publish it only if the records are "
+    "public or made up."
+)
+_VERIFY = (
+    "The signature covers the JSON of this card. Check it with the publisher's public key, from a "
+    "source that you trust, and with the file of the model:"
+)
+_CODE = (
+    "from sklearn_dpgen.reporting import verify_model_card\n"
+    'verify_model_card("model-card.json", "publisher.pem", file="model.safetensors")'
+)
+# Prefix of what is signed: a signature of a card is none of other content by the same key.
+_CONTEXT = b"sklearn_dpgen model card 1\n"
+# Characters that Markdown reads as marks anywhere, characters that make an address a link, and
+# characters that begin a list, a heading or a quotation at the start of a line.
+_MARKS = re.compile(r"([\\`*_\[\]|~$]|:(?=//)|(?<=[wW])\.|@)")
+_STARTS = re.compile(r"^([-+=#]|\d+(?=[.)]))")
 
 
 class ModelCard:
-    """A publishable statement about a fitted estimator; made by :func:`model_card`.
+    """A publishable statement about a fitted estimator, made by :func:`model_card`.
 
     Parameters
     ----------
     content : mapping
-        As of :meth:`to_dict`.
+        The content, as :meth:`to_dict` returns it.
+
+    Raises
+    ------
+    ValueError
+        ``content`` is not that of a model card.
     """
 
     def __init__(self, content: Mapping) -> None:
         if not isinstance(content, Mapping) or content.get("format") != _FORMAT:
             raise PublicValueError(f"content must be that of a model card, of format {_FORMAT}.")
-        # A copy, of what JSON can hold alone.
+        # A copy that holds nothing but JSON.
         self._content = json.loads(canonical_json(dict(content)))
 
     def to_dict(self) -> dict:
-        """Return the whole content as plain containers, which JSON can hold."""
+        """Return the whole content as plain containers, ready for JSON."""
         return json.loads(canonical_json(self._content))
 
     def to_json(self) -> str:
-        """Return the content as JSON: what is verified."""
+        """Return the content as JSON, the form that is signed and verified."""
         return json.dumps(self._content, indent=1, ensure_ascii=False, allow_nan=False)
 
     def to_markdown(self) -> str:
-        """Return the card in Markdown; texts of others are escaped."""
-        return card_markdown(self._content)
+        """Return the card in Markdown, with all texts escaped."""
+        return _markdown(self._content)
 
     def to_html(self) -> str:
-        """Return the card as one page of HTML, which needs no network and runs no script."""
-        return card_html(self._content)
+        """Return the card as one page of HTML that needs no network and runs no script."""
+        return _html(self._content)
 
     def save(self, path: str | PathLike) -> None:
         """Write the card.
@@ -80,12 +106,12 @@ class ModelCard:
         Parameters
         ----------
         path : path-like
-            Its end says how: ``.json``, ``.md`` or ``.html``. Only JSON can be verified.
+            Ends with ``.json``, ``.md`` or ``.html``. Only JSON can be verified.
 
         Raises
         ------
         ValueError
-            For another end.
+            The path has another ending.
         """
         path = Path(path)
         writers = {".json": self.to_json, ".md": self.to_markdown, ".html": self.to_html}
@@ -97,30 +123,44 @@ class ModelCard:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Build a card from JSON; nothing is verified.
+        """Build a card from JSON, without verifying it.
 
         Parameters
         ----------
         text : str
+            The output of :meth:`to_json`.
+
+        Returns
+        -------
+        ModelCard
 
         Raises
         ------
         ValueError
-            It is no model card.
+            The text is not a model card.
         """
         return cls(json.loads(text))
 
     def __eq__(self, other):
         return self._content == other._content if isinstance(other, ModelCard) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]  # as the language has it of what is mutable
+    __hash__ = None  # type: ignore[assignment]  # as for every class that defines equality alone
 
     def __repr__(self):
         signed = "signed" if "signature" in self._content else "not signed"
         return f"<ModelCard of {self._content['estimator']['class']}, {signed}>"
 
     def _repr_html_(self) -> str:
-        return card_summary(self._content)
+        privacy, risk = self._content["privacy"], self._content["attack_risk"]
+        return notebook(
+            shorten(self._content["title"], 200),
+            rows=[
+                ("(ε, δ)", f"({_number(privacy['epsilon'])}, {_number(privacy['delta'])})"),
+                ("neighbours", relation_text(PrivacyReport.from_dict(privacy))),
+                ("correct guesses", f"at most {percent_up(risk['posterior'])}"),
+                ("signed", "yes" if "signature" in self._content else "no"),
+            ],
+        )
 
 
 def model_card(
@@ -133,25 +173,25 @@ def model_card(
     audit: Any = None,
     signing_key: Union["Ed25519PrivateKey", str, PathLike, bytes, None] = None,
 ) -> ModelCard:
-    """Make a publishable card of a fitted estimator.
+    """Make a publishable model card of a fitted estimator.
 
-    It states what was learned from, for whom the guarantee holds, what is public, the attack risk,
-    known limits, versions, and how to verify it. It reads public declarations and the privacy
-    report alone, so that it is as public as these: no record, no seed, no path of a ledger.
+    The card states the declared columns, the protected unit, the public quantities, the attack
+    risk, known limits, versions, and how to verify it. It is computed from public declarations and
+    the privacy report alone: it holds no record, no seed and no path of a ledger.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted, with ``privacy_``.
+        A fitted estimator with ``privacy_``.
     title, description, author : str or None, default=None
-        Texts of the publisher.
+        Texts by the publisher.
     file : path-like or None, default=None
-        The saved model: its name, size and SHA-256 are stated.
+        The saved model. The card states its name, size and SHA-256.
     audit : AuditResult or None, default=None
-        With ``to_dict()`` and ``to_text()``.
+        An object with ``to_dict()`` and ``to_text()``.
     signing_key : Ed25519PrivateKey, path-like, bytes or None, default=None
-        Signs the card: a key, the path of one in PEM without a password, or its 32 raw bytes. It
-        needs the package cryptography.
+        Signs the card: a key, the path of a PEM file without a password, or 32 raw bytes. It
+        requires the package cryptography.
 
     Returns
     -------
@@ -162,19 +202,19 @@ def model_card(
     NotFittedError
         The estimator is not fitted.
     TypeError
-        It has no ``privacy_``.
+        The estimator has no ``privacy_``.
     ImportError
         ``signing_key`` is given and cryptography is not installed.
 
     See Also
     --------
-    verify_model_card : Whether a card is as it was signed.
-    QualityReport : How close synthetic records are to real ones.
+    verify_model_card : Check the signature of a card.
+    QualityReport : Compare synthetic records with real ones.
 
     Notes
     -----
-    The number of records is stated where the relation has it public, "replace one record". Hashes
-    are of canonical JSON: keys sorted, no spaces, UTF-8.
+    The number of records is stated if the neighbouring relation makes it public ("replace one
+    record"). Hashes are of canonical JSON: keys sorted, no spaces, UTF-8.
 
     References
     ----------
@@ -234,21 +274,21 @@ def verify_model_card(
     card : ModelCard, mapping or path-like
         The card, its ``to_dict()``, or the path of its JSON.
     public_key : Ed25519PublicKey, path-like or bytes
-        Of the publisher, from a source that you trust: a key, the path of one in PEM, or its 32
-        raw bytes. A key in the card itself would prove nothing.
+        The publisher's key, from a source that you trust: a key, the path of a PEM file, or 32 raw
+        bytes. The key that the card itself names proves nothing.
     file : path-like or None, default=None
-        The model, to be checked against the card. None checks the card alone.
+        The model to check against the card. None checks the card alone.
 
     Returns
     -------
     ModelCard
-        The one that was verified: show this, and no page that came with it.
+        The verified card. Show this one, and no page that came with it.
 
     Raises
     ------
     ValueError
-        The card is not signed, was not signed by this key, or was changed; its hash is not that of
-        its report; the file is another one, or the card names none.
+        The card is not signed, was signed with another key, or was changed; its hash does not match
+        its report; the file differs from the one that the card names, or the card names none.
     ImportError
         cryptography is not installed.
     """
@@ -274,7 +314,7 @@ def verify_model_card(
 
 
 def _public_parameters(estimator):
-    """Return the parameters that are plain values and tell nothing of a seed, a path or records."""
+    """Return the parameters that are plain values and reveal no seed, path or record."""
     shown = {}
     for name, value in estimator.get_params(deep=False).items():
         if name not in _NOT_SHOWN and (value is None or type(value) in (bool, int, float, str)):
@@ -283,19 +323,19 @@ def _public_parameters(estimator):
 
 
 def _declared_schema(estimator):
-    """Return the schema of an estimator, or of the sampler or mechanism that it learns by."""
+    """Return the schema of an estimator, or of its sampler or mechanism."""
     holders = (estimator, *(getattr(estimator, name, None) for name in ("sampler", "mechanism")))
     found = (getattr(holder, "schema", None) for holder in holders)
     return next((schema for schema in found if isinstance(schema, Schema)), None)
 
 
 def _columns(schema):
-    """Return declarations in their order, which the keys of an object of JSON do not have."""
+    """Return a list of declarations, because the keys of a JSON object have no order."""
     return [{"name": name} | entry for name, entry in schema.to_dict().items()]
 
 
 def _public_size(estimator, report):
-    """Return the number of records where the relation has it public, else None."""
+    """Return the number of records if the neighbouring relation makes it public, else None."""
     is_public = report.neighbours == "replace_one" and Public.N_SAMPLES in report.public
     size = getattr(estimator, "n_records_", None)
     return float(size) if is_public and size is not None else None
@@ -316,7 +356,7 @@ def _audit(audit):
 
 
 def _plain(value):
-    """Return what JSON can hold: an infinite number is a text, and keys are texts."""
+    """Return plain containers for JSON: infinite numbers and keys become strings."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -327,5 +367,278 @@ def _plain(value):
         return repr(value)
     if value is None or isinstance(value, bool | int | float):
         return value
-    # A lone surrogate could not be written.
+    # UTF-8 has no lone surrogates.
     return str(value).encode("utf-8", "replace").decode("utf-8")
+
+
+def canonical_json(content):
+    """Return the canonical JSON of plain containers.
+
+    Parameters
+    ----------
+    content : dict, list, str, int, float, bool or None
+
+    Returns
+    -------
+    bytes
+        Keys sorted, no spaces, UTF-8; floats in their shortest exact form.
+
+    Raises
+    ------
+    ValueError
+        A number is not finite.
+    """
+    text = json.dumps(
+        content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode("utf-8")
+
+
+def sha256(content):
+    """Return the SHA-256 of bytes in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def file_facts(path):
+    """Return the name, the size in bytes and the SHA-256 of a file."""
+    path = Path(path)
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        size = stream.tell()
+    return {"name": path.name, "bytes": size, "sha256": digest}
+
+
+def sign(content, key):
+    """Return the Ed25519 signature of bytes as a dict, for :func:`verify_signature`."""
+    ed25519, serialization = _cryptography()
+    key = _read_key(key, ed25519.Ed25519PrivateKey, serialization)
+    raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
+    return {
+        "algorithm": "Ed25519",
+        "public_key": key.public_key().public_bytes(*raw).hex(),
+        "value": key.sign(_CONTEXT + content).hex(),
+    }
+
+
+def verify_signature(content, signature, key):
+    """Raise ValueError unless the bytes were signed with the private key of ``key``."""
+    if not isinstance(signature, dict) or signature.get("algorithm") != "Ed25519":
+        raise PublicValueError("The card has no Ed25519 signature.")
+    ed25519, serialization = _cryptography()
+    from cryptography.exceptions import InvalidSignature
+
+    key = _read_key(key, ed25519.Ed25519PublicKey, serialization)
+    raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
+    # The fields beside the value are shown by a card, and no signature covers them.
+    named = {"algorithm": "Ed25519", "public_key": key.public_bytes(*raw).hex()}
+    if signature != named | {"value": signature.get("value")}:
+        raise PublicValueError(
+            "The card names another key than this one, or more of its signature."
+        )
+    try:
+        value = bytes.fromhex(signature["value"])
+        key.verify(value, _CONTEXT + content)
+    except (InvalidSignature, KeyError, TypeError, ValueError):
+        raise PublicValueError(
+            "The card was not signed with this key, or was changed since."
+        ) from None
+
+
+def _cryptography():
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError as error:
+        raise PublicImportError(
+            "Signatures require cryptography: pip install 'sklearn-dpgen[sign]'."
+        ) from error
+    return ed25519, serialization
+
+
+def _read_key(key, kind, serialization):
+    """Return a private or public key from a key, its raw bytes, or the path of a PEM file."""
+    is_private = kind.__name__ == "Ed25519PrivateKey"
+    if isinstance(key, bytes):
+        if len(key) != 32:
+            raise PublicValueError("A raw key must have 32 bytes.")
+        return kind.from_private_bytes(key) if is_private else kind.from_public_bytes(key)
+    if not isinstance(key, kind):
+        content = Path(key).read_bytes()
+        key = (
+            serialization.load_pem_private_key(content, password=None)
+            if is_private
+            else serialization.load_pem_public_key(content)
+        )
+    if not isinstance(key, kind):
+        raise PublicTypeError(f"The key must be an {kind.__name__}.")
+    return key
+
+
+def _parts(content):
+    """Yield the parts of a card: a key, a title, a note, a text and rows of labels and values."""
+    privacy, risk = content["privacy"], content["attack_risk"]
+    estimator, unit = content["estimator"], privacy["unit"]
+    rows = [("estimator", f"{estimator['module']}.{estimator['class']}")]
+    shown = estimator["parameters"].items()
+    rows += [(name, str(value)) for name, value in shown if value is not None]
+    size = content["n_records"]
+    counted = "number of records" if unit is None else "number of persons"
+    rows.append((counted, "not stated" if size is None else f"{size:,.0f}"))
+    yield _part("model", "Model", PrivacyReport.from_dict(privacy).title, rows)
+    if content["schema"] is not None:
+        columns = content["schema"]
+        note = f"{len(columns)} columns, declared publicly and not read from records."
+        if len(columns) > _MOST_COLUMNS:
+            note += f" The first {_MOST_COLUMNS} of them:"
+        rows = [(shorten(c["name"], 80), _declaration(c)) for c in columns[:_MOST_COLUMNS]]
+        yield _part("learned", "Columns", note, rows)
+    yield _part("guarantee", "Guarantee", _guarantee_note(content), _guarantee_rows(privacy, risk))
+    rows = [
+        (f"true positives at {100 * float(fpr):g}% false positives", f"at most {percent_up(tpr)}")
+        for fpr, tpr in risk["true_positive_rates"].items()
+    ]
+    rows.append(("correct guesses, 50% without the release", f"at most {_up(risk, 'posterior')}"))
+    rows.append(("advantage over guessing", f"at most {_up(risk, 'advantage')}"))
+    known = "all other records" if unit is None else "the records of all other persons"
+    yield _part("risk", "Attack risk", f"Bounds for the best attacker, who knows {known}.", rows)
+    if content["audit"] is not None:
+        yield _part("audit", "Audit", _AUDIT_NOTE, [], content["audit"]["text"])
+    rows = [(str(i), text) for i, text in enumerate(content["limits"], start=1)]
+    yield _part("limits", "Known limits", None, rows)
+    yield _part("versions", "Versions", None, list(privacy["versions"].items()))
+    rows = [("SHA-256 of the privacy report", content["report_sha256"])]
+    if content["file"] is not None:
+        file = content["file"]
+        rows.append(("file", f"{shorten(file['name'], 80)}, {file['bytes']:,} bytes"))
+        rows.append(("SHA-256 of the file", file["sha256"]))
+    signature = content.get("signature")
+    if signature is None:
+        rows.append(("signature", "none"))
+    else:
+        rows.append((f"{signature['algorithm']} signature", signature["value"]))
+        rows.append(("public key, as claimed", signature["public_key"]))
+    yield _part("verify", "How to verify", _VERIFY, rows, _CODE)
+
+
+def _part(key, title, note, rows, text=None):
+    return {"key": key, "title": title, "note": note, "rows": rows, "text": text}
+
+
+def _up(risk, name):
+    return percent_up(risk[name])
+
+
+def _guarantee_note(content):
+    if content["is_seeded"]:
+        return "SEEDED: the guarantee is void for whoever knows or guesses the seed."
+    unit = content["privacy"]["unit"]
+    if unit is None:
+        return (
+            "The guarantee protects each record by itself, whatever an attacker knows or does. A "
+            "person with several records is not protected as a whole: their losses add up."
+        )
+    return (
+        f"The guarantee protects each person, with all records that have one value in {unit}, "
+        "whatever an attacker knows or does."
+    )
+
+
+def _guarantee_rows(privacy, risk):
+    unit, report = privacy["unit"], PrivacyReport.from_dict(privacy)
+    rows = [("(ε, δ)", f"({_number(privacy['epsilon'])}, {_number(privacy['delta'])})")]
+    if risk["mu"] is not None:
+        rows.append(("μ (Gaussian differential privacy)", f"{risk['mu']:.4g}"))
+    rows += [
+        ("neighbours", relation_text(report)),
+        (
+            "protected",
+            "each record by itself" if unit is None else f"all rows with one value in {unit}",
+        ),
+        ("public", ", ".join(public_texts(report)) or "nothing"),
+        ("noise", privacy["noise_source"]),
+        ("accountant", accountant_text(report, grid=report.discretization)),
+    ]
+    if privacy["ledger"]:
+        rows.append(("ledger", ledger_text(privacy["ledger"])))
+    return rows
+
+
+def _declaration(entry):
+    """Return the declaration of a column in words."""
+    parts = [str(entry["type"])]
+    if "low" in entry:
+        parts.append(f"{entry['low']} to {entry['high']}")
+    for key in ("categories", "values"):
+        if key in entry:
+            shown = ", ".join(shorten(v, 24) for v in entry[key][:_MOST_VALUES])
+            more = len(entry[key]) - _MOST_VALUES
+            parts.append(shown + (f" and {more} more" if more > 0 else ""))
+    if entry.get("integer"):
+        parts.append("integers")
+    if entry.get("nullable"):
+        parts.append("or null")
+    return "; ".join(parts)
+
+
+def _number(value):
+    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
+
+
+def _html(content):
+    privacy, risk = content["privacy"], content["attack_risk"]
+    mark = "private" if content["audit"] is None else "audited"
+    if content["is_seeded"] or privacy["epsilon"] == "inf":
+        mark = "void"
+    epsilon, delta = (
+        f"{value:.3g}" if isinstance(value, int | float) else "∞"
+        for value in (privacy["epsilon"], privacy["delta"])
+    )
+    cards = [
+        score("Privacy budget", f"ε = {epsilon}", "in nats"),
+        score("Failure probability", f"δ = {delta}", "of the guarantee"),
+        score(
+            "Correct guesses",
+            percent_up(risk["posterior"]),
+            "at most; 50% without the release",
+            share=risk["posterior"],
+            best=0.5,
+        ),
+        score("Signed", "yes" if "signature" in content else "no", "verify before you trust it"),
+    ]
+    return render(
+        "model_card.html",
+        title=content["title"],
+        author=content["author"],
+        description=(content["description"] or "").splitlines(),
+        mark=mark,
+        cards=cards,
+        parts=list(_parts(content)),
+    )
+
+
+def escaped(text):
+    """Return text that Markdown shows as it is, on one line: no mark, no tag, no link."""
+    text = _MARKS.sub(r"\\\1", clean(text).strip())
+    # A backslash after the number keeps it from beginning a list.
+    text = _STARTS.sub(lambda m: m[1] + "\\" if m[1].isdigit() else "\\" + m[1], text)
+    return html.escape(text, quote=False)
+
+
+def _markdown(content):
+    lines = [f"# {escaped(shorten(content['title'], 200))}", ""]
+    if content["author"]:
+        lines += [f"by {escaped(content['author'])}", ""]
+    for line in (content["description"] or "").splitlines():
+        lines += [escaped(line), ""]
+    for part in _parts(content):
+        lines += [f"## {part['title']}", ""]
+        if part["note"]:
+            lines += [escaped(part["note"]), ""]
+        if part["text"]:
+            # An indented block is shown as it is.
+            lines += [f"    {clean(line)}" for line in part["text"].splitlines()] + [""]
+        if part["rows"]:
+            lines += ["| | |", "| --- | --- |"]
+            lines += [f"| {escaped(name)} | {escaped(value)} |" for name, value in part["rows"]]
+            lines.append("")
+    return "\n".join(lines)

@@ -1,5 +1,6 @@
 """QualityReport: one page about a synthetic table."""
 
+import math
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -14,70 +15,81 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_dpgen._version import __version__
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.reporting._contents import ReleasedContent, TablesContent
-from sklearn_dpgen.reporting._measures import measure_tables
-from sklearn_dpgen.reporting._released import Released, measure_released
-from sklearn_dpgen.reporting._style import badge, page
-from sklearn_dpgen.reporting._tables import (
+from sklearn_dpgen.reporting._columns import (
     check_table,
     compared,
     observed_schema,
     read_table,
     subsample,
 )
+from sklearn_dpgen.reporting._figures import heat_map, histogram, inline_svg, label_bars
+from sklearn_dpgen.reporting._measures import measure_tables
+from sklearn_dpgen.reporting._privacy_displays import TradeOffDisplay
+from sklearn_dpgen.reporting._released import Released, measure_released
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._rules import Rule
-from sklearn_dpgen.utils._html import element, notebook, shorten
+from sklearn_dpgen.utils._html import notebook, percent, percent_up, render, score, shorten
 from sklearn_dpgen.utils._validation import Integral
 
 __all__ = ["QualityReport"]
 
 _N_SAMPLES = 20_000
+# Columns that have a figure of their own.
+_MOST_SHOWN = 120
+# A difference of associations of this size has the full colour.
+_FULL = 0.2
+_ORDERS = {1: ("column", "single columns"), 2: ("pair", "pairs"), 3: ("triple", "triples")}
+# Classifiers below the first area under the ROC curve hardly separate two tables, and above the
+# second easily.
+_HARDLY, _EASILY = 0.6, 0.8
+# A copied record is in another fold than its original, which the classifier mistakes it for.
+_COPIED = 0.4
 
 
 class QualityReport:
-    """One page of HTML that shows how close a synthetic table is to the real one.
+    """One page of HTML that compares a synthetic table with the real one.
 
     The page is a single file that needs no network and runs no script. It shows single columns,
-    pairs and triples, what models learn, whether records are told apart, distances, broken rules,
-    the privacy certificate and an audit, if they are given.
+    pairs and triples, models trained on synthetic records, a classifier of real against synthetic
+    records, distances, broken rules, and the guarantee and the audit if they are given. Its figures
+    require matplotlib; :meth:`to_dict` does not.
 
     .. warning::
-        What is computed from the real table is **not private**, and is marked so on the page: it
-        is for those who may see the records. :meth:`from_estimator` makes a page from what was
-        released alone, which may be published.
+        Figures of the real table are **not private**, and the page marks them so: it is for people
+        who may see the records. :meth:`from_estimator` makes a page from releases alone, which may
+        be published.
 
     Parameters
     ----------
     real, synthetic : DataFrame
-        Of any library, in memory. They may differ in length.
+        Data frames of any library, in memory. They may differ in length.
     privacy : PrivacyReport or None, default=None
-        Of the synthetic table, such as ``estimator.privacy_``.
+        The guarantee of the synthetic table, such as ``estimator.privacy_``.
     schema : Schema or None, default=None
-        The public declaration of both. None reads bounds and labels off both tables.
+        The public declaration of both tables. None reads bounds and labels from both tables.
     target : str or None, default=None
-        The column that models predict. None trains none.
+        The column that models predict. None trains no model.
     constraints : sequence of Rule or None, default=None
-        Rules, as of :class:`~sklearn_dpgen.tables.TableSampler`; they need a ``schema``.
+        Rules, as in :class:`~sklearn_dpgen.tables.TableSampler`. They require a ``schema``.
     audit : AuditResult or None, default=None
-        With ``to_dict()`` and ``to_text()``.
+        An object with ``to_dict()``, ``to_text()`` and ``is_violation``.
     title : str, default="Synthetic data quality report"
     max_rows : int, default=50000
-        Rows of each table that are compared, drawn at random; the page tells how many.
+        Number of rows of each table to compare at most, drawn at random. The page states it.
     random_state : int, default=0
-        Of these rows, of splits and of classifiers, none of which is private.
+        Seed of these rows, of splits and of classifiers, none of which is private.
 
     Raises
     ------
     TypeError
-        A table is no data frame.
+        A table is not a data frame.
     ValueError
         A table is empty, lacks a column of the schema, or does not fit it; ``target`` is not among
-        the columns; rules without a schema.
+        the columns; ``constraints`` are given without a schema.
 
     See Also
     --------
-    model_card : What a fitted estimator is, and how to verify it.
+    model_card : A signed statement about a fitted estimator.
 
     Examples
     --------
@@ -108,7 +120,7 @@ class QualityReport:
         check_scalar(max_rows, "max_rows", Integral, min_val=2)
         real, synthetic = read_table(real, "real"), read_table(synthetic, "synthetic")
         if constraints and schema is None:
-            raise PublicValueError("constraints need a schema, which says what columns hold.")
+            raise PublicValueError("constraints need a schema, which declares the columns.")
         left_out: list[str] = []
         for label, frame in (("real", real), ("synthetic", synthetic)):
             if not len(frame):
@@ -141,7 +153,9 @@ class QualityReport:
             "left_out": left_out,
         }
         self.title = title
-        self._content: TablesContent | ReleasedContent = TablesContent(found, privacy, audit)
+        self._found, self._privacy, self._audit = found, privacy, audit
+        # The estimator of a report that reads releases alone.
+        self._name: str | None = None
 
     @classmethod
     def from_estimator(
@@ -152,24 +166,27 @@ class QualityReport:
         title: str = "Synthetic data report",
         random_state: int = 0,
     ) -> Self:
-        """Make a page that is private: from released counts and synthetic records alone.
+        """Make a private page from released counts and synthetic records alone.
 
-        It costs nothing, by post-processing, and is marked as private where the guarantee is:
-        neither seeded nor infinite. Samples are compared with the noisy counts that were paid for,
-        where the estimator keeps them; those of others are shown by themselves, and of one that
-        draws none the certificate is all there is.
+        By post-processing it costs no privacy. It is marked as private unless the noise was seeded
+        or ε is infinite. Samples are compared with the released counts if the estimator keeps them,
+        and shown alone otherwise. For an estimator without samples the page shows the guarantee.
+
+        Released counts are noisy. Neighbouring bins of a fine column are merged until counts exceed
+        their noise, and released shares are projected to the nearest probabilities before distances
+        are computed, so that no share and no distance exceeds 100 percent.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted, with ``privacy_``. Read are ``privacy_``, ``schema``, ``constraints``,
-            ``encoder_``, ``one_way_marginals_``, ``marginals_``, ``n_records_`` and ``sample``,
-            nothing else.
+            A fitted estimator with ``privacy_``. The page reads ``privacy_``, ``schema``,
+            ``constraints``, ``unit_weights``, ``encoder_``, ``one_way_marginals_``, ``marginals_``,
+            ``n_records_`` and ``sample``, and nothing else.
         n_samples : int or None, default=None
-            Synthetic records to draw. None is 20000.
+            Number of synthetic records to draw. None draws 20000.
         title : str, default="Synthetic data report"
         random_state : int, default=0
-            Of the draw, which is free.
+            Seed of the synthetic records, which cost no privacy.
 
         Returns
         -------
@@ -180,7 +197,7 @@ class QualityReport:
         NotFittedError
             The estimator is not fitted.
         TypeError
-            It has no ``privacy_``.
+            The estimator has no ``privacy_``.
         """
         check_is_fitted(estimator)
         view = Released(estimator)
@@ -190,70 +207,301 @@ class QualityReport:
         n_samples = _N_SAMPLES if n_samples is None else n_samples
         check_scalar(n_samples, "n_samples", Integral, min_val=2)
         report = cls.__new__(cls)
-        report.title = title
-        found = measure_released(view, n_samples, random_state)
-        report._content = ReleasedContent(found, privacy, view.title)
+        report.title, report._name = title, view.title
+        report._found = measure_released(view, n_samples, random_state)
+        report._privacy, report._audit = privacy, None
         return report
 
     @property
+    def _mark(self):
+        """The mark of the page: "raw", "private", or "void" without a guarantee."""
+        return "raw" if self._name is None else _mark_of(self._privacy)
+
+    @property
+    def _words(self):
+        """Sentences about the figures."""
+        words = _table_words if self._name is None else _released_words
+        return [_privacy_words(self._privacy), *words(self._found)]
+
+    @property
     def is_private(self) -> bool:
-        """Whether the whole page is covered by the guarantee that it states."""
-        return self._content.mark == "private"
+        """Whether the guarantee that the page states covers the whole page."""
+        return self._mark == "private"
 
     def to_dict(self) -> dict:
         """Return all figures, and the sentences about them, as plain containers."""
-        content = self._content
         return {
             "title": self.title,
             "is_private": self.is_private,
-            "words": list(content.words),
-            "figures": _plain(content.found),
-            "privacy": None if content.privacy is None else content.privacy.to_dict(),
-            "audit": None if content.audit is None else content.audit.to_dict(),
+            "words": self._words,
+            "figures": _plain(self._found),
+            "privacy": None if self._privacy is None else self._privacy.to_dict(),
+            "audit": None if self._audit is None else self._audit.to_dict(),
         }
 
     def to_html(self, path: str | PathLike | None = None) -> str:
-        """Return the page, and write it if a path is given.
+        """Return the page as HTML, and write it if a path is given.
 
         Parameters
         ----------
         path : path-like or None, default=None
-            Of the file, in UTF-8.
+            The file to write, in UTF-8.
 
         Returns
         -------
         str
+
+        Raises
+        ------
+        ImportError
+            matplotlib is not installed.
         """
-        text = page(self.title, self._header(), self._content.sections, _footer())
+        found, privacy = self._found, self._privacy
+        is_released = self._name is not None
+        cards = [] if privacy is None else [_privacy_card(privacy)]
+        cards += _released_cards(found) if is_released else _table_cards(found)
+        text = render(
+            "quality_report.html",
+            title=self.title,
+            name=self._name,
+            mark=self._mark,
+            cards=cards,
+            words=self._words,
+            found=found,
+            n_columns=found.get("n_columns", len(found["columns"])),
+            columns=_shown_columns(found["columns"]),
+            maps=_maps(found["correlations"]) if "correlations" in found else None,
+            orders=_ORDERS,
+            full=_FULL,
+            wasserstein=[
+                (shorten(column["name"]), f"{column['wasserstein']:.3g}")
+                for column in found["columns"]
+                if "wasserstein" in column
+            ],
+            privacy=privacy,
+            guarantee_mark=None if privacy is None else _mark_of(privacy),
+            trade_off=None if privacy is None else _trade_off(privacy),
+            audit=self._audit,
+            is_violation=self._audit is not None and self._audit.is_violation,
+            version=__version__,
+        )
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
 
     def _repr_html_(self) -> str:
-        items = [element("li", words) for words in self._content.words]
-        return notebook(
-            element("div", self.title, class_="headline"),
-            element("ul", items),
-            element("div", "to_html(path) writes the whole page."),
+        line = "to_html(path) writes the whole page."
+        return notebook(self.title, items=self._words, lines=[(line, None)])
+
+
+def _mark_of(privacy):
+    """Return "private", or "void" for a release without a guarantee."""
+    return "void" if privacy.is_seeded or math.isinf(privacy.epsilon) else "private"
+
+
+def _shown_columns(columns):
+    """Return the columns that differ most, beyond their noise, with their figures and details."""
+
+    def excess(column):
+        if "noise" in column:
+            return column["noise"] - column["distance"]
+        return -column.get("total_variation", 0.0)
+
+    shown = sorted(columns, key=excess)[:_MOST_SHOWN]
+    return [
+        column
+        | {
+            "figure": _column_figure(column),
+            "beside": _beside(column),
+            "details": _details(column),
+        }
+        for column in shown
+    ]
+
+
+def _beside(column):
+    if column.get("noise", 0.0) >= 1:
+        return "counts below the noise"
+    distance = column.get("distance", column.get("total_variation"))
+    return None if distance is None else percent(distance)
+
+
+def _details(column):
+    """Return rows of quantiles, point masses and rare labels of a real and a synthetic column."""
+    rows = [
+        (f"{what} quantile", real, synthetic)
+        for what, real, synthetic in column.get("quantiles", ())
+    ]
+    rows += [
+        (f"exactly {what}", percent(real), percent(synthetic))
+        for what, real, synthetic in column.get("point_masses", ())
+    ]
+    rare = column.get("rare")
+    if rare and rare["n"]:
+        rows.append((f"{rare['n']} rare labels", percent(rare["real"]), percent(rare["synthetic"])))
+        if rare["lost"]:
+            rows.append(("of these missing", "", str(rare["lost"])))
+    return rows
+
+
+def _column_figure(column):
+    draw = histogram if column["chart"] == "histogram" else label_bars
+    synthetic, errors, what = column["synthetic"], None, "synthetic shares"
+    first = np.zeros_like(synthetic)
+    if "released" in column:
+        first, errors, what = column["released"], 2 * column["errors"], "released and synthetic"
+    elif "real" in column:
+        first, what = column["real"], "real and synthetic shares"
+    title = f"{shorten(column['name'])}: {what}"
+    return draw(first, synthetic, column["labels"], title, errors=errors)
+
+
+def _maps(found):
+    """Return heat maps of associations by their headings."""
+    maps = {"Synthetic": found["synthetic"]}
+    if "real" in found:
+        difference = (found["synthetic"] - found["real"]) / _FULL
+        maps = {"Real": found["real"], **maps, "Difference": difference}
+    return {
+        heading: heat_map(matrix, found["names"], f"Associations of columns: {heading.lower()}")
+        for heading, matrix in maps.items()
+    }
+
+
+def _trade_off(privacy):
+    display = TradeOffDisplay({"best attacker": privacy.attack_risk()})
+    title = "True positive rate of the best attacker against its false positive rate"
+    return inline_svg(display.plot, title, height=175, margins=(40, 8, 8, 30))
+
+
+def _privacy_card(privacy):
+    if math.isinf(privacy.epsilon):
+        return score("Privacy", "none", "there is no guarantee")
+    right = percent_up(privacy.attack_risk().posterior())
+    return score(
+        "Privacy budget",
+        f"ε = {privacy.epsilon:.3g}",
+        f"δ = {privacy.delta:.2g}; an attacker's guesses are correct in at most {right}, instead "
+        "of 50%",
+    )
+
+
+def _privacy_words(privacy):
+    if privacy is None:
+        return "This report was given no privacy guarantee."
+    if math.isinf(privacy.epsilon):
+        return "There is no privacy guarantee."
+    known = "all other records" if privacy.unit is None else "the records of all other persons"
+    seeded = " The noise was seeded: the guarantee is void for whoever knows the seed."
+    return (
+        f"The release is ({privacy.epsilon:.3g}, {privacy.delta:.2g})-differentially private: an "
+        f"attacker who knows {known} guesses correctly in at most "
+        f"{percent_up(privacy.attack_risk().posterior())} of cases, instead of 50%."
+        + seeded
+        * privacy.is_seeded
+    )
+
+
+def _table_cards(found):
+    cards = []
+    for order, part in found["marginals"].items():
+        kept, best = 1 - part["mean"], 1 - part["floor"]
+        cards.append(
+            score(
+                f"{_ORDERS[order][0].capitalize()}s agree",
+                f"{100 * kept:.1f}%",
+                f"two halves of the real table: {100 * best:.1f}%",
+                share=kept,
+                best=best,
+            )
         )
+    if found.get("downstream"):
+        name, synthetic, real = found["downstream"]["models"][0]
+        cards.append(
+            score(
+                "Trained on synthetic",
+                f"{synthetic:.3f}",
+                f"trained on real: {real:.3f} ({name}, {found['downstream']['score']})",
+                share=synthetic,
+                best=real,
+            )
+        )
+    auc = found["detection"]["auc"]
+    beside = "area under the ROC curve of gradient boosting; 0.5 by guessing, 1 always right"
+    return [*cards, score("Real or synthetic?", f"{auc:.2f}", beside, share=auc, best=0.5)]
 
-    def _header(self):
-        content = self._content
-        words = [element("li", line) for line in content.words]
-        return [
-            element("p", "sklearn_dpgen", class_="eyebrow"),
-            element("h1", shorten(self.title, 200)),
-            element(
-                "div", element("p", content.size, class_="lead"), badge(content.mark), class_="head"
-            ),
-            element("p", " ".join([content.warning, *content.notes]), class_="note"),
-            element("div", content.cards, class_="scores"),
-            element("div", element("ul", words, class_="words"), class_="card"),
-        ]
+
+def _table_words(found):
+    singles = found["marginals"][1]
+    (worst,), distance = singles["worst"][0]
+    yield (
+        f"Shares of single columns differ by {percent(singles['mean'])} of the records on average, "
+        f"and most for {shorten(worst)}, by {percent(distance)}."
+    )
+    if "correlations" in found:
+        yield (
+            "The association of two columns differs by "
+            f"{found['correlations']['mean']:.2g} on average, on a scale from 0 to 1."
+        )
+    if found.get("downstream"):
+        name, synthetic, real = found["downstream"]["models"][0]
+        constant = found["downstream"]["constant"]
+        gain = real - constant
+        kept = (
+            f": {percent(max(synthetic - constant, 0) / gain)} of the gain over a constant "
+            "prediction is kept"
+        ) * (gain > 0.01)
+        yield (
+            f"A model of {shorten(found['downstream']['target'])} that was trained on synthetic "
+            f"records scores {synthetic:.3f}, and on real records {real:.3f}{kept}."
+        )
+    auc = found["detection"]["auc"]
+    how = "hardly" if auc < _HARDLY else "easily" if auc > _EASILY else "partly"
+    yield f"A classifier {how} distinguishes synthetic records from real ones."
+    if auc < _COPIED:
+        yield (
+            "It errs more often than by chance, which happens if synthetic records are copies of "
+            "real ones."
+        )
+    yield from _rule_words(found)
 
 
-def _footer():
-    return element("footer", f"Made by sklearn_dpgen {__version__}. One file, without scripts.")
+def _rule_words(found):
+    for rule in found.get("rules") or ():
+        if rule["synthetic"] > 0:
+            yield (
+                f"{percent(rule['synthetic'])} of the synthetic records break the rule "
+                f"{shorten(rule['rule'], 80)}."
+            )
+
+
+def _released_cards(found):
+    cards = []
+    for order, part in found.get("marginals", {}).items():
+        cards.append(
+            score(
+                f"{_ORDERS[order][0].capitalize()} counts met",
+                f"{100 * part['met']:.1f}%",
+                f"of the cells of {part['n']} marginals, within two standard deviations of noise",
+                share=part["met"],
+                best=0.9545,
+            )
+        )
+    return [*cards, score("Drawn", f"{found['n_samples']:,}", "synthetic records")]
+
+
+def _released_words(found):
+    for order, part in found.get("marginals", {}).items():
+        yield (
+            f"Synthetic shares of {_ORDERS[order][1]} differ from released shares by "
+            f"{percent(part['mean'])} of the {found['counted']} on average; noise alone moves "
+            f"released shares by about {percent(part['noise'])}."
+        )
+    if not found["n_samples"]:
+        yield "This estimator draws no records, so the page shows its guarantee alone."
+    elif "marginals" not in found:
+        yield "This estimator keeps no released counts, so the page shows its samples alone."
+    yield from _rule_words(found)
 
 
 def _plain(value):

@@ -1,4 +1,4 @@
-"""What a report says of released counts and of samples: it reads nothing else of an estimator."""
+"""Figures from released counts and synthetic samples, and from nothing else of an estimator."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,11 +6,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sklearn_dpgen.evolution import project_simplex
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.metrics._correlations import column_correlations
-from sklearn_dpgen.reporting._columns import measure_sample, most_frequent, words_of
-from sklearn_dpgen.reporting._rules import broken_shares
-from sklearn_dpgen.reporting._tables import compared, kind_of, observed_schema, read_table
+from sklearn_dpgen.reporting._columns import (
+    compared,
+    kind_of,
+    measure_sample,
+    most_frequent,
+    observed_schema,
+    read_table,
+    words_of,
+)
+from sklearn_dpgen.reporting._measures import broken_shares
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.utils._html import clean
@@ -26,19 +34,21 @@ __all__ = [
 ]
 
 _MOST_MAPPED, _MOST_COLUMNS, _MOST_WORST, _BINS = 60, 200, 8, 20
-# Entries of a table of one column that a picture has room for.
-_MOST_ENTRIES = 40
+# Numbers of entries of a column that a figure may show, the coarsest first.
+_ENTRIES = (5, 10, 20, 40)
+# A count is above its noise beyond so many standard deviations: one in 740 empty bins is.
+_ABOVE = 3
 
 
 class Released:
-    """A view of a fitted estimator: what was released of it, what is public, and its samples.
+    """A view of a fitted estimator that shows releases, public declarations and samples.
 
-    Anything else cannot be read through it, so that what is made of it is post-processing.
+    It gives access to nothing else, so that everything computed from it is post-processing.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted.
+        A fitted estimator.
     """
 
     names = frozenset(
@@ -50,6 +60,7 @@ class Released:
             "marginals_",
             "n_records_",
             "privacy_",
+            "unit_weights",
         ]
     )
 
@@ -66,8 +77,15 @@ class Released:
         """The name of its class."""
         return type(self._estimator).__name__
 
+    @property
+    def counted(self):
+        """The noun for what the counts are of."""
+        if self.privacy_.unit is None:
+            return "records"
+        return "rows" if getattr(self, "unit_weights", "equal") == "rows" else "persons"
+
     def draw(self, n_samples, random_state):
-        """Return a data frame of samples; None of an estimator that draws none."""
+        """Return a data frame of samples, or None for an estimator that draws none."""
         sample = getattr(self._estimator, "sample", None)
         if sample is None:
             return None
@@ -79,7 +97,7 @@ class Released:
 
 
 def released_shares(view, name):
-    """Return the table of one column that a picture shows best.
+    """Return the marginal of one column at the finest resolution that the noise supports.
 
     Parameters
     ----------
@@ -89,10 +107,11 @@ def released_shares(view, name):
     Returns
     -------
     part : NoisyMarginal
-        Of the levels at which it was counted, that of which most entries stand out of the noise.
-        Neighbouring bins are merged, to 40 entries or fewer of about equal counts.
+        Among the levels at which the column was counted, with neighbouring bins merged to 5, 10, 20
+        or 40 entries of about equal counts, the one with most entries above the noise; among equal
+        ones the one with least noise.
     shares, errors : ndarray
-        Of the entries, with noise, and the standard deviation of that.
+        Noisy shares of the entries, and the standard deviations of their noise.
 
     Raises
     ------
@@ -104,27 +123,33 @@ def released_shares(view, name):
         raise PublicValueError(f"column {name!r} was not counted.")
     column = view.encoder_.columns_[name]
     if isinstance(column, Binned):
-        parts = [merge_bins(part, column.n_bins, _MOST_ENTRIES) for part in parts]
-    part = max(parts, key=lambda part: np.sum(part.counts > 2 * part.noise_scale))
+        parts = [merge_bins(part, column.n_bins, most) for most in _ENTRIES for part in parts]
+    part = max(parts, key=_resolution)
     errors = np.broadcast_to(part.noise_scale, part.counts.shape) / view.n_records_
     return part, part.counts / view.n_records_, errors
 
 
+def _resolution(part):
+    noise = np.broadcast_to(part.noise_scale, part.counts.shape)
+    return int(np.sum(part.counts > _ABOVE * noise)), -float(noise.sum())
+
+
 def merge_bins(part, n_bins, most):
-    """Merge neighbouring entries of a released table of one column.
+    """Merge neighbouring entries of a released marginal of one column.
 
     Parameters
     ----------
     part : NoisyMarginal
     n_bins : int
-        Categories from this one on are no bins, and stay as they are.
+        The later categories are not bins, and stay as they are.
     most : int
-        Of entries of bins; each has about the same share of the counts, or one bin alone.
+        Largest number of entries of bins; each has about the same share of the counts, or is one
+        bin.
 
     Returns
     -------
     NoisyMarginal
-        Independent noises of variances that add up.
+        The noise of different entries is independent, so that variances add up.
     """
     groups, counts = part.groups[0], part.counts
     firsts = np.unique(groups, return_index=True)[1]
@@ -132,7 +157,7 @@ def merge_bins(part, n_bins, most):
     if n_first <= most or not (np.diff(groups[:n_bins]) >= 0).all():
         return part
     sums = np.cumsum(np.maximum(counts[:n_first], 0))
-    # Of the middle of each entry, so that one of many records has a place of its own.
+    # By the middle of each entry, so that an entry with many records stays alone.
     middles = sums - np.maximum(counts[:n_first], 0) / 2
     places = np.minimum(most * middles / max(sums[-1], 1), most - 1).astype(int)
     places = np.unique(places, return_inverse=True)[1]
@@ -152,7 +177,7 @@ def sample_codes(view, synthetic, names):
 
 
 def sample_shares(part, codes):
-    """Return the shares of samples in the entries of a released table.
+    """Return the shares of samples in the entries of a released marginal.
 
     Parameters
     ----------
@@ -163,7 +188,7 @@ def sample_shares(part, codes):
     Returns
     -------
     ndarray
-        Of the shape of its counts.
+        With the shape of its counts.
     """
     entries = [groups[codes[n]] for n, groups in zip(part.columns, part.groups, strict=True)]
     places = np.ravel_multi_index(entries, part.counts.shape)
@@ -172,12 +197,12 @@ def sample_shares(part, codes):
 
 
 def entry_labels(column, groups, n_entries):
-    """Return what the entries of a table of one column are called.
+    """Return the names of the entries of a marginal of one column.
 
     Parameters
     ----------
     column : CategoryColumn
-        Of the encoder.
+        A column of the encoder.
     groups : ndarray of int
         The entry of each category.
     n_entries : int
@@ -206,7 +231,12 @@ def measure_released(view, n_samples, random_state):
     """
     synthetic = view.draw(n_samples, random_state)
     n_drawn = 0 if synthetic is None else n_samples
-    found: dict[str, Any] = {"n_samples": n_drawn, "columns": [], "left_out": []}
+    found: dict[str, Any] = {
+        "n_samples": n_drawn,
+        "counted": view.counted,
+        "columns": [],
+        "left_out": [],
+    }
     if synthetic is None:
         return found
     schema = getattr(view, "schema", None)
@@ -240,7 +270,7 @@ def measure_released(view, n_samples, random_state):
 
 
 def _counted(view, synthetic):
-    """Return the comparison of samples with all tables that were released."""
+    """Compare samples with all released marginals."""
     names = dict.fromkeys(
         n for part in (*view.one_way_marginals_, *view.marginals_) for n in part.columns
     )
@@ -252,7 +282,7 @@ def _counted(view, synthetic):
         labels = entry_labels(column, part.groups[0], len(shares))
         drawn = sample_shares(part, codes)
         if kind == "label":
-            # Of noises that are independent, variances add up.
+            # Variances of independent noise add up.
             labels, shares, drawn, errors = most_frequent(labels, shares, drawn, errors**2)
             errors = np.sqrt(errors)
         columns.append(
@@ -275,16 +305,19 @@ def _counted(view, synthetic):
 
 
 def _gap(view, part, codes):
-    """Return how far samples are from a released table, and what noise alone would do.
+    """Return how far samples are from a released marginal, and how far the noise moves it.
 
-    The second is the mean distance of a released table from the records themselves.
+    Noise makes shares negative or larger than 1, so they are projected to the nearest
+    probabilities before the distance is computed. Both distances are total variation, at most 1:
+    where the noise exceeds the counts, its distance is 1 and the first says nothing.
     """
-    gaps = np.abs(sample_shares(part, codes) - part.counts / view.n_records_)
+    drawn, released = sample_shares(part, codes), part.counts / view.n_records_
     errors = np.broadcast_to(part.noise_scale, part.counts.shape) / view.n_records_
+    gaps = np.abs(drawn.ravel() - project_simplex(released.ravel()))
     return {
-        "distance": float(gaps.sum() / 2),
-        "noise": float(np.sqrt(2 / np.pi) * errors.sum() / 2),
-        "met": float((gaps <= 2 * errors).mean()),
+        "distance": min(float(gaps.sum() / 2), 1.0),
+        "noise": min(float(np.sqrt(2 / np.pi) * errors.sum() / 2), 1.0),
+        "met": float((np.abs(drawn - released) <= 2 * errors).mean()),
         "n_cells": int(part.counts.size),
     }
 

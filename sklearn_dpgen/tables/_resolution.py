@@ -56,8 +56,8 @@ def is_drowned(n_records, noise_scale):
     return max(n_records, 1.0) < 2 * _CLEAR * noise_scale
 
 
-def warn_of_noise(n_records, column_scale, table_scale, *, epsilon):
-    """Warn where the noise of counts leaves nothing of columns, or of their dependence.
+def warn_of_noise(n_records, column_scale, table_scale, *, epsilon, unit="records"):
+    """Warn if the counts of columns, or of pairs of columns, are below their noise.
 
     Parameters
     ----------
@@ -69,15 +69,17 @@ def warn_of_noise(n_records, column_scale, table_scale, *, epsilon):
         Of a count of a pair; None without pairs.
     epsilon : float
         Named in the warning.
+    unit : str, default="records"
+        The noun for what is counted.
     """
-    cure = "take more records, fewer columns, or a larger epsilon."
+    cure = f"use more {unit}, fewer columns, or a larger epsilon."
     for scale, what in (
-        (column_scale, "What is sampled hardly depends on the records"),
-        (table_scale, "Columns are sampled as if hardly any of them depended on another"),
+        (column_scale, f"Samples hardly depend on the {unit}"),
+        (table_scale, "Samples show hardly any dependence between columns"),
     ):
         if scale is not None and is_drowned(n_records, scale):
             warn_user(
-                f"With epsilon={epsilon:g} and about {n_records:.0f} records, a count has noise of "
+                f"With epsilon={epsilon:g} and about {n_records:.0f} {unit}, a count has noise of "
                 f"standard deviation {scale:.0f}. {what}: {cure}",
                 NoisyCountsWarning,
             )

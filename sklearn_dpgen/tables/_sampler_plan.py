@@ -182,13 +182,19 @@ class SamplerPlan:
             float(np.median(self._single_scales)),
             float(np.median(tables[0])) if tables else None,
             epsilon=self._sampler.epsilon,
+            unit=self._counted,
         )
+
+    @property
+    def _counted(self):
+        """The noun for what a count is of."""
+        if self._sampler.unit is None:
+            return "records"
+        return "rows" if self._sampler.unit_weights == "rows" else "persons"
 
     def precision(self):
         """Return what noise leaves of a cell of each kind of tables, in words."""
-        n, unit = self.n_records, "records"
-        if self._sampler.unit is not None:
-            unit = "rows" if self._sampler.unit_weights == "rows" else "persons"
+        n, unit = self.n_records, self._counted
         found = {"cell of one column": self._single_scales}
         for kind, scales in self._table_scales():
             name = _OF.get(kind, "cell of a listed table")

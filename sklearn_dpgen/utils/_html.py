@@ -1,52 +1,28 @@
-"""HTML that is escaped unless it says otherwise, and what a notebook shows of a statement."""
+"""HTML by Jinja2 templates, which escape every value."""
 
-import html
+import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from functools import cache
 
 __all__ = [
-    "Html",
     "clean",
-    "element",
-    "joined",
-    "meter",
+    "environment",
     "notebook",
-    "preformatted",
-    "rows_table",
+    "percent",
+    "percent_up",
+    "render",
+    "score",
     "shorten",
 ]
 
-# They turn round the text that follows them, beyond the end of a name.
+# Marks of direction reverse the text that follows them, beyond the end of a name.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _SPACE = re.compile(r"\s+")
-_VOID = frozenset(["br", "hr", "meta", "path", "rect", "line", "circle", "polyline", "polygon"])
-
-# Of colours that a notebook's own text has, so that it is read on light and on dark.
-_NOTEBOOK_STYLE = """
-.sklearn-dpgen{overflow-x:auto;max-width:52em;
-font:13px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-.sklearn-dpgen table{border-collapse:collapse;margin:.3em 0}
-.sklearn-dpgen th,.sklearn-dpgen td{text-align:left;vertical-align:top;padding:.15em .8em .15em 0;
-border:0;border-bottom:1px solid rgba(128,128,128,.25);background:none;overflow-wrap:break-word}
-.sklearn-dpgen th{font-weight:600;white-space:nowrap;opacity:.8}
-.sklearn-dpgen .headline{font-size:1.1em;font-weight:600}
-.sklearn-dpgen .warn{color:#c2410c;font-weight:700}
-.sklearn-dpgen summary{cursor:pointer;opacity:.8}
-.sklearn-dpgen .meter{display:inline-block;width:8em;height:.6em;border-radius:.3em;
-background:rgba(128,128,128,.25);overflow:hidden}
-.sklearn-dpgen .meter i{display:block;height:100%;background:#3b82f6}
-"""
-
-
-class Html(str):
-    """Text that is HTML already, and is not escaped again."""
-
-    __slots__ = ()
 
 
 def clean(text):
-    """Return text of one line without what is invisible and moves, hides or breaks others.
+    """Return text on one line, without invisible characters that hide or move other text.
 
     Parameters
     ----------
@@ -70,65 +46,112 @@ def _visible(text):
 
 
 def shorten(text, most=40):
-    """Return clean text of so many characters at most, with an ellipsis where some are left out."""
+    """Return clean text of at most ``most`` characters, with an ellipsis if some are left out."""
     text = clean(text)
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-def element(tag, *children, **attributes):
-    """Return an element; what is not :class:`Html` is escaped.
+def percent(share):
+    """Return a share in percent, with one or two digits."""
+    value = 100 * float(share)
+    return f"{value:.0f}%" if value >= 10 or value == 0 else f"{value:.2g}%"
+
+
+def percent_up(share):
+    """Return an upper bound of a share in percent, rounded up."""
+    return f"{math.ceil(1e3 * share - 1e-6) / 10:g}%"
+
+
+def _aligned(text):
+    """Return text of several lines as HTML that keeps the spaces which align it."""
+    from markupsafe import Markup, escape
+
+    lines = (escape(_visible(line.expandtabs())) for line in str(text).splitlines())
+    return Markup("\n".join(lines))
+
+
+@cache
+def environment():
+    """Return the Jinja2 environment of all templates, in which every value is escaped."""
+    import jinja2
+
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader("sklearn_dpgen"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        # Of what is no markup yet, control characters go before it is escaped.
+        finalize=lambda value: value if hasattr(value, "__html__") else clean(value),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {
+        "aligned": _aligned,
+        "percent": percent,
+        "percent_up": percent_up,
+        "shorten": shorten,
+    }
+    return found
+
+
+def render(template, **values):
+    """Return a template of ``sklearn_dpgen/templates`` with its values filled in."""
+    return environment().get_template(template).render(values)
+
+
+def score(what, value, beside, *, share=None, best=None):
+    """Return one figure at the top of a page.
 
     Parameters
     ----------
-    tag : str
-    *children : Html, str, number, or iterable of them
-        None is left out.
-    **attributes : str, number or None
-        An underscore at the end is dropped, and one within becomes a hyphen. None is left out.
+    what, value, beside : str
+        Its name, the figure, and a reference to compare it with.
+    share : float or None
+        In [0, 1], the length of a bar.
+    best : float or None
+        In [0, 1], a mark on the bar.
 
     Returns
     -------
-    Html
+    dict
     """
-    found = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{html.escape(clean(value))}"'
-        for name, value in attributes.items()
-        if value is not None
+    return {"what": what, "value": value, "beside": beside, "share": share, "best": best}
+
+
+def notebook(
+    headline, *, warning=None, share=None, lines=(), items=(), rows=(), details=(), table=None
+):
+    """Return the HTML that a notebook shows of a guarantee or of a report.
+
+    Parameters
+    ----------
+    headline : str
+    warning : str or None
+        Before the headline.
+    share : float or None
+        In [0, 1], the length of a bar beside the headline.
+    lines : sequence of (str, float or None)
+        Lines of text, each with the length of a bar beside it.
+    items : sequence of str
+        Of a list.
+    rows : sequence of (str, str)
+        Labels and values.
+    details : sequence of (str, sequence)
+        Summaries, and rows that are shown on demand.
+    table : tuple of (sequence of str, sequence of sequence) or None
+        Names of columns, and rows.
+
+    Returns
+    -------
+    str
+    """
+    return render(
+        "notebook.html",
+        headline=headline,
+        warning=warning,
+        share=share,
+        lines=lines,
+        items=items,
+        rows=rows,
+        details=details,
+        table=table,
     )
-    if tag in _VOID:
-        return Html(f"<{tag}{found}/>")
-    return Html(f"<{tag}{found}>{joined(children)}</{tag}>")
-
-
-def joined(parts):
-    """Return parts, or parts of parts, one after the other, escaped where they are no HTML."""
-    if parts is None:
-        return Html()
-    if isinstance(parts, Html):
-        return parts
-    if isinstance(parts, str) or not isinstance(parts, Iterable):
-        return Html(html.escape(clean(parts)))
-    return Html("".join(map(joined, parts)))
-
-
-def rows_table(rows, *, class_=None):
-    """Return a table of two columns: what something is called, and what it is."""
-    lines = (element("tr", element("th", k, scope="row"), element("td", v)) for k, v in rows)
-    return element("table", element("tbody", lines), class_=class_)
-
-
-def preformatted(text):
-    """Return text of several lines, with the spaces that align it."""
-    lines = (html.escape(_visible(line.expandtabs())) for line in str(text).splitlines())
-    return element("pre", Html("\n".join(lines)))
-
-
-def meter(share):
-    """Return a bar that is filled up to a share."""
-    width = f"width:{100 * min(max(float(share), 0.0), 1.0):.3g}%"
-    return element("span", element("i", style=width), class_="meter")
-
-
-def notebook(*children):
-    """Return what a notebook shows: a block with its own style, on light and on dark."""
-    return element("div", element("style", Html(_NOTEBOOK_STYLE)), children, class_="sklearn-dpgen")

@@ -10,23 +10,20 @@ from scipy.stats import binom, norm
 from sklearn_dpgen.accounting import GaussianProfile, compose_epsilon, sampled_without_replacement
 from sklearn_dpgen.auditing import audit
 from sklearn_dpgen.auditing._bounds import (
-    clopper_pearson,
-    epsilon_of_guesses,
-    epsilon_of_rates,
-    mu_of_guesses,
-    mu_of_rates,
-)
-from sklearn_dpgen.auditing._noise import noise_findings, scale_bounds
-from sklearn_dpgen.auditing._pairs import (
     DiscretePair,
     GaussianPair,
     LaplacePair,
     SampledGaussianPair,
     SampledReplacementPair,
+    clopper_pearson,
+    epsilon_of_guesses,
+    epsilon_of_rates,
     equivalent_mu,
     least_epsilon,
+    mu_of_guesses,
+    mu_of_rates,
 )
-from sklearn_dpgen.auditing._transcript import Transcript
+from sklearn_dpgen.auditing._transcript import Transcript, noise_findings, scale_bounds
 from sklearn_dpgen.domains import Box, OneHot
 from sklearn_dpgen.mechanisms import LaplaceMechanism, RandomizedResponse
 from sklearn_dpgen.utils._random import NoiseSource, observed_noise
@@ -79,7 +76,7 @@ def test_noise_that_is_less_than_it_is_said_to_be_is_found(monkeypatch):
     monkeypatch.setattr(NoiseSource, "_noisy", quiet)
     result = audited(Sums())
     assert result.ratio == pytest.approx(2, rel=0.05)
-    assert any("gaussian noise is at most 0.5" in finding for finding in result.findings)
+    assert any("gaussian noise has at most 0.5" in finding for finding in result.findings)
 
 
 def test_few_residuals_are_no_finding():

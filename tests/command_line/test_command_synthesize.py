@@ -190,6 +190,15 @@ def test_wrong_options_are_refused_by_the_parser(run, arguments):
     assert not os.path.exists("out")
 
 
+def test_without_matplotlib_nothing_is_spent(run, ledger, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db")
+    assert done.code == 2
+    assert "The quality report requires matplotlib" in done.err
+    assert not ledger.report().charges
+    assert not Path("out").exists()
+
+
 def test_files_of_an_earlier_run_go_and_others_stay(run, folder):
     assert run("synthesize", "table.parquet", *FIT).code == 0
     (folder / "out" / "mine.txt").write_text("mine")

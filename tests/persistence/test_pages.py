@@ -9,6 +9,8 @@ from test_save_and_load import CENTRAL, with_secrets
 
 from sklearn_dpgen.reporting import QualityReport, model_card
 
+pytest.importorskip("matplotlib")
+
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 

@@ -210,8 +210,8 @@ def test_shared_axes_show_all_of_both():
         ({"sensitive_features": [0, 0, 0, 0]}, "at least two groups"),
         ({"sensitive_features": [0, 1]}, "2 rows for 4 samples"),
         ({"true_label": 1}, "true_label must occur in each group"),
-        ({"true_label": 1, "y_true": None}, "needs the true labels"),
-        ({"true_label": 1, "y_true": [0, 1]}, "y_true has the shape"),
+        ({"true_label": 1, "y_true": None}, "requires the true labels"),
+        ({"true_label": 1, "y_true": [0, 1]}, "y_true must have shape"),
         ({"kind": "bars"}, "kind must be 'density' or 'rate'"),
     ],
 )
@@ -229,7 +229,7 @@ def test_errors(options, message):
     ("options", "message"),
     [
         ({"response_method": "transform"}, "response_method must be"),
-        ({"pos_label": 7}, "pos_label must be among the classes, and 7 is not"),
+        ({"pos_label": 7}, "pos_label must be one of the classes, got 7"),
     ],
 )
 def test_errors_about_an_estimator(options, message):
@@ -239,7 +239,7 @@ def test_errors_about_an_estimator(options, message):
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    message = r"needs matplotlib: pip install 'sklearn-dpgen\[examples\]'"
+    message = r"requires matplotlib: pip install 'sklearn-dpgen\[reports\]'"
     with pytest.raises(ImportError, match=f"FairnessDisplay.plot {message}"):
         FairnessDisplay.from_predictions(DATA.y, PROBABILITY, **GROUPS)
     with pytest.raises(ImportError, match=f"FairnessCurveDisplay.plot {message}"):

@@ -145,7 +145,7 @@ def test_another_key_another_file_and_a_changed_file_are_refused(card, model, fi
 
 
 def test_a_report_that_does_not_have_its_hash_is_refused(card):
-    from sklearn_dpgen.reporting._signatures import canonical_json, sign
+    from sklearn_dpgen.reporting._model_card import canonical_json, sign
 
     content = card.to_dict()
     del content["signature"]
@@ -337,7 +337,7 @@ def test_the_sentence_of_the_guarantee_follows_the_unit():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"b": rng.choice([HOSTILE, "no"], 900), "who": np.arange(900) // 3})
     options = {"schema": Schema({"b": SCHEMA["b"]}), "population_size": 100, "max_iter": 2}
-    of_rows = "A person with several records is not protected as a whole"
+    of_rows = "person with several records is not protected as a whole"
     of_persons = "each person, with all records that have one value in"
     for unit, said, other in ((None, of_rows, of_persons), ("who", of_persons, of_rows)):
         X = frame if unit else frame[["b"]]

@@ -91,7 +91,7 @@ def test_from_estimator_draws_at_once():
         (Echo(), [], {}, "epsilons"),
         (Echo(), [0.0], {}, "epsilons"),
         (Echo(), [1.0], {"n_repeats": 0}, "n_repeats"),
-        (LogisticRegression(), [1.0], {}, "no parameter epsilon"),
+        (LogisticRegression(), [1.0], {}, "must have a parameter epsilon"),
     ],
 )
 def test_bad_parameters(estimator, epsilons, settings, message):

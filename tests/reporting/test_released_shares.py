@@ -1,4 +1,4 @@
-"""The table of one column that a picture shows: merged entries keep counts, noise and heaps."""
+"""Released shares of one column: merged entries keep counts, noise and point masses."""
 
 import re
 from types import SimpleNamespace
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.reporting._released import merge_bins, released_shares, sample_shares
-from sklearn_dpgen.reporting._svg import histogram
+from sklearn_dpgen.reporting._figures import histogram, label_bars
+from sklearn_dpgen.reporting._released import _gap, merge_bins, released_shares, sample_shares
 from sklearn_dpgen.schema import Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables import NoisyMarginal, TableSampler
@@ -49,7 +49,7 @@ def test_merged_entries_are_sums_of_neighbours(counts, most, has_null):
         )
 
 
-def test_a_heap_keeps_an_entry_of_its_own():
+def test_a_point_mass_keeps_an_entry_of_its_own():
     merged = merge_bins(released([10] * 20 + [5000] + [10] * 20), 123, 5)
     assert 5000 in merged.counts
     assert merged.counts.sum() == 5400
@@ -102,11 +102,49 @@ def test_noise_does_not_count_as_what_stands_out():
 
 @pytest.mark.parametrize("k", [1, 2, 7, 24, 25, 40, 97])
 def test_labels_of_bars_do_not_touch(k):
+    pytest.importorskip("matplotlib")
     labels = [str(1000 + i) for i in range(k)]
-    svg = str(histogram(np.ones(k), np.ones(k), labels))
-    texts = re.findall(r'<text x="([\d.]+)" y="143" text-anchor="(\w+)"[^>]*>(\d+)<', svg)
-    assert [texts[0][2], texts[-1][2]] == [labels[0], labels[-1]]
-    width = 6.2 * 4
-    shift = {"start": 0.0, "middle": width / 2, "end": width}
-    starts = [float(x) - shift[anchor] for x, anchor, _ in texts]
-    assert all(b - a > width for a, b in zip(starts, starts[1:], strict=False))
+    svg = histogram(np.ones(k) / k, np.ones(k) / k, labels, "shares")
+    texts = re.findall(r'text-anchor: middle[^>]* x="([\d.]+)"[^>]*>(\d+)<', svg)
+    assert [texts[0][1], texts[-1][1]] == [labels[0], labels[-1]]
+    starts = [float(x) for x, _ in texts]
+    # Four digits of 7.5 points.
+    assert all(b - a > 4 * 4.8 for a, b in zip(starts, starts[1:], strict=False))
+
+
+def percents(svg):
+    return [float(text) for text in re.findall(r">([\d.]+)%<", svg)]
+
+
+@pytest.mark.parametrize("draw", [histogram, label_bars])
+def test_no_figure_shows_a_share_above_one(draw):
+    pytest.importorskip("matplotlib")
+    noisy, errors = np.array([7.0, -6.0, 0.2]), np.full(3, 9.0)
+    svg = draw(noisy, np.array([0.5, 0.3, 0.2]), ["a", "b", "c"], "shares", errors=errors)
+    assert percents(svg)
+    assert max(percents(svg)) <= 100
+
+
+def test_no_distance_exceeds_one_where_noise_fills_a_fine_column():
+    """Of 230 persons and 1000 bins, noise of 5 a bin adds up to ten times their number."""
+    rng = np.random.default_rng(0)
+    counts = np.zeros(1000)
+    counts[::5] = 230 / 200
+    noisy = released(counts + rng.normal(0, 5, 1000), noise_scale=5.0, width=1)
+    column = TabularEncoder(Schema({"a": Numeric(0, 1000)}), bins=1000).fit(FRAME).columns_["a"]
+    view = SimpleNamespace(
+        one_way_marginals_=[noisy],
+        n_records_=230,
+        encoder_=SimpleNamespace(columns_={"a": column}),
+    )
+    codes = {"a": np.arange(0, 1000, 5)}
+    fine = _gap(view, noisy, codes)
+    assert fine["noise"] == 1.0
+    assert fine["distance"] <= 1.0
+    # Without the projection the distance is larger than any distance of two distributions.
+    raw = np.abs(sample_shares(noisy, codes) - noisy.counts / 230).sum() / 2
+    assert raw > 7
+    # Merged bins have less noise: fewer of them are shown where less stands out.
+    part, shares, errors = released_shares(view, "a")
+    assert len(shares) < 40
+    assert _gap(view, part, codes)["noise"] < 1.0

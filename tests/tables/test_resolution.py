@@ -60,7 +60,7 @@ def message(n_records, column_scale, table_scale):
 
 
 def test_what_noise_leaves_is_said():
-    columns, pairs = "What is sampled hardly depends on the records", "as if hardly any of them"
+    columns, pairs = "Samples hardly depend on the records", "hardly any dependence between"
     assert message(1000, 500.0, 1.0).count(columns) == 1
     assert pairs in message(1000, 1.0, 500.0)
     assert columns not in message(1000, 1.0, 500.0)
@@ -68,5 +68,7 @@ def test_what_noise_leaves_is_said():
     assert pairs not in message(1000, 500.0, 500.0)
     assert message(1000, 1.0, 1.0) == message(1000, 1.0, None) == ""
     assert "With epsilon=0.5 and about 1000 records" in message(1000, 500.0, None)
+    with pytest.warns(NoisyCountsWarning, match="about 230 persons.*more persons"):
+        warn_of_noise(230, 500.0, None, epsilon=0.5, unit="persons")
     # Few records are not noise.
     assert message(3, 0.0, 0.0) == ""

@@ -4,17 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from sklearn_dpgen.utils._html import (
-    Html,
-    clean,
-    element,
-    joined,
-    meter,
-    notebook,
-    preformatted,
-    rows_table,
-    shorten,
-)
+from sklearn_dpgen.utils._html import clean, environment, notebook, percent_up, shorten
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -47,18 +37,30 @@ class Reader(HTMLParser):
         self.text.append(data)
 
 
+ELEMENT = '<p title="{{ text }}">{{ text }}</p>'
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_text_and_attributes_are_escaped(text):
-    found = Reader(element("p", text, title=text))
+    found = Reader(environment().from_string(ELEMENT).render(text=text))
     assert found.tags == ["p"]
     assert found.attributes == [("title", clean(text))]
     assert "".join(found.text) == clean(text)
 
 
-@pytest.mark.parametrize("text", HOSTILE[:4])
+@pytest.mark.parametrize("text", [HOSTILE[0], HOSTILE[1], HOSTILE[3]])
 def test_text_that_is_not_escaped_is_caught(text):
-    found = Reader(Html(f"<p title='{text}'>{text}</p>"))
-    assert found.tags != ["p"] or found.attributes != [("title", text)]
+    careless = environment().overlay(autoescape=False)
+    found = Reader(careless.from_string(ELEMENT).render(text=text))
+    assert found.tags != ["p"] or found.attributes != [("title", clean(text))]
+
+
+def test_every_template_is_escaped():
+    for name in environment().list_templates(extensions=["html"]):
+        source, _, _ = environment().loader.get_source(environment(), name)
+        assert "autoescape" not in source
+        assert "| safe" not in source
+    assert environment().autoescape is True
 
 
 def test_clean_text_is_one_line_that_can_be_written():
@@ -71,34 +73,38 @@ def test_clean_text_is_one_line_that_can_be_written():
         assert clean(text) == text
 
 
-def test_html_is_not_escaped_twice_and_none_is_left_out():
-    inner = element("b", "<")
-    assert element("p", inner, None, [1, "&"]) == "<p><b>&lt;</b>1&amp;</p>"
-    assert joined([inner, None]) == inner
-    assert isinstance(joined("a"), Html)
-
-
-def test_attributes_are_named_as_in_html():
-    assert element("path", d="M0 0", class_="a", fill_opacity=0.5, title=None) == (
-        '<path d="M0 0" class="a" fill-opacity="0.5"/>'
-    )
-
-
 def test_shorten():
     assert shorten("a" * 50, 10) == "a" * 9 + "…"
     assert shorten("short") == "short"
 
 
-def test_preformatted_text_keeps_its_spaces_and_lines():
-    assert preformatted("a   b\n  <c>") == "<pre>a   b\n  &lt;c&gt;</pre>"
+def test_aligned_text_keeps_its_spaces_and_lines():
+    found = environment().from_string("<pre>{{ text | aligned }}</pre>").render(text="a   b\n  <c>")
+    assert found == "<pre>a   b\n  &lt;c&gt;</pre>"
 
 
-def test_a_meter_stays_within_its_bar():
-    for share, width in ((-1, "0%"), (0.5, "50%"), (7, "100%")):
-        assert f"width:{width}" in meter(share)
+@pytest.mark.parametrize(("share", "width"), [(-1, "0%"), (0.5, "50%"), (7, "100%")])
+def test_a_bar_stays_within_its_frame(share, width):
+    assert f'style="width:{width}"' in notebook("spent", share=share)
 
 
-def test_a_notebook_block_brings_its_own_style():
-    text = notebook(rows_table([("<k>", "v")]))
+def test_a_notebook_shows_all_that_it_is_given():
+    text = notebook(
+        "(ε, δ)",
+        warning="SEEDED",
+        lines=[("a line", None), ("a bar", 0.5)],
+        items=["an item"],
+        rows=[("<key>", "value")],
+        details=[("a summary", [("inner", "&")])],
+        table=(["name"], [["<cell>"]]),
+    )
     assert "<style>" in text
-    assert "&lt;k&gt;" in text
+    for part in ("SEEDED", "a line", "a bar", "an item", "&lt;key&gt;", "a summary", "inner",
+                 "&amp;", "&lt;cell&gt;"):  # fmt: skip
+        assert part in text
+    assert Reader(text).tags.count("table") == 3
+
+
+def test_a_bound_in_percent_is_rounded_up():
+    assert percent_up(0.5001) == "50.1%"
+    assert percent_up(0.5) == "50%"

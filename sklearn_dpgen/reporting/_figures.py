@@ -1,0 +1,230 @@
+"""Matplotlib figures as inline SVG, for pages of one file."""
+
+import io
+import re
+import warnings
+
+import numpy as np
+
+from sklearn_dpgen.exceptions import PublicImportError
+from sklearn_dpgen.utils._html import percent, shorten
+
+__all__ = ["heat_map", "histogram", "import_pyplot", "inline_svg", "label_bars", "plain_text"]
+
+# Colours that are legible on light and on dark pages.
+_BARS, _LINE, _LESS, _TEXT = "#b4bdc9", "#2f7de1", "#d9722e", "#7a8491"
+_STYLE = {
+    # Text stays text: a browser has fonts for every script, and a reader can search it.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "sklearn_dpgen",
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 7.5,
+    "text.color": _TEXT,
+    "axes.edgecolor": _TEXT,
+    "axes.labelcolor": _TEXT,
+    "axes.linewidth": 0.6,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "xtick.color": _TEXT,
+    "ytick.color": _TEXT,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.frameon": False,
+    "lines.linewidth": 1.3,
+}
+# Points, of a figure that fills a card of three to a row.
+_WIDTH = 260.0
+
+
+def import_pyplot(caller):
+    """Import matplotlib when something is drawn, or raise an error that says how to install it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise PublicImportError(
+            f"{caller} requires matplotlib: pip install 'sklearn-dpgen[reports]'."
+        ) from error
+    return plt
+
+
+def plain_text(text, most=30):
+    """Return one line that matplotlib shows as it is, without mathematics."""
+    return shorten(text, most).replace("$", r"\$")
+
+
+def inline_svg(draw, title, *, height, margins=(34, 14, 8, 20)):
+    """Draw a figure and return it as an element of a page.
+
+    Parameters
+    ----------
+    draw : callable
+        Called with the axes.
+    title : str
+        Description of the figure for readers who cannot see it.
+    height : float
+        In points; the width is that of a card.
+    margins : tuple of float
+        Left, right, top and bottom margins around the axes, in points.
+
+    Returns
+    -------
+    markupsafe.Markup
+
+    Raises
+    ------
+    ImportError
+        matplotlib is not installed.
+    """
+    plt = import_pyplot("A page with figures")
+    from markupsafe import Markup, escape
+    from matplotlib.figure import Figure
+
+    left, right, top, bottom = margins
+    stream = io.StringIO()
+    with plt.rc_context(_STYLE), warnings.catch_warnings():
+        # The fonts of matplotlib lack scripts that the browser has.
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        figure = Figure(figsize=(_WIDTH / 72, height / 72))
+        box = (
+            left / _WIDTH,
+            bottom / height,
+            1 - (left + right) / _WIDTH,
+            1 - (top + bottom) / height,
+        )
+        draw(figure.add_axes(box))
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(stream, format="svg", transparent=True, metadata=metadata)
+    svg = stream.getvalue()
+    # Each figure numbers its groups from one, so their identifiers would repeat on the page.
+    svg = re.sub(r'<g id="[^"]*">', "<g>", svg[svg.index("<svg") :])
+    label = f'<svg class="chart" role="img" aria-label="{escape(title)}"'
+    return Markup(label + svg.removeprefix("<svg"))
+
+
+def histogram(first, second, labels, title, *, errors=None):
+    """Return filled steps of the first shares, and a line of steps of the second.
+
+    Parameters
+    ----------
+    first, second : ndarray of shape (k,)
+        Shares; an axis of shares ends at 1 at most, whatever the noise adds.
+    labels : sequence of str of length k
+        Names of the bins; some of them are written.
+    title : str
+        Description of the figure.
+    errors : ndarray of shape (k,) or None
+        Half lengths of the error bars of ``first``.
+
+    Returns
+    -------
+    markupsafe.Markup
+    """
+    k = len(first)
+
+    def draw(ax):
+        edges = np.arange(k + 1)
+        ax.stairs(np.clip(first, 0, 1), edges, fill=True, color=_BARS)
+        ax.stairs(np.clip(second, 0, 1), edges, color=_LINE, linewidth=1.3)
+        if errors is not None:
+            _draw_errors(ax.plot, edges[:-1] + 0.5, first, errors)
+        ax.set_xlim(0, k)
+        ax.set_ylim(0, _top(first, second, errors))
+        ticks = ax.get_yticks()[:: 2 if len(ax.get_yticks()) > 5 else 1]
+        ax.set_yticks(ticks, [percent(tick) for tick in ticks])
+        ax.set_ylim(0, _top(first, second, errors))
+        longest = max(map(len, labels), default=1)
+        n_shown = max(2, int(220 / (4.6 * min(longest, 12) + 8)))
+        shown = np.arange(0, k, max(1, -(-(k - 1) // (n_shown - 1))))
+        # The last bin is named too, no nearer to the one before.
+        if len(shown) > 1:
+            shown[-1] = k - 1
+        ax.set_xticks(shown + 0.5, [plain_text(labels[i], 12) for i in shown])
+
+    return inline_svg(draw, title, height=112)
+
+
+def label_bars(first, second, labels, title, *, errors=None):
+    """Return two horizontal bars for each label, one below the other.
+
+    Parameters
+    ----------
+    first, second, labels, title, errors
+        As in :func:`histogram`.
+
+    Returns
+    -------
+    markupsafe.Markup
+    """
+    k = len(labels)
+
+    def draw(ax):
+        places = np.arange(k)
+        ax.barh(places - 0.2, np.clip(first, 0, 1), 0.36, color=_BARS)
+        ax.barh(places + 0.2, np.clip(second, 0, 1), 0.36, color=_LINE)
+        if errors is not None:
+            _draw_errors(lambda x, y, **style: ax.plot(y, x, **style), places - 0.2, first, errors)
+        top = _top(first, second, errors)
+        ax.set(xlim=(0, top), ylim=(k - 0.5, -0.5), xticks=[])
+        ax.set_yticks(places, [plain_text(label, 18) for label in labels])
+        ax.tick_params(axis="y", length=0)
+        ax.spines["bottom"].set_visible(False)
+        ends = np.maximum(first if errors is None else first + errors, second).clip(0, top)
+        for place, end, share in zip(places, ends, second, strict=True):
+            ax.annotate(percent(share), (end, place), (3, 0), textcoords="offset points",
+                        va="center", color=_LINE)  # fmt: skip
+
+    return inline_svg(draw, title, height=10 + 15 * k, margins=(92, 34, 4, 4))
+
+
+def _draw_errors(plot, places, shares, errors):
+    """Draw error bars as one line with gaps, which takes less room than one line for each."""
+    low, high = np.clip(shares - errors, 0, 1), np.clip(shares + errors, 0, 1)
+    gaps = np.full(len(places), np.nan)
+    x = np.column_stack([places, places, gaps]).ravel()
+    y = np.column_stack([low, high, gaps]).ravel()
+    plot(x, y, color=_TEXT, linewidth=0.8)
+
+
+def _top(first, second, errors):
+    reach = first if errors is None else first + errors
+    return min(max(1.05 * float(np.max(reach)), 1.05 * float(np.max(second)), 1e-6), 1.0)
+
+
+def heat_map(matrix, labels, title):
+    """Return a square matrix as coloured cells, with the names of its rows.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (k, k)
+        Colours are full at -1 and 1; NaN is left empty.
+    labels : sequence of str of length k
+    title : str
+        Description of the figure.
+
+    Returns
+    -------
+    markupsafe.Markup
+    """
+    k = len(matrix)
+    has_names = k <= 32
+    left = 74 if has_names else 4
+
+    def draw(ax):
+        from matplotlib.colors import LinearSegmentedColormap, to_rgba
+
+        ends = [to_rgba(_LESS, 1), to_rgba(_LESS, 0), to_rgba(_LINE, 0), to_rgba(_LINE, 1)]
+        colors = LinearSegmentedColormap.from_list(
+            "difference", list(zip((0, 0.5, 0.5, 1), ends, strict=True))
+        )
+        masked = np.ma.masked_invalid(matrix)
+        ax.imshow(masked, cmap=colors, vmin=-1, vmax=1, interpolation="none", aspect="auto")
+        ax.spines[:].set_visible(True)
+        ax.set_xticks([])
+        ax.set_yticks([])
+        if has_names:
+            size = min(7.5, 0.8 * (_WIDTH - left - 4) / k)
+            ax.set_yticks(np.arange(k), [plain_text(label, 14) for label in labels], fontsize=size)
+        ax.tick_params(axis="y", length=0)
+
+    return inline_svg(draw, title, height=_WIDTH - left + 4, margins=(left, 4, 4, 4))
