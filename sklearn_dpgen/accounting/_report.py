@@ -13,6 +13,7 @@ from sklearn_dpgen.accounting._attack_risk import AttackRisk
 from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import ApproximateProfile, PrivacyProfile
+from sklearn_dpgen.persistence._declarations import saved_as_json
 from sklearn_dpgen.utils._html import element, notebook, rows_table
 from sklearn_dpgen.utils._random import SEEDED
 
@@ -48,6 +49,7 @@ def _installed_versions():
     return versions
 
 
+@saved_as_json
 @dataclass(frozen=True, kw_only=True)
 class PrivacyReport:
     """The complete, immutable statement of one privacy guarantee.

@@ -14,6 +14,7 @@ from sklearn_dpgen.domains._parameters import (
     norm_order,
     short,
 )
+from sklearn_dpgen.persistence._declarations import Array, saved
 from sklearn_dpgen.utils._validation import check_positive
 
 __all__ = ["Ball"]
@@ -22,6 +23,7 @@ __all__ = ["Ball"]
 _MAX_ROUNDING = 1e-3
 
 
+@saved
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Ball(Domain):
     """The ball ``||x - center||_p <= radius``.
@@ -60,6 +62,9 @@ class Ball(Domain):
     >>> Ball(radius=1, n_features=2).diameter(2)
     2.0
     """
+
+    # With a scalar center and a width, a small file could ask for much memory.
+    _saved_state = {"radius": float, "p": float, "center": Array("f", 1), "n_features": int}
 
     radius: float
     p: float

@@ -120,6 +120,8 @@ class LaplaceMechanism(_AdditiveMechanism):
 
     cost_norm = 1
 
+    _saved_state = {}
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -223,6 +225,7 @@ class GaussianMechanism(_AdditiveMechanism):
 
     cost_norm = 2
 
+    _saved_state = {}
     _parameter_constraints: dict = {
         **Mechanism._parameter_constraints,
         "delta": [Interval(Real, 0, 1, closed="neither")],

@@ -101,6 +101,9 @@ class RandomizedResponse(Mechanism):
     vertices.
     """
 
+    _saved_state = {}
+    _has_matrices = True
+
     def __init__(
         self,
         epsilon: float = 1.0,

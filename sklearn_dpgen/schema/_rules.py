@@ -5,6 +5,8 @@ from dataclasses import KW_ONLY, dataclass
 
 import pandas as pd
 
+from sklearn_dpgen.persistence._declarations import saved
+
 __all__ = ["FunctionalDependency", "Implication", "Inequality", "Rule", "Sum"]
 
 
@@ -12,6 +14,7 @@ class Rule:
     """A public declaration of what every record of a table fulfils."""
 
 
+@saved
 @dataclass(frozen=True)
 class Inequality(Rule):
     """One column is at most another: numbers, ordinal ones among them, or dates.
@@ -45,6 +48,7 @@ class Inequality(Rule):
             raise ValueError("strict must be True or False.")
 
 
+@saved
 @dataclass(frozen=True)
 class Implication(Rule):
     """Records that have some values have others too.
@@ -89,6 +93,7 @@ class Implication(Rule):
             raise ValueError(f"given and then must be of other columns: both name {twice}.")
 
 
+@saved
 @dataclass(frozen=True)
 class Sum(Rule):
     """A column is the sum of others: numbers, ordinal ones among them.
@@ -122,6 +127,7 @@ class Sum(Rule):
             raise ValueError("parts must name two columns at least.")
 
 
+@saved
 @dataclass(frozen=True)
 class FunctionalDependency(Rule):
     """A column is a public function of others.

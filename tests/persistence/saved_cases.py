@@ -18,7 +18,7 @@ from sklearn_dpgen.mechanisms import (
     RandomizedResponse,
     TabularMechanism,
 )
-from sklearn_dpgen.moments import MomentImageSampler
+from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.preprocessing import DCTTransformer
 from sklearn_dpgen.schema import (
     Categorical,
@@ -33,7 +33,7 @@ from sklearn_dpgen.schema import (
     Sum,
 )
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
-from sklearn_dpgen.tables import LocalTableSampler, PrivateMixtureSampler, TableSampler
+from sklearn_dpgen.tables import LocalTableSampler, TableSampler
 
 # Persons have one to three rows, as in the contract of budgets.
 PERSON = np.repeat(np.arange(60), np.arange(60) % 3 + 1)
@@ -113,10 +113,8 @@ def _fit_rules():
     return sampler.fit(wide_frame())
 
 
-def _fit_mixture():
-    sampler = PrivateMixtureSampler(
-        schema=SCHEMA, bins=8, classes=["no", "yes"], n_candidates=20, device="cpu", **BUDGET
-    )
+def _fit_moments_of_tables():
+    sampler = MomentSampler(schema=SCHEMA, classes=["no", "yes"], **BUDGET)
     return sampler.fit(pl.DataFrame(FRAME), LABELS)
 
 
@@ -187,10 +185,10 @@ def _fit_dct():
 FITS = {
     name: partial(_fit_case, name)
     for name in CASES
-    if name not in ("synthetic classifier", "barycenter classifier")
+    if name not in ("synthetic classifier", "barycenter classifier", "mixtures")
 } | {
     "rules": _fit_rules,
-    "mixtures of classes": _fit_mixture,
+    "moments of tables": _fit_moments_of_tables,
     "tables of persons": _fit_tables_of_persons,
     "evolution of tables": _fit_evolution_of_tables,
     "smoothed, by a convolution": partial(_fit_network, "dcgan", 4),
