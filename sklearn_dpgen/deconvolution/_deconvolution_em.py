@@ -119,7 +119,7 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
     (3, 2)
     """
 
-    _saved_state = {
+    _saved_state: dict = {
         "mechanism_": Mechanism,
         "points_": Array("f", 2),
         "weights_": Array("f", 1, low=0),

@@ -195,7 +195,7 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
     (3, 2)
     """
 
-    _saved_state = {
+    _saved_state: dict = {
         "loss_curve_": list[float],
         "mechanism_": Mechanism,
         "generator_": torch.nn.Module,

@@ -52,7 +52,7 @@ class GeneratorModel:
 
     @classmethod
     def _from_saved(cls, fields):
-        return cls(module=None, mechanism=None, **fields)
+        return cls(module=None, mechanism=None, **fields)  # type: ignore[arg-type]
 
     def to_domain(self, G):
         """Map what the generator makes into the domain of the mechanism, as records were."""

@@ -224,7 +224,7 @@ class PrivateEvolutionSampler(VotingSampler):
     """
 
     _declarations = ("schema", "domain", "interface", "embedding")
-    _saved_state = {"interface_": ("EuclideanVariation", "TabularVariation"), "n_iter_": int}
+    _saved_state: dict = {"interface_": ("EuclideanVariation", "TabularVariation"), "n_iter_": int}
     _parameter_constraints: dict = VotingSampler._parameter_constraints | {
         "schema": [Schema, None],
         "interface": [HasMethods(["random", "vary"]), None],

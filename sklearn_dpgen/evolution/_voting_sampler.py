@@ -126,13 +126,13 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None
     # Parameters that are public where they are not None.
     _declarations: tuple[str, ...] = ("domain",)
-    _saved_state = ENCODED_STATE | {
+    _saved_state: dict = ENCODED_STATE | {
         "noise_multiplier_": float | None,
         "candidates_": list_of(Array("f", 2)),
         "weights_": list_of(Array("f", 1, low=0)),
         "history_": list[list[ClassVotes]],
     }
-    _not_saved = dict.fromkeys(
+    _not_saved: dict = dict.fromkeys(
         ("_n_samples", "_sizes"), "Numbers of records, which only a fit needs."
     )
     _parameter_constraints: dict = {

@@ -102,12 +102,12 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         "unit": [str, None],
         "noise": [StrOptions({"float", "certified"})],
     }
-    _saved_state = {
+    _saved_state: dict = {
         "privacy_": PrivacyReport,
         "n_features_in_": int,
         "feature_names_in_": Maybe(Array("O", 1)),
     }
-    _not_saved = {
+    _not_saved: dict = {
         "random_state": "A seed voids the guarantee for whoever knows it.",
         "ledger": "It is a file, or the path of a file, of whoever holds the records.",
     }

@@ -120,7 +120,7 @@ class LaplaceMechanism(_AdditiveMechanism):
 
     cost_norm = 1
 
-    _saved_state = {}
+    _saved_state: dict = {}
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class GaussianMechanism(_AdditiveMechanism):
 
     cost_norm = 2
 
-    _saved_state = {}
+    _saved_state: dict = {}
     _parameter_constraints: dict = {
         **Mechanism._parameter_constraints,
         "delta": [Interval(Real, 0, 1, closed="neither")],

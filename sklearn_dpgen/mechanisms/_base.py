@@ -95,8 +95,8 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         Width of the domain.
     """
 
-    _saved_state = {"_sklearn_output_config": Maybe(dict[str, str])}
-    _not_saved = {
+    _saved_state: dict = {"_sklearn_output_config": Maybe(dict[str, str])}
+    _not_saved: dict = {
         "_seed": "A seed voids the guarantee for whoever knows it.",
         **dict.fromkeys(
             [

@@ -101,7 +101,7 @@ class RandomizedResponse(Mechanism):
     vertices.
     """
 
-    _saved_state = {}
+    _saved_state: dict = {}
     _has_matrices = True
 
     def __init__(

@@ -19,7 +19,7 @@ __all__ = ["BaseMomentSampler"]
 class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     """Base of the samplers that draw from laws with released means and covariances by class."""
 
-    _saved_state = {
+    _saved_state: dict = {
         "noise_multiplier_": float | None,
         "means_": Array("f", 2),
         "covariances_": Array("f", 3),

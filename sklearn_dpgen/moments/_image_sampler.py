@@ -172,7 +172,7 @@ class MomentImageSampler(BaseMomentSampler):
     (3, 64)
     """
 
-    _saved_state = {
+    _saved_state: dict = {
         "_model": "ImageModel",
         "_pixel_range": tuple[float, float],
         "loss_curve_": list[float],

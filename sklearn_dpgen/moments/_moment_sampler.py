@@ -144,7 +144,7 @@ class MomentSampler(BaseMomentSampler):
     (3, 2)
     """
 
-    _saved_state = ENCODED_STATE
+    _saved_state: dict = ENCODED_STATE
     _parameter_constraints: dict = BaseMomentSampler._parameter_constraints | {
         "schema": [Schema, None],
         "domain": [Domain, callable, None],

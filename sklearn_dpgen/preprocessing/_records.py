@@ -23,7 +23,7 @@ __all__ = [
 
 
 # What a file holds of the encoding of an estimator with a schema or a domain.
-ENCODED_STATE = {"domain_": Maybe(Domain), "encoder_": Maybe(TabularEncoder)}
+ENCODED_STATE: dict = {"domain_": Maybe(Domain), "encoder_": Maybe(TabularEncoder)}
 
 
 def check_saved_encoding(estimator):

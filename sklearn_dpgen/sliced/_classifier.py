@@ -189,7 +189,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     (3, 2)
     """
 
-    _saved_state = {"classes_": Array("biufUO", 1)}
+    _saved_state: dict = {"classes_": Array("biufUO", 1)}
     _parameter_constraints: dict = {
         **FairPredictor._parameter_constraints,
         "classes": ["array-like", None],

@@ -183,7 +183,7 @@ class DPSlicedWassersteinFairEncoder(
     ((10000, 2), (10000, 16))
     """
 
-    _saved_state = {"_sklearn_output_config": Maybe(dict[str, str])}
+    _saved_state: dict = {"_sklearn_output_config": Maybe(dict[str, str])}
     _parameter_constraints: dict = {
         **FairEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],

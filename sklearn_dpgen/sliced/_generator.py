@@ -171,7 +171,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
     (3, 2)
     """
 
-    _saved_state = ENCODED_STATE
+    _saved_state: dict = ENCODED_STATE
     _parameter_constraints: dict = {
         **SlicedEstimator._parameter_constraints,
         "schema": [Schema, None],

@@ -191,7 +191,7 @@ class DPSlicedWassersteinFairRegressor(
     (3, 2)
     """
 
-    _saved_state = {"y_domain_": Domain, "_single_output": bool}
+    _saved_state: dict = {"y_domain_": Domain, "_single_output": bool}
     _parameter_constraints: dict = {
         **FairPredictor._parameter_constraints,
         "y_domain": [Domain, tuple, callable],

@@ -217,7 +217,7 @@ class SmoothedSlicedWassersteinAdapter(
     (200,)
     """
 
-    _saved_state = {
+    _saved_state: dict = {
         "noise_multiplier_": float | None,
         "loss_curve_": list[float],
         "module_": AdaptedNetwork,

@@ -234,7 +234,7 @@ class SmoothedSlicedWassersteinGenerator(
     (3, 2)
     """
 
-    _saved_state = ENCODED_STATE | {
+    _saved_state: dict = ENCODED_STATE | {
         "noise_multiplier_": float | None,
         "loss_curve_": list[float],
         "generator_": torch.nn.Module,

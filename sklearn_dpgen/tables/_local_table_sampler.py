@@ -167,7 +167,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
     [1, 1, 1]
     """
 
-    _saved_state = {
+    _saved_state: dict = {
         "mechanism_": JointRandomizedResponse,
         "law_": ProductMixture,
         "loss_curve_": list[float],
@@ -175,7 +175,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         "_privatizes": bool,
         "_device": str,
     }
-    _not_saved = {"encoder_": "It is that of mechanism_."}
+    _not_saved: dict = {"encoder_": "It is that of mechanism_."}
     _parameter_constraints: dict = {
         "mechanism": "no_validation",
         "privatize": ["boolean"],

@@ -232,7 +232,7 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     [1, 1, 1]
     """
 
-    _saved_state = {
+    _saved_state: dict = {
         "noise_multiplier_": float | None,
         "n_records_": float,
         "encoder_": TabularEncoder,

@@ -53,7 +53,7 @@ def as_pandas(X):
 class FramesMixin(EstimatorMixin):
     """Mixin of samplers that give back the kind of frame that they were fitted on."""
 
-    _saved_state = {
+    _saved_state: dict = {
         "_frame_kind": Maybe(Literal["pandas", "polars", "pyarrow"]),
         "_sklearn_output_config": Maybe(dict[str, str]),
     }

@@ -33,7 +33,7 @@ class LabelSamplerMixin(EstimatorMixin):
     ``classes_`` and ``label_proportions_``.
     """
 
-    _saved_state = {
+    _saved_state: dict = {
         "classes_": Maybe(Array("biufUO", 1)),
         "label_proportions_": Maybe(Array("f", 1, low=0)),
     }

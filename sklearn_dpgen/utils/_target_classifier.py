@@ -22,7 +22,7 @@ __all__ = ["TargetClassifierMixin"]
 class TargetClassifierMixin(ClassifierMixin):
     """Classifiers whose ``module_`` maps records to logits, in double precision."""
 
-    _saved_state = {"classes_": Array("biufUO", 1)}
+    _saved_state: dict = {"classes_": Array("biufUO", 1)}
 
     def _check_saved_state(self):
         super()._check_saved_state()
