@@ -20,7 +20,7 @@ import numpy as np
 from _common import record
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
-sys.path[:0] = [str(TESTS / "persistence"), str(TESTS / "budget")]
+sys.path[:0] = [str(TESTS / "persistence"), str(TESTS / "ledger")]
 
 from hostile_files import KINDS, hostile_file  # noqa: E402
 from saved_cases import fitted  # noqa: E402
@@ -31,6 +31,7 @@ from sklearn_dpgen.exceptions import InvalidFileError  # noqa: E402
 
 MODELS = {
     "rules": "TableSampler, with rules",
+    "moments of tables": "MomentSampler, of tables with classes",
     "evolution of tables": "PrivateEvolutionSampler, of tables",
     "smoothed, by a convolution": "SmoothedSlicedWassersteinGenerator, of images",
     "images of classes": "MomentImageSampler",

@@ -26,7 +26,8 @@ def listed(text):
 
 
 def public_names():
-    modules = (path.stem for path in ROOT.iterdir() if path.suffix == ".py" or path.is_dir())
+    found = ROOT.iterdir()
+    modules = (p.stem for p in found if p.suffix == ".py" or (p / "__init__.py").exists())
     names = {"sklearn_dpgen": ["load"]}
     for module in sorted(modules):
         if not module.startswith("_") and module not in ("command_line", "persistence", "utils"):

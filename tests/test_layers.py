@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ ROOT = Path(sklearn_dpgen.__file__).parent
 LEVELS = {
     "_version": 0,
     "exceptions": 0,
+    "persistence": 0,
     "utils": 0,
     "domains": 1,
     "schema": 1,
@@ -39,13 +41,9 @@ LEVELS = {
     "reporting": 4,
     "inference": 4,
     "predictors": 4,
-    "persistence": 5,
-    "command_line": 6,
-    "__main__": 7,
+    "command_line": 5,
+    "__main__": 6,
 }
-
-# Saving and loading are offered below what knows all estimators, which is imported when called.
-LATE = {(None, "persistence"), ("ledger", "persistence")}
 
 # Within a level, first importer then imported. The papers of level 3 do not import one another;
 # tables takes votes and projections from evolution, as a user would. What is released of moments
@@ -53,7 +51,10 @@ LATE = {(None, "persistence"), ("ledger", "persistence")}
 # Displays and pages show what metrics compute, and the curve of budgets is computed where it is
 # drawn.
 SAME_LEVEL = {
+    ("persistence", "_version"),
+    ("persistence", "exceptions"),
     ("utils", "exceptions"),
+    ("utils", "persistence"),
     ("schema", "domains"),
     ("ledger", "accounting"),
     ("ledger", "schema"),
@@ -109,11 +110,11 @@ def violations(source, module, *, is_package=False):
         if top in FOREIGN.get(own, ()):
             faults.append(f"{module} imports {name}: {own} does without {top}")
         other = rest[0] if rest else None
-        if top != "sklearn_dpgen" or other is None or other == own or (own, other) in LATE:
+        if top != "sklearn_dpgen" or other is None or other == own:
             continue
         if own is None:
-            if other != "_version":
-                faults.append(f"{module} imports {name}: the root holds the version, nothing else")
+            if other not in ("_version", "persistence"):
+                faults.append(f"{module} imports {name}: the root has the version and load alone")
         elif other not in LEVELS:
             # What `from sklearn_dpgen import name` names is no module, or has no level yet.
             if (ROOT / other).exists() or (ROOT / f"{other}.py").exists():
@@ -139,6 +140,32 @@ def test_every_module_keeps_to_its_level():
     for module, path, is_package in module_files():
         faults += violations(path.read_text(encoding="utf-8"), module, is_package=is_package)
     assert not faults, "\n".join(faults)
+
+
+def room_imports():
+    """Return the rooms that each room imports, at the top of a module or later."""
+    graph = {}
+    for module, path, is_package in module_files():
+        names = imported_modules(path.read_text(encoding="utf-8"), module, is_package=is_package)
+        rooms = {
+            parts[1]
+            for parts in (n.split(".") for n in names)
+            if parts[0] == "sklearn_dpgen" and len(parts) > 1 and parts[1] in LEVELS
+        }
+        own = module.partition(".")[2].partition(".")[0]
+        graph.setdefault(own, set()).update(rooms - {own})
+    return graph
+
+
+def test_no_rooms_import_each_other_in_a_circle():
+    graph = room_imports()
+    TopologicalSorter(graph).prepare()
+    assert graph["persistence"] == {"_version", "exceptions"}
+    assert "persistence" in graph["ledger"]
+    # The negative twin: one late import of an estimator closes a circle.
+    graph["persistence"].add("tables")
+    with pytest.raises(CycleError):
+        TopologicalSorter(graph).prepare()
 
 
 def test_every_module_has_a_level():
@@ -170,6 +197,9 @@ def test_every_module_has_a_level():
         ("accounting._report", "import torch"),
         ("utils._torch", "from sklearn_dpgen.domains import Box"),
         ("exceptions", "from sklearn_dpgen.utils import _random"),
+        ("persistence._codec", "from sklearn_dpgen.domains import Box"),
+        ("persistence._files", "def f():\n    from sklearn_dpgen.ledger import _base"),
+        ("persistence._networks", "from sklearn_dpgen.smoothed._features import AdaptedNetwork"),
         ("mechanisms._base", "import sklearn_dpgen.metrics as metrics"),
         ("metrics._marginals", "from sklearn_dpgen.datasets import fetch_adult"),
         ("", "from sklearn_dpgen.deconvolution import EntropicDeconvGAN"),
@@ -190,6 +220,8 @@ def test_a_forbidden_import_is_caught(module, line):
         ("smoothed._loss", "from sklearn_dpgen.moments import price_moments"),
         ("metrics._transport", "import ot\nfrom sklearn.utils import check_array"),
         ("accounting._report", "from sklearn_dpgen import __version__"),
+        ("ledger._base", "from sklearn_dpgen.persistence._files import SavedEstimator"),
+        ("", "from sklearn_dpgen.persistence import load"),
         ("", "from sklearn_dpgen._version import __version__"),
     ],
 )

@@ -14,6 +14,7 @@ from sklearn_dpgen.accounting._guarantee import Bound, Event, Guarantee, as_numb
 from sklearn_dpgen.accounting._profiles import PrivacyProfile
 from sklearn_dpgen.accounting._wording import events_text, relation_text, report_rows
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
+from sklearn_dpgen.persistence._declarations import saved_as_json
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import SEEDED
 
@@ -33,6 +34,7 @@ def _installed_versions():
     return versions
 
 
+@saved_as_json
 @dataclass(frozen=True, kw_only=True)
 class PrivacyReport(Guarantee):
     """The complete, immutable statement of one privacy guarantee.

@@ -16,6 +16,7 @@ from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
 from sklearn_dpgen.mechanisms._moments import moment_score
+from sklearn_dpgen.persistence._declarations import Array, demand, is_distribution
 from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._torch import as_array, as_tensor
@@ -118,6 +119,12 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
     (3, 2)
     """
 
+    _saved_state: dict = {
+        "mechanism_": Mechanism,
+        "points_": Array("f", 2),
+        "weights_": Array("f", 1, low=0),
+        "n_iter_": int,
+    }
     _parameter_constraints: dict = {
         "mechanism": "no_validation",
         "n_points": [Interval(Integral, 1, None, closed="left")],
@@ -262,3 +269,10 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
             tags.input_tags = get_tags(self.mechanism).input_tags
         tags.non_deterministic = self.random_state is None
         return tags
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        width = self.mechanism_.domain_.n_features
+        demand(self.points_.shape[1] == width, "Points have another width than the domain.")
+        fits = len(self.points_) == len(self.weights_) and is_distribution(self.weights_)
+        demand(fits, "Points have other weights.")

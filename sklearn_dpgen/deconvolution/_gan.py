@@ -1,6 +1,7 @@
 """EntropicDeconvGAN: a generator of raw data learned from privatized records."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
 from sklearn_dpgen.mechanisms._moments import moment_score
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator
+from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (
     as_array,
@@ -193,6 +195,14 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
     (3, 2)
     """
 
+    _saved_state: dict = {
+        "loss_curve_": list[float],
+        "mechanism_": Mechanism,
+        "generator_": torch.nn.Module,
+        "n_iter_": int,
+        "_privatizes": bool,
+        "_model": GeneratorModel,
+    }
     _parameter_constraints: dict = {
         "mechanism": "no_validation",
         "privatize": ["boolean"],
@@ -475,3 +485,10 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
             return dcgan_generator(self.latent_dim, domain)
         widths = check_widths(self.hidden_layer_sizes)
         return mlp_generator(self.latent_dim, domain, widths, self.activation)
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        model = replace(self._model, module=self.generator_, mechanism=self.mechanism_)
+        domain = model.mechanism.domain_ if model.output_domain is None else model.output_domain
+        check_network(model.module, model.latent_dim, domain.n_features)
+        self._model = model

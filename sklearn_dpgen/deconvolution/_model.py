@@ -9,6 +9,7 @@ import torch
 from scipy.stats import qmc
 
 from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor
@@ -19,6 +20,7 @@ _CHUNK = 1024
 _N_SCORE_LATENTS = 4096
 
 
+@saved
 @dataclass(frozen=True)
 class GeneratorModel:
     """A generator with all that its samples and likelihoods depend on.
@@ -35,11 +37,22 @@ class GeneratorModel:
         From there to records as they were privatized.
     """
 
+    # The network and the mechanism are attributes of the estimator too, which joins them again.
+    _saved_state = {
+        "latent_dim": int,
+        "output_domain": Domain | None,
+        "output_transform": object,
+    }
+
     module: torch.nn.Module
     latent_dim: int
     mechanism: Any
     output_domain: Domain | None = None
     output_transform: Any = None
+
+    @classmethod
+    def _from_saved(cls, fields):
+        return cls(module=None, mechanism=None, **fields)  # type: ignore[arg-type]
 
     def to_domain(self, G):
         """Map what the generator makes into the domain of the mechanism, as records were."""

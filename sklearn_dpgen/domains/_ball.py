@@ -15,6 +15,7 @@ from sklearn_dpgen.domains._parameters import (
     short,
 )
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import Array, saved
 from sklearn_dpgen.utils._validation import check_positive
 
 __all__ = ["Ball"]
@@ -23,6 +24,7 @@ __all__ = ["Ball"]
 _MAX_ROUNDING = 1e-3
 
 
+@saved
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Ball(Domain):
     """The ball ``||x - center||_p <= radius``.
@@ -61,6 +63,9 @@ class Ball(Domain):
     >>> Ball(radius=1, n_features=2).diameter(2)
     2.0
     """
+
+    # With a scalar center and a width, a small file could ask for much memory.
+    _saved_state = {"radius": float, "p": float, "center": Array("f", 1), "n_features": int}
 
     radius: float
     p: float

@@ -15,10 +15,12 @@ from sklearn_dpgen.domains._parameters import (
     short,
 )
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import Array, saved
 
 __all__ = ["Box"]
 
 
+@saved
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Box(Domain):
     """The box ``[low, high]``, one interval a feature.
@@ -36,6 +38,9 @@ class Box(Domain):
     >>> Box(-1, 1, n_features=784).diameter(2)
     56.0
     """
+
+    # With scalars and a width, a small file could ask for much memory.
+    _saved_state = {"low": Array("f", 1), "high": Array("f", 1), "n_features": int}
 
     low: np.ndarray
     high: np.ndarray

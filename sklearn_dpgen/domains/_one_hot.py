@@ -6,10 +6,12 @@ import numpy as np
 
 from sklearn_dpgen.domains._base import Domain, like
 from sklearn_dpgen.domains._parameters import check_size, norm_above, norm_order
+from sklearn_dpgen.persistence._declarations import saved
 
 __all__ = ["OneHot"]
 
 
+@saved
 @dataclass(frozen=True, eq=False)
 class OneHot(Domain):
     """The vertices of the simplex: one category among ``n_categories``.

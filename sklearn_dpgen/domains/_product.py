@@ -8,10 +8,12 @@ import numpy as np
 from sklearn_dpgen.domains._base import Domain
 from sklearn_dpgen.domains._parameters import norm_above, norm_order
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import saved
 
 __all__ = ["Product"]
 
 
+@saved
 @dataclass(frozen=True, eq=False)
 class Product(Domain):
     """The product of domains, one after the other along the features.
@@ -20,6 +22,8 @@ class Product(Domain):
     ----------
     domains : sequence of Domain
     """
+
+    _saved_state = {"domains": tuple[Domain, ...]}
 
     domains: Sequence[Domain]
 

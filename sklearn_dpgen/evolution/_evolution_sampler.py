@@ -35,6 +35,7 @@ from sklearn_dpgen.moments import (
     moment_queries,
     release_moments,
 )
+from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._typing import Transformer
@@ -461,6 +462,7 @@ class PrivateEvolutionSampler(VotingSampler):
     """
 
     _declarations = ("schema", "domain", "interface", "embedding")
+    _saved_state: dict = {"interface_": ("EuclideanVariation", "TabularVariation"), "n_iter_": int}
     _parameter_constraints: dict = VotingSampler._parameter_constraints | {
         "schema": [Schema, None],
         "interface": [HasMethods(["random", "vary"]), None],
@@ -689,3 +691,9 @@ class PrivateEvolutionSampler(VotingSampler):
             return points
         smooth = getattr(self.interface_, "smooth", self.interface_.vary)
         return self._checked(smooth(points, rng, degree), len(points), points.shape[1])
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        for points in self.candidates_:
+            is_inside = self.interface_.domain.contains(points).all()
+            demand(is_inside, "Candidates are outside of the domain.")

@@ -220,6 +220,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
     (3, 2)
     """
 
+    _saved_state: dict = {}
     _parameter_constraints: dict = VotingSampler._parameter_constraints | {
         "support": [StrOptions({"grid"}), "array-like"],
         "n_points": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],

@@ -11,6 +11,7 @@ from sklearn_dpgen.evolution._variation_interface import (
     check_degree,
     choose_columns,
 )
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema
 from sklearn_dpgen.utils._typing import Sampler
@@ -19,6 +20,7 @@ from sklearn_dpgen.utils._validation import Integral, Real, check_positive
 __all__ = ["TabularVariation"]
 
 
+@saved
 class TabularVariation:
     """Candidate records from the schema of a table, as encoded rows.
 
@@ -84,6 +86,15 @@ class TabularVariation:
     >>> list(interface.encoder.inverse_transform(X).columns)
     ['age', 'smoker']
     """
+
+    _saved_state = {
+        "schema": Schema,
+        "public_sampler": None,
+        "n_columns": int | str,
+        "null_probability": float,
+        "categorical_weight": float,
+        "column_weights": dict[str, float] | None,
+    }
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from sklearn_dpgen.domains import Domain, OneHot, Product
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.utils._validation import Integral, check_positive
 
 __all__ = [
@@ -67,6 +68,7 @@ class VariationInterface(Protocol):
         """
 
 
+@saved
 class EuclideanVariation:
     """Uniform candidates of a domain, varied by Gaussian noise.
 
@@ -99,6 +101,8 @@ class EuclideanVariation:
     >>> interface.vary(interface.random(3, rng), rng, 0.25).shape
     (3, 2)
     """
+
+    _saved_state = {"domain": Domain}
 
     def __init__(self, domain: Domain) -> None:
         if not isinstance(domain, Domain):

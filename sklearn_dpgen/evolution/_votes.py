@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.engines import is_engine_table, map_reduce
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing._reader import as_matrix, pieces
 from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import check_array, check_positive
@@ -251,7 +252,7 @@ def _checked(X, name, *, width=None, n_rows=None):
     if not np.isfinite(X).all():
         raise ValueError(f"{name} contains NaN or infinity.")
     if width is not None and X.shape[1] != width:
-        raise ValueError(f"{name} has {X.shape[1]} features, V has {width} features.")
+        raise PublicValueError(f"{name} has {X.shape[1]} features, V has {width} features.")
     if n_rows is not None and len(X) != n_rows:
         raise ValueError(f"{name} has {len(X)} rows for {n_rows} records.")
     return X

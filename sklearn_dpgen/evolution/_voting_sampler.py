@@ -23,8 +23,17 @@ from sklearn_dpgen.evolution._weight_projections import (
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
 from sklearn_dpgen.moments import MOMENT_SHARES
+from sklearn_dpgen.persistence._declarations import (
+    Array,
+    demand,
+    is_distribution,
+    list_of,
+    saved,
+)
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS
 from sklearn_dpgen.preprocessing._records import (
+    ENCODED_STATE,
+    check_saved_encoding,
     declared_domain,
     decode_records,
     encode_records,
@@ -232,6 +241,7 @@ class VotesPlan:
         return self.mechanism.noise_scales[-1]
 
 
+@saved
 @dataclass(frozen=True)
 class ClassVotes:
     """The released votes of one class in one step, which are public.
@@ -248,10 +258,21 @@ class ClassVotes:
         Probabilities computed from the votes.
     """
 
+    _saved_state = {
+        "degrees": tuple[float, ...],
+        "candidates": Array("f", 2),
+        "votes": Array("f", 1),
+        "weights": Array("f", 1, low=0),
+    }
+
     degrees: tuple[float, ...]
     candidates: np.ndarray
     votes: np.ndarray
     weights: np.ndarray
+
+    def _check_saved_state(self):
+        shape = (len(self.candidates),)
+        demand(self.votes.shape == self.weights.shape == shape, "Votes have other candidates.")
 
 
 @dataclass(frozen=True)
@@ -291,6 +312,15 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     embedding: Callable[[np.ndarray], ArrayLike] | Transformer | None = None
     # Parameters that are public where they are not None.
     _declarations: tuple[str, ...] = ("domain",)
+    _saved_state: dict = ENCODED_STATE | {
+        "noise_multiplier_": float | None,
+        "candidates_": list_of(Array("f", 2)),
+        "weights_": list_of(Array("f", 1, low=0)),
+        "history_": list[list[ClassVotes]],
+    }
+    _not_saved: dict = dict.fromkeys(
+        ("_n_samples", "_sizes"), "Numbers of records, which only a fit needs."
+    )
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
@@ -583,3 +613,17 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         tags.input_tags.categorical = tags.input_tags.string = is_table
         tags.input_tags.allow_nan = is_table
         return tags
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        n_classes = self._check_saved_labels()
+        check_saved_encoding(self)
+        fits = len(self.candidates_) == len(self.weights_) == n_classes
+        demand(fits, "There are other classes than candidates.")
+        width = self.candidates_[0].shape[1]
+        for points, shares in zip(self.candidates_, self.weights_, strict=True):
+            fits = len(points) == len(shares) and is_distribution(shares)
+            demand(fits, "Candidates have other weights.")
+            demand(points.shape[1] == width, "Candidates have other widths.")
+        fits = all(len(step) == n_classes for step in self.history_)
+        demand(fits, "A step has other classes.")

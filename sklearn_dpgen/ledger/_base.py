@@ -17,6 +17,8 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.exceptions import PublicValueError, UnpaidScoreWarning
 from sklearn_dpgen.ledger._ledger import PrivacyLedger, open_ledger
 from sklearn_dpgen.ledger._unit import drop_unit, split_unit
+from sklearn_dpgen.persistence._declarations import Array, Maybe, demand
+from sklearn_dpgen.persistence._files import SavedEstimator
 from sklearn_dpgen.schema import Identifier
 from sklearn_dpgen.utils._certified_noise import require_opendp
 from sklearn_dpgen.utils._html import notebook
@@ -92,7 +94,7 @@ def _single_threaded(method):
     return limited
 
 
-class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
+class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
     """Base of the estimators and mechanisms that state a privacy guarantee.
 
     ``fit`` validates, then plans as ``plan`` does, then books the plan in the ledger, if there is
@@ -104,6 +106,15 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
         "ledger": [PrivacyLedger, str, os.PathLike, None],
         "unit": [str, None],
         "noise": [StrOptions({"float", "certified"})],
+    }
+    _saved_state: dict = {
+        "privacy_": PrivacyReport,
+        "n_features_in_": int,
+        "feature_names_in_": Maybe(Array("O", 1)),
+    }
+    _not_saved: dict = {
+        "random_state": "A seed voids the guarantee for whoever knows it.",
+        "ledger": "It is a file, or the path of a file, of whoever holds the records.",
     }
     # Of estimators that protect rows alone, that have no ledger of their own, and no other noise.
     ledger: PrivacyLedger | str | os.PathLike | None = None
@@ -126,34 +137,12 @@ class PrivateEstimator(ParametersMixin, BaseEstimator, ABC):
     def plan(self, n_samples: int, n_features: int | None = None) -> PrivacyReport:
         """Return the complete PrivacyReport of a fit, from public quantities alone."""
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the fitted estimator to a file, for :func:`sklearn_dpgen.load` to read.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Of a file of safetensors: its usual suffix is ``.safetensors``. One that is there is
-            replaced once the new one is complete.
-
-        Raises
-        ------
-        NotFittedError
-            Before a fit.
-        TypeError
-            A parameter that is a function, a network or another object that is not of this package,
-            or an estimator that holds a learner of another package.
-        ValueError
-            Declarations that are too many to be read back in little memory.
-
-        Notes
-        -----
-        The file holds parameters, declarations, the report and what was released: as much as who
-        holds the estimator knows. It holds no record, no seed, no ledger and no code. Who has the
-        file samples and predicts as the estimator does, at no cost in privacy. See :ref:`saving`.
-        """
-        from sklearn_dpgen import persistence  # which knows all estimators
-
-        persistence.save(self, path)
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        names, width = getattr(self, "feature_names_in_", None), self.n_features_in_
+        demand(width > 0, "There are no columns.")
+        fits = names is None or (len(names) == width and all(isinstance(n, str) for n in names))
+        demand(fits, "There are other columns than names of columns.")
 
     def _repr_html_inner(self):
         return super()._repr_html_inner() + self._guarantee_html()

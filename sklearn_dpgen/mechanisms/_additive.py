@@ -121,6 +121,8 @@ class LaplaceMechanism(_AdditiveMechanism):
 
     cost_norm = 1
 
+    _saved_state: dict = {}
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -226,6 +228,7 @@ class GaussianMechanism(_AdditiveMechanism):
 
     cost_norm = 2
 
+    _saved_state: dict = {}
     _parameter_constraints: dict = {
         **Mechanism._parameter_constraints,
         "delta": [Interval(Real, 0, 1, closed="neither")],

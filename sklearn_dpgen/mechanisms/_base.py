@@ -4,6 +4,7 @@ import copy
 import math
 from abc import abstractmethod
 from dataclasses import replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -12,12 +13,19 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
 
 from sklearn_dpgen.accounting import PrivacyReport
-from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains import Domain, OneHot
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms._moments import moments_of
-from sklearn_dpgen.mechanisms._release import ReleaseMixin, check_release, settings_text
+from sklearn_dpgen.mechanisms._release import (
+    ReleaseMixin,
+    check_release,
+    drawn_by,
+    settings_text,
+)
+from sklearn_dpgen.persistence._declarations import Maybe, demand
 from sklearn_dpgen.preprocessing._records import resolve_domain
+from sklearn_dpgen.schema import Datetime, Numeric
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -32,6 +40,11 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["Mechanism", "as_scale", "as_table"]
+
+
+# Of a mechanism that is loaded: categories of all columns, and entries of all matrices.
+_MOST_CATEGORIES = 1 << 17
+_MOST_ENTRIES = 1 << 21
 
 
 class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
@@ -70,6 +83,18 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         Width of the domain.
     """
 
+    _saved_state: dict = {"_sklearn_output_config": Maybe(dict[str, str])}
+    _not_saved: dict = {
+        "_seed": "A seed voids the guarantee for whoever knows it.",
+        **dict.fromkeys(
+            [
+                *("domain_", "scale_", "epsilon_", "encoder_", "table_"),
+                *("n_asked_", "design_", "_index", "_parts", "_sizes", "_ordered"),
+                *("_limit", "_always", "_weights", "_certified"),
+            ],
+            "It follows from the parameters: a loaded mechanism is calibrated again.",
+        ),
+    }
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "domain": [Domain, callable],
@@ -82,6 +107,9 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
 
     # l_p norm of the equivalent ground cost; None where the noise is not additive.
     cost_norm: int | None = None
+
+    # Whether there is a matrix of probabilities for the categories of each column.
+    _has_matrices = False
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike | pd.DataFrame | None = None, y: object = None) -> Self:
@@ -330,6 +358,50 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         tags.requires_fit = True
         return tags
 
+    def _check_saved_state(self):
+        """Calibrate again, and check that the guarantee is the one that the file states.
+
+        A scale of noise that is read from a file could be any; one that is computed from the budget
+        keeps its promise.
+        """
+        super()._check_saved_state()
+        stated, width = self.privacy_, self.n_features_in_
+        names = getattr(self, "feature_names_in_", None)
+        sizes = self._saved_categories(width)
+        demand(sum(sizes) <= _MOST_CATEGORIES, "A mechanism has too many categories.")
+        if self._has_matrices:
+            n_entries = sum(size**2 for size in sizes)
+            demand(n_entries <= _MOST_ENTRIES, "A mechanism has too many categories.")
+        self.fit(None if names is None else pd.DataFrame(np.zeros((1, width)), columns=names))
+        report = self.privacy_
+        demand(self.n_features_in_ == width, "A mechanism has another number of columns.")
+        demand(
+            (report.epsilon, report.delta) == (stated.epsilon, stated.delta)
+            and _is_near(report.noise_scale, stated.noise_scale),
+            "A mechanism states another guarantee than its parameters give.",
+        )
+        if stated.is_seeded:
+            # It stays void where noise was drawn from a seed before.
+            self.privacy_ = drawn_by(report, stated.noise_source)
+
+    def _saved_categories(self, width):
+        """Return the number of categories of each column, before memory is taken for them."""
+        schema = getattr(self, "schema", None)
+        n_columns = self.domain.n_features if schema is None else len(schema)
+        demand(n_columns == width, "A mechanism has another number of columns.")
+        if schema is None:
+            return [self.domain.n_categories] if isinstance(self.domain, OneHot) else []
+        bins, sizes = getattr(self, "bins", None), []
+        for name, column in schema.items():
+            if isinstance(column, Numeric | Datetime):
+                given = bins.get(name) if isinstance(bins, dict) else bins
+                counted = isinstance(given, Integral)
+                size = given if counted else 0 if isinstance(given, str | None) else len(given)
+            else:
+                size = column.domain.n_features
+            sizes.append(size)
+        return sizes
+
 
 def as_scale(scale, X):
     """Return a noise scale, a number or one per feature, as a tensor like ``X``."""
@@ -343,3 +415,13 @@ def as_table(table, X):
     import torch
 
     return as_scale(table, X).clamp_min(torch.finfo(X.dtype).tiny)
+
+
+def _is_near(scale, stated):
+    """Return whether scales are equal, but for the rounding of another machine."""
+    if isinstance(scale, dict) and isinstance(stated, dict):
+        same = scale.keys() == stated.keys()
+        return same and all(_is_near(value, stated[name]) for name, value in scale.items())
+    if isinstance(scale, float) and isinstance(stated, float):
+        return scale == stated or abs(scale - stated) <= 1e-6 * abs(scale)
+    return scale is None and stated is None

@@ -102,6 +102,9 @@ class RandomizedResponse(Mechanism):
     vertices.
     """
 
+    _saved_state: dict = {}
+    _has_matrices = True
+
     def __init__(
         self,
         epsilon: float = 1.0,

@@ -165,6 +165,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
     ['asked', 'grouping', 'answer', 'epsilon', 'design']
     """
 
+    _saved_state: dict = {}
     _parameter_constraints: dict = {
         "epsilon": Mechanism._parameter_constraints["epsilon"],
         "schema": [Schema],

@@ -142,6 +142,8 @@ class TabularMechanism(Mechanism):
     0.5
     """
 
+    _saved_state: dict = {}
+    _has_matrices = True
     _parameter_constraints: dict = {
         "epsilon": Mechanism._parameter_constraints["epsilon"],
         "schema": [Schema],

@@ -8,6 +8,7 @@ from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.moments._plan import price_moments
+from sklearn_dpgen.persistence._declarations import Array, demand
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._validation import BUDGET, Interval, Real, StrOptions, fit_context
@@ -18,6 +19,11 @@ __all__ = ["BaseMomentSampler"]
 class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     """Base of the samplers that draw from laws with released means and covariances by class."""
 
+    _saved_state: dict = {
+        "noise_multiplier_": float | None,
+        "means_": Array("f", 2),
+        "covariances_": Array("f", 3),
+    }
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
@@ -139,3 +145,9 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         self.means_, self.covariances_, sizes = plan.release(X, codes, noise)
         if y is not None:
             self._set_proportions(sizes)
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        n_classes, d = self._check_saved_labels(), self.means_.shape[1]
+        demand(self.means_.shape == (n_classes, d), "There are other classes than means.")
+        demand(self.covariances_.shape == (n_classes, d, d), "Covariances have another shape.")

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import grid_sample, pad
 
+from sklearn_dpgen.persistence._declarations import saved
+
 __all__ = ["ImageModel", "match_moments"]
 
 # Images made at a time.
@@ -17,6 +19,7 @@ _FIRST_STEP, _LAST_STEP = 0.7, 0.07
 _SHIFT = 1 / 3
 
 
+@saved
 @dataclass(frozen=True)
 class ImageModel:
     """How latent cosine coefficients become an image with pixels in [0, 1].
@@ -33,6 +36,13 @@ class ImageModel:
         Standard deviation of a random turn in radians, of the shear and of the logarithm of the
         size; three times that of the shifts, as a share of the sides.
     """
+
+    _saved_state = {
+        "basis": torch.Tensor,
+        "shape": tuple[int, ...],
+        "contrast": float,
+        "deformation": float,
+    }
 
     basis: torch.Tensor
     shape: tuple

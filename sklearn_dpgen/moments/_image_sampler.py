@@ -14,6 +14,7 @@ from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.moments._base import BaseMomentSampler
 from sklearn_dpgen.moments._cosines import coefficients, low_cosines
 from sklearn_dpgen.moments._declared_images import check_images, check_width
+from sklearn_dpgen.persistence._declarations import Array, demand
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
@@ -171,6 +172,14 @@ class MomentImageSampler(BaseMomentSampler):
     (3, 64)
     """
 
+    _saved_state: dict = {
+        "_model": "ImageModel",
+        "_pixel_range": tuple[float, float],
+        "loss_curve_": list[float],
+        "n_iter_": int,
+        "latent_means_": Array("f", 2),
+        "latent_factors_": Array("f", 3),
+    }
     _parameter_constraints: dict = BaseMomentSampler._parameter_constraints | {
         "shape": [tuple, list],
         "pixel_range": [tuple, list],
@@ -424,3 +433,13 @@ class MomentImageSampler(BaseMomentSampler):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
         return tags
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        basis, shape, n_classes = self._model.basis, self._model.shape, len(self.means_)
+        demand(basis.ndim == 2 and str(basis.dtype) == "torch.float32", "There are no cosines.")
+        d, n_pixels = basis.shape
+        demand(len(shape) in (2, 3) and min(shape) > 0, "Images have no shape.")
+        demand(math.prod(shape) == n_pixels == self.n_features_in_, "Images have other pixels.")
+        demand(self.latent_means_.shape == (n_classes, d), "Images have other cosines.")
+        demand(self.latent_factors_.shape == (n_classes, d, d), "Images have other cosines.")

@@ -12,7 +12,10 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.moments._base import BaseMomentSampler
 from sklearn_dpgen.moments._normal_laws import draw_normals, mixture_log_densities
+from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.preprocessing._records import (
+    ENCODED_STATE,
+    check_saved_encoding,
     declared_domain,
     decode_records,
     encode_records,
@@ -141,6 +144,7 @@ class MomentSampler(BaseMomentSampler):
     (3, 2)
     """
 
+    _saved_state: dict = ENCODED_STATE
     _parameter_constraints: dict = BaseMomentSampler._parameter_constraints | {
         "schema": [Schema, None],
         "domain": [Domain, callable, None],
@@ -308,3 +312,8 @@ class MomentSampler(BaseMomentSampler):
         tags.input_tags.categorical = tags.input_tags.string = is_table
         tags.input_tags.allow_nan = is_table
         return tags
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        fits = self.means_.shape[1] == check_saved_encoding(self)
+        demand(fits, "The means have another width than the domain.")

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains import Domain, Product
 from sklearn_dpgen.nn._heads import DomainHead, DrawnHead
+from sklearn_dpgen.persistence._networks import dense_arguments, saved_network, saved_parts
 
 __all__ = [
     "ACTIVATIONS",
@@ -56,6 +57,7 @@ def mlp_generator(
     return nn.Sequential(*hidden, DomainHead(domain))
 
 
+@saved_network
 class DrawnGenerator(nn.Module):
     """A multilayer perceptron that ends in a domain, with drawn categories.
 
@@ -80,6 +82,13 @@ class DrawnGenerator(nn.Module):
     ``forward`` takes (n, n_noise + latent_dim), and returns (n, domain.n_features).
     """
 
+    _saved_state = {
+        "latent_dim": int,
+        "domain": Domain,
+        "hidden_layer_sizes": tuple[int, ...],
+        "activation": str,
+    }
+
     def __init__(
         self,
         latent_dim: int,
@@ -93,6 +102,11 @@ class DrawnGenerator(nn.Module):
         self.hidden = nn.Sequential(
             *_dense(latent_dim, domain.n_features, hidden_layer_sizes, activation)
         )
+
+    def _to_saved(self):
+        domain = Product(self.head.domains)
+        width = self.hidden[0].in_features
+        return {"latent_dim": width, "domain": domain, **dense_arguments(self.hidden)}
 
     def forward(self, Z: torch.Tensor) -> torch.Tensor:
         return self.head(self.hidden(Z[:, self.n_noise :]), Z[:, : self.n_noise])
@@ -122,6 +136,9 @@ class GeneratorMixture(nn.Module):
         chosen = shares.long().clamp(max=len(self.members) - 1)
         points = torch.stack([member(Z[:, 1:]) for member in self.members])
         return points[chosen, torch.arange(len(Z), device=Z.device)]
+
+
+saved_parts(GeneratorMixture, "members")
 
 
 def _dense(n_inputs, n_outputs, hidden_layer_sizes, activation):

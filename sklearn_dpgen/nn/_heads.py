@@ -6,11 +6,13 @@ import torch
 from torch import nn
 
 from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
+from sklearn_dpgen.persistence._networks import saved_network
 from sklearn_dpgen.utils._torch import as_tensor
 
 __all__ = ["DomainHead", "DrawnHead"]
 
 
+@saved_network
 class DomainHead(nn.Module):
     """Map unbounded activations smoothly into a domain.
 
@@ -22,6 +24,8 @@ class DomainHead(nn.Module):
     domain : Domain
         The domain, of known width.
     """
+
+    _saved_state = {"domain": Domain}
 
     center: torch.Tensor
     radius: torch.Tensor

@@ -1,9 +1,13 @@
-"""One file of safetensors: a document of JSON among its metadata, arrays as its tensors."""
+"""One safetensors file: a strict JSON document in its metadata, arrays as its tensors.
+
+Sizes, depth and numbers are bounded before anything is parsed or takes memory.
+"""
 
 import hashlib
 import json
 import math
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Mapping
@@ -14,7 +18,6 @@ import numpy as np
 import safetensors.numpy
 
 from sklearn_dpgen.exceptions import InvalidFileError
-from sklearn_dpgen.persistence._strict_json import count_marks, parse_json
 
 __all__ = ["Arrays", "read_file", "write_file"]
 
@@ -44,6 +47,15 @@ _DTYPES = {
     "F64": "<f8",
 }
 _MOST_DIMENSIONS = 32
+
+_MOST_DEPTH = 64
+# Integers of 64 bits have 20 digits; labels may be longer, but not much.
+_MOST_DIGITS = 40
+
+# Possessive: no string is tried in two ways.
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_BRACKETS = re.compile(rb"[\[\]{}]")
+_MARKS = (b"[", b"{", b",", b":")
 
 
 class Arrays:
@@ -163,10 +175,10 @@ def _read(file, size):
         raise InvalidFileError("The header is larger than the file, or too large: no safetensors.")
     header = _read_exactly(file, n_bytes)
     # The document is a string in the header, in which quotes are escaped.
-    n_values = count_marks(header) + count_marks(header.replace(rb"\"", b'"'))
+    n_values = _count_marks(header) + _count_marks(header.replace(rb"\"", b'"'))
     if n_values * _VALUE_COST > _FREE_COST + size:
         raise InvalidFileError(f"The header holds some {n_values} values, which are too many.")
-    content, specs = _read_header(parse_json(header, "The header"))
+    content, specs = _read_header(_parse_json(header, "The header"))
     if 8 + n_bytes + sum(spec.n_bytes for spec in specs) != size:
         raise InvalidFileError("The tensors are not as large as the rest of the file.")
     arrays, digests = {}, {}
@@ -183,7 +195,7 @@ def _read(file, size):
     blank = content.replace(stated, _BLANK, 1) if len(stated) == len(_BLANK) else content
     if _seal(blank.encode(), digests) != stated:
         raise InvalidFileError("The file is damaged: its SHA-256 is not the one that it states.")
-    document = parse_json(content.encode(), "The document")
+    document = _parse_json(content.encode(), "The document")
     if not isinstance(document, dict):
         raise InvalidFileError("The document is no object of JSON.")
     return document, Arrays(arrays, _FREE_COST + size)
@@ -265,3 +277,70 @@ def _seal(content, digests):
     for name in sorted(digests):
         seal.update(hashlib.sha256(name.encode()).digest() + digests[name].digest())
     return seal.hexdigest()
+
+
+def _count_marks(text: bytes) -> int:
+    """Return an upper bound of the number of values in a JSON text, without reading it."""
+    bare = _STRINGS.sub(b"", text)
+    return sum(map(bare.count, _MARKS)) + 1
+
+
+def _parse_json(text: bytes, what: str) -> object:
+    """Return what a JSON text holds, if it is strict and not deep.
+
+    Parameters
+    ----------
+    text : bytes
+        ASCII. Its size, and by `_count_marks` its number of values, were checked.
+    what : str
+        Named in errors.
+
+    Raises
+    ------
+    InvalidFileError
+        Keys that are there twice, NaN or infinity, integers of many digits, many levels, text that
+        is not ASCII, or no JSON.
+    """
+    if not text.isascii():
+        raise InvalidFileError(f"{what} must be ASCII.")
+    depth = 0
+    for bracket in _BRACKETS.finditer(_STRINGS.sub(b"", text)):
+        depth += 1 if bracket[0] in b"[{" else -1
+        if depth > _MOST_DEPTH:
+            raise InvalidFileError(f"{what} has more than {_MOST_DEPTH} levels.")
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_distinct,
+            parse_constant=_no_constant,
+            parse_int=_short_integer,
+            parse_float=_finite,
+        )
+    except InvalidFileError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InvalidFileError(f"{what} is no JSON: {error}") from None
+
+
+def _distinct(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise InvalidFileError("A file has a key twice.")
+    return found
+
+
+def _no_constant(name):
+    raise InvalidFileError(f"A file holds {name}, which is no JSON.")
+
+
+def _short_integer(digits):
+    if len(digits) > _MOST_DIGITS:
+        raise InvalidFileError(f"A file holds an integer of more than {_MOST_DIGITS} digits.")
+    return int(digits)
+
+
+def _finite(digits):
+    number = float(digits)
+    if number in (float("inf"), -float("inf")):
+        raise InvalidFileError("A file holds a number that no float is as large as.")
+    return number

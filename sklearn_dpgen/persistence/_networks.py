@@ -1,19 +1,28 @@
-"""Networks as kinds: modules of the package and the layers of PyTorch that they are made of."""
+"""Networks in files: modules of the package, and the layers of PyTorch that they are made of.
+
+The values of weights are read from tensors; everything else of a network follows from the
+arguments of its constructor.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
+from torch.func import functional_call
 
-from sklearn_dpgen.domains import Domain, Product
-from sklearn_dpgen.exceptions import InvalidFileError
-from sklearn_dpgen.nn import DomainHead, DrawnGenerator, GeneratorMixture
-from sklearn_dpgen.persistence._checks import demand
-from sklearn_dpgen.persistence._hints import check_fields
-from sklearn_dpgen.persistence._kinds import Kind
-from sklearn_dpgen.smoothed._features import AdaptedNetwork, AffineMove
+from sklearn_dpgen.persistence._declarations import SavedClass, check_fields, demand, register
 
-__all__ = ["NETWORKS"]
+__all__ = [
+    "check_classifier",
+    "check_network",
+    "dense_arguments",
+    "output_shape",
+    "saved_network",
+    "saved_parts",
+]
 
-# What a module of PyTorch takes beside its weights, roughly.
+# Rough memory of a module of PyTorch besides its weights.
 _MODULE_BYTES = 1 << 13
 _MOST_LAYERS = 256
 
@@ -26,7 +35,7 @@ _CONVOLUTION = {
     "stride": _PAIR,
     "padding": _PAIR,
 }
-_LAYERS = {
+_LAYERS: dict[type[nn.Module], dict] = {
     nn.Linear: {"in_features": int, "out_features": int},
     nn.BatchNorm1d: _BATCH_NORM,
     nn.BatchNorm2d: _BATCH_NORM,
@@ -39,130 +48,137 @@ _LAYERS = {
     nn.SiLU: {},
     nn.Tanh: {},
     nn.Sigmoid: {},
-    DomainHead: {"domain": Domain},
-    AffineMove: {"scale": float, "gain": float},
 }
-_DENSE = {"hidden_layer_sizes": tuple[int, ...], "activation": str}
+_WITH_BIAS = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
 
 
-def _network(kind, hints, arguments=None, build=None):
-    """Return the kind of a network.
+def saved_network(kind: type) -> Any:
+    """Declare a network that a file may hold: a class decorator.
 
     Parameters
     ----------
     kind : type
-    hints : dict
-        Of the arguments of its constructor.
-    arguments : callable or None, default=None
-        From a network to these; None takes its attributes of these names.
-    build : callable or None, default=None
-        From arguments and weights to a network; None calls the constructor.
-    """
+        A subclass of :class:`torch.nn.Module`, whose ``_saved_state`` maps the arguments of its
+        constructor to hints. Optional: ``_to_saved(self)``, where these are not its attributes, and
+        the class method ``_from_saved(cls, fields, weights)``, where some follow from the weights.
 
+    Returns
+    -------
+    type
+        The same class.
+    """
+    _register(kind, kind._saved_state)  # type: ignore[attr-defined]
+    return kind
+
+
+def _register(kind, hints):
     def describe(network):
-        found = {n: getattr(network, n) for n in hints} if arguments is None else arguments(network)
+        if hasattr(kind, "_to_saved"):
+            found = network._to_saved()
+        else:
+            found = {name: getattr(network, name) for name in hints}
         modes = [module.training for module in network.modules()]
         return found | {"training": modes, "weights": dict(network.state_dict())}
 
-    def rebuild(found):
-        check_fields(
-            found,
-            hints | {"training": list[bool], "weights": dict[str, torch.Tensor]},
-            kind.__name__,
-        )
+    def build(found):
+        expected = {"training": list[bool], "weights": dict[str, torch.Tensor]}
+        check_fields(found, hints | expected, kind.__name__)
         weights, modes = found.pop("weights"), found.pop("training")
-        # Sizes that the weights do not have would take memory before anybody compares them.
+        for value in found.values():
+            is_short = not isinstance(value, tuple) or len(value) <= _MOST_LAYERS
+            demand(is_short, "A network has too many layers.")
+        # Sizes that the weights do not have would take memory before anything compares them.
         with torch.device("meta"):
-            network = kind(**found) if build is None else build(weights, **found)
+            network = _construct(kind, found, weights)
         network.load_state_dict(weights, strict=True, assign=True)
         for module, mode in zip(network.modules(), modes, strict=True):
             module.training = mode
         return network
 
-    return Kind(kind, describe, rebuild, cost=_MODULE_BYTES)
+    register(SavedClass(kind, describe, build, _MODULE_BYTES))
 
 
-def _of_parts(kind, name):
-    """Return the kind of a network of others, each with its own weights."""
+def _construct(kind, found, weights):
+    if hasattr(kind, "_from_saved"):
+        return kind._from_saved(found, weights)
+    return kind(**found, bias="bias" in weights) if kind in _WITH_BIAS else kind(**found)
+
+
+def saved_parts(kind: type, name: str, unpack: bool = False) -> Any:
+    """Declare a network that is made of others, each with weights of its own.
+
+    Parameters
+    ----------
+    kind : type
+        Its constructor takes the parts, as one sequence or one by one.
+    name : str
+        The field of the parts in a file.
+    unpack : bool, default=False
+        Whether the constructor takes the parts one by one, and iteration returns them.
+
+    Returns
+    -------
+    type
+        The same class.
+    """
 
     def describe(network):
-        return {name: list(network if name == "modules" else getattr(network, name))}
+        return {name: list(network if unpack else getattr(network, name))}
 
     def build(found):
         check_fields(found, {name: list[nn.Module]}, kind.__name__)
         parts = found[name]
         demand(len(parts) <= _MOST_LAYERS, "A network has too many layers.")
-        return kind(*parts) if name == "modules" else kind(parts)
+        return kind(*parts) if unpack else kind(parts)
 
-    return Kind(kind, describe, build, cost=_MODULE_BYTES)
-
-
-def _layer(kind, hints):
-    if kind not in (nn.Linear, nn.Conv2d, nn.ConvTranspose2d):
-        return _network(kind, hints, build=_center_of if kind is AffineMove else None)
-
-    def build(weights, **found):
-        return kind(**found, bias="bias" in weights)
-
-    return _network(kind, hints, build=build)
+    register(SavedClass(kind, describe, build, _MODULE_BYTES))
+    return kind
 
 
-def _center_of(weights, **found):
-    if "center" not in weights or weights["center"].ndim != 1:
-        raise InvalidFileError("A map has no center.")
-    return AffineMove(weights["center"], **found)
+for _kind, _hints in _LAYERS.items():
+    _register(_kind, _hints)
+saved_parts(nn.Sequential, "modules", unpack=True)
 
 
-def _dense(layers):
-    """Return the widths and the activation of a stack of linear layers."""
+def dense_arguments(layers: nn.Sequential) -> Mapping[str, Any]:
+    """Return the hidden widths and the activation of a stack of linear layers, as arguments."""
     widths = [layer.out_features for layer in layers if isinstance(layer, nn.Linear)]
     names = {type(layer).__name__.lower() for layer in layers} - {"linear"}
-    return {
-        "hidden_layer_sizes": tuple(widths[:-1]),
-        "activation": next(iter(names), "relu"),
-    }
+    return {"hidden_layer_sizes": tuple(widths[:-1]), "activation": next(iter(names), "relu")}
 
 
-def _drawn_arguments(network):
-    domain = Product(network.head.domains)
-    return {"latent_dim": network.hidden[0].in_features, "domain": domain} | _dense(network.hidden)
+def output_shape(network: nn.Module, n_inputs: int, dtype: torch.dtype) -> tuple[int, ...]:
+    """Return the shape of the output for two rows, computed without memory for any layer.
+
+    Raises
+    ------
+    InvalidFileError
+        If a weight or a statistic has another dtype.
+    """
+    kinds = {weight.dtype for weight in network.parameters()}
+    demand(kinds == {dtype}, "A network has weights of another dtype.")
+    weights = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+    statistics = {weights[name].dtype for name in weights if "running_" in name}
+    demand(statistics <= {dtype}, "A network has statistics of another dtype.")
+    weights = {name: weight.to("meta") for name, weight in weights.items()}
+    rows = torch.empty(2, n_inputs, dtype=dtype, device="meta")
+    with torch.no_grad():
+        return tuple(functional_call(network, weights, (rows,)).shape)
 
 
-def _build_drawn(weights, **found):
-    demand(len(found["hidden_layer_sizes"]) <= _MOST_LAYERS, "A network has too many layers.")
-    return DrawnGenerator(**found)
+def check_network(
+    network: nn.Module, n_inputs: int, n_outputs: int, dtype: torch.dtype = torch.float32
+) -> None:
+    """Raise InvalidFileError unless a network takes and returns rows of these widths."""
+    has_widths = output_shape(network, n_inputs, dtype) == (2, n_outputs)
+    demand(has_widths, "A network returns rows of another width.")
 
 
-def _adapted_arguments(network):
-    return {
-        "n_inputs": network.body[0].in_features,
-        "feature_dim": network.classifier.in_features,
-        "n_classes": network.classifier.out_features,
-        "transport": network.transport,
-    } | _dense(network.body)
+def check_classifier(network: nn.Module, n_inputs: int, n_classes: int) -> None:
+    """Raise InvalidFileError unless a network of float64 returns a logit for each class.
 
-
-def _build_adapted(weights, **found):
-    demand(len(found["hidden_layer_sizes"]) <= _MOST_LAYERS, "A network has too many layers.")
-    return AdaptedNetwork(**found)
-
-
-_ALL = [
-    *(_layer(kind, hints) for kind, hints in _LAYERS.items()),
-    _of_parts(nn.Sequential, "modules"),
-    _of_parts(GeneratorMixture, "members"),
-    _network(
-        DrawnGenerator,
-        {"latent_dim": int, "domain": Domain} | _DENSE,
-        _drawn_arguments,
-        _build_drawn,
-    ),
-    _network(
-        AdaptedNetwork,
-        {"n_inputs": int, "feature_dim": int, "n_classes": int, "transport": AffineMove} | _DENSE,
-        _adapted_arguments,
-        _build_adapted,
-    ),
-]
-
-NETWORKS = {kind.type.__name__: kind for kind in _ALL}
+    Two classes may share one logit.
+    """
+    widths = (1, 2) if n_classes == 2 else (n_classes,)
+    shape = output_shape(network, n_inputs, torch.float64)
+    demand(shape in [(2, width) for width in widths], "A network returns rows of another width.")

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 
 from sklearn_dpgen.domains import array_namespace
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import demand, saved
 from sklearn_dpgen.utils._validation import (
     check_array,
     check_is_fitted,
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["DCTTransformer", "dct_mask"]
+
+# A saved transform has no more: its matrices have the squares of the sides.
+_MOST_PIXELS = 1 << 20
 
 
 def _dct_matrix(n):
@@ -70,6 +74,7 @@ def _checked_rows(X, width, xp):
     return X if xp is np or X.is_floating_point() else X.double()
 
 
+@saved
 class DCTTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Orthonormal discrete cosine transform (DCT-II) of images, one flattened image a row.
 
@@ -110,6 +115,16 @@ class DCTTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ) -> None:
         self.shape = shape
         self.mask = mask
+
+    _saved_state = {"shape": tuple[int, ...] | None, "mask": object, "n_features_in_": int}
+
+    @classmethod
+    def _from_saved(cls, fields):
+        width = fields.pop("n_features_in_")
+        sides = fields["shape"] or (width,)
+        demand(0 < width <= _MOST_PIXELS, "An image has too many pixels.")
+        demand(sum(side**2 for side in sides) <= 2 * _MOST_PIXELS, "An image has too long a side.")
+        return cls(**fields).fit(np.zeros((1, width)))
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: object = None) -> Self:

@@ -6,17 +6,52 @@ import pandas as pd
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
+from sklearn_dpgen.persistence._declarations import Maybe, demand
 from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder
 from sklearn_dpgen.utils._validation import validate_data
 
 __all__ = [
+    "ENCODED_STATE",
+    "check_saved_encoding",
+    "check_saved_encoder",
     "declared_domain",
     "decode_records",
     "encode_records",
     "read_records",
     "resolve_domain",
 ]
+
+
+# What a file holds of the encoding of an estimator with a schema or a domain.
+ENCODED_STATE: dict = {"domain_": Maybe(Domain), "encoder_": Maybe(TabularEncoder)}
+
+
+def check_saved_encoding(estimator):
+    """Return the width of encoded records, if names, encoder and domain of a loaded fit agree.
+
+    Raises
+    ------
+    InvalidFileError
+        If they do not.
+    """
+    domain = getattr(estimator, "domain_", None)
+    if hasattr(estimator, "encoder_"):
+        demand(domain == estimator.encoder_.domain_, "The domain is not that of the encoder.")
+        check_saved_encoder(estimator)
+    elif domain is not None:
+        demand(domain.n_features == estimator.n_features_in_, "The domain has another width.")
+    return estimator.n_features_in_ if domain is None else domain.n_features
+
+
+def check_saved_encoder(estimator):
+    """Raise InvalidFileError unless the columns of a loaded fit are those of its encoder."""
+    encoder = estimator.encoder_
+    demand(
+        estimator.n_features_in_ == encoder.n_features_in_
+        and list(estimator.feature_names_in_) == list(encoder.feature_names_in_),
+        "The columns are not those of the encoder.",
+    )
 
 
 def encode_records(estimator, X):

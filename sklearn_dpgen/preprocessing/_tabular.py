@@ -11,9 +11,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from sklearn_dpgen.domains import Product
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import demand, saved
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, column_names, map_frames
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
-from sklearn_dpgen.schema._binned import bin_column
+from sklearn_dpgen.schema._binned import Binned, bin_column
 from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import (
@@ -27,6 +28,7 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["TabularEncoder", "check_categories", "with_index"]
 
 
+@saved
 class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
     """Encode the records of a table as points of a public domain.
 
@@ -89,9 +91,36 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
 
     _parameter_constraints: dict = {"schema": [Schema], "bins": [None, Integral, Mapping]}
 
+    _saved_state = {
+        "schema": Schema,
+        "bins": object,
+        "edges": dict[str, tuple[float, ...]],
+        "names": list[str],
+    }
+    _saved_bytes = 1 << 14
+
     def __init__(self, schema: Schema, *, bins: int | Mapping | None = None) -> None:
         self.schema = schema
         self.bins = bins
+
+    def _to_saved(self):
+        binned = {n: c.edges for n, c in self.columns_.items() if isinstance(c, Binned)}
+        names = list(self.dtypes_)
+        return {"schema": self.schema, "bins": self.bins, "edges": binned, "names": names}
+
+    @classmethod
+    def _from_saved(cls, fields):
+        schema, edges, names = fields["schema"], fields["edges"], fields["names"]
+        has_names = sorted(names) == sorted(schema) and edges.keys() <= schema.keys()
+        demand(has_names, "An encoder has other columns than its schema.")
+        binned = {name: Binned(schema[name], part) for name, part in edges.items()}
+        for column in binned.values():
+            column._check_saved_state()
+        # A fit reads the names of the columns alone, here of a row of nulls.
+        encoder = cls(schema, bins=binned).fit(pd.DataFrame(index=[0], columns=names))
+        # The columns are those that were saved, whatever ``bins`` would give today.
+        encoder.bins = fields["bins"]
+        return encoder
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(

@@ -4,11 +4,13 @@ import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import demand, saved
 from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._numbers import Numeric
@@ -22,6 +24,7 @@ _MOST_BINS = 2**20
 _POINT = 1e-4
 
 
+@saved
 @dataclass(frozen=True)
 class Binned(CategoryColumn):
     """An interval column encoded as one of its bins; a nullable column puts null last.
@@ -35,8 +38,17 @@ class Binned(CategoryColumn):
         one holds both.
     """
 
+    _saved_state = {"column": Numeric | Datetime, "edges": tuple[float, ...]}
+
     column: Numeric | Datetime
     edges: tuple
+
+    def _check_saved_state(self):
+        ascend = all(low < high for low, high in pairwise(self.edges))
+        spans = len(self.edges) >= 2 and self.edges[0] == -1 and self.edges[-1] == 1
+        demand(ascend and spans, "The edges of bins do not ascend.")
+        # Each bin must hold a value of the grid.
+        demand((np.diff(self._grid_starts) > 0).all(), "A bin holds no value of its column.")
 
     @property
     def nullable(self):

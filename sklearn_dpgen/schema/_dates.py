@@ -1,14 +1,17 @@
 """Columns of dates and times between public bounds."""
 
 import datetime
+import re
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
+from zoneinfo import available_timezones
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.schema._column import check_flags, given_as, read_each
 from sklearn_dpgen.schema._interval import IntervalColumn
 
@@ -18,6 +21,7 @@ _NO_TIME = datetime.timedelta()
 # In microseconds, about 146 000 years.
 _FARTHEST = 2**62
 _NAT = -(2**63)
+_OFFSET = re.compile(r"UTC|(UTC)?[+-][0-9]{2}:[0-9]{2}")
 _FINER = ("ns", "ps", "fs", "as")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _RESOLUTIONS = {
@@ -30,6 +34,16 @@ _RESOLUTIONS = {
 }
 
 
+class _InstalledZone:
+    """Hint for the name of an installed time zone: other names could open files."""
+
+    def holds(self, value):
+        if not isinstance(value, str):
+            return False
+        return bool(_OFFSET.fullmatch(value)) or value in available_timezones()
+
+
+@saved
 @dataclass(frozen=True)
 class Datetime(IntervalColumn):
     """A column of dates and times with public bounds.
@@ -52,6 +66,13 @@ class Datetime(IntervalColumn):
     there is one. Bounds in two zones need ``zone``.
     """
 
+    _saved_state = {
+        "low": datetime.datetime,
+        "high": datetime.datetime,
+        "resolution": str,
+        "nullable": bool,
+        "zone": (None, _InstalledZone()),
+    }
     _rule = "is declared Datetime; it holds what is no date, and no text of one in ISO 8601."
 
     low: str | datetime.date | np.datetime64

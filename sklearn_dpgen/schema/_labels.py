@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.schema._column import CategoryColumn, check_flags, read_each
 
 _EXACT_INTEGERS = 2**53
@@ -82,6 +83,7 @@ class _Labels(CategoryColumn):
         return pd.Series(labels[codes], dtype=self.dtype)
 
 
+@saved
 @dataclass(frozen=True)
 class Categorical(_Labels):
     """A column of unordered categories.
@@ -115,6 +117,7 @@ class Categorical(_Labels):
         return tuple(self.categories)
 
 
+@saved
 @dataclass(frozen=True)
 class Ordinal(_Labels):
     """A column of ordered values, numbers or labels.

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.schema._column import CategoryColumn, Column
 
 
@@ -41,6 +42,7 @@ class MadeUpColumn(CategoryColumn):
         return self.made_up(len(codes))
 
 
+@saved
 @dataclass(frozen=True)
 class Identifier(MadeUpColumn):
     """A column of keys, such as names of persons: never read, and made up in samples.
@@ -83,6 +85,7 @@ class Identifier(MadeUpColumn):
         return pd.Series(keys, dtype=self.dtype)
 
 
+@saved
 @dataclass(frozen=True)
 class Derived(MadeUpColumn):
     """A column that a rule makes of others; until it does, a value that says nothing.
@@ -92,6 +95,8 @@ class Derived(MadeUpColumn):
     column : Column
         As it is declared.
     """
+
+    _saved_state = {"column": Column}
 
     column: Column
 

@@ -11,6 +11,7 @@ import pandas as pd
 from pandas.api import types
 
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.schema._column import check_flags, given_as, read_each
 from sklearn_dpgen.schema._interval import IntervalColumn
 
@@ -26,6 +27,7 @@ _MOST_DIGITS = 12
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "empty")
 
 
+@saved
 @dataclass(frozen=True)
 class Numeric(IntervalColumn):
     """A column of numbers with public bounds.

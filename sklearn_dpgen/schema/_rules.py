@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import saved
 
 __all__ = ["FunctionalDependency", "Implication", "Inequality", "Rule", "Sum"]
 
@@ -14,6 +15,7 @@ class Rule:
     """A public declaration of what every record of a table fulfils."""
 
 
+@saved
 @dataclass(frozen=True)
 class Inequality(Rule):
     """One column is at most another: numbers, ordinal ones among them, or dates.
@@ -47,6 +49,7 @@ class Inequality(Rule):
             raise PublicValueError("strict must be True or False.")
 
 
+@saved
 @dataclass(frozen=True)
 class Implication(Rule):
     """Records that have some values have others too.
@@ -91,6 +94,7 @@ class Implication(Rule):
             raise PublicValueError(f"given and then must be of other columns: both name {twice}.")
 
 
+@saved
 @dataclass(frozen=True)
 class Sum(Rule):
     """A column is the sum of others: numbers, ordinal ones among them.
@@ -124,6 +128,7 @@ class Sum(Rule):
             raise PublicValueError("parts must name two columns at least.")
 
 
+@saved
 @dataclass(frozen=True)
 class FunctionalDependency(Rule):
     """A column is a public function of others.

@@ -11,6 +11,7 @@ import yaml
 
 from sklearn_dpgen.domains import Product
 from sklearn_dpgen.exceptions import PublicError, PublicValueError
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.schema._check import check_records
 from sklearn_dpgen.schema._column import Column, given_as
 from sklearn_dpgen.schema._dates import Datetime
@@ -31,6 +32,7 @@ _TYPES: dict[str, type[Any]] = {
 _NAMES = {column: name for name, column in _TYPES.items()}
 
 
+@saved
 class Schema(Mapping):
     """The public declaration of a table: its columns by name, in order.
 
@@ -61,6 +63,8 @@ class Schema(Mapping):
     <BLANKLINE>
     """
 
+    _saved_state = {"columns": dict[str, Column]}
+
     def __init__(self, columns: Mapping[str, Column]) -> None:
         if not isinstance(columns, Mapping) or not columns:
             raise PublicValueError("columns must be a non-empty mapping of names to columns.")
@@ -76,6 +80,9 @@ class Schema(Mapping):
                 f"All columns are constant, and have nothing to tell: {[*columns]}."
             )
         self._columns = dict(columns)
+
+    def _to_saved(self):
+        return {"columns": self._columns}
 
     def __getitem__(self, name):
         return self._columns[name]

@@ -196,6 +196,7 @@ class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, Sliced
     (200,)
     """
 
+    _saved_state: dict = {}
     _parameter_constraints: dict = {
         **SlicedEstimator._parameter_constraints,
         "alpha": [Interval(Real, 0, 1, closed="both")],

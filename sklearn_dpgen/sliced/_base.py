@@ -48,6 +48,10 @@ def count_parameters(widths):
 class SlicedEstimator(TrainedEstimator):
     """Base of the estimators of paper 2: a network that descends noisy clipped gradients."""
 
+    _saved_state: dict = {"noise_multiplier_": float | None, "n_iter_": int, "module_": nn.Module}
+    _not_saved: dict = {
+        "mechanism_": "plan() gives the price of a fit, and privacy_ what was paid."
+    }
     _parameter_constraints: dict = TrainedEstimator._parameter_constraints | {
         "activation": [StrOptions(set(ACTIVATIONS))],
         "jacobian_clip": [Interval(Real, 0, None, closed="neither")],

@@ -15,6 +15,8 @@ from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.ledger._base import UnpaidScoreMixin
 from sklearn_dpgen.ledger._ledger import LedgerLike
+from sklearn_dpgen.persistence._declarations import Array
+from sklearn_dpgen.persistence._networks import check_classifier
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import softmax_residuals
 from sklearn_dpgen.utils._labels import check_classes, check_labels, distinct_labels
@@ -187,6 +189,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     (3, 2)
     """
 
+    _saved_state: dict = {"classes_": Array("biufUO", 1)}
     _parameter_constraints: dict = {
         **FairPredictor._parameter_constraints,
         "classes": ["array-like", None],
@@ -422,6 +425,10 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         # A strong guarantee on few records leaves little to learn from.
         tags.classifier_tags.poor_score = self.epsilon != np.inf
         return tags
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        check_classifier(self.module_, self.n_features_in_, len(self.classes_))
 
 
 def _binary_residuals(logits, labels):

@@ -13,7 +13,9 @@ from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.nn import DomainHead
-from sklearn_dpgen.sliced._base import linear_stack
+from sklearn_dpgen.persistence._declarations import Maybe
+from sklearn_dpgen.persistence._networks import check_network
+from sklearn_dpgen.sliced._base import DTYPE, linear_stack
 from sklearn_dpgen.sliced._fair import FairEstimator
 from sklearn_dpgen.utils._validation import (
     Integral,
@@ -181,6 +183,7 @@ class DPSlicedWassersteinFairEncoder(
     ((10000, 2), (10000, 16))
     """
 
+    _saved_state: dict = {"_sklearn_output_config": Maybe(dict[str, str])}
     _parameter_constraints: dict = {
         **FairEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -377,3 +380,7 @@ class DPSlicedWassersteinFairEncoder(
     @property
     def _n_features_out(self):
         return self.module_[1][0].in_features
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        check_network(self.module_, self.n_features_in_, self.n_features_in_, dtype=DTYPE)

@@ -66,6 +66,7 @@ class FairPlan:
 class FairEstimator(SlicedEstimator):
     """Base of the estimators whose outputs are compared between the groups of a feature."""
 
+    _saved_state: dict = {"groups_": list | None}
     _parameter_constraints: dict = {
         **SlicedEstimator._parameter_constraints,
         "alpha": [Interval(Real, 0, 1, closed="both")],

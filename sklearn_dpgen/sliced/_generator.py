@@ -11,7 +11,13 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.nn import mlp_generator
-from sklearn_dpgen.preprocessing._records import decode_records, encode_records
+from sklearn_dpgen.persistence._networks import check_network
+from sklearn_dpgen.preprocessing._records import (
+    ENCODED_STATE,
+    check_saved_encoding,
+    decode_records,
+    encode_records,
+)
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.sliced._base import DTYPE, SlicedEstimator
 from sklearn_dpgen.sliced._generator_gradient import clipped_once_more, generator_gradient
@@ -165,6 +171,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
     (3, 2)
     """
 
+    _saved_state: dict = ENCODED_STATE
     _parameter_constraints: dict = {
         **SlicedEstimator._parameter_constraints,
         "schema": [Schema, None],
@@ -344,6 +351,11 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
 
     def _decode(self, Z, rng):
         return decode_records(self, self._forward(self.module_, Z), rng)
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        width = check_saved_encoding(self)
+        check_network(self.module_, self.latent_dim, width, dtype=DTYPE)
 
 
 def _check_latents(latents, latent_dim):

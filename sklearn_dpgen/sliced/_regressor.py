@@ -15,6 +15,7 @@ from sklearn_dpgen.domains import Ball, Box, Domain, enclosing_ball
 from sklearn_dpgen.ledger._base import UnpaidScoreMixin
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.nn import DomainHead
+from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import standardized
 from sklearn_dpgen.utils._validation import check_array, fit_context, validate_data
@@ -190,6 +191,7 @@ class DPSlicedWassersteinFairRegressor(
     (3, 2)
     """
 
+    _saved_state: dict = {"y_domain_": Domain, "_single_output": bool}
     _parameter_constraints: dict = {
         **FairPredictor._parameter_constraints,
         "y_domain": [Domain, tuple, callable],
@@ -430,6 +432,11 @@ class DPSlicedWassersteinFairRegressor(
                 f"y_domain has {domain.n_features} features where y has {n_outputs} outputs."
             )
         return domain
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        n_outputs = self.y_domain_.n_features
+        check_network(self.module_, self.n_features_in_, n_outputs, dtype=torch.float64)
 
 
 def _check_numbers(y):

@@ -12,6 +12,7 @@ from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons, split_unit
 from sklearn_dpgen.nn import OPTIMIZERS
+from sklearn_dpgen.persistence._declarations import Maybe
 from sklearn_dpgen.smoothed._adaptation import train_on_source
 from sklearn_dpgen.smoothed._adapter_releases import AdapterReleasesMixin
 from sklearn_dpgen.smoothed._base import RELEASE_CONSTRAINTS
@@ -216,6 +217,13 @@ class SmoothedSlicedWassersteinAdapter(
     (200,)
     """
 
+    _saved_state: dict = {
+        "noise_multiplier_": float | None,
+        "loss_curve_": list[float],
+        "module_": AdaptedNetwork,
+        "n_iter_": int,
+        "domain_": Maybe(Domain),
+    }
     _parameter_constraints: dict = {
         **TrainedEstimator._parameter_constraints,
         **RELEASE_CONSTRAINTS,

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from sklearn_dpgen.nn import ACTIVATIONS
+from sklearn_dpgen.persistence._declarations import demand
+from sklearn_dpgen.persistence._networks import dense_arguments, saved_network
 from sklearn_dpgen.smoothed._releases import ClassRecords
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 
@@ -42,6 +44,7 @@ def clip_rows(Z, radius=RADIUS):
     return Z * torch.minimum(largest, radius / norms)
 
 
+@saved_network
 class AffineMove(nn.Module):
     """An affine map that starts as the identity.
 
@@ -55,6 +58,8 @@ class AffineMove(nn.Module):
         Of the linear part beside the constant.
     """
 
+    _saved_state = {"scale": float, "gain": float}
+
     def __init__(self, center, scale, gain=1.0):
         super().__init__()
         self.linear = nn.Linear(len(center), len(center))
@@ -62,6 +67,11 @@ class AffineMove(nn.Module):
         nn.init.zeros_(self.linear.bias)
         self.register_buffer("center", center)
         self.scale, self.gain = scale, gain
+
+    @classmethod
+    def _from_saved(cls, fields, weights):
+        demand("center" in weights and weights["center"].ndim == 1, "A map has no center.")
+        return cls(weights["center"], **fields)
 
     @classmethod
     def of_records(cls, X):
@@ -86,6 +96,7 @@ class AffineMove(nn.Module):
         self.linear.bias.copy_(self.scale * (mean - self.center))
 
 
+@saved_network
 class AdaptedNetwork(nn.Module):
     """Features in a ball, a classifier on them, and a map from the source to the target.
 
@@ -105,6 +116,15 @@ class AdaptedNetwork(nn.Module):
     source are moved first, as records or as features.
     """
 
+    _saved_state = {
+        "n_inputs": int,
+        "hidden_layer_sizes": tuple[int, ...],
+        "feature_dim": int,
+        "n_classes": int,
+        "activation": str,
+        "transport": AffineMove,
+    }
+
     def __init__(
         self, n_inputs, hidden_layer_sizes, feature_dim, n_classes, activation, transport=None
     ):
@@ -120,6 +140,15 @@ class AdaptedNetwork(nn.Module):
             transport = AffineMove(torch.zeros(feature_dim), self.scale, _LINEAR_GAIN)
         self.transport = transport
         self.classifier = nn.Linear(feature_dim, n_classes)
+
+    def _to_saved(self):
+        return {
+            "n_inputs": self.body[0].in_features,
+            "feature_dim": self.classifier.in_features,
+            "n_classes": self.classifier.out_features,
+            "transport": self.transport,
+            **dense_arguments(self.body),
+        }
 
     def features(self, X):
         """Return clipped features of shape (n, feature_dim)."""

@@ -11,7 +11,13 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
 from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.preprocessing._records import encode_records
+from sklearn_dpgen.persistence._networks import check_network
+from sklearn_dpgen.preprocessing import DCTTransformer
+from sklearn_dpgen.preprocessing._records import (
+    ENCODED_STATE,
+    check_saved_encoding,
+    encode_records,
+)
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.smoothed._base import RELEASE_CONSTRAINTS
 from sklearn_dpgen.smoothed._generated_records import GeneratedRecordsMixin
@@ -228,6 +234,15 @@ class SmoothedSlicedWassersteinGenerator(
     (3, 2)
     """
 
+    _saved_state: dict = ENCODED_STATE | {
+        "noise_multiplier_": float | None,
+        "loss_curve_": list[float],
+        "generator_": torch.nn.Module,
+        "n_iter_": int,
+        "_n_normals": int,
+        "_output_domain": Domain,
+        "_output_transform": DCTTransformer | None,
+    }
     _parameter_constraints: dict = {
         **TrainedEstimator._parameter_constraints,
         **RELEASE_CONSTRAINTS,
@@ -412,6 +427,13 @@ class SmoothedSlicedWassersteinGenerator(
         if self.output_transform is not None:
             G = self.output_transform.transform(G)
         return G if self.output_domain is None else self.domain_.project(G)
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        check_saved_encoding(self)
+        n_classes = self._check_saved_labels()
+        n_inputs = self._n_normals + (n_classes if hasattr(self, "classes_") else 0)
+        check_network(self.generator_, n_inputs, self._output_domain.n_features)
 
 
 def _has_categories(domain):

@@ -4,7 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 
-__all__ = ["RARE", "draw_codes", "draw_weighted"]
+from sklearn_dpgen.domains import OneHot
+from sklearn_dpgen.persistence._declarations import demand
+
+__all__ = ["RARE", "category_counts", "draw_codes", "draw_weighted"]
 
 # A condition of smaller probability is impossible.
 RARE = 1e-9
@@ -63,3 +66,10 @@ def draw_weighted(codes, weights, drawn, rng):
     first, stop = starts[drawn], stops[drawn]
     targets = edges[first] + rng.uniform(size=len(drawn)) * (edges[stop] - edges[first])
     return order[np.clip(np.searchsorted(edges, targets, side="right") - 1, first, stop - 1)]
+
+
+def category_counts(domain):
+    """Return the number of categories of each column, or raise InvalidFileError without any."""
+    is_categorical = all(isinstance(factor, OneHot) for factor in domain.domains)
+    demand(is_categorical, "A distribution has columns without categories.")
+    return [factor.n_categories for factor in domain.domains]

@@ -16,6 +16,7 @@ from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.mechanisms._joint_release import RELEASE_COLUMNS
 from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
 from sklearn_dpgen.mechanisms._moments import moment_score
+from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._base import BaseTableSampler
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
@@ -167,6 +168,15 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
     [1, 1, 1]
     """
 
+    _saved_state: dict = {
+        "mechanism_": JointRandomizedResponse,
+        "law_": ProductMixture,
+        "loss_curve_": list[float],
+        "n_iter_": int,
+        "_privatizes": bool,
+        "_device": str,
+    }
+    _not_saved: dict = {"encoder_": "It is that of mechanism_."}
     _parameter_constraints: dict = {
         "mechanism": "no_validation",
         "privatize": ["boolean"],
@@ -397,6 +407,11 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         if isinstance(self.mechanism, BaseEstimator):
             tags.input_tags = get_tags(self.mechanism).input_tags
         return tags
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        self.encoder_ = self.mechanism_.encoder_
+        demand(self.law_.domain == self.encoder_.domain_, "The distribution has other columns.")
 
 
 def _check_kind(mechanism):

@@ -8,7 +8,14 @@ from typing import Self
 import numpy as np
 
 from sklearn_dpgen.domains import Product
-from sklearn_dpgen.tables._draws import RARE, draw_codes, draw_weighted
+from sklearn_dpgen.persistence._declarations import (
+    Array,
+    demand,
+    list_of,
+    saved,
+    tuple_of,
+)
+from sklearn_dpgen.tables._draws import RARE, category_counts, draw_codes, draw_weighted
 
 __all__ = ["LogLinearChain", "LogLinearConditional", "LogLinearTerm", "joint_codes"]
 
@@ -18,8 +25,11 @@ _ENTRIES = 1 << 17
 _PILOT = 20_000
 _BATCH = 1 << 16
 _MOST = 64
+# The block of each category, or the group of each block.
+_CODES = Array("i", 1, low=0)
 
 
+@saved
 @dataclass(frozen=True, eq=False)
 class LogLinearTerm:
     """What one or two earlier columns add to the logits of a column.
@@ -33,6 +43,12 @@ class LogLinearTerm:
     logits : ndarray
         An axis a parent, then one of the column: of the groups.
     """
+
+    _saved_state = {
+        "parents": tuple[int, ...],
+        "groups": tuple_of(_CODES),
+        "logits": Array("f"),
+    }
 
     parents: tuple[int, ...]
     groups: tuple[np.ndarray, ...]
@@ -48,6 +64,7 @@ class LogLinearTerm:
         return joint_codes(codes, self.parents, self.groups, self.logits.shape)
 
 
+@saved
 @dataclass(frozen=True, eq=False)
 class LogLinearConditional:
     """The law of the blocks of one column, given those of earlier ones.
@@ -60,6 +77,12 @@ class LogLinearConditional:
     base : ndarray of shape (n_blocks,)
     terms : tuple of LogLinearTerm
     """
+
+    _saved_state = {
+        "column": int,
+        "base": Array("f", 1, low=-np.inf),
+        "terms": tuple[LogLinearTerm, ...],
+    }
 
     column: int
     base: np.ndarray
@@ -132,6 +155,7 @@ class LogLinearConditional:
             yield part, shares
 
 
+@saved
 @dataclass(frozen=True, eq=False)
 class LogLinearChain:
     """A distribution of records whose columns are drawn one after another.
@@ -160,11 +184,43 @@ class LogLinearChain:
     weighted rows some are kept, by weight.
     """
 
+    _saved_state = {
+        "domain": Product,
+        "blocks": list_of(_CODES),
+        "shares": list_of(Array("f", 1, low=0)),
+        "conditionals": tuple[LogLinearConditional, ...],
+        "conditioned": frozenset[int],
+    }
+
     domain: Product
     blocks: list[np.ndarray]
     shares: list[np.ndarray]
     conditionals: tuple[LogLinearConditional, ...]
     conditioned: frozenset[int] = frozenset()
+
+    def _check_saved_state(self):
+        sizes = category_counts(self.domain)
+        demand(not self.conditioned, "The distribution of a fit has no conditions.")
+        demand(
+            [len(part) for part in self.blocks] == sizes == [len(part) for part in self.shares],
+            "A distribution has blocks of other categories than its domain.",
+        )
+        n_blocks = [int(part.max()) + 1 for part in self.blocks]
+        for blocks, shares, n in zip(self.blocks, self.shares, n_blocks, strict=True):
+            demand(n <= len(blocks), "A column has more blocks than categories.")
+            # Each block must have a category to draw.
+            drawn = np.bincount(blocks, shares, minlength=n) > 0
+            demand(drawn.all(), "A block has no category.")
+        earlier: set[int] = set()
+        for conditional in self.conditionals:
+            column = conditional.column
+            demand(0 <= column < len(sizes) and column not in earlier, "A column is drawn twice.")
+            demand(len(conditional.base) == n_blocks[column], "A column has other blocks.")
+            demand(np.isfinite(conditional.base).any(), "A column has no block to draw.")
+            for term in conditional.terms:
+                _check_term(term, column, earlier, n_blocks)
+            earlier.add(column)
+        demand(len(earlier) == len(sizes), "A distribution does not draw all columns.")
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw records.
@@ -310,3 +366,13 @@ def joint_codes(codes, columns, groups, shape):
     for column, group, size in zip(columns[1:], groups[1:], shape[1:], strict=False):
         cells = cells * size + group[codes[:, column]]
     return cells
+
+
+def _check_term(term, column, earlier, n_blocks):
+    demand(set(term.parents) <= earlier, "A column depends on a later one.")
+    columns = (*term.parents, column)
+    fits = len(term.groups) == len(columns) == term.logits.ndim > 1
+    demand(fits, "A term has groups of other columns.")
+    for part, groups, size in zip(columns, term.groups, term.logits.shape, strict=True):
+        demand(len(groups) == n_blocks[part], "A term has groups of other blocks.")
+        demand(not groups.size or int(groups.max()) < size, "A term has other groups.")

@@ -6,11 +6,13 @@ from functools import reduce
 import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
+from sklearn_dpgen.persistence._declarations import Array, demand, saved, tuple_of
 from sklearn_dpgen.tables._column_groups import group_sums
 
 __all__ = ["NoisyMarginal", "Measurements"]
 
 
+@saved
 @dataclass(frozen=True)
 class NoisyMarginal:
     """A released table of noisy counts over a few columns.
@@ -28,10 +30,25 @@ class NoisyMarginal:
         Standard deviation of the noise of a cell, 0 without noise.
     """
 
+    _saved_state = {
+        "columns": tuple[str, ...],
+        "groups": tuple_of(Array("i", 1, low=0)),
+        "counts": Array("f"),
+        "noise_scale": (float, Array("f", low=0)),
+    }
+
     columns: tuple[str, ...]
     groups: tuple[np.ndarray, ...]
     counts: np.ndarray
     noise_scale: float | np.ndarray
+
+    def _check_saved_state(self):
+        shape = self.counts.shape
+        n_columns = len(self.columns)
+        demand(n_columns == len(self.groups) == len(shape) > 0, "A marginal has other columns.")
+        for groups, size in zip(self.groups, shape, strict=True):
+            demand(not groups.size or int(groups.max()) < size, "A marginal has other groups.")
+        demand(np.shape(self.noise_scale) in ((), shape), "A marginal has noise of another shape.")
 
 
 # An interaction counts at most by so much more, and at least by so much less, than its noise says.

@@ -7,11 +7,13 @@ from typing import Self
 import numpy as np
 
 from sklearn_dpgen.domains import Product
-from sklearn_dpgen.tables._draws import RARE, draw_weighted
+from sklearn_dpgen.persistence._declarations import Array, demand, is_distribution, saved
+from sklearn_dpgen.tables._draws import RARE, category_counts, draw_weighted
 
 __all__ = ["ProductMixture"]
 
 
+@saved
 @dataclass(frozen=True)
 class ProductMixture:
     """A mixture whose components have independent columns.
@@ -26,9 +28,24 @@ class ProductMixture:
         Of the categories of each column in each component.
     """
 
+    _saved_state = {
+        "domain": Product,
+        "shares": Array("f", 1, low=0),
+        "probabilities": Array("f", 2, low=0),
+    }
+
     domain: Product
     shares: np.ndarray
     probabilities: np.ndarray
+
+    def _check_saved_state(self):
+        category_counts(self.domain)
+        demand(is_distribution(self.shares), "The shares of a mixture do not sum to one.")
+        shape = (len(self.shares), self.domain.n_features)
+        demand(self.probabilities.shape == shape, "A mixture has probabilities of other columns.")
+        for part in self.domain.slices:
+            sums = self.probabilities[self.shares > 0, part].sum(axis=1)
+            demand((sums > 0).all(), "A mixture has a column without categories.")
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw records.

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicError, PublicValueError
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import (
     Datetime,
@@ -27,6 +28,7 @@ from sklearn_dpgen.tables._value_sets import ValueSet, as_numbers, fulfils
 __all__ = ["TableRules", "check_measured", "is_number"]
 
 
+@saved
 class TableRules:
     """Public rules, as they apply to decoded records.
 
@@ -51,6 +53,8 @@ class TableRules:
         Rules that do not fit the schema, with the place of the rule, its column and why.
     """
 
+    _saved_state = {"rules": list[Rule], "schema": Schema}
+
     def __init__(self, rules, schema):
         self.encoder = TabularEncoder(schema, bins=2).fit()
         self.rules, self.declared, self.derived = list(rules), schema, {}
@@ -67,6 +71,9 @@ class TableRules:
         self.derived = self._in_order()
         check_conflicts(self, schema)
         self.schema = Schema({n: Derived(c) if n in self.derived else c for n, c in schema.items()})
+
+    def _to_saved(self):
+        return {"rules": self.rules, "schema": self.declared}
 
     def _add(self, rule, label):
         schema = self.declared

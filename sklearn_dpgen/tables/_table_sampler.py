@@ -8,6 +8,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.ledger._ledger import LedgerLike
+from sklearn_dpgen.persistence._declarations import Maybe, demand
+from sklearn_dpgen.preprocessing._records import check_saved_encoder
+from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._base import BaseTableSampler
@@ -15,7 +18,7 @@ from sklearn_dpgen.tables._column_measurements import measure_columns
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
 from sklearn_dpgen.tables._marginals import ColumnBlocks
-from sklearn_dpgen.tables._measurements import Measurements
+from sklearn_dpgen.tables._measurements import Measurements, NoisyMarginal
 from sklearn_dpgen.tables._persons import fit_columns
 from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS
 from sklearn_dpgen.tables._records import open_records
@@ -229,6 +232,15 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     [1, 1, 1]
     """
 
+    _saved_state: dict = {
+        "noise_multiplier_": float | None,
+        "n_records_": float,
+        "encoder_": TabularEncoder,
+        "one_way_marginals_": list[NoisyMarginal],
+        "marginals_": list[NoisyMarginal],
+        "law_": "LogLinearChain",
+        "_rules_": Maybe("TableRules"),
+    }
     _parameter_constraints: dict = BaseTableSampler._parameter_constraints | {
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "target": [str, list, tuple, None],
@@ -394,3 +406,14 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "law_")
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        check_categories(self.encoder_)
+        check_saved_encoder(self)
+        demand(self.law_.domain == self.encoder_.domain_, "The distribution has other columns.")
+        names = set(self.encoder_.columns_)
+        for marginal in (*self.one_way_marginals_, *self.marginals_):
+            demand(set(marginal.columns) <= names, "A marginal has other columns.")
+        fits = self._rules_ is None or self._rules_.schema == self.encoder_.schema
+        demand(fits, "The rules are for another schema.")

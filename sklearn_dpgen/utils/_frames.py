@@ -1,11 +1,12 @@
 """Data frames of other libraries: told apart, read as pandas, and given back."""
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import narwhals.stable.v2 as nw
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import Maybe
 from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import output_kind
 
@@ -53,6 +54,10 @@ def as_pandas(X):
 class FramesMixin(EstimatorMixin):
     """Mixin of samplers that give back the kind of frame that they were fitted on."""
 
+    _saved_state: dict = {
+        "_frame_kind": Maybe(Literal["pandas", "polars", "pyarrow"]),
+        "_sklearn_output_config": Maybe(dict[str, str]),
+    }
     _frame_kind = "pandas"
 
     def set_output(self, *, transform: str | None = None) -> Self:

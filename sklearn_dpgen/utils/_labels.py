@@ -8,6 +8,7 @@ from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import Array, Maybe, demand, is_distribution
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import (
@@ -33,7 +34,24 @@ class LabelSamplerMixin(EstimatorMixin):
     ``classes_`` and ``label_proportions_``.
     """
 
+    _saved_state: dict = {
+        "classes_": Maybe(Array("biufUO", 1)),
+        "label_proportions_": Maybe(Array("f", 1, low=0)),
+    }
     label_proportions_: np.ndarray
+
+    def _check_saved_labels(self):
+        """Return the number of classes of a loaded fit, 1 without labels; each needs a share."""
+        has_labels = hasattr(self, "classes_")
+        has_shares = hasattr(self, "label_proportions_")
+        demand(has_labels == has_shares, "There are classes or proportions alone.")
+        if not has_labels:
+            return 1
+        classes, shares = self.classes_, self.label_proportions_
+        demand(np.array_equal(check_classes(classes), classes), "The classes are not sorted.")
+        fits = len(shares) == len(classes) and is_distribution(shares)
+        demand(fits, "The classes have no proportions.")
+        return len(classes)
 
     def _check_label_parameters(self, y):
         """Return the declared classes or None, or say what is wrong, before a label is read.

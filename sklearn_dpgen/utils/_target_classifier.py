@@ -6,6 +6,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
+from sklearn_dpgen.persistence._declarations import Array
+from sklearn_dpgen.persistence._networks import check_classifier
 from sklearn_dpgen.utils._source_and_target import check_labels_of_both, scored_rows
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 from sklearn_dpgen.utils._validation import (
@@ -19,6 +21,12 @@ __all__ = ["TargetClassifierMixin"]
 
 class TargetClassifierMixin(ClassifierMixin):
     """Classifiers whose ``module_`` maps records to logits, in double precision."""
+
+    _saved_state: dict = {"classes_": Array("biufUO", 1)}
+
+    def _check_saved_state(self):
+        super()._check_saved_state()
+        check_classifier(self.module_, self.n_features_in_, len(self.classes_))
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Predict the probability of each class, for records of the target.

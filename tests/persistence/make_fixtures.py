@@ -12,6 +12,7 @@ from pathlib import Path
 FIXTURES = Path(__file__).parent / "fixtures"
 _NAMES = {
     "tables": "rules",
+    "classes": "moments of tables",
     "evolution": "evolution of tables",
     "moments": "moments of public classes",
     "images": "images of classes",

@@ -18,7 +18,7 @@ from sklearn_dpgen.mechanisms import (
     RandomizedResponse,
     TabularMechanism,
 )
-from sklearn_dpgen.moments import MomentImageSampler
+from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.preprocessing import DCTTransformer
 from sklearn_dpgen.schema import (
     Categorical,
@@ -113,6 +113,11 @@ def _fit_rules():
     return sampler.fit(wide_frame())
 
 
+def _fit_moments_of_tables():
+    sampler = MomentSampler(schema=SCHEMA, classes=["no", "yes"], **BUDGET)
+    return sampler.fit(pl.DataFrame(FRAME), LABELS)
+
+
 def _fit_tables_of_persons():
     sampler = clone(CASES["sliced measures"].estimator).set_params(unit="who")
     return sampler.fit(FRAME.assign(who=IDS))
@@ -186,9 +191,10 @@ def _fit_dct():
 FITS = {
     name: partial(_fit_case, name)
     for name in CASES
-    if name not in ("synthetic classifier", "barycenter classifier")
+    if name not in ("synthetic classifier", "barycenter classifier", "mixtures")
 } | {
     "rules": _fit_rules,
+    "moments of tables": _fit_moments_of_tables,
     "tables of persons": _fit_tables_of_persons,
     "evolution of tables": _fit_evolution_of_tables,
     "smoothed, by a convolution": partial(_fit_network, "dcgan", 4),

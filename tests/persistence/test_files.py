@@ -47,7 +47,7 @@ def test_any_reader_of_safetensors_opens_it(path):
     assert document["model"]["object"] == "MomentSampler"
     fields = document["model"]["fields"]
     assert fields["epsilon"] == estimator.epsilon
-    assert PrivacyReport.from_dict(fields["privacy_"]["report"]) == estimator.privacy_
+    assert PrivacyReport.from_dict(fields["privacy_"]["fields"]) == estimator.privacy_
 
 
 def test_the_same_model_is_the_same_file(path, tmp_path):
@@ -220,7 +220,7 @@ def test_a_link_is_replaced_and_not_what_it_is_to(path, tmp_path):
 
 
 def test_what_set_output_says_is_saved(path):
-    estimator = copy.copy(fitted("evolution of tables")).set_output(transform="pandas")
+    estimator = copy.copy(fitted("moments of tables")).set_output(transform="pandas")
     estimator.save(path)
     loaded = sklearn_dpgen.load(path)
     assert type(loaded.sample(2)) is type(FRAME)

@@ -13,9 +13,10 @@ from sklearn.base import clone
 
 import sklearn_dpgen
 from sklearn_dpgen.ledger import PrivacyLedger
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import Mechanism
-from sklearn_dpgen.persistence import _estimators
-from sklearn_dpgen.persistence._registry import STATES
+from sklearn_dpgen.persistence._declarations import _MODULE_OF, find_class
+from sklearn_dpgen.persistence._files import SavedEstimator, declared
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -110,10 +111,16 @@ def test_the_report_and_the_parameters_are_the_same(name, path):
             assert isinstance(found[parameter], str)
 
 
+def state_of(estimator):
+    """Return the names that a file holds of a fit, and the reasons of those that it leaves out."""
+    kind = type(estimator)
+    return declared(kind, "_saved_state"), declared(kind, "_not_saved")
+
+
 def unaccounted(estimator):
     """Return the attributes of a fit that are neither saved nor listed as left out."""
-    state = STATES[type(estimator)]
-    known = {*estimator.get_params(deep=False), *state.hints, *state.left_out}
+    saved, left_out = state_of(estimator)
+    known = {*estimator.get_params(deep=False), *saved, *left_out}
     return sorted(vars(estimator).keys() - known)
 
 
@@ -121,10 +128,10 @@ def unaccounted(estimator):
 def test_each_attribute_is_saved_or_on_the_list(name, path):
     estimator = fitted(name)
     assert unaccounted(estimator) == []
-    state = STATES[type(estimator)]
-    assert not state.hints.keys() & state.left_out.keys()
+    saved, left_out = state_of(estimator)
     missing = vars(estimator).keys() - vars(through_a_file(estimator, path)).keys()
-    assert missing <= state.left_out.keys()
+    assert missing <= left_out.keys()
+    assert not saved.keys() & left_out.keys()
     estimator = copy.copy(estimator)
     estimator.kept_records_ = FRAME
     assert unaccounted(estimator) == ["kept_records_"]
@@ -135,11 +142,13 @@ def test_the_list_has_reasons_and_nothing_that_is_not_there():
     for name in FITS:
         estimator = fitted(name)
         seen.setdefault(type(estimator), set()).update(vars(estimator))
-    assert seen.keys() == STATES.keys()
-    for kind, state in STATES.items():
-        assert all(reason.endswith(".") for reason in state.left_out.values())
-        for name in state.left_out:
-            listed[name] = listed.get(name, False) or name in seen[kind]
+    kinds = {find_class(name).type for name in _MODULE_OF}
+    assert seen.keys() == {kind for kind in kinds if issubclass(kind, SavedEstimator)}
+    for kind, attributes in seen.items():
+        left_out = declared(kind, "_not_saved")
+        assert all(reason.endswith(".") for reason in left_out.values())
+        for name in left_out:
+            listed[name] = listed.get(name, False) or name in attributes
     assert [name for name, is_there in listed.items() if not is_there] == []
 
 
@@ -189,7 +198,7 @@ def test_no_record_id_seed_or_ledger_is_in_the_file(name, path, tmp_path, monkey
     # A report of a seeded fit stays void.
     assert loaded.privacy_.is_seeded
     # The negative twin: what is not left out is found.
-    monkeypatch.setattr(_estimators, "NOT_SAVED", {"ledger": ""})
+    monkeypatch.setattr(PrivateEstimator, "_not_saved", {"ledger": ""})
     estimator.save(path)
     assert holds_secrets(path.read_bytes()) == [SECRET_SEED]
 
@@ -201,8 +210,7 @@ def test_no_record_id_seed_or_ledger_is_in_the_file(name, path, tmp_path, monkey
 def test_records_that_are_kept_would_be_found(kept, path, monkeypatch):
     estimator = copy.copy(fitted("moments"))
     assert holds_secrets(b"") == []
-    state = STATES[type(estimator)]
-    monkeypatch.setitem(state.hints, "kept_", object)
+    monkeypatch.setitem(type(estimator)._saved_state, "kept_", object)
     estimator.kept_ = kept
     estimator.save(path)
     assert len(holds_secrets(path.read_bytes())) >= (1 if kept is IDS else len(FRAME))

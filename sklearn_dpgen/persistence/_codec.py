@@ -1,18 +1,17 @@
-"""Values as plain JSON and arrays, and back; objects are those of a closed list of kinds."""
+"""Values as plain JSON and arrays, and back. Objects are those of the registry of classes."""
 
 import datetime
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
-from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.exceptions import InvalidFileError, PublicTypeError
 from sklearn_dpgen.persistence._container import Arrays
-from sklearn_dpgen.persistence._reports import read_report, report_node
+from sklearn_dpgen.persistence._declarations import class_of_type, find_class
 
 __all__ = ["Decoder", "Encoder"]
 
@@ -20,34 +19,21 @@ __all__ = ["Decoder", "Encoder"]
 _LONG = 16
 _SEQUENCES = {"tuple": tuple, "list": list, "frozenset": frozenset}
 _TENSORS = {
-    torch.float16,
-    torch.float32,
-    torch.float64,
-    torch.int32,
-    torch.int64,
-    torch.uint8,
-    torch.bool,
+    f"torch.{name}" for name in ("float16", "float32", "float64", "int32", "int64", "uint8", "bool")
 }
 _SIDES = ("left", "right", "both", "neither")
 _UNITS = ("s", "ms", "us", "ns")
 
 
 class Encoder:
-    """Writes values down as JSON, and collects their arrays.
-
-    Parameters
-    ----------
-    kinds : mapping of str to Kind
-        Of the objects that are known: see :class:`~sklearn_dpgen.persistence._kinds.Kind`.
+    """Writes values as JSON, and collects their arrays.
 
     Attributes
     ----------
     arrays : dict of str to ndarray
     """
 
-    def __init__(self, kinds: Mapping) -> None:
-        self._names = {kind.type: name for name, kind in kinds.items()}
-        self._kinds = kinds
+    def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
 
     def encode(self, value: object, place: str) -> object:
@@ -57,12 +43,12 @@ class Encoder:
         ----------
         value : object
         place : str
-            Where the value is: the name of its array, if it is one, and the subject of errors.
+            The path of the value, which names its array and is the subject of errors.
 
         Raises
         ------
         TypeError
-            A function, a network of the user, or another object that is of no known kind.
+            A function, a network of the user, or another object of no class of the registry.
         """
         if value is None or type(value) in (bool, int, str):
             return value
@@ -72,19 +58,24 @@ class Encoder:
             return [self.encode(item, f"{place}.{i}") for i, item in enumerate(value)]
         if type(value) in _SEQUENCES.values():
             return {type(value).__name__: self._items(value, place)}
-        name = self._names.get(type(value))
-        if name is not None:
-            fields = self._kinds[name].describe(value).items()
-            prefix = f"{place}." if place else ""
-            encoded = {key: self.encode(part, f"{prefix}{key}") for key, part in fields}
-            return {"object": name, "fields": encoded}
+        entry = class_of_type(type(value))
+        if entry is not None:
+            fields = entry.describe(value)
+            if not entry.is_json:
+                prefix = f"{place}." if place else ""
+                fields = {key: self.encode(part, f"{prefix}{key}") for key, part in fields.items()}
+            return {"object": entry.type.__name__, "fields": fields}
         if isinstance(value, Mapping):
             pairs = enumerate(value.items())
             return {"dict": [self._pair(pair, f"{place}.{i}") for i, pair in pairs]}
         if isinstance(value, np.ndarray):
             return self._array(value, place)
-        if isinstance(value, torch.Tensor) and value.dtype in _TENSORS:
-            return self._tensor(value.detach().cpu(), place)
+        # Whoever holds a tensor has imported PyTorch; a file without any does not need it.
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.device):
+            return str(value)
+        if torch is not None and isinstance(value, torch.Tensor) and str(value.dtype) in _TENSORS:
+            return self._tensor(value.detach().cpu(), place, torch)
         if isinstance(value, np.generic) and value.dtype.kind in "biuf":
             return {"scalar": [value.dtype.name, self.encode(value.item(), place)]}
         return self._other(value, place)
@@ -95,14 +86,14 @@ class Encoder:
     def _items(self, value, place):
         if _is_long(value):
             return {"array": self._kept(np.array(value), place)}
-        # Of a set the order is no matter, but it should be the same each time.
+        # A set has no order; sorted, the same set makes the same file.
         items = sorted(value, key=repr) if isinstance(value, frozenset) else value
         return [self.encode(item, f"{place}.{i}") for i, item in enumerate(items)]
 
     def _array(self, value, place):
         if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
             value = np.asarray(value, value.dtype.newbyteorder("<"))
-            # Products may be rounded otherwise where the order in memory is another.
+            # Matrix products may round differently in another order of memory.
             if value.ndim > 1 and value.flags.f_contiguous and not value.flags.c_contiguous:
                 return {"array": self._kept(value.T, place), "order": "F"}
             return {"array": self._kept(value, place)}
@@ -111,8 +102,8 @@ class Encoder:
             return {"labels": items, "dtype": value.dtype.str[1:]}
         raise PublicTypeError(f"{place} is an array of {value.dtype}, which cannot be saved.")
 
-    def _tensor(self, value, place):
-        # The layout of the filters of some networks, which rounds otherwise.
+    def _tensor(self, value, place, torch):
+        # The layout of the filters of some networks: another one rounds differently.
         is_last = value.ndim == 4 and value.is_contiguous(memory_format=torch.channels_last)
         if is_last and not value.is_contiguous():
             array = value.permute(0, 2, 3, 1).numpy()
@@ -124,8 +115,6 @@ class Encoder:
         return place
 
     def _other(self, value, place):
-        if isinstance(value, PrivacyReport):
-            return {"report": report_node(value)}
         if isinstance(value, pd.Series | pd.Index):
             return self._array(value.to_numpy(), place)
         if isinstance(value, pd.Interval):
@@ -137,8 +126,6 @@ class Encoder:
             value = value.item()
         if type(value) in (datetime.date, datetime.datetime) and not getattr(value, "tzinfo", None):
             return {type(value).__name__: value.isoformat()}
-        if isinstance(value, torch.device):
-            return str(value)
         subject = place.partition(".")[0]
         raise PublicTypeError(
             f"{place} holds a {type(value).__name__}, which cannot be saved: a file holds no code, "
@@ -162,12 +149,11 @@ class Decoder:
 
     Parameters
     ----------
-    kinds : mapping of str to Kind
     arrays : Arrays
     """
 
-    def __init__(self, kinds: Mapping, arrays: Arrays) -> None:
-        self._kinds, self._arrays = kinds, arrays
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
 
     def decode(self, node: object) -> Any:
         """Return the value of a node of JSON.
@@ -219,6 +205,8 @@ class Decoder:
         return found if order == "C" else found.T
 
     def _tensor(self, tensor, order="C"):
+        import torch  # which files without tensors do without
+
         found = torch.from_numpy(self._arrays.take(tensor))
         if order not in ("C", "channels_last") or (order != "C" and found.ndim != 4):
             raise InvalidFileError("A tensor has no known order.")
@@ -241,7 +229,7 @@ class Decoder:
             found[:] = values
             return found
         found = np.array(values, dtype=str)
-        # Its width is that of the longest label, or else a file could make it larger.
+        # The width must be that of the longest label, or a file could ask for much memory.
         if found.ndim != 1 or not all(isinstance(value, str) for value in values):
             raise InvalidFileError("The document has labels of no known type.")
         if found.dtype.str[1:] != dtype:
@@ -266,15 +254,14 @@ class Decoder:
     def _datetime(self, datetime):
         return _from_iso(datetime)
 
-    def _report(self, report):
-        return read_report(report)
-
     def _object(self, object, fields):
-        kind = self._kinds.get(object) if isinstance(object, str) else None
-        if kind is None or not isinstance(fields, dict):
-            raise InvalidFileError("The document has an object of no known kind.")
-        self._arrays.spend(kind.cost)
-        return kind.build({name: self.decode(node) for name, node in fields.items()})
+        entry = find_class(object)
+        if entry is None or not isinstance(fields, dict):
+            raise InvalidFileError("The document has an object of no known class.")
+        self._arrays.spend(entry.n_bytes)
+        if not entry.is_json:
+            fields = {name: self.decode(node) for name, node in fields.items()}
+        return entry.build(fields)
 
 
 _from_iso = datetime.datetime.fromisoformat
@@ -293,6 +280,5 @@ _READ = {"float", *_SEQUENCES, "dict", "array", "tensor", "scalar", "labels"} | 
     "timestamp",
     "date",
     "datetime",
-    "report",
     "object",
 }
