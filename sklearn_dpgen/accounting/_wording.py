@@ -91,7 +91,8 @@ _RELEASED = {
     Released.RANDOMIZED_COLUMNS: "local randomization of {times} columns",
     Released.JOINT_ANSWER: "joint randomized response on {times} of {among} columns",
     Released.COLUMN_COUNTS: "noisy counts of single columns",
-    Released.MARGINAL_COUNTS: "noisy counts of {times} marginals",
+    # After the counts of single columns.
+    Released.MARGINAL_COUNTS: "of {times} marginals",
     Released.START_MOMENTS: "noisy moments for the first candidates",
     Released.VOTES: "noisy votes of the records for public candidates",
     Released.CLASS_MEANS: "noisy means by class",
@@ -276,7 +277,7 @@ def events_text(guarantee: Guarantee) -> str:
 
 def _event_text(event: Event):
     if event.what is Released.MARGINAL_COUNTS and event.among is not None:
-        return f"of {event.times} of {event.among} marginals, which are selected privately"
+        return f"of {event.times} of {event.among} marginals, selected privately"
     return _RELEASED[event.what].format(times=event.times, among=event.among)
 
 
