@@ -1,6 +1,7 @@
-"""Budgets: the protected unit, the price of a fit, and ledgers over several fits."""
+"""The base of private estimators, the protected unit, and ledgers over several fits."""
 
+from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import PrivacyLedger
 from sklearn_dpgen.ledger._ledger_report import Charge, LedgerReport
 
-__all__ = ["Charge", "LedgerReport", "PrivacyLedger"]
+__all__ = ["Charge", "LedgerReport", "Plan", "PrivacyLedger", "PrivateEstimator"]

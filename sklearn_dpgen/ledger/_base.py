@@ -5,7 +5,8 @@ import inspect
 import math
 import os
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ from sklearn_dpgen.persistence._files import SavedEstimator
 from sklearn_dpgen.schema import Identifier
 from sklearn_dpgen.utils._certified_noise import require_opendp
 from sklearn_dpgen.utils._html import notebook
-from sklearn_dpgen.utils._random import NoiseSource, noise_source
+from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
 from sklearn_dpgen.utils._threads import one_thread
 from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import (
@@ -38,7 +39,7 @@ from sklearn_dpgen.utils._validation import (
     warn_user,
 )
 
-__all__ = ["PrivateEstimator", "TrainedEstimator", "UnpaidScoreMixin"]
+__all__ = ["Plan", "PrivateEstimator", "TrainedEstimator", "UnpaidScoreMixin"]
 
 # Parameters that seeded noise does not depend on: they change no release, or they are objects with
 # state, whose outputs a source is given anyway.
@@ -94,12 +95,37 @@ def _single_threaded(method):
     return limited
 
 
+@dataclass(frozen=True)
+class Plan:
+    """Plan of a fit: its price, and what else ``_release`` and ``_learn`` need of public facts.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+        The report of the fit.
+    details : object
+        Mechanisms, noise scales, layouts: what an estimator computes from public facts alone.
+    """
+
+    report: PrivacyReport
+    details: Any = None
+
+
 class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
     """Base of the estimators and mechanisms that state a privacy guarantee.
 
-    ``fit`` validates, then plans as ``plan`` does, then books the plan in the ledger, if there is
-    one, by ``_charge``; only then does it release anything of a record, exactly as planned.
-    Whatever computes for long has one thread, also where a subclass defines it.
+    ``_fit`` holds the order of a fit, which a subclass does not repeat:
+
+    1. ``_read(*data, seed=seed)`` validates and encodes the private data, and returns the records
+       and a dict of the public facts that the plan depends on, such as their number.
+    2. ``_plan(**facts)`` returns the :class:`Plan`, from public facts and parameters alone. The
+       public method ``plan`` calls it too, with the facts that it is given.
+    3. The ledger, if there is one, is charged; the report becomes ``privacy_``.
+    4. ``_release(plan, records, seed)`` is the only step that reads records after the plan. It
+       returns what is released, with noise from ``_noise_source``.
+    5. ``_learn(plan, released, seed)`` sets the fitted attributes, from what is released alone.
+
+    Methods that compute for long run in one thread, also where a subclass defines them.
     """
 
     _parameter_constraints: dict = {
@@ -161,8 +187,44 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         line = f"(ε, δ) = ({report.epsilon:.4g}, {report.delta:.3g}), {report.neighbouring}"
         return notebook(line, warning="SEEDED" if report.is_seeded else None)
 
+    def _fit(self, *data, **side):
+        """Fit in the order of the class docstring, and return the estimator.
+
+        Parameters
+        ----------
+        *data, **side
+            The arguments of ``fit``.
+        """
+        self._forget()
+        noise_seed, public_seed = split_random_state(self.random_state, 2)
+        records, facts = self._read(*data, **side, seed=noise_seed)
+        plan = self._plan(**facts)
+        # Before the first release: a fit that is interrupted later has been paid for.
+        self._charge(plan.report)
+        released = self._release(plan, records, noise_seed)
+        # What is learned depends on nothing else of the records.
+        del records, data, side
+        self._learn(plan, released, public_seed)
+        return self
+
+    def _read(self, *data, seed, **side):
+        """Return the records, validated and encoded, and the public facts of the plan."""
+        raise NotImplementedError(f"{type(self).__name__} has no method _read.")
+
+    def _plan(self, **facts) -> Plan:
+        """Return the plan of a fit, from public facts and parameters alone."""
+        raise NotImplementedError(f"{type(self).__name__} has no method _plan.")
+
+    def _release(self, plan, records, seed):
+        """Return what is released of the records: the only step that reads them after the plan."""
+        raise NotImplementedError(f"{type(self).__name__} has no method _release.")
+
+    def _learn(self, plan, released, seed):
+        """Set the fitted attributes, from what is released alone."""
+        raise NotImplementedError(f"{type(self).__name__} has no method _learn.")
+
     def _charge(self, report):
-        """Book a plan, then state it: nothing of a record is released before."""
+        """Charge the ledger with a plan, then state it: nothing is released before."""
         try:
             charged = self._reserve(report)
         except Exception:

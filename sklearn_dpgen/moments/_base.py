@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.ledger._base import PrivateEstimator
+from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.moments._plan import price_moments
 from sklearn_dpgen.persistence._declarations import Array, demand
 from sklearn_dpgen.utils._frames import FramesMixin
@@ -76,34 +76,29 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         UserWarning
             Where noise leaves nothing of the mean of a class.
         """
-        return self._expected_report(n_samples, n_features, class_sizes)
-
-    def _expected_report(self, n_samples, n_features, class_sizes):
-        """Return the report of records that are not there yet."""
         self._check_unit()
         n_samples = check_count(n_samples, "n_samples")
-        classes = self._planned_classes(n_samples, class_sizes)
-        self._check_labels_are_given(classes[0] or None)
+        n_classes, sizes = self._planned_classes(n_samples, class_sizes)
+        self._check_labels_are_given(n_classes or None)
         ball, width = self._declared_ball(n_features)
-        n_classes, sizes = classes
-        return self._planned(ball, n_samples, n_classes, sizes, width)[1]
+        return self._plan(ball, n_samples, n_classes, sizes, width).report
 
-    def _planned(self, ball, n_samples, n_classes, class_sizes, n_features):
-        """Return the plan of a fit in a ball, and its report.
+    def _plan(self, ball, n_samples, n_classes, class_sizes, n_features):
+        """Return the plan of a fit in a ball; its details are the MomentPlan and the ball.
 
         Parameters
         ----------
         ball : Ball
-            Public. Records outside are moved to it.
+            Public. Records outside of it are projected on it.
         n_samples : int
         n_classes : int
             0 without labels.
         class_sizes : array-like of shape (n_classes,) or None
-            None where they are private.
+            None if the sizes are private.
         n_features : int
-            Of a record.
+            Width of a record.
         """
-        plan = price_moments(
+        moments = price_moments(
             ball,
             n_samples,
             max(n_classes, 1),
@@ -114,36 +109,36 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             weight=self.second_order_weight,
         )
         relation, public = self._label_terms(n_classes > 0)
-        report = plan.report(
+        report = moments.report(
             type(self).__name__,
             self._noise_description(),
             public=("n_samples", "column_names", *self._declared(), *public),
             **relation,
         )
-        return plan, self._protected(report)
+        return Plan(self._protected(report), (moments, ball))
 
-    def _release(self, X, y, codes, ball, seed):
-        """Set the report, the proportions of the labels, and the laws of the classes in a ball.
+    def _facts(self, n_samples, codes, has_labels, ball):
+        """Return the public facts of records with labels, or without any."""
+        n_classes = len(self.classes_) if has_labels else 0
+        is_public = self.labels == "public"
+        return {
+            "ball": ball,
+            "n_samples": n_samples,
+            "n_classes": n_classes,
+            "class_sizes": np.bincount(codes, minlength=n_classes) if is_public else None,
+            "n_features": self.n_features_in_,
+        }
 
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, d)
-        y : array-like or None
-            Whether there are labels.
-        codes : ndarray of int of shape (n_samples,)
-        ball : Ball
-            Public. Records outside are moved to it.
-        seed : int or None
-        """
-        n_classes, class_sizes = 0 if y is None else len(self.classes_), None
-        if self.labels == "public":
-            class_sizes = np.bincount(codes, minlength=n_classes)
-        plan, report = self._planned(ball, len(X), n_classes, class_sizes, self.n_features_in_)
-        self._charge(report)
-        self.noise_multiplier_ = report.noise_multiplier
-        noise = self._noise_source(seed, X, codes, ball)
-        self.means_, self.covariances_, sizes = plan.release(X, codes, noise)
-        if y is not None:
+    def _release(self, plan, records, seed):
+        """Return the means, the covariances and the sizes of the classes."""
+        (moments, ball), (X, codes) = plan.details, records
+        return moments.release(X, codes, self._noise_source(seed, X, codes, ball))
+
+    def _learn(self, plan, released, seed):
+        """Set the distributions of the classes, and the proportions of the labels."""
+        self.noise_multiplier_ = plan.report.noise_multiplier
+        self.means_, self.covariances_, sizes = released
+        if hasattr(self, "classes_"):
             self._set_proportions(sizes)
 
     def _check_saved_state(self):

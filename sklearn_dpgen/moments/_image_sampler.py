@@ -252,30 +252,38 @@ class MomentImageSampler(BaseMomentSampler):
             not fit the declarations, private labels without ``classes``, a public class without an
             image, or moments that do not fit in memory.
         """
+        return self._fit(X, y)
+
+    def _read(self, X, y, *, seed):
+        from sklearn_dpgen.utils._torch import resolve_device
+
+        # A device that is not there is refused before anything is paid for.
+        resolve_device(self.device)
+        self._check_label_parameters(y)
+        self._check_labels_are_given(y)
+        low, high, shape = check_images(self.shape, self.pixel_range)
+        if getattr(X, "ndim", 2) > 2:
+            raise PublicValueError("X must hold a flattened image a row: X.reshape(len(X), -1).")
+        X, y = self._one_labelled_row_each(X, y, seed)
+        X = validate_data(self, X, dtype=[np.float64, np.float32])
+        check_width(X, shape)
+        codes = self._encode_labels(y, len(X))
+        basis, ball = self._frequencies(shape)
+        records = coefficients(X, basis, low, high), codes
+        return records, self._facts(len(X), codes, y is not None, ball)
+
+    def _learn(self, plan, released, seed):
+        """Match a distribution of images to the released moments of each class."""
         import torch
 
         from sklearn_dpgen.moments._image_laws import match_moments
         from sklearn_dpgen.utils._random import torch_generator
         from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 
-        self._forget()
-        device = resolve_device(self.device)
-        self._check_label_parameters(y)
-        self._check_labels_are_given(y)
+        super()._learn(plan, released, seed)
+        device, generator = resolve_device(self.device), torch_generator(seed)
         low, high, shape = check_images(self.shape, self.pixel_range)
-        if getattr(X, "ndim", 2) > 2:
-            raise PublicValueError("X must hold a flattened image a row: X.reshape(len(X), -1).")
-        seed, match_seed = split_random_state(self.random_state, 2)
-        X, y = self._one_labelled_row_each(X, y, seed)
-        X = validate_data(self, X, dtype=[np.float64, np.float32])
-        check_width(X, shape)
-        codes = self._encode_labels(y, len(X))
-        basis, ball = self._frequencies(shape)
-        C = coefficients(X, basis, low, high)
-        self._release(C, y, codes, ball, seed)
-
-        self._model = self._image_model(basis, shape, device)
-        generator = torch_generator(match_seed)
+        self._model = self._image_model(self._frequencies(shape)[0], shape, device)
         laws = zip(self.means_, self.covariances_, strict=True)
         bar = tqdm(laws, total=len(self.means_), desc="classes", disable=not self.verbose)
         with torch.no_grad():
@@ -295,7 +303,6 @@ class MomentImageSampler(BaseMomentSampler):
         self.loss_curve_ = np.mean([errors for *_, errors in fits], axis=0).tolist()
         self.latent_means_ = as_array(torch.stack([mean for mean, *_ in fits]))
         self.latent_factors_ = as_array(torch.stack([factor for _, factor, _ in fits]))
-        return self
 
     def _declared_ball(self, n_features):
         _, _, shape = check_images(self.shape, self.pixel_range)

@@ -199,16 +199,17 @@ class MomentSampler(BaseMomentSampler):
             Records or labels that do not fit the declarations, private labels without ``classes``,
             a public class without a record, or moments that do not fit in memory.
         """
-        self._forget()
+        return self._fit(X, y)
+
+    def _read(self, X, y, *, seed):
         self._check_label_parameters(y)
         self._check_labels_are_given(y)
         self._check_unit()
-        (seed,) = split_random_state(self.random_state, 1)
         X, y = self._one_labelled_row_each(X, y, seed)
         X = encode_records(self, X)
         codes = self._encode_labels(y, len(X))
-        self._release(X, y, codes, enclosing_ball(self.domain_), seed)
-        return self
+        facts = self._facts(len(X), codes, y is not None, enclosing_ball(self.domain_))
+        return (X, codes), facts
 
     def _declared_ball(self, n_features):
         domain = declared_domain(self, n_features)
