@@ -28,9 +28,7 @@ class ChainFit:
     order : sequence of int
         All columns, in the order in which they are drawn.
     n_rows : int
-        Rows that are drawn from the law so far, for each conditional to be fitted on.
-    seed : int or None
-        Of the rows.
+        Rows that are drawn from the distribution so far, for each conditional to be fitted on.
     max_iter : int
         Steps of each conditional of the law, at most; of predictions, a fifth of them. Each fit
         goes on from the one before.
@@ -47,7 +45,6 @@ class ChainFit:
         measured,
         order,
         n_rows,
-        seed,
         *,
         max_iter,
         device,
@@ -55,8 +52,9 @@ class ChainFit:
         name="fit",
         barred=None,
     ):
-        self._measured, self._order, self._n_rows = measured, list(order), n_rows
-        self._rng = np.random.default_rng(seed)
+        self.measured, self._order, self._n_rows = measured, list(order), n_rows
+        # Predictions are a function of what was released: their rows need no secret seed.
+        self._rng = np.random.default_rng(0)
         self._max_iter, self._device = max_iter, resolve_device(device)
         self._barred = barred or {}
         # The conditional of each column and rows of the law, by the first so many tables.
@@ -67,22 +65,23 @@ class ChainFit:
 
     def predict(self, marginals):
         """Return the expected counts of marginals, by all that was measured so far."""
-        if not self._measured.tables:
-            return self._measured.independent(marginals)
-        if self._n_fitted != len(self._measured.tables):
+        if not self.measured.tables:
+            return self.measured.independent(marginals)
+        if self._n_fitted != len(self.measured.tables):
             self._fit(-(-self._max_iter // _FEWER))
-            self._n_fitted = len(self._measured.tables)
-        factor = self._measured.n_records / len(self._codes)
+            self._n_fitted = len(self.measured.tables)
+        factor = self.measured.n_records / len(self._codes)
         return [factor * counts for counts in marginal_counts(self._codes.T, marginals)]
 
-    def law(self, domain):
-        """Return the law of encoded records."""
+    def law(self, domain, seed):
+        """Return the distribution of encoded records, fitted on rows drawn with a seed."""
+        self._rng = np.random.default_rng(seed)
         self._fit(self._max_iter)
         conditionals = tuple(self._conditionals[column] for column in self._order)
-        blocks = self._measured.blocks.blocks
+        blocks = self.measured.blocks.blocks
         shares = []
         for column, groups in enumerate(blocks):
-            found = self._measured.shares(column)
+            found = self.measured.shares(column)
             sums = group_sums(found, groups)[groups]
             even = 1 / np.bincount(groups)[groups]
             shares.append(np.divide(found, sums, out=even, where=sums > 0))
@@ -97,7 +96,7 @@ class ChainFit:
             before.add(column)
             tables = [
                 table.seen_from(column)
-                for table in self._measured.tables
+                for table in self.measured.tables
                 if column in table.columns and before.issuperset(table.columns)
             ]
             fixed = tuple(
@@ -111,7 +110,7 @@ class ChainFit:
                     for t in tables
                     for possible in [possible_cells(t.columns, t.groups, fixed)]
                 ]
-            marginal = self._measured.block_shares(column)
+            marginal = self.measured.block_shares(column)
             fitted = fit_conditional(
                 column,
                 marginal,
@@ -120,7 +119,7 @@ class ChainFit:
                 max_iter=max_iter,
                 device=self._device,
                 fixed=fixed,
-                spread=self._measured.block_variances(column) if fixed else None,
+                spread=self.measured.block_variances(column) if fixed else None,
                 start=self._conditionals.get(column),
             )
             self._conditionals[column] = fitted

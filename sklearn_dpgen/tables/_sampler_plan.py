@@ -276,7 +276,8 @@ class SamplerPlanMixin(EstimatorMixin):
                 f"n_features must be the {len(self.schema)} columns of the schema, got "
                 f"{n_features}."
             )
-        plan = SamplerPlan(self, declared_table(self), n_samples)
-        if plan.n_records is not None:
-            plan.warn(plan.n_records)
-        return plan.report()
+        plan = self._plan(table=declared_table(self), n_samples=n_samples)
+        details, _ = plan.details
+        if details.n_records is not None:
+            details.warn(details.n_records)
+        return plan.report

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.persistence._declarations import Maybe, demand
 from sklearn_dpgen.preprocessing._records import check_saved_encoder
@@ -26,7 +27,6 @@ from sklearn_dpgen.tables._rule_cells import barred_pairs
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan, SamplerPlanMixin, declared_table
 from sklearn_dpgen.tables._selection import measure_rounds
 from sklearn_dpgen.tables._table_law import TableLawMixin
-from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -332,63 +332,80 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
             that contradict one another, or that nothing fulfils. Or records that do not fit the
             schema.
         """
-        self._forget()
+        return self._fit(X, y)
+
+    def _read(self, X, y, *, seed):
+        """Open the records and count single columns: a source that fails does so unpaid."""
         table = declared_table(self)
-        names, encoder, rules = table.names, table.encoder, table.rules
-        fit_columns(encoder, X, self.unit, y)
+        fit_columns(table.encoder, X, self.unit, y)
         self._learn_kind(X)
-        noise_seed, start_seed = split_random_state(self.random_state, 2)
+        self.n_features_in_ = table.encoder.n_features_in_
+        self.feature_names_in_ = table.encoder.feature_names_in_
         records = open_records(
             X,
-            encoder,
+            table.encoder,
             store=self.store,
             unit=self.unit,
             most=self.max_rows,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
-        # What is known of a constant need not be paid for.
-        told = [j for j, tree in enumerate(table.trees) if tree.n_cells > 1]
-        leaves = dict(zip(told, records.counts([(j,) for j in told]), strict=True))
+        # A constant column is public: it is not counted, and costs nothing.
+        counted = [j for j, tree in enumerate(table.trees) if tree.n_cells > 1]
+        leaves = dict(zip(counted, records.counts([(j,) for j in counted]), strict=True))
         records.check_again()
-        plan = SamplerPlan(self, table, records.n_records)
-        # Before the first release: what is interrupted has been paid for.
-        self._charge(plan.report())
-        self.noise_multiplier_ = self.privacy_.noise_multiplier
-        self.n_features_in_ = encoder.n_features_in_
-        self.feature_names_in_ = encoder.feature_names_in_
+        return (records, leaves), {"table": table, "n_samples": records.n_records}
 
+    def _plan(self, table, n_samples):
+        """Return the plan of a fit; its details are the SamplerPlan and the DeclaredTable.
+
+        Parameters
+        ----------
+        table : DeclaredTable
+        n_samples : int or None
+            Not read where it is not public.
+        """
+        plan = SamplerPlan(self, table, n_samples)
+        return Plan(plan.report(), (plan, table))
+
+    def _release(self, plan, records, seed):
+        """Return the encoder, the marginals of single columns, and the fit to the other marginals.
+
+        The fit is post-processing between releases: later marginals are selected by what the
+        earlier ones predict.
+        """
+        from sklearn_dpgen.tables._chain_fit import ChainFit
+
+        ((plan, table), (records, leaves)) = plan.details, records
+        n_columns = len(table.names)
         if plan.n_records is not None:
             plan.warn(plan.n_records)
-        # Measured: single columns, which tell of cells and of what tables can carry.
         mechanism = plan.marginals.mechanism
-        run, noise = mechanism.run(), self._noise_source(noise_seed)
-        cells, self.n_records_, self.encoder_, bins, self.one_way_marginals_ = measure_columns(
+        run, noise = mechanism.run(), self._noise_source(seed)
+        # Noisy counts of single columns determine the bins, and how fine later marginals can be.
+        cells, n_records, encoder, bins, singles = measure_columns(
             leaves,
-            encoder,
+            table.encoder,
             table.trees,
-            np.array([table.weight((column,)) for column in range(len(names))]),
+            np.array([table.weight((column,)) for column in range(n_columns)]),
             mechanism.noise_scales[0],
             lambda vector: run.release(vector, noise),
             n_records=plan.n_records,
         )
         if plan.n_records is None:
-            plan.warn(self.n_records_)
-        blocks = ColumnBlocks.of(self.encoder_, [part.shares for part in cells])
-        measured = Measurements(names, cells, self.n_records_, blocks)
+            plan.warn(n_records)
+        blocks = ColumnBlocks.of(encoder, [part.shares for part in cells])
+        measured = Measurements(table.names, cells, n_records, blocks)
         records.in_blocks([part[c] for part, c in zip(blocks.blocks, bins, strict=True)])
-        from sklearn_dpgen.tables._chain_fit import ChainFit
-
         fit = ChainFit(
             measured,
-            [j for j in range(len(names)) if j not in table.targets] + table.targets,
+            [j for j in range(n_columns) if j not in table.targets] + table.targets,
             self.population_size,
-            start_seed,
             max_iter=self.max_iter,
             device=self.device,
             verbose=self.verbose,
             name=type(self).__name__,
-            barred=rules and barred_pairs(rules, self.encoder_, blocks.blocks),
+            barred=table.rules and barred_pairs(table.rules, encoder, blocks.blocks),
         )
         measure_rounds(
             records.marginal_counts,
@@ -399,10 +416,19 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
             run=run,
             noise=noise,
         )
-        if rules is not None:
-            self._rules_ = rules
-        self.law_, self.marginals_ = fit.law(self.encoder_.domain_), measured.marginals
-        return self
+        return encoder, singles, fit
+
+    def _learn(self, plan, released, seed):
+        """Fit the distribution to all released marginals."""
+        encoder, singles, fit = released
+        law = fit.law(encoder.domain_, seed)
+        self.noise_multiplier_ = plan.report.noise_multiplier
+        self.encoder_, self.one_way_marginals_ = encoder, singles
+        self.n_records_, self.marginals_ = fit.measured.n_records, fit.measured.marginals
+        _, table = plan.details
+        if table.rules is not None:
+            self._rules_ = table.rules
+        self.law_ = law
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "law_")

@@ -9,7 +9,6 @@ from sampler_tables import MECHANISM
 from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.tables import (
     TableSampler,
-    _chain_fit,
     _column_measurements,
     _privacy_plan,
     _releases,
@@ -17,6 +16,7 @@ from sklearn_dpgen.tables import (
     _selection,
     _table_sampler,
 )
+from sklearn_dpgen.tables._chain_fit import ChainFit
 from sklearn_dpgen.tables._code_counter import CodeCounter
 from sklearn_dpgen.tables._column_trees import ColumnTree
 from sklearn_dpgen.tables._measurements import Measurements
@@ -297,13 +297,12 @@ def tell_order(monkeypatch):
 
 
 def tell_seed(monkeypatch):
-    found, fit = note_records(monkeypatch), _chain_fit.ChainFit
+    found, law = note_records(monkeypatch), ChainFit.law
 
-    def leak(measured, order, n_rows, seed, **options):
-        seed = [int(part.sum()) for part in found[-1]._codes]
-        return fit(measured, order, n_rows, seed, **options)
+    def leak(self, domain, seed):
+        return law(self, domain, [int(part.sum()) for part in found[-1]._codes])
 
-    monkeypatch.setattr(_chain_fit, "ChainFit", leak)
+    monkeypatch.setattr(ChainFit, "law", leak)
 
 
 def keep_records(monkeypatch):

@@ -1,5 +1,8 @@
 """TableSampler: what a fitted, or an interrupted, object holds."""
 
+import gc
+import weakref
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -68,6 +71,33 @@ def test_a_fitted_object_holds_what_was_released_alone(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(place, name, leak)
             assert not holds_no_more_than_it_says()
+
+
+@pytest.mark.parametrize("store", ["codes", "none"])
+def test_what_is_learned_from_refers_to_no_records(monkeypatch, store):
+    found, read = [], _table_sampler.open_records
+
+    def watch(*args, **options):
+        records = read(*args, **options)
+        found.append(weakref.ref(records))
+        return records
+
+    class Watched(TableSampler):
+        def _learn(self, plan, released, seed):
+            gc.collect()
+            self.seen_ = found[-1]()
+            super()._learn(plan, released, seed)
+
+    class Keeps(Watched):
+        def _release(self, plan, records, seed):
+            *released, fit = super()._release(plan, records, seed)
+            fit.count = records[0].marginal_counts
+            return *released, fit
+
+    monkeypatch.setattr(_table_sampler, "open_records", watch)
+    options = make(8.0, store=store).get_params(deep=False)
+    assert Watched(**options).fit(table()).seen_ is None
+    assert Keeps(**options).fit(table()).seen_ is not None
 
 
 def test_a_fit_that_is_interrupted_has_a_report_of_its_own(monkeypatch):
