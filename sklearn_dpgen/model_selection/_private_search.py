@@ -21,7 +21,7 @@ from sklearn_dpgen.accounting import (
     calibrate_runs,
     check_delta_size,
 )
-from sklearn_dpgen.accounting._random_runs import RandomRuns
+from sklearn_dpgen.accounting._random_stopping import RandomRuns
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.model_selection._best_estimator import BestEstimatorMixin
