@@ -12,8 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.datasets import make_half_circle
 from sklearn_dpgen.deconvolution import DeconvolutionEM, likelihood_score
-from sklearn_dpgen.deconvolution._cells import record_cells
-from sklearn_dpgen.deconvolution._mixture_weights import fit_weights
+from sklearn_dpgen.deconvolution._deconvolution_em import fit_weights, record_cells
 from sklearn_dpgen.domains import Ball, Box, OneHot
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,
