@@ -170,7 +170,7 @@ def _from_table(paths: Sequence[str]):
     paths = files_of(paths)
     from sklearn_dpgen.preprocessing._files import CsvFiles, open_files
     from sklearn_dpgen.schema import Schema, SchemaDraft
-    from sklearn_dpgen.schema._draft import GAP
+    from sklearn_dpgen.schema._codebook import GAP
 
     files = open_files(paths, None)
     if isinstance(files, CsvFiles):

@@ -38,7 +38,6 @@ from sklearn_dpgen.utils._torch import (
     resolve_device,
     seeded_initialization,
 )
-from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     DEVICE,
     HasMethods,
@@ -46,6 +45,7 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
     StrOptions,
+    Transformer,
     check_is_fitted,
     check_n_samples,
     check_widths,

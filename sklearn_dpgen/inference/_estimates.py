@@ -15,7 +15,7 @@ from sklearn.utils import check_scalar
 
 from sklearn_dpgen.inference._calibration import Calibration
 from sklearn_dpgen.schema import Datetime
-from sklearn_dpgen.schema._made_up import MadeUpColumn
+from sklearn_dpgen.schema._column import MadeUpColumn
 from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.tables._table_rules import is_number
 from sklearn_dpgen.tables._value_sets import ValueSet

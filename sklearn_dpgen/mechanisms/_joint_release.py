@@ -13,8 +13,7 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms._joint_questions import Questions, most_asked, same_group
 from sklearn_dpgen.mechanisms._release import Moments, check_release, column_features, release_of
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, has_no_names, map_frames
-from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import check_is_fitted, validate_data
+from sklearn_dpgen.utils._validation import EstimatorMixin, check_is_fitted, validate_data
 
 __all__ = [
     "JointAnswersMixin",

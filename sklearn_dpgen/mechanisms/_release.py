@@ -17,7 +17,7 @@ from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import CategoryColumn
-from sklearn_dpgen.utils._typing import EstimatorMixin
+from sklearn_dpgen.utils._validation import EstimatorMixin
 
 __all__ = [
     "Card",

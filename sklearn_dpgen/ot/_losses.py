@@ -9,8 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from sklearn_dpgen.ot._problem import LN2, check_exponent, check_points, pairwise_cost
 from sklearn_dpgen.ot._sinkhorn import sinkhorn
-
-from ..utils._validation import check_positive
+from sklearn_dpgen.utils._validation import check_positive
 
 __all__ = ["entropic_loss", "likelihood_loss", "sinkhorn_divergence", "wasserstein_loss"]
 

@@ -6,7 +6,7 @@ from numbers import Integral, Real
 
 import torch
 
-from ..utils._validation import check_positive
+from sklearn_dpgen.utils._validation import check_positive
 
 __all__ = [
     "DTYPES",
