@@ -9,15 +9,13 @@ from sklearn_dpgen.accounting._calibration import (
     gaussian_sigma,
     laplace_scale,
 )
+from sklearn_dpgen.accounting._checks import check_delta_size
 from sklearn_dpgen.accounting._composition import (
     ComposedProfile,
+    DominatingCost,
     compose_delta,
     compose_epsilon,
     default_discretization,
-)
-from sklearn_dpgen.accounting._delta import check_delta_size
-from sklearn_dpgen.accounting._domination import (
-    DominatingCost,
     dominating_gaussian,
     dominating_renyi,
 )
@@ -49,13 +47,11 @@ from sklearn_dpgen.accounting._projection import (
     projection_bound,
     renyi_epsilon,
 )
-from sklearn_dpgen.accounting._random_runs import (
+from sklearn_dpgen.accounting._random_stopping import (
     BinomialRuns,
+    FailingGaussianProfile,
     NegativeBinomialRuns,
     PoissonRuns,
-)
-from sklearn_dpgen.accounting._random_stopping import (
-    FailingGaussianProfile,
     RandomStoppingProfile,
     calibrate_runs,
 )

@@ -233,7 +233,7 @@ def run_plan(arguments, console: Console) -> int:
 
 def _refusal(ledger, report, what):
     """Return why a ledger would refuse a fit, or None."""
-    from sklearn_dpgen.ledger._ledger_check import check_affordable
+    from sklearn_dpgen.ledger._ledger import check_affordable
 
     try:
         check_affordable(ledger, report, what=what)

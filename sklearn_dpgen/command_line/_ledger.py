@@ -143,7 +143,7 @@ def run_show(arguments, console: Console) -> int:
 def run_verify(arguments, console: Console) -> int:
     """Recompute a ledger."""
     ledger = open_existing(arguments.file)
-    from sklearn_dpgen.ledger._ledger_check import ledger_faults
+    from sklearn_dpgen.ledger._ledger import ledger_faults
 
     n, faults = ledger_faults(ledger)
     text = "\n".join(faults) or f"{arguments.file} is consistent; number of charges: {n}."

@@ -168,10 +168,9 @@ def run_draft(arguments, console: Console) -> int:
 def _from_table(paths: Sequence[str]):
     """Draft from the names of columns, and from the types that files declare."""
     paths = files_of(paths)
-    from sklearn_dpgen.preprocessing._csv import CsvFiles
-    from sklearn_dpgen.preprocessing._files import open_files
+    from sklearn_dpgen.preprocessing._files import CsvFiles, open_files
     from sklearn_dpgen.schema import Schema, SchemaDraft
-    from sklearn_dpgen.schema._draft import GAP
+    from sklearn_dpgen.schema._codebook import GAP
 
     files = open_files(paths, None)
     if isinstance(files, CsvFiles):
@@ -236,7 +235,7 @@ def _from_codebook(path):
 
     if is_json:
         return Schema.draft(parse(text, path))
-    from sklearn_dpgen.preprocessing._csv import CsvFiles
+    from sklearn_dpgen.preprocessing._files import CsvFiles
 
     # Raises an error that names another separator.
     CsvFiles([path], None)
@@ -371,8 +370,7 @@ def _hashes(ids):
 
 def _typed(schema):
     """Return the columns of which a CSV file is not read as texts."""
-    from sklearn_dpgen.preprocessing._csv import text_type
-    from sklearn_dpgen.preprocessing._files import require
+    from sklearn_dpgen.preprocessing._files import require, text_type
 
     text = require("pyarrow").string()
     return {name for name, column in schema.items() if text_type(column) != text}
@@ -382,8 +380,7 @@ def _parsed(texts, column):
     """Return texts as a CSV file is read; a text that cannot be is no value of any column."""
     import pandas as pd
 
-    from sklearn_dpgen.preprocessing._csv import text_type
-    from sklearn_dpgen.preprocessing._files import require
+    from sklearn_dpgen.preprocessing._files import require, text_type
 
     null = texts.isna()
     if text_type(column) == require("pyarrow").bool_():

@@ -6,18 +6,21 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike
+from scipy.stats import qmc
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
-from sklearn_dpgen.deconvolution._cells import record_cells
-from sklearn_dpgen.deconvolution._mixture_weights import fit_weights
 from sklearn_dpgen.deconvolution._model import mixture_log_likelihood
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import Mechanism
-from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
-from sklearn_dpgen.mechanisms._moments import moment_score
+from sklearn_dpgen.mechanisms._release import (
+    LearnerPlanMixin,
+    fit_mechanism,
+    learner_report,
+    moment_score,
+)
 from sklearn_dpgen.persistence._declarations import Array, demand, is_distribution
-from sklearn_dpgen.preprocessing._categories import draw_categories
+from sklearn_dpgen.preprocessing._records import draw_categories
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 from sklearn_dpgen.utils._validation import (
@@ -30,7 +33,140 @@ from sklearn_dpgen.utils._validation import (
     fit_context,
 )
 
-__all__ = ["DeconvolutionEM"]
+__all__ = ["DeconvolutionEM", "RecordCells", "fit_weights", "record_cells"]
+
+# Cells a third of the noise wide: not to know where inside costs a percent of its variance at most.
+_CELLS_PER_SCALE = 3
+_N_INSIDE = 32
+
+
+class RecordCells:
+    """Cells of privatized records, with the share of the records in each.
+
+    Parameters
+    ----------
+    corners : ndarray of shape (n_cells, n_features)
+    width : float
+        Of the cells in every column; 0 for points.
+    shares : ndarray of shape (n_cells,)
+    """
+
+    def __init__(self, corners, width, shares):
+        self.corners, self.width, self.shares = corners, width, shares
+
+    def likelihood(self, mechanism, points):
+        """Return the mean density over each cell given each point, up to a factor a cell.
+
+        The law of the cell that a record falls in is a likelihood in its own right: what it
+        leaves out is where in the cell. A single place of each cell would be wrong: points at
+        those places would be too likely.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            Fitted.
+        points : tensor of shape (n_points, n_features)
+            In float64.
+
+        Returns
+        -------
+        tensor of shape (n_cells, n_points)
+        """
+        corners = as_tensor(self.corners, dtype=points.dtype)
+        if self.width == 0:
+            offsets = corners.new_zeros(1, corners.shape[1])
+        else:
+            sobol = qmc.Sobol(corners.shape[1], rng=0).random(_N_INSIDE)
+            offsets = as_tensor(self.width * sobol, dtype=points.dtype)
+        top = mechanism.log_likelihood(points, corners + self.width / 2).amax(0)
+        return sum(
+            torch.exp(mechanism.log_likelihood(points, corners + offset) - top).T
+            for offset in offsets
+        )
+
+
+def record_cells(mechanism, Y, n_max, rng):
+    """Count privatized records in cells.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        Fitted; additive noise has cells of a third of its scale, any other equal records.
+    Y : ndarray of shape (n, n_features)
+        Encoded privatized records.
+    n_max : int
+        Most cells; if there are more, as many records drawn at random take their place.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    RecordCells
+    """
+    width = 0.0 if mechanism.cost_norm is None else mechanism.scale_ / _CELLS_PER_SCALE
+    keys = np.floor(Y / width) * width if width else Y
+    corners, counts = np.unique(keys, axis=0, return_counts=True)
+    # In many columns a cell has one record: then the records themselves say more.
+    if len(corners) > n_max or len(corners) > len(Y) / 2:
+        rows = rng.permutation(len(Y))[:n_max]
+        return RecordCells(Y[rows], 0.0, np.full(len(rows), 1 / len(rows)))
+    return RecordCells(corners, width, counts / len(Y))
+
+
+_WINDOW = 10
+_FASTER, _MAX_POWER = 1.1, 100.0
+
+
+@torch.no_grad()
+def fit_weights(likelihood, shares, *, n_samples, max_iter, tol):
+    r"""Maximize the mean log-likelihood :math:`\sum_j c_j \log \sum_i w_i L_{ji}` over weights.
+
+    Starts from equal weights. A step of expectation maximization multiplies each weight by its
+    posterior share; here by a power of it, which grows as long as the likelihood does and else
+    falls back to the plain step, which never loses.
+
+    Parameters
+    ----------
+    likelihood : tensor of shape (n_rows, n_components)
+        Positive somewhere in each row; each row up to a factor.
+    shares : tensor of shape (n_rows,)
+        Weights of the rows, with sum 1.
+    n_samples : int
+        Number of records that the rows stand for.
+    max_iter : int
+    tol : float
+        Stop when the log-likelihood of all records gains less than this a step, in nats, over the
+        last ten: what is gained by smaller steps is what noise gives away, not the law.
+
+    Returns
+    -------
+    weights : tensor of shape (n_components,)
+    n_iter : int
+    """
+    weights = likelihood.new_full((likelihood.shape[1],), 1 / likelihood.shape[1])
+    mixture = likelihood @ weights
+    value = checked = shares @ mixture.log()
+    power = 1.0
+    for step in range(1, max_iter + 1):
+        posterior = likelihood.T @ (shares / mixture)
+        proposal, proposed, proposed_value = _move(likelihood, shares, weights, posterior, power)
+        if not proposed_value >= value:
+            power = max(1.0, power / 2)
+            proposal, proposed, proposed_value = _move(likelihood, shares, weights, posterior, 1.0)
+        else:
+            power = min(power * _FASTER, _MAX_POWER)
+        weights, mixture, value = proposal, proposed, proposed_value
+        if step % _WINDOW == 0:
+            if n_samples * (value - checked) < tol * _WINDOW:
+                break
+            checked = value
+    return weights, step
+
+
+def _move(likelihood, shares, weights, posterior, power):
+    moved = weights * posterior**power
+    moved /= moved.sum()
+    mixture = likelihood @ moved
+    return moved, mixture, shares @ mixture.log()
 
 
 class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):

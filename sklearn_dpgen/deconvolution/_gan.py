@@ -11,16 +11,24 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
-from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
 from sklearn_dpgen.deconvolution._model import GeneratorModel
-from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out
-from sklearn_dpgen.deconvolution._training import train_generator
+from sklearn_dpgen.deconvolution._training import (
+    LOSSES,
+    HeldOutScore,
+    hold_out,
+    make_loss,
+    train_generator,
+)
 from sklearn_dpgen.domains import Domain, Product
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import Mechanism
-from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
-from sklearn_dpgen.mechanisms._moments import moment_score
+from sklearn_dpgen.mechanisms._release import (
+    LearnerPlanMixin,
+    fit_mechanism,
+    learner_report,
+    moment_score,
+)
 from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
@@ -30,7 +38,6 @@ from sklearn_dpgen.utils._torch import (
     resolve_device,
     seeded_initialization,
 )
-from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     DEVICE,
     HasMethods,
@@ -38,6 +45,7 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
     StrOptions,
+    Transformer,
     check_is_fitted,
     check_n_samples,
     check_widths,

@@ -10,7 +10,7 @@ from scipy.stats import qmc
 
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.persistence._declarations import saved
-from sklearn_dpgen.preprocessing._categories import draw_categories
+from sklearn_dpgen.preprocessing._records import draw_categories
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 

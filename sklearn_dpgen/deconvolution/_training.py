@@ -1,14 +1,106 @@
-"""The training of a generator on privatized records."""
+"""Training a generator on privatized records: losses (paper 1, eq. 7 to 10), steps, stopping."""
+
+import math
+from dataclasses import replace
 
 import torch
-from torch.optim.swa_utils import update_bn
+from torch.optim.swa_utils import AveragedModel, update_bn
+from torch.utils.checkpoint import checkpoint
 
 from sklearn_dpgen.deconvolution._model import score_latents
 from sklearn_dpgen.nn import fit_module
+from sklearn_dpgen.ot import (
+    entropic_loss,
+    entropic_loss_blockwise,
+    likelihood_loss,
+    sinkhorn_divergence,
+    wasserstein_loss,
+)
 from sklearn_dpgen.utils._random import torch_generator
 from sklearn_dpgen.utils._threads import threads_for
 
-__all__ = ["settle_normalization", "train_generator"]
+__all__ = [
+    "HeldOutScore",
+    "LOSSES",
+    "hold_out",
+    "make_loss",
+    "settle_normalization",
+    "train_generator",
+]
+
+# Pairs of a point and a record above which no matrix of all of them is held: 64 MiB.
+_DENSE_PAIRS = 2**24
+
+LOSSES = ("entropic", "wasserstein", "noisy_wasserstein", "sinkhorn_divergence")
+
+
+def make_loss(name, mechanism, *, objective="balanced", reg_scale=1.0, n_sinkhorn, tol, noise):
+    """Return a function of generated points X and privatized records Y.
+
+    Parameters
+    ----------
+    name : {"entropic", "wasserstein", "noisy_wasserstein", "sinkhorn_divergence"}
+        Entropic transport with the cost -log p(y|x); unregularized transport to the privatized
+        records, from X or from a fresh randomization of X; the debiased divergence.
+    mechanism : Mechanism
+        A fitted mechanism.
+    objective : {"balanced", "likelihood"}
+        For the entropic loss: both marginals fixed, or the generated one free, which is maximum
+        likelihood.
+    reg_scale : float
+        Regularization in units of the matched one.
+    n_sinkhorn : int
+        Most Sinkhorn iterations a step.
+    tol : float
+        Marginal error at which they stop.
+    noise : NoiseSource
+        Stream of the fresh randomization of the noisy loss.
+
+    Returns
+    -------
+    callable
+        ``loss(X, Y)``, a scalar tensor.
+    """
+    if name == "entropic" and objective == "likelihood":
+        return lambda X, Y: _likelihood(X, Y, mechanism, reg_scale)
+    if name == "entropic":
+        options = {"reg": reg_scale, "n_iter": n_sinkhorn, "tol": tol}
+        return lambda X, Y: _balanced(X, Y, mechanism, options)
+    p = mechanism.cost_norm
+    if p is None:
+        raise ValueError(
+            f"loss={name!r} needs a mechanism with additive Laplace or Gaussian noise, whose cost "
+            f"is a power of a norm; {type(mechanism).__name__} has none. Use loss='entropic'."
+        )
+    if name == "wasserstein":
+        return lambda X, Y: wasserstein_loss(X, Y, p=p)
+    if name == "noisy_wasserstein":
+        return lambda X, Y: wasserstein_loss(mechanism.perturb(X, noise), Y, p=p)
+    # Laplace: |x-y| / b; Gaussian: |x-y|² / 2σ² (theory of the matched cost).
+    reg = reg_scale * (mechanism.scale_ if p == 1 else 2 * mechanism.scale_**2)
+    return lambda X, Y: sinkhorn_divergence(X, Y, p=p, reg=reg)
+
+
+def _balanced(X, Y, mechanism, options):
+    def cost(X, Y):
+        return -mechanism.log_likelihood(X, Y)
+
+    if len(X) * len(Y) > _DENSE_PAIRS:
+        return entropic_loss_blockwise(X, Y, cost, **options)
+    return entropic_loss(cost(X, Y), **options)
+
+
+def _likelihood(X, Y, mechanism, reg_scale):
+    def loss(X, Y):
+        return reg_scale * likelihood_loss(mechanism.log_likelihood(X, Y) / reg_scale)
+
+    if len(X) * len(Y) <= _DENSE_PAIRS:
+        return loss(X, Y)
+    # A mean over records: blocks of them, computed again for the gradient in place of being kept.
+    blocks = Y.split(max(1, _DENSE_PAIRS // len(X)))
+    parts = [len(block) * checkpoint(loss, X, block, use_reentrant=False) for block in blocks]
+    return sum(parts) / len(Y)
+
 
 _N_NORMALIZED = 512
 
@@ -60,3 +152,87 @@ def settle_normalization(model):
     """Give batch normalizations the statistics of the weights as they are now, averaged ones."""
     device = next(model.module.parameters()).device
     update_bn(score_latents(model.latent_dim).to(device).split(_N_NORMALIZED), model.module)
+
+
+_CHECK_EVERY = 50
+# To tell two trainings apart takes many; to see one turn does not.
+_N_RANKED, _N_WATCHED = 50_000, 5_000
+
+
+def hold_out(Y, fraction, generator):
+    """Part encoded privatized records at random into those to train on and those to score.
+
+    Parameters
+    ----------
+    Y : tensor of shape (n, n_features)
+    fraction : float
+        Share of the scored ones, of which there is at least one, and at most 50000.
+    generator : torch.Generator
+        On the device of ``Y``.
+
+    Returns
+    -------
+    trained, scored : tensors
+        A single record serves as both.
+    """
+    n_scored = min(max(1, round(fraction * len(Y))), _N_RANKED)
+    if n_scored >= len(Y):
+        return Y, Y
+    order = torch.randperm(len(Y), generator=generator, device=Y.device)
+    return Y[order[n_scored:]], Y[order[:n_scored]]
+
+
+class HeldOutScore:
+    """The likelihood of held-out records: ranks trainings, and says when to stop one.
+
+    Parameters
+    ----------
+    Y : tensor of shape (n, n_features)
+        Encoded privatized records that are not trained on.
+    n_iter_no_change : int or None
+        Steps without a gain of ``tol`` after which to stop; None never stops.
+    tol : float
+        In nats a record.
+
+    Attributes
+    ----------
+    n_best : int
+        Number of steps at the last gain.
+    stopped : bool
+    """
+
+    def __init__(self, Y, *, n_iter_no_change, tol):
+        self._Y = Y if n_iter_no_change is None else Y[:_N_WATCHED]
+        self._tol = tol
+        self._n_iter_no_change = n_iter_no_change
+        self._best, self.n_best, self.stopped = -math.inf, 0, False
+
+    def watch(self, model):
+        """Return the function by which the training of a model asks whether to stop."""
+        if self._n_iter_no_change is None:
+            return None
+        # One step's weights are as good as chance: those since the last check are averaged.
+        average = AveragedModel(model.module)
+        averaged = replace(model, module=average.module)
+
+        def stop(step):
+            average.update_parameters(model.module)
+            n_steps = step + 1
+            if n_steps % _CHECK_EVERY == 0:
+                settle_normalization(averaged)
+                score = self._score(averaged)
+                average.n_averaged.zero_()
+                if score > self._best + self._tol:
+                    self._best, self.n_best = score, n_steps
+                self.stopped = n_steps - self.n_best >= self._n_iter_no_change
+            return self.stopped
+
+        return stop
+
+    def of(self, model):
+        """Return the best score of a training that was stopped, or that of its result."""
+        return self._best if self.stopped else self._score(model)
+
+    def _score(self, model):
+        model.module.eval()
+        return model.log_likelihood(self._Y).mean().item()

@@ -1,24 +1,26 @@
-"""Balls, and the projections on them."""
+"""Balls, the projections on them, and the smallest ball around a domain."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.domains._base import Domain, like
-from sklearn_dpgen.domains._parameters import (
+from sklearn_dpgen.domains._base import (
+    Domain,
     check_size,
     check_vector,
     difference_above,
+    like,
     norm_above,
     norm_order,
     short,
 )
-from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.domains._product import Box, OneHot, Product
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.persistence._declarations import Array, saved
 from sklearn_dpgen.utils._validation import check_positive
 
-__all__ = ["Ball"]
+__all__ = ["Ball", "enclosing_ball"]
 
 # Largest part of the radius that rounding may cost.
 _MAX_ROUNDING = 1e-3
@@ -191,3 +193,48 @@ def _project_l1(offset, radius, xp):
     kept = kept * (radius / xp.clip(kept.sum(axis=1, keepdims=True), radius, None))
     outside = xp.clip(size, None, 2 * radius).sum(axis=1, keepdims=True) > radius
     return xp.where(outside, xp.sign(offset) * kept, offset)
+
+
+def enclosing_ball(domain: Domain) -> Ball:
+    """Return the smallest l2 ball around a domain.
+
+    Parameters
+    ----------
+    domain : Domain
+        A box, a ball, soft one-hot blocks, or a product of them.
+
+    Returns
+    -------
+    Ball
+
+    Raises
+    ------
+    TypeError
+        For any other domain.
+    ValueError
+        For a domain of a single point.
+    """
+    radius, center = _radius_and_center(domain)
+    return Ball(radius, center=center)
+
+
+def _radius_and_center(domain):
+    if isinstance(domain, Box):
+        center = domain.low / 2 + domain.high / 2
+        reach = np.maximum(
+            difference_above(domain.high, center), difference_above(center, domain.low)
+        )
+        return norm_above(reach, 2), center
+    if isinstance(domain, Ball):
+        return domain.diameter(2) / 2, domain.center
+    if isinstance(domain, OneHot):
+        n = domain.n_categories
+        vertex, center = np.eye(n)[0], np.full(n, 1 / n)
+        reach = np.maximum(difference_above(vertex, center), difference_above(center, vertex))
+        return norm_above(reach, 2), center
+    if isinstance(domain, Product):
+        radii, centers = zip(*map(_radius_and_center, domain.domains), strict=True)
+        return norm_above(radii, 2), np.concatenate(centers)
+    raise PublicTypeError(
+        f"No enclosing ball is known for a domain of type {type(domain).__name__}."
+    )

@@ -38,13 +38,13 @@ from sklearn_dpgen.moments import (
 from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     HasMethods,
     Integral,
     Interval,
     Real,
     StrOptions,
+    Transformer,
     fit_context,
 )
 

@@ -14,8 +14,7 @@ from sklearn_dpgen.evolution._variation_interface import (
 from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema
-from sklearn_dpgen.utils._typing import Sampler
-from sklearn_dpgen.utils._validation import Integral, Real, check_positive
+from sklearn_dpgen.utils._validation import Integral, Real, Sampler, check_positive
 
 __all__ = ["TabularVariation"]
 

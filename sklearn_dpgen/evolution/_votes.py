@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.engines import is_engine_table, map_reduce
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing._reader import as_matrix, pieces
-from sklearn_dpgen.utils._typing import Transformer
-from sklearn_dpgen.utils._validation import check_array, check_positive
+from sklearn_dpgen.utils._validation import Transformer, check_array, check_positive
 
 if TYPE_CHECKING:
     import torch

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.engines import engine_columns, is_engine_table
 from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
@@ -43,13 +44,13 @@ from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
 from sklearn_dpgen.utils._random import ROUNDING, split_random_state
-from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     DEVICE,
     Interval,
     Real,
     StrOptions,
+    Transformer,
     check_fits,
     check_is_fitted,
     check_n_samples,
@@ -57,7 +58,6 @@ from sklearn_dpgen.utils._validation import (
     validate_data,
     warn_user,
 )
-from sklearn_dpgen.utils._words import count_words, number_words
 
 __all__ = [
     "HISTOGRAMS",

@@ -1,31 +1,102 @@
-"""Means, shares and coefficients of the population, from what a sampler released."""
+"""Means, shares and regressions from what a sampler released, and several tables combined."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_list_like
 from scipy.special import expit
 from scipy.stats import norm
+from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_scalar
 
 from sklearn_dpgen.inference._calibration import Calibration
-from sklearn_dpgen.inference._designs import (
-    check_columns,
-    check_level,
-    check_sampler,
-    design,
-    holds,
-    values,
-)
 from sklearn_dpgen.schema import Datetime
+from sklearn_dpgen.schema._column import MadeUpColumn
 from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.tables._table_rules import is_number
-from sklearn_dpgen.utils._validation import Integral
+from sklearn_dpgen.tables._value_sets import ValueSet
+from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._validation import Integral, Real, check_is_fitted
 
-__all__ = ["estimate_means", "estimate_regression", "estimate_shares"]
+__all__ = [
+    "check_columns",
+    "check_level",
+    "check_sampler",
+    "combine_estimates",
+    "design",
+    "estimate_means",
+    "estimate_regression",
+    "estimate_shares",
+    "holds",
+    "sample_tables",
+    "values",
+]
+
+
+def check_sampler(sampler):
+    """Check that a sampler is one that tells what it released."""
+    if not isinstance(sampler, TableSampler):
+        raise TypeError(f"sampler must be a TableSampler, not {type(sampler).__name__}.")
+    check_is_fitted(sampler)
+
+
+def check_columns(sampler, names, parameter):
+    """Return the names of columns as a list, checked."""
+    found = list(names) if is_list_like(names) else [names]
+    known = [name for name in found if isinstance(name, Hashable) and name in sampler.schema]
+    if not found or len(set(known)) < len(found):
+        raise ValueError(f"{parameter} must name columns of the schema, each once: {found}.")
+    return found
+
+
+def check_level(confidence_level):
+    """Check the level of intervals."""
+    check_scalar(
+        confidence_level,
+        "confidence_level",
+        Real,
+        min_val=0,
+        max_val=1,
+        include_boundaries="neither",
+    )
+
+
+def values(frame, name):
+    """Return the numbers of a column; NaN for null."""
+    return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def holds(frame, sampler, conditions):
+    """Return which rows fulfil conditions, as :meth:`TableSampler.sample` takes them."""
+    found = np.ones(len(frame), dtype=bool)
+    for name, given in (conditions or {}).items():
+        found &= ValueSet.read(sampler.encoder_, name, given).holds(frame[name])
+    return found
+
+
+def design(frame, sampler, features):
+    """Return the matrix of a regression, the names of its columns, and which rows are complete.
+
+    Numbers are as they are. Other columns have an indicator of each label but the first declared.
+    """
+    columns, names = [np.ones(len(frame))], ["intercept"]
+    complete = np.ones(len(frame), dtype=bool)
+    for name in features:
+        column = sampler.schema[name]
+        complete &= frame[name].notna().to_numpy()
+        if is_number(column):
+            columns.append(np.nan_to_num(values(frame, name)))
+            names.append(name)
+            continue
+        for label in column.labels[1:]:
+            columns.append((frame[name] == label).fillna(False).to_numpy(dtype=np.float64))
+            names.append(f"{name}={label}")
+    return np.column_stack(columns), names, complete
+
 
 # For an interval to be promised: the part that tables must tell of, and that noise may hide.
 _MEASURED, _HIDDEN = 0.9, 0.5
@@ -345,3 +416,104 @@ def _table(found, names, confidence_level):
         "promised": (measured >= _MEASURED) & (hidden <= _HIDDEN),
     }
     return pd.DataFrame(columns, index=pd.Index(names, name="of"))
+
+
+def sample_tables(
+    sampler: TableSampler,
+    n_tables: int = 20,
+    *,
+    columns: Sequence[str] | None = None,
+    n_samples: int | None = None,
+    n_rows: int = 20_000,
+    random_state: int | np.random.RandomState | None = None,
+) -> Iterator[pd.DataFrame]:
+    """Draw several synthetic tables for one analysis, at no cost in privacy.
+
+    Each is of a law that might have been found: noise of the known scale, and the chance of a
+    sample of so many records, are added once more to the released tables, which synthetic rows are
+    then weighted by and drawn. Do the analysis on each, and give its results to
+    :func:`combine_estimates`.
+
+    Parameters
+    ----------
+    sampler : TableSampler
+        Fitted.
+    n_tables : int, default=20
+        How many.
+    columns : sequence of str or None, default=None
+        Those of the analysis; None takes all that were measured. Their tables may have 10000 cells.
+    n_samples : int or None, default=None
+        Rows of each table; None draws as many as there are records.
+    n_rows : int, default=20000
+        Rows of the fitted law, of which those of the tables are drawn by weight.
+    random_state : int, RandomState or None, default=None
+
+    Yields
+    ------
+    DataFrame
+        A table of ``columns``.
+
+    Raises
+    ------
+    ValueError
+        As :func:`estimate_means`.
+    """
+    check_sampler(sampler)
+    check_scalar(n_tables, "n_tables", Integral, min_val=2)
+    check_scalar(n_rows, "n_rows", Integral, min_val=100)
+    known = sampler.encoder_.columns_
+    measured = [name for name, column in known.items() if not isinstance(column, MadeUpColumn)]
+    names = check_columns(sampler, measured if columns is None else columns, "columns")
+    n_samples = max(1, round(sampler.n_records_)) if n_samples is None else n_samples
+    check_scalar(n_samples, "n_samples", Integral, min_val=1)
+    rows_seed, seed = split_random_state(random_state, 2)
+    rows = Calibration(sampler, names, n_rows=n_rows, random_state=rows_seed)
+    return _draw(rows, names, n_tables, n_samples, np.random.default_rng(seed))
+
+
+def _draw(rows, names, n_tables, n_samples, rng):
+    for _ in range(n_tables):
+        # What noise may hide is put in the place of others, whatever the rules.
+        weights = rows.positive_weights(rows.drawn_gaps(rng)) * rows.kept
+        # Systematic: hardly more chance than the weights have.
+        edges = np.cumsum(weights)
+        places = (np.arange(n_samples) + rng.uniform()) * (edges[-1] / n_samples)
+        chosen = np.searchsorted(
+            edges, np.minimum(places, np.nextafter(edges[-1], 0)), side="right"
+        )
+        yield rows.frame[names].iloc[rng.permutation(chosen)].reset_index(drop=True)
+
+
+def combine_estimates(
+    estimates: np.ndarray | pd.DataFrame | Sequence[Any], *, confidence_level: float = 0.95
+) -> pd.DataFrame:
+    """Combine the results of one analysis on several synthetic tables.
+
+    Parameters
+    ----------
+    estimates : array-like of shape (n_tables, k), or sequence of Series
+        Of each table of :func:`sample_tables`. Series name what is estimated.
+    confidence_level : float, default=0.95
+        Of the intervals, in (0, 1).
+
+    Returns
+    -------
+    DataFrame
+        A row for each estimate: "estimate", "std_error", "low" and "high".
+
+    Notes
+    -----
+    The estimate is the mean q̄ of the m results, its variance (1 + 1/m) b for their variance b, and
+    intervals are of Student's t with m - 1 degrees of freedom: the tables already differ by all
+    that is not known, so that the variance within a table is not added, as it is for tables that
+    each fill in what is missing.
+    """
+    check_level(confidence_level)
+    frame = pd.DataFrame(estimates).astype(np.float64)
+    m = len(frame)
+    if m < 2 or not np.isfinite(frame.to_numpy()).all():
+        raise ValueError("estimates must be finite, and of two tables at least.")
+    mean, error = frame.mean(), np.sqrt((1 + 1 / m) * frame.var(ddof=1))
+    width = student.ppf((1 + confidence_level) / 2, m - 1) * error
+    columns = {"estimate": mean, "std_error": error, "low": mean - width, "high": mean + width}
+    return pd.DataFrame(columns).rename_axis("of")

@@ -25,10 +25,10 @@ from sklearn_dpgen.utils._certified_noise import require_opendp
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
 from sklearn_dpgen.utils._threads import one_thread
-from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     DEVICE,
+    EstimatorMixin,
     Integral,
     Interval,
     ParametersMixin,

@@ -5,22 +5,98 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
+from sklearn_dpgen.accounting import (
+    Bound,
+    Event,
+    FailingGaussianProfile,
+    GaussianProfile,
+    LaplaceProfile,
+    PrivacyReport,
+    gaussian_sigma,
+    laplace_scale,
+)
+from sklearn_dpgen.accounting._certified import (
+    certified_failure,
+    certified_gaussian_sigma,
+    certified_laplace_epsilon,
+    certified_laplace_scale,
+    certified_mu,
+    check_certified,
+)
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.mechanisms._base import Mechanism, as_scale
-from sklearn_dpgen.mechanisms._densities import (
+from sklearn_dpgen.mechanisms._base import (
+    Mechanism,
+    as_scale,
     gaussian_log_likelihood,
     laplace_log_likelihood,
     noise_variance,
 )
-from sklearn_dpgen.mechanisms._priced_noise import priced_gaussian, priced_laplace
 from sklearn_dpgen.utils._certified_noise import FARTHEST_SCALES
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import Interval, Real, StrOptions, check_delta
 
-__all__ = ["GaussianMechanism", "LaplaceMechanism"]
+__all__ = ["GaussianMechanism", "LaplaceMechanism", "priced_gaussian", "priced_laplace"]
+
+
+def priced_laplace(epsilon, sensitivity, n_values, *, certified):
+    """Return the scale of Laplace noise and the releases of its report.
+
+    Parameters
+    ----------
+    epsilon : float
+    sensitivity : float
+        l1, of the values together.
+    n_values : int
+        How many get noise, and may all change.
+    certified : bool
+
+    Returns
+    -------
+    scale : float
+        0 for none.
+    releases : tuple of (PrivacyProfile, int)
+    """
+    if not certified:
+        scale = laplace_scale(epsilon, sensitivity)
+        return scale, ((LaplaceProfile(sensitivity / scale), 1),) if scale else ()
+    scale = certified_laplace_scale(epsilon, sensitivity, n_values)
+    if scale == 0:
+        return scale, ()
+    spent = certified_laplace_epsilon(sensitivity, scale, n_values)
+    check_certified("laplace", sensitivity, scale, n_values, spent)
+    return scale, ((LaplaceProfile(spent), 1),)
+
+
+def priced_gaussian(epsilon, delta, sensitivity, n_values, *, calibration, certified):
+    """Return the standard deviation of Gaussian noise and the releases of its report.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    sensitivity : float
+        l2, of the values together.
+    n_values : int
+        How many get noise, and may all change.
+    calibration : {"analytic", "closed_form"}
+    certified : bool
+
+    Returns
+    -------
+    scale : float
+        0 for none.
+    releases : tuple of (PrivacyProfile, int)
+    """
+    if not certified:
+        scale = gaussian_sigma(epsilon, delta, sensitivity, calibration=calibration)
+        return scale, ((GaussianProfile(sensitivity / scale), 1),) if scale else ()
+    scale = certified_gaussian_sigma(epsilon, delta, sensitivity, n_values, calibration=calibration)
+    if scale == 0:
+        return scale, ()
+    mu = certified_mu(sensitivity, scale, n_values)
+    check_certified("gaussian", sensitivity, scale, n_values, mu)
+    return scale, ((FailingGaussianProfile(mu, certified_failure(n_values)), 1),)
 
 
 class _AdditiveMechanism(Mechanism):

@@ -9,8 +9,7 @@ from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, RandomizedResp
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.mechanisms._base import Mechanism, as_table
-from sklearn_dpgen.mechanisms._densities import discrete_log_likelihood
+from sklearn_dpgen.mechanisms._base import Mechanism, as_table, discrete_log_likelihood
 
 __all__ = ["RandomizedResponse", "draw_response", "response_table"]
 

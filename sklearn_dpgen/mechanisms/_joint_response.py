@@ -12,17 +12,18 @@ from sklearn_dpgen.accounting import ApproximateProfile, Bound, Event, PrivacyRe
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._base import Mechanism
-from sklearn_dpgen.mechanisms._joint_answers import JointAnswersMixin
-from sklearn_dpgen.mechanisms._joint_design import (
+from sklearn_dpgen.mechanisms._joint_questions import (
     check_n_asked,
     draw_columns,
     expected_variances,
+    most_cells,
     read_wishes,
+    respond,
 )
-from sklearn_dpgen.mechanisms._joint_questions import most_cells, respond
 from sklearn_dpgen.mechanisms._joint_release import (
     KEY_BITS,
     RELEASE_COLUMNS,
+    JointAnswersMixin,
     is_release,
     write_release,
 )

@@ -1,10 +1,10 @@
-"""Privatized records that carry the mechanism which released them."""
+"""Privatized records that carry their mechanism, and what estimators read of them."""
 
 import functools
 import hashlib
 import json
 import pickle
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -12,14 +12,26 @@ import numpy as np
 import pandas as pd
 from sklearn.base import TransformerMixin, clone
 
-from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
+from sklearn_dpgen.schema._binned import Binned
+from sklearn_dpgen.schema._column import CategoryColumn
+from sklearn_dpgen.utils._validation import EstimatorMixin
 
 __all__ = [
     "Card",
-    "ReleasedArray",
+    "LearnerPlanMixin",
+    "Moments",
     "ReleaseMixin",
+    "ReleasedArray",
     "check_release",
+    "column_features",
     "drawn_by",
+    "fit_mechanism",
+    "learner_report",
+    "moment_score",
+    "moments_of",
     "release_digest",
     "release_of",
     "settings_text",
@@ -251,3 +263,251 @@ def _plain(value):
     if not isinstance(value, bool) and isinstance(value, Real):
         return float(value)
     return value if isinstance(value, bool | str | None) else repr(value)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Means of features of records, and of their products.
+
+    A feature is a number in units of half of its declared range, from its middle, or whether a
+    record has a category. Bins are numbers again, so that features are those of the declarations.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (q,)
+        NaN where nothing is known.
+    second : ndarray of shape (q, q)
+        NaN also between features of one column, but for the square of a number.
+    """
+
+    mean: np.ndarray
+    second: np.ndarray
+
+    def distance(self, other):
+        """Return the mean squared difference of means plus that of products."""
+        return _mean_square(self.mean - other.mean) + _mean_square(self.second - other.second)
+
+
+def _mean_square(difference):
+    known = difference[np.isfinite(difference)]
+    return float(np.mean(known**2)) if len(known) else 0.0
+
+
+def moment_score(mechanism: Any, Y: np.ndarray, points: np.ndarray, weights: np.ndarray) -> float:
+    """Return minus the distance of moments of weighted points to those of raw records.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        Fitted.
+    Y : ndarray
+        Encoded privatized records.
+    points : ndarray of shape (n_points, n_features)
+        In the domain of the mechanism; soft blocks are distributions of their categories.
+    weights : ndarray of shape (n_points,)
+        Probabilities of the points.
+    """
+    U, S = points.copy(), points**2
+    for column, block in _columns(mechanism):
+        if not isinstance(column, CategoryColumn) and column.nullable:
+            # A number that is drawn as null is encoded as 0.
+            present = U[:, block.start + 1]
+            S[:, block.start] *= present
+            U[:, block.start] *= present
+    learned = moments_of(mechanism, U, S, weights)
+    return -learned.distance(mechanism._raw_moments(Y))
+
+
+def moments_of(mechanism, U, S, weights):
+    """Return the moments of weighted rows.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    U : ndarray of shape (n, n_features)
+        Estimates of encoded records, independent between columns given the record.
+    S : ndarray of shape (n, n_features)
+        Estimates of their squares; of categories anything.
+    weights : ndarray of shape (n,)
+    """
+    if columns := _columns(mechanism):
+        parts = [column_features(column, U[:, b], S[:, b]) for column, b in columns]
+        U, S = (np.hstack([part[i] for part in parts]) for i in range(2))
+        group = np.repeat(np.arange(len(parts)), [part[0].shape[1] for part in parts])
+        is_number = np.isfinite(S).all(axis=0)
+    else:
+        center, half, group = _frame(mechanism.domain_)
+        S = (S - 2 * center * U + center**2) / half**2
+        U = (U - center) / half
+        is_number = np.bincount(group)[group] == 1
+    second = (U * weights[:, None]).T @ U
+    second[group[:, None] == group] = np.nan
+    numbers = np.flatnonzero(is_number)
+    second[numbers, numbers] = weights @ S[:, numbers]
+    return Moments(weights @ U, second)
+
+
+def column_features(column, U, S):
+    """Return the features of an encoded column, and their squares, NaN of categories."""
+    if isinstance(column, CategoryColumn) and not isinstance(column, Binned):
+        return U, np.full(U.shape, np.nan)
+    if isinstance(column, Binned):
+        bins, edges = U[:, : column.n_bins], np.array(column.edges)
+        middles = (edges[1:] + edges[:-1]) / 2
+        value, square = bins @ middles[:, None], bins @ middles[:, None] ** 2
+        flags = np.column_stack([bins.sum(axis=1), U[:, column.n_bins :]])
+        flags = flags if column.nullable else flags[:, :0]
+    else:
+        value, square, flags = U[:, :1], S[:, :1], U[:, 1:]
+    return np.hstack([value, flags]), np.hstack([square, np.full(flags.shape, np.nan)])
+
+
+def _columns(mechanism):
+    """Return the columns of a table with the features that encode them; none of an array."""
+    encoder = getattr(mechanism, "encoder_", None)
+    if encoder is None:
+        return []
+    return [(column, encoder.blocks_[name]) for name, column in encoder.columns_.items()]
+
+
+def _frame(domain: Domain) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the middle and half of the range of each feature, and which ones are one column."""
+    d = domain.n_features
+    if isinstance(domain, Product):
+        centers, halves, groups = zip(*map(_frame, domain.domains), strict=True)
+        starts = np.cumsum([0] + [group[-1] + 1 for group in groups])
+        group = np.concatenate([g + start for g, start in zip(groups, starts, strict=False)])
+        return np.concatenate(centers), np.concatenate(halves), group
+    if isinstance(domain, OneHot):
+        return np.zeros(d), np.ones(d), np.zeros(d, dtype=int)
+    if isinstance(domain, Box):
+        return (domain.low + domain.high) / 2, (domain.high - domain.low) / 2, np.arange(d)
+    center = domain.center if isinstance(domain, Ball) else domain.project(np.zeros((1, d)))[0]
+    return center, np.full(d, domain.diameter(np.inf) / 2), np.arange(d)
+
+
+_REQUIRED = ("fit", "transform", "log_likelihood", "encode_release", "get_params")
+
+
+def fit_mechanism(mechanism, X, *, privatize, noise_seed, ledger=None):
+    """Return a fitted mechanism whose likelihood is known.
+
+    Parameters
+    ----------
+    mechanism : Mechanism or None
+        A parameter of the estimator, left as it is: a clone is fitted. None takes the mechanism
+        that privatized records carry.
+    X : array-like, data frame or None
+        Raw records to privatize, or privatized ones; of either only the form is used, if at all.
+    privatize : bool
+        Which of them they are.
+    noise_seed : int or None
+        Seeds a mechanism that has no seed of its own and is to privatize.
+    ledger : PrivacyLedger, path or None
+        Of a mechanism that has none of its own and is to privatize: it books each release.
+
+    Returns
+    -------
+    Mechanism
+    """
+    if mechanism is None:
+        return _carried(X, privatize)
+    missing = [name for name in _REQUIRED if not hasattr(mechanism, name)]
+    if missing:
+        raise PublicTypeError(
+            "mechanism must be a Mechanism with a likelihood, such as LaplaceMechanism; "
+            f"{type(mechanism).__name__} lacks {', '.join(missing)}."
+        )
+    mechanism = clone(mechanism)
+    if privatize and mechanism.random_state is None:
+        mechanism.set_params(random_state=noise_seed)
+    if privatize and ledger is not None:
+        if mechanism.ledger is not None:
+            raise PublicValueError("The mechanism has a ledger too: give it to one of them.")
+        mechanism.set_params(ledger=ledger)
+    mechanism.fit(X)
+    mechanism.require_noise()
+    if privatize and hasattr(mechanism, "feature_names_in_"):
+        # The names of the columns stay with the release.
+        mechanism.set_output(transform="pandas")
+    return mechanism
+
+
+def _carried(X, privatize):
+    """Return the mechanism that privatized records carry."""
+    if privatize:
+        raise PublicValueError("mechanism must be given with privatize=True, got None.")
+    release = release_of(X)
+    if release is None:
+        raise PublicValueError(
+            "mechanism must be given for records that carry none, got None: pass mechanism= for "
+            "what was privatized elsewhere, read from a file, joined or computed. In a pipeline "
+            "the step before must be the mechanism."
+        )
+    mechanism = release.mechanism() if isinstance(release, Card) else None
+    if mechanism is None:
+        raise PublicValueError(
+            "mechanism must be given for records that carry the name of theirs alone, as from a "
+            f"file, got None: pass mechanism=, a {release['mechanism']} with epsilon="
+            f"{release['epsilon']:g}, delta={release['delta']:g}."
+        )
+    mechanism.require_noise()
+    return mechanism
+
+
+def learner_report(report, *, privatize, carried=False):
+    """Return what a fit costs: what its records cost, for the rest is post-processing.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+        Of the mechanism.
+    privatize : bool
+        Whether the fit privatized its records.
+    carried : bool, default=False
+        Whether the records carried the mechanism, and with it where its noise is from.
+
+    Returns
+    -------
+    PrivacyReport
+    """
+    if privatize:
+        return replace(report, caveats=(*report.caveats, "each_fit_and_score"))
+    source = report.noise_source if carried else "drawn where the records were privatized"
+    return replace(report, noise_source=source, caveats=(*report.caveats, "nothing_privatized"))
+
+
+class LearnerPlanMixin(EstimatorMixin):
+    """The plan of an estimator that learns from privatized records, by its mechanism."""
+
+    # Of learners that never see raw records.
+    privatize = False
+
+    def plan(self, n_samples: int | None = None, n_features: int | None = None) -> PrivacyReport:
+        """Return what a fit will state, without records.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            Not used: each person is protected for themselves.
+        n_features : int or None, default=None
+            Width of the records, where the mechanism's domain is a callable.
+
+        Returns
+        -------
+        PrivacyReport
+            What the records have cost where they were privatized, and a fit then charges nothing;
+            with ``privatize=True``, where there is this parameter, what a fit on raw ones costs.
+        """
+        if self.mechanism is None:
+            raise PublicValueError(
+                "plan needs a mechanism, got None: ask the mechanism for its plan."
+            )
+        width = None if n_features is None else np.zeros((1, n_features))
+        mechanism = fit_mechanism(
+            self.mechanism,
+            width,
+            privatize=self.privatize,
+            noise_seed=None if self.random_state is None else 0,
+        )
+        return learner_report(mechanism.privacy_, privatize=self.privatize)

@@ -3,19 +3,24 @@
 These functions read real records and add no noise: what they return is not private.
 """
 
-from sklearn_dpgen.metrics._coefficients import coefficient_agreement
-from sklearn_dpgen.metrics._correlations import correlation_difference
+from sklearn_dpgen.metrics._coefficients import coefficient_agreement, propensity_mse_ratio
 from sklearn_dpgen.metrics._fairness import (
     disparate_impact,
     equalized_odds_ratios,
     group_wasserstein_distance,
     over_diagonal_rates,
 )
-from sklearn_dpgen.metrics._frechet import frechet_distance
-from sklearn_dpgen.metrics._marginals import k_marginal_score, marginal_total_variation
+from sklearn_dpgen.metrics._marginals import (
+    correlation_difference,
+    k_marginal_score,
+    marginal_total_variation,
+)
 from sklearn_dpgen.metrics._predictive import train_synthetic_test_real
-from sklearn_dpgen.metrics._propensity import propensity_mse_ratio
-from sklearn_dpgen.metrics._transport import sliced_wasserstein_distance, wasserstein_distance
+from sklearn_dpgen.metrics._transport import (
+    frechet_distance,
+    sliced_wasserstein_distance,
+    wasserstein_distance,
+)
 
 __all__ = [
     "coefficient_agreement",

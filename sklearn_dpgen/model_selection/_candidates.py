@@ -9,7 +9,7 @@ from sklearn.model_selection import ParameterSampler
 from sklearn_dpgen.accounting import GaussianProfile, dominating_gaussian
 from sklearn_dpgen.accounting._checks import smallest_passing
 from sklearn_dpgen.ledger._base import PrivateEstimator
-from sklearn_dpgen.utils._budget_parameters import named_parameters, outermost_parameters
+from sklearn_dpgen.utils._validation import named_parameters, outermost_parameters
 
 __all__ = [
     "calibrated",

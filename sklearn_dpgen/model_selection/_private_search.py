@@ -21,7 +21,7 @@ from sklearn_dpgen.accounting import (
     calibrate_runs,
     check_delta_size,
 )
-from sklearn_dpgen.accounting._random_runs import RandomRuns
+from sklearn_dpgen.accounting._random_stopping import RandomRuns
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.model_selection._best_estimator import BestEstimatorMixin
@@ -37,7 +37,6 @@ from sklearn_dpgen.model_selection._candidates import (
 from sklearn_dpgen.model_selection._parts import Records
 from sklearn_dpgen.model_selection._row_values import bounded_values, released_score, row_values
 from sklearn_dpgen.model_selection._utility_scorer import UtilityScorer
-from sklearn_dpgen.utils._budget_parameters import named_parameters
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     BUDGET,
@@ -45,6 +44,7 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
     fit_context,
+    named_parameters,
     num_samples,
 )
 

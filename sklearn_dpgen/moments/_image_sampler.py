@@ -417,7 +417,7 @@ class MomentImageSampler(BaseMomentSampler):
         UnpaidScoreWarning
             After a private fit: nothing is paid for the score.
         """
-        from sklearn_dpgen.ot._held_out import held_out_distance
+        from sklearn_dpgen.ot._sliced import held_out_distance
 
         check_is_fitted(self)
         self._warn_of_score()

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
+from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSumMechanism
@@ -20,7 +21,6 @@ from sklearn_dpgen.moments._noisy_moments import (
 from sklearn_dpgen.moments._normal_laws import denoised_covariances
 from sklearn_dpgen.utils._random import ROUNDING, NoiseSource
 from sklearn_dpgen.utils._validation import check_fits, warn_user
-from sklearn_dpgen.utils._words import count_words, number_words
 
 __all__ = ["MomentPlan", "price_moments"]
 

@@ -1,20 +1,26 @@
 """Networks, clipped per-sample Jacobians, and the training loop."""
 
-from sklearn_dpgen.nn._clipping import ClippedJacobianSum, clip_weights
-from sklearn_dpgen.nn._factors import norm_clip_factors, spectral_clip_factors
 from sklearn_dpgen.nn._generators import (
     ACTIVATIONS,
+    DomainHead,
     DrawnGenerator,
+    DrawnHead,
     GeneratorMixture,
     color_dcgan_generator,
     dcgan_generator,
     mlp_generator,
     upsampling_generator,
 )
-from sklearn_dpgen.nn._heads import DomainHead, DrawnHead
-from sklearn_dpgen.nn._jacobian import Linearization, linearize
-from sklearn_dpgen.nn._optimizers import OPTIMIZERS
+from sklearn_dpgen.nn._jacobian import (
+    ClippedJacobianSum,
+    Linearization,
+    clip_weights,
+    linearize,
+    norm_clip_factors,
+    spectral_clip_factors,
+)
 from sklearn_dpgen.nn._training import (
+    OPTIMIZERS,
     SCHEDULES,
     TrainingResult,
     descend,

@@ -1,16 +1,19 @@
 """Optimal transport on tensors: solvers, losses with envelope gradients, baselines."""
 
 from sklearn_dpgen.ot._barycenter import BarycenterMaps, LineLaw
-from sklearn_dpgen.ot._baselines import sinkhorn_divergence, wasserstein_loss
 from sklearn_dpgen.ot._blockwise import entropic_loss_blockwise, sinkhorn_blockwise
-from sklearn_dpgen.ot._costs import pairwise_cost
-from sklearn_dpgen.ot._directions import random_directions
 from sklearn_dpgen.ot._lines import LineGrid, SmoothedLines
-from sklearn_dpgen.ot._losses import entropic_loss, likelihood_loss
-from sklearn_dpgen.ot._noisy_projections import noisy_projected_wasserstein
-from sklearn_dpgen.ot._problem import DualPotentials
+from sklearn_dpgen.ot._losses import (
+    entropic_loss,
+    likelihood_loss,
+    sinkhorn_divergence,
+    wasserstein_loss,
+)
+from sklearn_dpgen.ot._problem import DualPotentials, pairwise_cost
 from sklearn_dpgen.ot._sinkhorn import SinkhornResult, sinkhorn
 from sklearn_dpgen.ot._sliced import (
+    noisy_projected_wasserstein,
+    random_directions,
     sliced_wasserstein,
     sliced_wasserstein2_gradient,
     wasserstein2_gradient,

@@ -16,8 +16,7 @@ from sklearn_dpgen.ot._problem import (
     range_error,
     softmin,
 )
-
-from ..utils._threads import threads_for
+from sklearn_dpgen.utils._threads import threads_for
 
 __all__ = ["entropic_loss_blockwise", "sinkhorn_blockwise"]
 

@@ -1,23 +1,102 @@
-"""Sliced Wasserstein distance of uniform point clouds, with its gradient in closed form."""
+"""Sliced Wasserstein distances of point clouds, random directions, gradients in closed form."""
 
 import math
+from numbers import Integral
+from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from sklearn_dpgen.ot._directions import random_directions
 from sklearn_dpgen.ot._problem import DTYPES, check_points
-
-from ..utils._threads import threads_for
-from ..utils._validation import check_positive
+from sklearn_dpgen.utils._random import torch_generator
+from sklearn_dpgen.utils._threads import threads_for
+from sklearn_dpgen.utils._torch import as_tensor
+from sklearn_dpgen.utils._validation import check_positive
 
 __all__ = [
     "check_directions",
+    "held_out_distance",
+    "noisy_projected_wasserstein",
+    "random_directions",
     "sliced_wasserstein",
     "sliced_wasserstein2_gradient",
     "wasserstein2_gradient",
     "wasserstein_lines",
 ]
+
+KINDS = ("orthogonal", "independent")
+
+
+def random_directions(
+    n_projections: int,
+    n_features: int,
+    *,
+    kind: str = "orthogonal",
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+) -> torch.Tensor:
+    r"""Draw unit vectors, each of them uniform on the sphere.
+
+    Parameters
+    ----------
+    n_projections : int
+        How many directions, k.
+    n_features : int
+        Their dimension, d.
+    kind : {"orthogonal", "independent"}, default="orthogonal"
+        "orthogonal" draws independent blocks of d orthonormal directions, each block Haar
+        distributed and the last one cut short. "independent" draws all directions independently.
+    generator : torch.Generator, default=None
+        Source of the draws, on any device. None takes a fresh one, seeded from the system's
+        entropy; the global generator is never used.
+    dtype : torch.dtype, default=torch.float32
+        Type of the result; the draws are made in float64.
+    device : torch.device or str, default="cpu"
+        Device of the result.
+
+    Returns
+    -------
+    Tensor of shape (n_projections, n_features)
+        Unit rows.
+
+    Notes
+    -----
+    Directions know nothing of the data: they are public, and the result may be released.
+
+    With orthogonal blocks the matrix :math:`\Theta` of the directions satisfies
+    :math:`\|\Theta^\top \Theta\|_2 \le \lceil k / d \rceil`. So the mean over the directions of
+    the squared projection of any vector is at most :math:`\lceil k / d \rceil / k` of its squared
+    norm: 1 / d where d divides k.
+    """
+    value: Any
+    for value, name in ((n_projections, "n_projections"), (n_features, "n_features")):
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+            raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {KINDS}, got {kind!r}.")
+    if generator is None:
+        generator = torch_generator(None, device)
+
+    def normal(*shape):
+        return torch.randn(
+            *shape, generator=generator, dtype=torch.float64, device=generator.device
+        )
+
+    if kind == "independent":
+        directions = torch.nn.functional.normalize(normal(n_projections, n_features), dim=1)
+    else:
+        n_blocks = -(-n_projections // n_features)
+        columns, triangles = torch.linalg.qr(
+            normal(n_blocks, n_features, min(n_projections, n_features))
+        )
+        # The factor is Haar distributed only when the triangle's diagonal is positive.
+        signs = torch.ones_like(triangles[:, :1]).copysign(
+            triangles.diagonal(dim1=1, dim2=2)[:, None]
+        )
+        directions = (columns * signs).mT.flatten(0, 1)[:n_projections]
+    return directions.to(dtype=dtype, device=device)
+
 
 # Most projected values held at once, a side, if that leaves enough rows for a matrix product.
 CHUNK_ENTRIES = 2**21
@@ -373,3 +452,112 @@ def _integer_keys(U):
     bits = (U + 0.0).view(dtype)  # -0.0 becomes 0.0
     # Negative floats grow in magnitude with their bits.
     return bits ^ ((bits >> (torch.iinfo(dtype).bits - 1)) & torch.iinfo(dtype).max)
+
+
+def noisy_projected_wasserstein(
+    X: torch.Tensor,
+    Y: torch.Tensor,
+    directions: torch.Tensor,
+    noise_X: torch.Tensor,
+    noise_Y: torch.Tensor,
+    *,
+    p: float = 2,
+) -> torch.Tensor:
+    r"""Sliced Wasserstein distance between noisy projections of point clouds, to the power p.
+
+    .. math:: \frac1k \sum_j W_p^p(X \theta_j + v_j, Y \theta_j + w_j)
+
+    With independent noise of one law on both sides its mean is a distance between smoothed laws:
+    it vanishes, up to what finite samples leave, where the laws of X and Y agree and nowhere else.
+    It is not private: :func:`sklearn_dpgen.smoothed.smoothed_sliced_wasserstein` is, and returns
+    the p-th root.
+
+    Parameters
+    ----------
+    X : Tensor of shape (n, d)
+        Points, float32 or float64, of weight 1 / n each.
+    Y : Tensor of shape (m, d)
+        Points of the same dtype and device, of weight 1 / m each.
+    directions : Tensor of shape (k, d)
+        Unit rows :math:`\theta_j`, of the dtype and device of X. They get no gradient.
+    noise_X : Tensor of shape (n, k)
+        Noise of the projections of X, :math:`v_j` its columns, of the dtype and device of X.
+    noise_Y : Tensor of shape (m, k)
+        Noise of the projections of Y, :math:`w_j` its columns, likewise.
+    p : float, default=2
+        Exponent, at least 1.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The mean of the :math:`W_p^p`, without a root, differentiable once in X and Y.
+
+    Raises
+    ------
+    TypeError
+        If a point cloud is not a float32 or float64 tensor.
+    ValueError
+        If shapes, dtypes or devices disagree, a cloud is empty, a direction has not unit norm, or
+        p is below 1.
+
+    Notes
+    -----
+    Nothing here is private by itself. Where X is private, its noisy projections are what may be
+    released; the gradient in X passes by their noise and is not covered. Compare a release with
+    other projections by :func:`wasserstein_lines`.
+
+    References
+    ----------
+    Rakotomamonjy and Ralaivola, "Differentially private sliced Wasserstein distance", ICML 2021,
+    Algorithm 1 and Properties 1 and 2.
+    """
+    check_points(X, Y)
+    check_directions(directions, X)
+    for noise, points, name in ((noise_X, X, "noise_X"), (noise_Y, Y, "noise_Y")):
+        like = ((len(points), len(directions)), X.dtype, X.device)
+        if (
+            not isinstance(noise, torch.Tensor)
+            or (tuple(noise.shape), noise.dtype, noise.device) != like
+        ):
+            raise ValueError(
+                f"{name} must be a tensor of shape {like[0]}, of the dtype and device of X."
+            )
+    theta = directions.detach().t()
+    return wasserstein_lines(X @ theta + noise_X, Y @ theta + noise_Y, p=p)
+
+
+# Of the directions: it is public, and the same for all that is compared.
+_SEED = 0
+_FEWEST_DIRECTIONS = 256
+
+
+def held_out_distance(groups, *, device="cpu"):
+    r"""Return the sliced Wasserstein distance of order 2 between records and generated ones.
+
+    .. math:: \Big(\sum_c \frac{n_c}{n} SW_2^2(X_c, G_c)\Big)^{1/2}
+
+    Parameters
+    ----------
+    groups : list of (ndarray of shape (n_c, d), ndarray of shape (m_c, d))
+        Held-out records and generated ones, class by class.
+    device : torch.device or str, default="cpu"
+
+    Returns
+    -------
+    float
+        In the units of the records. The directions come in whole orthonormal blocks, so that of
+        two laws that differ by a shift it is exact.
+    """
+    d = groups[0][0].shape[1]
+    n_projections = d * math.ceil(_FEWEST_DIRECTIONS / d)
+    powers = [
+        len(records)
+        * sliced_wasserstein(
+            as_tensor(records, device=device, dtype=torch.float64),
+            as_tensor(generated, device=device, dtype=torch.float64),
+            n_projections=n_projections,
+            generator=torch_generator(_SEED),
+        ).item()
+        for records, generated in groups
+    ]
+    return math.sqrt(sum(powers) / sum(len(records) for records, _ in groups))

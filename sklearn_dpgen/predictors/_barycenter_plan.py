@@ -23,8 +23,7 @@ from sklearn_dpgen.predictors._fit_cost import plan_cost, within
 from sklearn_dpgen.predictors._group_laws import first_split_noise
 from sklearn_dpgen.utils._groups import check_groups
 from sklearn_dpgen.utils._random import ROUNDING
-from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import fit_context, warn_user
+from sklearn_dpgen.utils._validation import EstimatorMixin, fit_context, warn_user
 
 __all__ = ["SMALL_GROUPS", "BarycenterPlan", "BarycenterPlanMixin", "check_n_groups"]
 

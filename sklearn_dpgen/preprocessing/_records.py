@@ -4,23 +4,57 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains import Domain, OneHot, Product
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.persistence._declarations import Maybe, demand
-from sklearn_dpgen.preprocessing._categories import draw_categories
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder
 from sklearn_dpgen.utils._validation import validate_data
 
 __all__ = [
     "ENCODED_STATE",
-    "check_saved_encoding",
     "check_saved_encoder",
+    "check_saved_encoding",
     "declared_domain",
     "decode_records",
+    "draw_categories",
     "encode_records",
     "read_records",
     "resolve_domain",
 ]
+
+
+def draw_categories(domain, X, rng):
+    """Draw one vertex of every one-hot block, with the block's weights as probabilities.
+
+    Parameters
+    ----------
+    domain : Domain
+        The domain of the rows.
+    X : ndarray of shape (n_samples, n_features)
+        Points of the domain, with soft blocks.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features)
+        The same points with hard blocks; the rest is untouched.
+    """
+    if isinstance(domain, OneHot):
+        edges = np.cumsum(X, axis=1)
+        draws = rng.uniform(size=(len(X), 1)) * edges[:, -1:]
+        drawn = np.zeros(X.shape)
+        drawn[np.arange(len(X)), (draws > edges[:, :-1]).sum(axis=1)] = 1
+        return drawn
+    if isinstance(domain, Product):
+        stops = np.cumsum([factor.n_features for factor in domain.domains])[:-1]
+        blocks = np.split(X, stops, axis=1)
+        return np.hstack(
+            [
+                draw_categories(f, block, rng)
+                for f, block in zip(domain.domains, blocks, strict=True)
+            ]
+        )
+    return X
 
 
 # What a file holds of the encoding of an estimator with a schema or a domain.

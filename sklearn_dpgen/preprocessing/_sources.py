@@ -12,8 +12,13 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicValueError
-from sklearn_dpgen.preprocessing._csv import CsvFiles
-from sklearn_dpgen.preprocessing._files import check_files, open_files, read_quietly, require
+from sklearn_dpgen.preprocessing._files import (
+    CsvFiles,
+    check_files,
+    open_files,
+    read_quietly,
+    require,
+)
 from sklearn_dpgen.utils._validation import check_array
 
 __all__ = ["Source", "open_named", "open_source"]

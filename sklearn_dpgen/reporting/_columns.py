@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.metrics import sliced_wasserstein_distance
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
-from sklearn_dpgen.schema._made_up import MadeUpColumn
+from sklearn_dpgen.schema._column import MadeUpColumn
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._html import clean
 

@@ -20,8 +20,7 @@ from sklearn_dpgen.metrics import (
     sliced_wasserstein_distance,
     train_synthetic_test_real,
 )
-from sklearn_dpgen.metrics._correlations import column_correlations
-from sklearn_dpgen.metrics._marginals import find_cells
+from sklearn_dpgen.metrics._marginals import column_correlations, find_cells
 from sklearn_dpgen.reporting._columns import measure_column
 from sklearn_dpgen.schema import (
     Categorical,

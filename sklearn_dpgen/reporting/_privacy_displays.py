@@ -14,9 +14,13 @@ from sklearn.model_selection import train_test_split
 from sklearn_dpgen.accounting import AttackRisk, PrivacyReport
 from sklearn_dpgen.exceptions import PublicValueError, UnpaidScoreWarning
 from sklearn_dpgen.reporting._figures import import_pyplot
-from sklearn_dpgen.utils._budget_parameters import named_parameters, outermost_parameters
 from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._validation import Integral, check_epsilon
+from sklearn_dpgen.utils._validation import (
+    Integral,
+    check_epsilon,
+    named_parameters,
+    outermost_parameters,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ import pandas as pd
 
 from sklearn_dpgen.evolution import project_simplex
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.metrics._correlations import column_correlations
+from sklearn_dpgen.metrics._marginals import column_correlations
 from sklearn_dpgen.reporting._columns import (
     compared,
     kind_of,

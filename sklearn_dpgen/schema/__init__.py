@@ -1,12 +1,11 @@
 """Public declarations of the columns of a table and of rules between them, never inferred."""
 
+from sklearn_dpgen.schema._column import Identifier
 from sklearn_dpgen.schema._dates import Datetime
-from sklearn_dpgen.schema._draft import SchemaDraft
 from sklearn_dpgen.schema._labels import Categorical, Ordinal
-from sklearn_dpgen.schema._made_up import Identifier
 from sklearn_dpgen.schema._numbers import Numeric
 from sklearn_dpgen.schema._rules import FunctionalDependency, Implication, Inequality, Sum
-from sklearn_dpgen.schema._schema import Schema
+from sklearn_dpgen.schema._schema import Schema, SchemaDraft
 
 __all__ = [
     "Categorical",

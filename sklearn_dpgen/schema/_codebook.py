@@ -11,8 +11,9 @@ from pandas.api import types
 from pandas.api.extensions import ExtensionDtype
 
 from sklearn_dpgen.exceptions import PublicError, PublicValueError
-from sklearn_dpgen.schema._draft import GAP, SchemaDraft, one_line
-from sklearn_dpgen.schema._schema import _column_from_dict
+
+# What is not known: in Python and in YAML alike, and no column accepts it.
+GAP = "..."
 
 _FIELDS = {
     "name": "name column variable field",
@@ -45,8 +46,24 @@ _KINDS = {
 _KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
 
 
-def draft(codebook) -> SchemaDraft:
-    """Draft a schema; see `Schema.draft`."""
+def read_codebook(codebook, check_column):
+    """Read the declarations of a codebook; see `Schema.draft`.
+
+    Parameters
+    ----------
+    codebook : mapping or sequence
+        In any of the forms that `Schema.draft` accepts.
+    check_column : callable
+        Takes the name and the complete declaration of a column, and raises where the declaration
+        is not valid.
+
+    Returns
+    -------
+    declaration : dict of str to dict
+        As `Schema.to_dict` has it, with ``"..."`` for what is missing.
+    notes : dict of str to str
+        A comment for some of the columns.
+    """
     places, rows = _rows(codebook)
     if not rows:
         raise PublicValueError("The codebook has no columns.")
@@ -72,10 +89,15 @@ def draft(codebook) -> SchemaDraft:
         except PublicError as error:
             raise PublicValueError(f"Column {name!r}: {error}") from None
         if GAP not in declaration[name].values():
-            _column_from_dict(name, declaration[name])
+            check_column(name, declaration[name])
         if note:
             notes[name] = one_line(", ".join(note))
-    return SchemaDraft(declaration, notes)
+    return declaration, notes
+
+
+def one_line(text):
+    """Return text that is safe in a comment."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _rows(codebook):

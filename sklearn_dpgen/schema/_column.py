@@ -1,7 +1,8 @@
-"""What every column of a schema offers."""
+"""The base classes of columns, and the columns of which no record is read."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,9 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from sklearn_dpgen.domains import Domain, OneHot
+from sklearn_dpgen.domains import Box, Domain, OneHot, Product
 from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import call_quietly
 
@@ -285,3 +287,160 @@ def check_flags(column, *names):
     for name in names:
         if not isinstance(getattr(column, name), bool):
             raise PublicValueError(f"{name} must be True or False.")
+
+
+class IntervalColumn(Column):
+    """Values on a float axis, mapped affinely from the public bounds to [-1, 1].
+
+    A nullable column is encoded as [value, present, null], with the mid-range as the value of a
+    null.
+    """
+
+    @property
+    @abstractmethod
+    def _bounds(self):
+        """The bounds on the axis, two numbers of which the difference is exact."""
+
+    @property
+    @abstractmethod
+    def n_steps(self) -> int | None:
+        """The number of steps of the declared grid between the bounds; None without a grid."""
+
+    @property
+    def domain(self) -> Domain:
+        value = Box(-1, 1)
+        return Product([value, OneHot(2)]) if self.nullable else value
+
+    @abstractmethod
+    def _count_faults(self, values):
+        """Return how many values that were read break which public rule, a dict."""
+
+    def _encode(self, values, null):
+        value = np.where(null, 0.0, self._clipped_unit(values))
+        return np.column_stack([value, ~null, null] if self.nullable else [value])
+
+    def feature_names(self, name: str) -> list[str]:
+        return [name, f"{name}=<present>", f"{name}=<null>"] if self.nullable else [name]
+
+    def _clipped_unit(self, values):
+        """Return values on the axis, clipped to the bounds and mapped to [-1, 1]; NaN of NaN."""
+        low, high = self._bounds
+        offset = np.clip(values, low, high)
+        offset -= low
+        unit = offset / (high - low)
+        # As `_unit`, in place: this is done for every record.
+        unit *= 2
+        unit -= 1
+        return unit
+
+    def _unit(self, offset):
+        low, high = self._bounds
+        return 2 * (offset / (high - low)) - 1
+
+    def _offset(self, unit):
+        """Return the distance from the lower bound, on the axis."""
+        low, high = self._bounds
+        return (unit + 1) / 2 * (high - low)
+
+    def _split(self, array):
+        """Return where values lie between the bounds, in [0, 1], and the mask of nulls."""
+        array = np.asarray(array, dtype=np.float64)
+        null = array[:, 2] > array[:, 1] if self.nullable else np.zeros(len(array), dtype=bool)
+        return (np.clip(array[:, 0], -1, 1) + 1) / 2, null
+
+
+class MadeUpColumn(CategoryColumn):
+    """A column whose values are never looked at: to what reads records, a constant."""
+
+    nullable = False
+    _rule = "is made up."
+
+    @property
+    def n_categories(self) -> int:
+        return 1
+
+    def feature_names(self, name: str) -> list[str]:
+        return [f"{name}=<made up>"]
+
+    @abstractmethod
+    def made_up(self, n: int) -> pd.Series:
+        """Return ``n`` values, a series of ``dtype``."""
+
+    def _read_quietly(self, series):
+        values = np.zeros(len(series), dtype=np.int64)
+        return values, np.zeros(len(series), dtype=bool), np.zeros(len(series), dtype=bool)
+
+    def _read(self, series, null):
+        raise NotImplementedError("Its values are never read.")
+
+    def _codes(self, values, null):
+        return values
+
+    def _values(self, codes, rng):
+        return self.made_up(len(codes))
+
+
+@saved
+@dataclass(frozen=True)
+class Identifier(MadeUpColumn):
+    """A column of keys, such as names of persons: never read, and made up in samples.
+
+    Parameters
+    ----------
+    prefix : str or None, default=None
+        Keys are the numbers 0, 1, 2, ..., or texts: this, then the number.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.schema import Identifier
+    >>> Identifier("patient ").made_up(2).tolist()
+    ['patient 0', 'patient 1']
+    """
+
+    prefix: str | None = None
+
+    def __post_init__(self):
+        if self.prefix is not None and not isinstance(self.prefix, str):
+            raise PublicValueError("prefix must be a string or None.")
+
+    @property
+    def dtype(self) -> np.dtype | pd.api.extensions.ExtensionDtype:
+        return np.dtype(np.int64) if self.prefix is None else pd.Series([self.prefix]).dtype
+
+    def made_up(self, n: int) -> pd.Series:
+        """Return the first keys.
+
+        Parameters
+        ----------
+        n : int
+
+        Returns
+        -------
+        Series of shape (n,)
+        """
+        numbers = range(n)
+        keys = numbers if self.prefix is None else [f"{self.prefix}{i}" for i in numbers]
+        return pd.Series(keys, dtype=self.dtype)
+
+
+@saved
+@dataclass(frozen=True)
+class Derived(MadeUpColumn):
+    """A column that a rule makes of others; until it does, a value that says nothing.
+
+    Parameters
+    ----------
+    column : Column
+        As it is declared.
+    """
+
+    _saved_state = {"column": Column}
+
+    column: Column
+
+    @property
+    def dtype(self):
+        return self.column.dtype
+
+    def made_up(self, n: int) -> pd.Series:
+        return self.column.decode(np.zeros((n, self.column.domain.n_features)))

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import saved
-from sklearn_dpgen.schema._column import check_flags, given_as, read_each
-from sklearn_dpgen.schema._interval import IntervalColumn
+from sklearn_dpgen.schema._column import IntervalColumn, check_flags, given_as, read_each
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)

@@ -12,8 +12,7 @@ from pandas.api import types
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import saved
-from sklearn_dpgen.schema._column import check_flags, given_as, read_each
-from sklearn_dpgen.schema._interval import IntervalColumn
+from sklearn_dpgen.schema._column import IntervalColumn, check_flags, given_as, read_each
 
 if TYPE_CHECKING:
     import torch

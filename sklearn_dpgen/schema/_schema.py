@@ -1,26 +1,28 @@
-"""A table's columns, in order, and their YAML and JSON."""
+"""The schema of a table: its columns in order, their YAML and JSON, drafts, and checks."""
 
 import datetime
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pandas as pd
 import yaml
 
 from sklearn_dpgen.domains import Product
-from sklearn_dpgen.exceptions import PublicError, PublicValueError
+from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
 from sklearn_dpgen.persistence._declarations import saved
-from sklearn_dpgen.schema._check import check_records
-from sklearn_dpgen.schema._column import Column, given_as
+from sklearn_dpgen.schema._codebook import GAP, read_codebook
+from sklearn_dpgen.schema._column import Column, Identifier, IntervalColumn, given_as
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._labels import Categorical, Ordinal
-from sklearn_dpgen.schema._made_up import Identifier
 from sklearn_dpgen.schema._numbers import Numeric
+from sklearn_dpgen.utils._frames import as_pandas
 
-if TYPE_CHECKING:
-    from sklearn_dpgen.schema._draft import SchemaDraft
+__all__ = ["Schema", "SchemaDraft"]
+
+_FAULTS = ("outside_bounds", "undeclared", "null", "not_integer", "unreadable")
+
 
 _TYPES: dict[str, type[Any]] = {
     "numeric": Numeric,
@@ -155,7 +157,7 @@ class Schema(Mapping):
         age                  1           0     0            0           0
         smoker               0           0     1            0           0
         """
-        return check_records(self, frame)
+        return _check_records(self, frame)
 
     @classmethod
     def draft(
@@ -222,9 +224,7 @@ class Schema(Mapping):
         >>> draft.missing
         {'income': ('low', 'high')}
         """
-        from sklearn_dpgen.schema import _codebook  # which builds on schemas
-
-        return _codebook.draft(codebook)
+        return SchemaDraft(*read_codebook(codebook, _column_from_dict))
 
     def to_dict(self) -> dict[str, dict]:
         """Return the schema as plain dicts, lists, strings and numbers.
@@ -311,3 +311,114 @@ def _column_from_dict(name, entry):
         return _TYPES[kind](**given)
     except PublicError as error:
         raise PublicValueError(f"Column {name!r}: {error}") from error
+
+
+class SchemaDraft:
+    """A schema in which bounds or categories may still be missing; made by `Schema.draft`.
+
+    ``str(draft)`` is `to_code`.
+
+    Parameters
+    ----------
+    declaration : mapping of str to mapping
+        As `Schema.to_dict` has it, with ``"..."`` for what is missing.
+    notes : mapping of str to str, optional
+        A comment for some of the columns.
+    """
+
+    def __init__(self, declaration: Mapping, notes: Mapping | None = None) -> None:
+        self.declaration = declaration
+        self.notes = {} if notes is None else notes
+
+    def __str__(self):
+        return self.to_code()
+
+    def __repr__(self):
+        return f"<SchemaDraft of {len(self.declaration)} columns, missing={self.missing!r}>"
+
+    @property
+    def missing(self) -> dict:
+        """What is still to be declared: for each such column a tuple of its fields."""
+        gaps = {
+            name: tuple(field for field, value in entry.items() if value == GAP)
+            for name, entry in self.declaration.items()
+        }
+        return {name: fields for name, fields in gaps.items() if fields}
+
+    def to_schema(self) -> Schema:
+        """Return the schema.
+
+        Raises
+        ------
+        ValueError
+            Naming the columns of which something is missing.
+        """
+        if self.missing:
+            gaps = ", ".join(f"{name!r} ({', '.join(f)})" for name, f in self.missing.items())
+            raise PublicValueError(f"The draft lacks public declarations of columns {gaps}.")
+        return Schema.from_dict(self.declaration)
+
+    def to_code(self) -> str:
+        """Return Python code to paste, which raises as long as a ``...`` is left."""
+        types = {entry["type"] for entry in self.declaration.values()} - {GAP}
+        kinds = {_TYPES[kind].__name__ for kind in types}
+        lines = [f"from sklearn_dpgen.schema import {', '.join(sorted({*kinds, 'Schema'}))}", ""]
+        lines.append("schema = Schema({")
+        for name, entry in self.declaration.items():
+            lines += [f"    # {self.notes[name]}"] if name in self.notes else []
+            todo = f"  # declare {' and '.join(self.missing[name])}" if name in self.missing else ""
+            lines.append(f"    {_literal(name)}: {_call(entry)},{todo}")
+        return "\n".join([*lines, "})"])
+
+    def to_yaml(self) -> str:
+        """Return YAML, which `Schema.from_yaml` refuses as long as a ``...`` is left."""
+        blocks = []
+        for name, entry in self.declaration.items():
+            note = f"# {self.notes[name]}\n" if name in self.notes else ""
+            blocks.append(note + yaml.safe_dump({name: entry}, sort_keys=False))
+        return "".join(blocks)
+
+
+def _call(entry):
+    """Return the code of one column."""
+    if entry["type"] == GAP:
+        return GAP
+    fields = {key: "..." if v == GAP else _literal(v) for key, v in entry.items() if key != "type"}
+    bare = () if GAP in entry.values() else ("low", "high", "categories", "values")
+    arguments = [text if key in bare else f"{key}={text}" for key, text in fields.items()]
+    return f"{_TYPES[entry['type']].__name__}({', '.join(arguments)})"
+
+
+def _literal(value):
+    """Return the code of a value; strings get double quotes, as Python code mostly has them."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    text = repr(value)
+    return f'"{text[1:-1]}"' if text[0] == "'" and '"' not in text else text
+
+
+def _check_records(schema, frame):
+    """Count by column the values that do not fit a declaration; see :meth:`Schema.check`."""
+    frame = as_pandas(frame)
+    if not isinstance(frame, pd.DataFrame):
+        raise PublicTypeError(f"check takes a data frame, got {type(frame).__name__}.")
+    missing = [name for name in schema if name not in frame.columns]
+    twice = list(frame.columns[frame.columns.duplicated()].unique())
+    faults = {"missing": missing, "more than once": twice}
+    if any(faults.values()):
+        words = ", ".join(f"{fault} {found}" for fault, found in faults.items() if found)
+        raise PublicValueError(
+            f"The columns of the schema must be in the frame, each once: {words}."
+        )
+    counts = {name: _count(column, frame[name]) for name, column in schema.items()}
+    return pd.DataFrame.from_dict(counts, orient="index", columns=list(_FAULTS))
+
+
+def _count(column, series):
+    values, bad, null = column._read_quietly(series)
+    found = {"null": 0 if column.nullable else int(null.sum())}
+    if isinstance(column, IntervalColumn):
+        found |= column._count_faults(values[~null & ~bad]) | {"unreadable": int(bad.sum())}
+    else:
+        found["undeclared"] = int(bad.sum())
+    return [found.get(fault, 0) for fault in _FAULTS]

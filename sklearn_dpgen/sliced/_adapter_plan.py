@@ -11,8 +11,7 @@ from sklearn_dpgen.sliced._base import count_parameters
 from sklearn_dpgen.sliced._noise_effect import step_precision
 from sklearn_dpgen.sliced._objective import FairObjective
 from sklearn_dpgen.sliced._strata import Strata
-from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import fit_context
+from sklearn_dpgen.utils._validation import EstimatorMixin, fit_context
 
 __all__ = ["AdapterPlan", "AdapterPlanMixin"]
 

@@ -8,8 +8,7 @@ from sklearn_dpgen.sliced._base import CAVEATS, count_parameters
 from sklearn_dpgen.sliced._noise_effect import step_precision
 from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
 from sklearn_dpgen.sliced._strata import Strata
-from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import fit_context
+from sklearn_dpgen.utils._validation import EstimatorMixin, fit_context
 
 __all__ = ["GeneratorPlanMixin"]
 

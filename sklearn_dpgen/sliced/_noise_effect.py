@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from sklearn_dpgen.utils._words import number_words
+from sklearn_dpgen.accounting._wording import number_words
 
 __all__ = ["noise_message", "step_precision"]
 

@@ -20,8 +20,7 @@ from sklearn_dpgen.smoothed._laws import projected_laws, release_laws
 from sklearn_dpgen.smoothed._normal_map import normal_map
 from sklearn_dpgen.smoothed._plan import ReleasePlan, plan_projections, plan_releases
 from sklearn_dpgen.utils._torch import as_array, as_tensor
-from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import fit_context
+from sklearn_dpgen.utils._validation import EstimatorMixin, fit_context
 
 __all__ = ["AdapterReleasesMixin", "ProjectedFeatures"]
 

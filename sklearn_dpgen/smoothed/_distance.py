@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_choice, check_count
+from sklearn_dpgen.accounting._wording import number_words
 from sklearn_dpgen.domains import Domain, enclosing_ball
 from sklearn_dpgen.ledger._ledger import LedgerLike, open_ledger
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
@@ -16,7 +17,6 @@ from sklearn_dpgen.ot import wasserstein_lines
 from sklearn_dpgen.utils._random import ROUNDING, noise_source, on_grid, split_random_state
 from sklearn_dpgen.utils._torch import as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import check_array, check_delta, check_positive
-from sklearn_dpgen.utils._words import number_words
 
 __all__ = ["PrivateDistance", "smoothed_sliced_wasserstein"]
 

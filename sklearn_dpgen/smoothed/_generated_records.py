@@ -5,9 +5,8 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.ot._held_out import held_out_distance
-from sklearn_dpgen.preprocessing._categories import draw_categories
-from sklearn_dpgen.preprocessing._records import decode_records, read_records
+from sklearn_dpgen.ot._sliced import held_out_distance
+from sklearn_dpgen.preprocessing._records import decode_records, draw_categories, read_records
 from sklearn_dpgen.smoothed._generator_training import n_normals, one_hot
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin

@@ -26,12 +26,12 @@ from sklearn_dpgen.smoothed._generator_training import train_generators
 from sklearn_dpgen.smoothed._networks import NETWORKS, build_network
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._torch import as_tensor, resolve_device
-from sklearn_dpgen.utils._typing import Transformer
 from sklearn_dpgen.utils._validation import (
     HasMethods,
     Integral,
     Interval,
     StrOptions,
+    Transformer,
     fit_context,
 )
 

@@ -11,8 +11,7 @@ from sklearn_dpgen.smoothed._laws import normal_laws, release_laws
 from sklearn_dpgen.smoothed._plan import plan_projections, plan_releases
 from sklearn_dpgen.smoothed._projected_batches import ProjectedBatches
 from sklearn_dpgen.smoothed._releases import ClassRecords, released_proportions
-from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import fit_context
+from sklearn_dpgen.utils._validation import EstimatorMixin, fit_context
 
 __all__ = ["GeneratorReleasesMixin"]
 

@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass, replace
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, check_delta_size
+from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import warn_user
-from sklearn_dpgen.utils._words import count_words, number_words
 
 __all__ = ["ReleasePlan", "plan_projections", "plan_releases"]
 

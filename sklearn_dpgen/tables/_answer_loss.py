@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from sklearn_dpgen.mechanisms._joint_likelihood import answer_odds
+from sklearn_dpgen.mechanisms._joint_release import answer_odds
 from sklearn_dpgen.utils._torch import as_tensor
 
 __all__ = ["AnswerLoss", "log_likelihoods"]

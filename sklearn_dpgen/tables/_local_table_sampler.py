@@ -14,8 +14,12 @@ from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.mechanisms._joint_release import RELEASE_COLUMNS
-from sklearn_dpgen.mechanisms._learner import LearnerPlanMixin, fit_mechanism, learner_report
-from sklearn_dpgen.mechanisms._moments import moment_score
+from sklearn_dpgen.mechanisms._release import (
+    LearnerPlanMixin,
+    fit_mechanism,
+    learner_report,
+    moment_score,
+)
 from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._base import BaseTableSampler

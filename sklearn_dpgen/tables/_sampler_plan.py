@@ -7,6 +7,7 @@ import numpy as np
 
 from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder
 from sklearn_dpgen.tables._marginals import (
@@ -21,9 +22,7 @@ from sklearn_dpgen.tables._releases import noise_factors
 from sklearn_dpgen.tables._resolution import affordable_cells, is_drowned, warn_of_noise
 from sklearn_dpgen.tables._table_rules import TableRules, check_measured
 from sklearn_dpgen.utils._random import ROUNDING
-from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import check_delta, fit_context
-from sklearn_dpgen.utils._words import count_words, number_words
+from sklearn_dpgen.utils._validation import EstimatorMixin, check_delta, fit_context
 
 __all__ = ["SamplerPlan", "SamplerPlanMixin", "declared_table"]
 

@@ -12,8 +12,7 @@ from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._pair_distances import pair_distances
 from sklearn_dpgen.tables._record_codes import encode_codes
 from sklearn_dpgen.utils._frames import as_pandas
-from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import check_is_fitted
+from sklearn_dpgen.utils._validation import EstimatorMixin, check_is_fitted
 
 __all__ = ["TableLawMixin"]
 

@@ -20,7 +20,7 @@ from sklearn_dpgen.schema import (
     Sum,
 )
 from sklearn_dpgen.schema._binned import Binned
-from sklearn_dpgen.schema._made_up import Derived, MadeUpColumn
+from sklearn_dpgen.schema._column import Derived, MadeUpColumn
 from sklearn_dpgen.schema._rules import Rule
 from sklearn_dpgen.tables._rule_conflicts import check_conflicts, number_bounds
 from sklearn_dpgen.tables._value_sets import ValueSet, as_numbers, fulfils

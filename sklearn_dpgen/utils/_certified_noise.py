@@ -1,8 +1,14 @@
-"""Noise that is exact on a computer: integers on a grid, to which values are rounded before."""
+"""Noise that is exact on a computer: integers on a grid, to which values are rounded before.
+
+The algorithms of Canonne, Kamath and Steinke ("The discrete Gaussian for differential privacy",
+NeurIPS 2020, section 5), for scales that are powers of two and whole arrays at a time. No
+probability is rounded: each is a fraction of integers that random bits are compared with.
+"""
 
 import functools
 import importlib.util
 import math
+import os
 from fractions import Fraction
 
 import numpy as np
@@ -13,23 +19,222 @@ from sklearn_dpgen.exceptions import (
     PublicTypeError,
     PublicValueError,
 )
-from sklearn_dpgen.utils._exact_draws import (
-    discrete_gaussian,
-    discrete_laplace,
-    exponential_choices,
-    uniform_integers,
-)
 from sklearn_dpgen.utils._random import NoiseSource
 
 __all__ = [
     "CERTIFIED",
+    "CertifiedNoise",
     "FARTHEST_SCALES",
     "GRID_BITS",
-    "CertifiedNoise",
+    "bernoulli_exp",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "exponential_choices",
     "grid_integers",
     "odds",
     "require_opendp",
+    "uniform_integers",
 ]
+
+_WORD = 64
+_LARGEST = np.uint64(2**64 - 1)
+# Rounds of e^-1 that the product with a scale must not overflow by; nobody will see one.
+_MOST_ROUNDS = 2**24
+
+
+def _random_bits(n_bits, count):
+    """Return uniform integers of ``n_bits`` bits, as uint64."""
+    words = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+    return words >> np.uint64(_WORD - n_bits)
+
+
+def uniform_integers(high: int | np.ndarray, size: int | tuple[int, ...]) -> np.ndarray:
+    """Draw integers uniform on ``range(high)``, without a bias.
+
+    Parameters
+    ----------
+    high : int or ndarray of int
+        From 1 to 2**63; broadcast to ``size``.
+    size : int or tuple of int
+
+    Returns
+    -------
+    ndarray of int64
+        Words beyond the last multiple of ``high`` are drawn anew.
+    """
+    bounds = np.broadcast_to(np.asarray(high, dtype=np.uint64), size).ravel()
+    drawn = np.empty(len(bounds), dtype=np.uint64)
+    left = np.arange(len(bounds))
+    while len(left):
+        words, own = _random_bits(_WORD, len(left)), bounds[left]
+        rest = words % own
+        fits = words - rest <= _LARGEST - (own - np.uint64(1))
+        drawn[left[fits]] = rest[fits]
+        left = left[~fits]
+    return drawn.astype(np.int64).reshape(size)
+
+
+def bernoulli_exp(whole: np.ndarray, part: np.ndarray, n_bits: int) -> np.ndarray:
+    """Draw True with probability exp(−γ), γ = whole + part / 2**n_bits.
+
+    Parameters
+    ----------
+    whole, part : ndarray of uint64 of shape (n,)
+        ``part`` at most 2**n_bits.
+    n_bits : int
+        At most 63.
+
+    Returns
+    -------
+    ndarray of bool of shape (n,)
+
+    Notes
+    -----
+    For γ ≤ 1, of independent events of probability γ/1, γ/2, γ/3, ... the first k − 1 happen with
+    probability γ^(k−1) / (k−1)!. So the first that does not has an odd number with probability
+    1 − γ + γ²/2! − ... = exp(−γ). For larger γ there are as many more draws of exp(−1).
+    """
+    is_drawn = _bernoulli_exp_part(part, n_bits)
+    left = np.flatnonzero(is_drawn & (whole > 0))
+    rounds = whole[left]
+    one = np.uint64(1 << n_bits)
+    while len(left):
+        goes_on = _bernoulli_exp_part(np.full(len(left), one), n_bits)
+        is_drawn[left[~goes_on]] = False
+        rounds = rounds - np.uint64(1)
+        goes_on &= rounds > 0
+        left, rounds = left[goes_on], rounds[goes_on]
+    return is_drawn
+
+
+def _bernoulli_exp_part(part, n_bits):
+    """Draw True with probability exp(−part / 2**n_bits), for a part of at most 2**n_bits."""
+    is_odd = np.ones(len(part), dtype=bool)
+    left, number = np.arange(len(part)), 1
+    while len(left):
+        happens = _random_bits(n_bits, len(left)) < part[left]
+        left = left[happens]
+        if number > 1:
+            left = left[uniform_integers(number, len(left)) == 0]
+        is_odd[left] = ~is_odd[left]
+        number += 1
+    return is_odd
+
+
+def _geometric(count):
+    """Return how often a draw of exp(−1) succeeds before it fails."""
+    found, left = np.zeros(count, dtype=np.int64), np.arange(count)
+    while len(left):
+        left = left[_bernoulli_exp_part(np.full(len(left), np.uint64(2)), 1)]
+        found[left] += 1
+        if len(left) and found[left[0]] > _MOST_ROUNDS:
+            raise PublicOverflowError("A draw was larger than the scale by a factor of 2**24.")
+    return found
+
+
+def discrete_laplace(count: int, n_bits: int) -> np.ndarray:
+    """Draw integers k with probability proportional to exp(−|k| / t), t = 2**n_bits.
+
+    Parameters
+    ----------
+    count : int
+    n_bits : int
+        From 1 to 30.
+
+    Returns
+    -------
+    ndarray of int64 of shape (count,)
+
+    Notes
+    -----
+    U uniform on range(t) and kept with probability exp(−U/t), plus t times a geometric number, is
+    geometric of ratio exp(−1/t). Then comes a sign; of the two zeros one is drawn anew.
+    """
+    drawn = np.empty(count, dtype=np.int64)
+    left = np.arange(count)
+    while len(left):
+        low = _random_bits(n_bits, len(left))
+        kept = np.flatnonzero(_bernoulli_exp_part(low, n_bits))
+        size = low[kept].astype(np.int64) + (_geometric(len(kept)) << n_bits)
+        is_negative = _random_bits(1, len(kept)) == 1
+        fits = ~(is_negative & (size == 0))
+        drawn[left[kept[fits]]] = np.where(is_negative, -size, size)[fits]
+        left = np.delete(left, kept[fits])
+    return drawn
+
+
+def discrete_gaussian(count: int, n_bits: int) -> np.ndarray:
+    """Draw integers k with probability proportional to exp(−k² / (2 s²)), s = 2**n_bits.
+
+    Parameters
+    ----------
+    count : int
+    n_bits : int
+        From 1 to 30.
+
+    Returns
+    -------
+    ndarray of int64 of shape (count,)
+
+    Notes
+    -----
+    Of a draw k of :func:`discrete_laplace` of scale s, kept with probability
+    exp(−(|k| − s)² / (2 s²)).
+    """
+    drawn = np.empty(count, dtype=np.int64)
+    left = np.arange(count)
+    while len(left):
+        found = discrete_laplace(len(left), n_bits)
+        fits = _bernoulli_exp_square(np.abs(np.abs(found) - (1 << n_bits)), 2 * n_bits + 1)
+        drawn[left[fits]] = found[fits]
+        left = left[~fits]
+    return drawn
+
+
+def _bernoulli_exp_square(size, n_bits):
+    """Draw True with probability exp(−size² / 2**n_bits)."""
+    if len(size) and size.max() >= 1 << 31:
+        # Squares beyond 64 bits, which a draw in 10**13 or fewer has.
+        size = size.astype(object)
+    square = size * size
+    whole, part = square >> n_bits, square & ((1 << n_bits) - 1)
+    return bernoulli_exp(whole.astype(np.uint64), part.astype(np.uint64), n_bits)
+
+
+def exponential_choices(scores: np.ndarray, n_bits: int, count: int) -> np.ndarray:
+    """Draw distinct indices i, one after another, each with weight exp(scores[i] / 2**n_bits).
+
+    Parameters
+    ----------
+    scores : ndarray of int64 of shape (n,)
+        From −2**61 to 2**61.
+    n_bits : int
+    count : int
+        At most n.
+
+    Returns
+    -------
+    ndarray of int64 of shape (count,)
+        In the order in which they were drawn.
+
+    Notes
+    -----
+    A uniform proposal is accepted with probability exp(−gap), its gap to the largest score that is
+    left: the first accepted one has the law that is wanted, after n proposals at most on average.
+    """
+    left, chosen = np.arange(len(scores)), []
+    for _ in range(count):
+        gaps = scores[left].max() - scores[left]
+        whole = (gaps >> n_bits).astype(np.uint64)
+        part = (gaps & ((1 << n_bits) - 1)).astype(np.uint64)
+        accepted = np.empty(0, dtype=np.int64)
+        while not len(accepted):
+            proposed = uniform_integers(len(left), len(left))
+            accepted = proposed[bernoulli_exp(whole[proposed], part[proposed], n_bits)]
+        chosen.append(left[accepted[0]])
+        left = np.delete(left, accepted[0])
+    return np.array(chosen, dtype=np.int64)
+
 
 # How a certified source is described in a privacy report.
 CERTIFIED = "certified: exact draws from operating system entropy, on values rounded before"

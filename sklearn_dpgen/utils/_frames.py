@@ -7,8 +7,7 @@ import pandas as pd
 
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import Maybe
-from sklearn_dpgen.utils._typing import EstimatorMixin
-from sklearn_dpgen.utils._validation import output_kind
+from sklearn_dpgen.utils._validation import EstimatorMixin, output_kind
 
 __all__ = ["FramesMixin", "as_pandas", "frame_kind"]
 

@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import Array, Maybe, demand, is_distribution
 from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._typing import EstimatorMixin
 from sklearn_dpgen.utils._validation import (
+    EstimatorMixin,
     call_quietly,
     check_classification_targets,
     check_n_samples,

@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -26,25 +26,32 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
-from sklearn_dpgen.utils._typing import EstimatorMixin
 
 if TYPE_CHECKING:
+    # A mixin reads parameters and fitted attributes of the estimator that it is mixed into.
+    from sklearn.base import BaseEstimator as EstimatorMixin
+
     # To type checkers no int is an Integral, and no float a Real.
     Integral = int
     Real = float
 else:
     from numbers import Integral, Real
 
+    EstimatorMixin = object
+
 __all__ = [
     "BUDGET",
     "DEVICE",
+    "EstimatorMixin",
     "HasMethods",
     "Integral",
     "Interval",
     "InvalidParameterError",
     "ParametersMixin",
     "Real",
+    "Sampler",
     "StrOptions",
+    "Transformer",
     "as_frame",
     "assert_all_finite",
     "call_quietly",
@@ -61,7 +68,9 @@ __all__ = [
     "check_widths",
     "column_or_1d",
     "fit_context",
+    "named_parameters",
     "num_samples",
+    "outermost_parameters",
     "output_kind",
     "validate_data",
     "warn_user",
@@ -486,3 +495,37 @@ def column_or_1d(y, warn=False):
     if shape is not None and len(shape) != 1:
         raise PublicValueError(f"y should be a 1d array, got an array of shape {shape} instead.")
     raise PublicValueError("y must hold one label a row, in one dimension.")
+
+
+class Transformer(Protocol):
+    """What maps records to records, each by itself."""
+
+    def transform(self, X: Any, /) -> Any: ...
+
+
+class Sampler(Protocol):
+    """What draws a number of records."""
+
+    def sample(self, n_samples: int, /, *, random_state: int | None = None) -> Any: ...
+
+
+def named_parameters(estimator, name):
+    """Return the names of all parameters that end in one, at any depth, such as sampler__epsilon.
+
+    Parameters
+    ----------
+    estimator : estimator
+    name : str
+
+    Returns
+    -------
+    list of str
+    """
+    return [key for key in estimator.get_params() if key.rpartition("__")[2] == name]
+
+
+def outermost_parameters(estimator, name):
+    """Return those of the least depth: a budget within another one is a part of it."""
+    names = named_parameters(estimator, name)
+    depth = min((key.count("__") for key in names), default=0)
+    return [key for key in names if key.count("__") == depth]

@@ -8,7 +8,7 @@ import pytest
 from sklearn.utils import Bunch
 
 from sklearn_dpgen.datasets import (
-    _home,
+    _fetch,
     fetch_adult,
     fetch_fashion_mnist,
     fetch_mnist,
@@ -36,7 +36,7 @@ def mnist_arrays():
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("SKLEARN_DPGEN_DATA", str(tmp_path))
-    monkeypatch.setattr(_home, "fetch_openml", refuse)
+    monkeypatch.setattr(_fetch, "fetch_openml", refuse)
     return tmp_path
 
 
@@ -82,7 +82,7 @@ def test_adult_from_openml_has_the_same_format(home, monkeypatch):
         dtypes = {c: "float64" if c in numeric else "category" for c in frame}
         return Bunch(frame=frame.astype(dtypes))
 
-    monkeypatch.setattr(_home, "fetch_openml", fetch_openml)
+    monkeypatch.setattr(_fetch, "fetch_openml", fetch_openml)
     pd.testing.assert_frame_equal(fetch_adult().frame, expected)
 
 
@@ -102,7 +102,7 @@ def test_images_from_either_source(home, monkeypatch, fetch, as_images):
         assert (name, version, as_frame) == (openml_name, 1, False)
         return Bunch(data=X.astype(np.int64), target=y.astype(str).astype(object))
 
-    monkeypatch.setattr(_home, "fetch_openml", fetch_openml)
+    monkeypatch.setattr(_fetch, "fetch_openml", fetch_openml)
     downloaded = fetch(as_images=as_images)
     images = X.reshape(-1, 28, 28)
     np.savez(
@@ -112,7 +112,7 @@ def test_images_from_either_source(home, monkeypatch, fetch, as_images):
         X_test=images[N_TRAIN:],
         y_test=y[N_TRAIN:],
     )
-    monkeypatch.setattr(_home, "fetch_openml", refuse)
+    monkeypatch.setattr(_fetch, "fetch_openml", refuse)
     read = fetch(as_images=as_images)
     shape = (28, 28) if as_images else (784,)
     assert read.X_train.shape == (N_TRAIN, *shape)

@@ -10,10 +10,10 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from sklearn_dpgen.accounting import Caveat
 from sklearn_dpgen.datasets import make_half_circle
 from sklearn_dpgen.deconvolution import DeconvolutionEM, likelihood_score
-from sklearn_dpgen.deconvolution._cells import record_cells
-from sklearn_dpgen.deconvolution._mixture_weights import fit_weights
+from sklearn_dpgen.deconvolution._deconvolution_em import fit_weights, record_cells
 from sklearn_dpgen.domains import Ball, Box, OneHot
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,
@@ -188,6 +188,6 @@ def test_it_takes_no_records_of_another_mechanism_and_states_the_price_of_these(
     Y = mechanism.fit_transform(make_half_circle(50, random_state=0))
     em = DeconvolutionEM(mechanism, n_points=5).fit(Y)
     assert em.privacy_.epsilon == 5.0
-    assert "privatizes nothing" in em.privacy_.caveats[-1]
+    assert em.privacy_.caveats[-1] is Caveat.NOTHING_PRIVATIZED
     with pytest.raises(ValueError, match="released by LaplaceMechanism with epsilon=5"):
         DeconvolutionEM(LaplaceMechanism(4.0, domain=DISC), n_points=5).fit(Y)

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from sklearn_dpgen.deconvolution import _losses
-from sklearn_dpgen.deconvolution._losses import make_loss
+from sklearn_dpgen.deconvolution import _training
 from sklearn_dpgen.deconvolution._model import GeneratorModel
-from sklearn_dpgen.deconvolution._training import train_generator
+from sklearn_dpgen.deconvolution._training import make_loss, train_generator
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism
 from sklearn_dpgen.nn import mlp_generator
@@ -37,7 +36,7 @@ def records(mechanism, n):
 def test_blocks_give_the_loss_and_the_gradient_of_the_matrix(mechanism, objective, monkeypatch):
     X, Y = records(mechanism, 101)
     value, gradient = loss_and_gradient(mechanism, objective, X, Y)
-    monkeypatch.setattr(_losses, "_DENSE_PAIRS", 500)
+    monkeypatch.setattr(_training, "_DENSE_PAIRS", 500)
     in_blocks, gradient_in_blocks = loss_and_gradient(mechanism, objective, X, Y)
     assert in_blocks == pytest.approx(value, rel=1e-6)
     torch.testing.assert_close(gradient_in_blocks, gradient, rtol=1e-4, atol=1e-8)
@@ -65,7 +64,7 @@ def test_no_matrix_of_all_pairs_is_made(objective, monkeypatch):
     loss(X, Y)
     assert max(sizes) == len(X) * len(Y)
     sizes.clear()
-    monkeypatch.setattr(_losses, "_DENSE_PAIRS", 2**20)
+    monkeypatch.setattr(_training, "_DENSE_PAIRS", 2**20)
     loss(X, Y)
     assert max(sizes) <= 2**20
 

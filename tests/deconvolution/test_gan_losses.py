@@ -7,7 +7,7 @@ import ot
 import pytest
 import torch
 
-from sklearn_dpgen.deconvolution._losses import LOSSES, make_loss
+from sklearn_dpgen.deconvolution._training import LOSSES, make_loss
 from sklearn_dpgen.domains import Box, OneHot
 from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism, RandomizedResponse
 from sklearn_dpgen.ot import pairwise_cost, sinkhorn

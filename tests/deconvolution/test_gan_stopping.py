@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from sklearn_dpgen.deconvolution import _gan, likelihood_score
-from sklearn_dpgen.deconvolution._stopping import HeldOutScore, hold_out
+from sklearn_dpgen.deconvolution._training import HeldOutScore, hold_out
 from sklearn_dpgen.domains import Box, Product
 from sklearn_dpgen.mechanisms import LaplaceMechanism, TabularMechanism
 from sklearn_dpgen.schema import Ordinal, Schema

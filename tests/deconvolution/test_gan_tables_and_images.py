@@ -14,7 +14,7 @@ from sklearn_dpgen.mechanisms import (
 )
 from sklearn_dpgen.nn import mlp_generator
 from sklearn_dpgen.preprocessing import DCTTransformer
-from sklearn_dpgen.preprocessing._categories import draw_categories
+from sklearn_dpgen.preprocessing._records import draw_categories
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 
 SCHEMA = Schema(

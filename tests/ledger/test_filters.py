@@ -20,7 +20,7 @@ from sklearn_dpgen.accounting import (
 )
 from sklearn_dpgen.exceptions import BudgetExceededError
 from sklearn_dpgen.ledger import PrivacyLedger
-from sklearn_dpgen.ledger._ledger_check import ledger_faults
+from sklearn_dpgen.ledger._ledger import ledger_faults
 
 # A cap, and a first release, an answer by randomized response, whose loss is +A or -A.
 EPSILON, DELTA, A = 1.0, 1e-3, 0.3

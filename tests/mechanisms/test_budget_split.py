@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.mechanisms import TabularMechanism
-from sklearn_dpgen.mechanisms._split import split_budget
+from sklearn_dpgen.mechanisms._tabular import split_budget
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)

@@ -21,8 +21,7 @@ from local_privacy import FixedNoise, log_likelihood, vertices
 from scipy.stats import chi2_contingency, chisquare
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
-from sklearn_dpgen.mechanisms._joint_design import draw_columns
-from sklearn_dpgen.mechanisms._joint_questions import Questions, _mix
+from sklearn_dpgen.mechanisms._joint_questions import Questions, _mix, draw_columns
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema
 from sklearn_dpgen.utils._random import NoiseSource
 
@@ -108,7 +107,7 @@ def test_columns_that_are_left_of_a_round_are_any():
 
 
 def test_dealing_goes_on_from_block_to_block(monkeypatch):
-    monkeypatch.setattr("sklearn_dpgen.mechanisms._joint_design._BLOCK", 60)
+    monkeypatch.setattr("sklearn_dpgen.mechanisms._joint_questions._BLOCK", 60)
     asked = draw_columns(1000, 2, (), np.ones(6), noise())
     assert len(asked) == 1000
     for start in range(0, 999, 3):

@@ -24,9 +24,9 @@ from joint_cases import (
 from local_privacy import log_likelihood, vertices
 from scipy.stats import beta
 
-import sklearn_dpgen.mechanisms._joint_answers as answers
-import sklearn_dpgen.mechanisms._joint_likelihood as likelihood
 import sklearn_dpgen.mechanisms._joint_questions as core
+import sklearn_dpgen.mechanisms._joint_release as answers
+import sklearn_dpgen.mechanisms._joint_release as likelihood
 import sklearn_dpgen.mechanisms._joint_response as module
 
 BUDGETS = [0.3, 1.0, 2.5, 8.0]

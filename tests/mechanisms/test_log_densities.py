@@ -10,7 +10,7 @@ from scipy import stats
 
 from sklearn_dpgen.domains import Ball, Box, OneHot
 from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism, RandomizedResponse
-from sklearn_dpgen.mechanisms._densities import (
+from sklearn_dpgen.mechanisms._base import (
     discrete_log_likelihood,
     gaussian_log_likelihood,
     laplace_log_likelihood,

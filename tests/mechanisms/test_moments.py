@@ -13,7 +13,7 @@ from sklearn_dpgen.mechanisms import (
     RandomizedResponse,
     TabularMechanism,
 )
-from sklearn_dpgen.mechanisms._moments import moment_score
+from sklearn_dpgen.mechanisms._release import moment_score
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
 
 N, N_REPEATS = 4000, 24

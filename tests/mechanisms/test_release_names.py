@@ -22,8 +22,7 @@ from sklearn_dpgen.mechanisms import (
     TabularMechanism,
     release_of,
 )
-from sklearn_dpgen.mechanisms._learner import fit_mechanism
-from sklearn_dpgen.mechanisms._release import Card, ReleasedArray
+from sklearn_dpgen.mechanisms._release import Card, ReleasedArray, fit_mechanism
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
 BOX = Box(0, 1, n_features=2)

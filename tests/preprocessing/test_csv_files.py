@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sklearn_dpgen.preprocessing import TabularEncoder, _csv
+from sklearn_dpgen.preprocessing import TabularEncoder, _files
 from sklearn_dpgen.preprocessing._files import open_files
 from sklearn_dpgen.preprocessing._reader import map_frames
 from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
@@ -71,7 +71,7 @@ def test_files_of_several_blocks(tmp_path, monkeypatch, seed):
     assert path.stat().st_size > 1 << 20
     assert rows_of(path) == rows
     # Blocks that are cut at other places hold the same records.
-    monkeypatch.setattr(_csv, "_BLOCK", 100_003)
+    monkeypatch.setattr(_files, "_BLOCK", 100_003)
     assert rows_of(path) == rows
     # Negative twin: a block that ends at any line break cuts a record.
     try:
@@ -88,7 +88,7 @@ def test_blocks_end_anywhere(tmp_path, monkeypatch, end, is_long):
     rows = [[*row[:2], row[2] * (40_000 if is_long else 1)] for row in ROWS]
     path = written(tmp_path / "table.csv", text_of(rows, COLUMNS, end))
     for size in [5_000, 70_001] if is_long else range(1, 60):
-        monkeypatch.setattr(_csv, "_BLOCK", size)
+        monkeypatch.setattr(_files, "_BLOCK", size)
         assert rows_of(path) == rows
 
 
@@ -130,7 +130,7 @@ def test_a_record_moves_no_other(tmp_path_factory, rows, other, place, size):
     neighbour = [*rows[:place], other, *rows[place + 1 :]]
     folder, found = tmp_path_factory.mktemp("neighbours"), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_csv, "_BLOCK", size)
+        patch.setattr(_files, "_BLOCK", size)
         for part in (rows, neighbour):
             out = io.StringIO(newline="")
             csv.writer(out, quoting=csv.QUOTE_ALL).writerows([NAMES, *part])
@@ -143,7 +143,7 @@ def test_a_mark_at_the_start_of_a_block_is_a_value(tmp_path, monkeypatch, note):
     rows = [[note]] * 40
     out = "x\n" + "".join(f"{value}\n" for (value,) in rows)
     for size in (1, 4, 7, 64):
-        monkeypatch.setattr(_csv, "_BLOCK", size)
+        monkeypatch.setattr(_files, "_BLOCK", size)
         assert rows_of(written(tmp_path / "table.csv", out), {"x": None}) == rows
 
 
@@ -287,13 +287,13 @@ def test_lines_are_counted_in_later_blocks(tmp_path, monkeypatch):
     path = written(tmp_path / "table.csv", text)
     n_before = text[: text.index("35,")].count("\n")
     for size in (1 << 22, 997):
-        monkeypatch.setattr(_csv, "_BLOCK", size)
+        monkeypatch.setattr(_files, "_BLOCK", size)
         assert f"line {n_before + 1} " in message(path)
 
 
 def test_a_quote_that_never_closes_does_not_take_all_of_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(_csv, "_LONGEST", 10_000)
-    monkeypatch.setattr(_csv, "_BLOCK", 1_000)
+    monkeypatch.setattr(_files, "_LONGEST", 10_000)
+    monkeypatch.setattr(_files, "_BLOCK", 1_000)
     path = written(tmp_path / "table.csv", TEXT + '34,nurse,"x\n' + "35,baker,y\n" * 10_000)
     assert "line 6 " in message(path)
     # Negative twin: a record that is as long, and is closed.

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.accounting import calibrate_noise_multiplier
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianMechanism, StratifiedGaussianRun
-from sklearn_dpgen.nn._factors import norm_clip_factors
+from sklearn_dpgen.nn._jacobian import norm_clip_factors
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinAdapter,
     _adapter,

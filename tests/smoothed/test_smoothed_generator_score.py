@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.metrics import sliced_wasserstein_distance
-from sklearn_dpgen.ot._held_out import held_out_distance
+from sklearn_dpgen.ot._sliced import held_out_distance
 from sklearn_dpgen.preprocessing import DCTTransformer, TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.smoothed import _generated_records

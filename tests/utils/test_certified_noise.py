@@ -11,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sklearn_dpgen.utils import _certified_noise as module
-from sklearn_dpgen.utils._certified_noise import CertifiedNoise, grid_integers, odds
-from sklearn_dpgen.utils._exact_draws import discrete_gaussian
+from sklearn_dpgen.utils._certified_noise import (
+    CertifiedNoise,
+    discrete_gaussian,
+    grid_integers,
+    odds,
+)
 from sklearn_dpgen.utils._random import NoiseObserver, NoiseSource, observed_noise
 
 pytest.importorskip("opendp")

@@ -1,12 +1,100 @@
-"""Curves inside the unit disc: one-dimensional supports that noise hides in the plane."""
+"""Simulated data: curves inside the unit disc, and labels biased by a sensitive attribute."""
 
 import numpy as np
 from scipy.special import ellipeinc
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import Bunch, check_random_state, check_scalar
 
-from sklearn_dpgen.utils._validation import Integral, check_positive
+from sklearn_dpgen.utils._validation import Integral, Real, check_positive
 
-__all__ = ["make_ellipse", "make_half_circle", "make_rectangle"]
+__all__ = ["make_biased_labels", "make_ellipse", "make_half_circle", "make_rectangle"]
+
+
+def make_biased_labels(
+    n_samples: int = 30000,
+    *,
+    agreement: float = 0.7,
+    n_core: int = 8,
+    n_spurious: int = 8,
+    core_variance: float = 0.2,
+    spurious_variance: float = 0.4,
+    random_state: int | np.random.RandomState | None = None,
+) -> Bunch:
+    """Draw records whose label agrees, more or less often, with a sensitive attribute.
+
+    Y^C is uniform on [0, 1]^2 and Y = 1 above the antidiagonal, Y^C_2 > 1 - Y^C_1. The attribute
+    A equals Y with probability ``agreement``, independently of Y^C, and 1 - Y otherwise. Core
+    features repeat Y^C with Gaussian noise, spurious ones repeat A. Both labels and both groups
+    have probability 1/2.
+
+    Parameters
+    ----------
+    n_samples : int, default=30000
+    agreement : float, default=0.7
+        P(A = Y), in [0, 1]. At 1/2 the attribute says nothing about the label.
+    n_core : int, default=8
+        Number of core features, even: Y^C_1, Y^C_2, Y^C_1, ...
+    n_spurious : int, default=8
+        Number of spurious features, possibly 0.
+    core_variance, spurious_variance : float, default=0.2, 0.4
+        Variances of the Gaussian noise, possibly 0.
+    random_state : None, int or RandomState, default=None
+
+    Returns
+    -------
+    Bunch
+        ``X`` : ndarray of shape (n_samples, n_core + n_spurious), core features first;
+        ``y`` : ndarray of 0 and 1, shape (n_samples,), the label Y;
+        ``y_continuous`` : ndarray of shape (n_samples, 2), the response Y^C in [0, 1]^2;
+        ``sensitive`` : ndarray of 0 and 1, shape (n_samples,), the attribute A.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range, or ``n_core`` is odd.
+
+    References
+    ----------
+    Rodríguez-Vítores, Lalanne, Loubes (2025). Learning with differentially private (sliced)
+    Wasserstein gradients, appendix B. The defaults are its settings.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.datasets import make_biased_labels
+    >>> data = make_biased_labels(1000, random_state=0)
+    >>> data.X.shape
+    (1000, 16)
+    >>> round(float((data.sensitive == data.y).mean()), 1)
+    0.7
+    """
+    check_scalar(n_samples, "n_samples", Integral, min_val=1)
+    check_scalar(n_core, "n_core", Integral, min_val=2)
+    if n_core % 2:
+        raise ValueError(f"n_core must be even, got {n_core}.")
+    check_scalar(n_spurious, "n_spurious", Integral, min_val=0)
+    _check_range(agreement, "agreement", 1.0)
+    _check_range(core_variance, "core_variance", np.finfo(float).max)
+    _check_range(spurious_variance, "spurious_variance", np.finfo(float).max)
+
+    rng = check_random_state(random_state)
+    y_continuous = rng.uniform(size=(n_samples, 2))
+    y = (y_continuous[:, 1] > 1 - y_continuous[:, 0]).astype(np.int64)
+    sensitive = np.where(rng.uniform(size=n_samples) < agreement, y, 1 - y)
+    core = np.tile(y_continuous, n_core // 2)
+    core += np.sqrt(core_variance) * rng.standard_normal((n_samples, n_core))
+    noise = np.sqrt(spurious_variance) * rng.standard_normal((n_samples, n_spurious))
+    return Bunch(
+        X=np.hstack([core, sensitive[:, None] + noise]),
+        y=y,
+        y_continuous=y_continuous,
+        sensitive=sensitive,
+    )
+
+
+def _check_range(value, name, high):
+    check_scalar(value, name, Real)
+    # Written so that NaN fails.
+    if not 0 <= value <= high:
+        raise ValueError(f"{name} must be between 0 and {high:.4g}, got {value}.")
 
 
 def _uniforms(n_samples, random_state):

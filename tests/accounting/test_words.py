@@ -2,7 +2,7 @@
 
 import pytest
 
-from sklearn_dpgen.utils._words import count_words, number_words
+from sklearn_dpgen.accounting._wording import count_words, number_words
 
 
 @pytest.mark.parametrize(
