@@ -35,7 +35,7 @@ from sklearn_dpgen.tables import (
     _privacy_plan,
     _resolution,
     _selection,
-    _slices,
+    _marginals,
 )
 from sklearn_dpgen.tables._chain_fit import ChainFit
 from sklearn_dpgen.tables._measurements import Measurements
@@ -82,7 +82,7 @@ CASES = {
         {(_privacy_plan, "_SINGLES"): 0.4, (_privacy_plan, "_SINGLES_OF_FEW"): 0.4},
     ),
     "columns do not learn of pairs": ({}, {(Measurements, "_learn"): no_learning}),
-    "zero is no edge": ({}, {(_slices, "_zero_edge"): lambda column: 0}),
+    "zero is no edge": ({}, {(_marginals, "_zero_edge"): lambda column: 0}),
     "tables finer": ({}, {(_resolution, "_CLEAR"): 3.0}),
     "tables coarser": ({}, {(_resolution, "_CLEAR"): 12.0}),
     "scores with their noise": ({}, {(_selection, "scores"): with_noise}),

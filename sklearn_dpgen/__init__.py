@@ -1,6 +1,49 @@
 """Synthetic tables, generators and fair predictors learned from private records."""
 
+from typing import TYPE_CHECKING
+
 from sklearn_dpgen._version import __version__
-from sklearn_dpgen.persistence import load
+
+if TYPE_CHECKING:
+    import os
+
+    from sklearn.base import BaseEstimator
 
 __all__ = ["__version__", "load"]
+
+
+def load(path: "str | os.PathLike") -> "BaseEstimator":
+    """Read a fitted estimator from a file that its ``save`` wrote.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    estimator : estimator
+        It samples, predicts and transforms as the one that was saved, and has its report. It has no
+        ``random_state`` and no ``ledger``. A new fit is a new release, and costs what its plan
+        says: set the ledger of the records first.
+
+    Raises
+    ------
+    InvalidFileError
+        A file that is damaged, of a newer format, made by other software or by hand.
+    OSError
+        A file that is not there, or cannot be read.
+
+    Notes
+    -----
+    Nothing of a file is run, imported or looked up by its name: what it may hold is a closed list.
+    What it holds is checked before it takes memory, at most twice what the file has and some 16
+    MiB. A file can still lie: its report is that of whoever wrote it. See :ref:`saving`.
+
+    Examples
+    --------
+    >>> import sklearn_dpgen
+    >>> sampler = sklearn_dpgen.load("health.safetensors")  # doctest: +SKIP
+    """
+    from sklearn_dpgen import persistence  # and with it NumPy, which `--help` does without
+
+    return persistence.load(path)

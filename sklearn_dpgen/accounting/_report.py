@@ -93,8 +93,6 @@ class PrivacyReport(Guarantee):
             object.__setattr__(self, "noise_scale", scales)
         elif self.noise_scale is not None:
             object.__setattr__(self, "noise_scale", as_number(self.noise_scale, "noise_scale"))
-        if isinstance(self.parts, str):
-            raise PublicTypeError("parts must be a sequence, got a single str.")
         object.__setattr__(self, "parts", tuple(self.parts))
         for name in ("versions", "precision"):
             object.__setattr__(self, name, dict(getattr(self, name)))

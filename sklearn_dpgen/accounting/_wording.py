@@ -47,7 +47,7 @@ __all__ = [
     "sampler_text",
 ]
 
-_PROTECTED = {
+_PROTECTED: dict[str, str] = {
     Protected.RECORD: "one {unit}",
     Protected.LABELLED_RECORD: "one {unit} and its label",
     Protected.RECORD_OR_LATENT: "one {unit} or one latent by another",
@@ -60,7 +60,7 @@ _OF_DOMAINS = (
     Protected.TARGET_RECORD,
     Protected.SOURCE_OR_TARGET_RECORD,
 )
-_PUBLIC = {
+_PUBLIC: dict[str, str] = {
     Public.N_LATENTS: "number of latents",
     Public.COLUMN_NAMES: "names of the columns",
     Public.LABEL_SET: "set of labels",
@@ -77,7 +77,7 @@ _PUBLIC = {
     Public.FITTED_ESTIMATOR: "the fitted estimator",
     Public.VALIDATION_ROWS: "X_val and y_val",
 }
-_RELEASED = {
+_RELEASED: dict[str, str] = {
     Released.NOTHING: "trained on the source alone",
     Released.EXACT: "without noise, for public or synthetic rows",
     Released.VALUES: "noisy values",
@@ -116,7 +116,7 @@ _RELEASED = {
     Released.FITS: "private fits of estimators",
     Released.BEST_OF_RUNS: "best of a random number of fits",
 }
-_BOUNDS = {
+_BOUNDS: dict[str, str] = {
     BoundKind.L1_DIAMETER: "l1 diameter {value} of the declared domain",
     BoundKind.L2_DIAMETER: "l2 diameter {value} of the declared domain",
     BoundKind.LP_DIAMETER: "diameter {value} of the declared domain",
@@ -154,7 +154,7 @@ _BOUNDS = {
     BoundKind.DECLARED: "declared bounds",
 }
 _UNPAID = "What was fitted on the same records before, such as a scaler{more}, is not paid for here"
-_CAVEATS = {
+_CAVEATS: dict[str, str] = {
     Caveat.FLOATING_POINT: (
         "The noise is drawn in floating point, from 52 random bits a draw. The guarantee is for "
         "exact draws, from which all values together differ by at most the rounding, in total "
@@ -246,7 +246,7 @@ def relation_text(guarantee: Guarantee) -> str:
             "number of persons is public, that of rows is not"
         )
     sizes = f"the number of {many} is public"
-    kept = [f"of the same {shared.value}" for shared in guarantee.shared if shared != Shared.LABEL]
+    kept = [f"of the same {shared}" for shared in guarantee.shared if shared != Shared.LABEL]
     if Shared.LABEL in guarantee.shared:
         kept.append("with the same label")
     if guarantee.protected in _OF_DOMAINS:

@@ -256,16 +256,16 @@ def run_audit(arguments, console: Console) -> int:
 
 def run_synthesize(arguments, console: Console) -> int:
     """Fit a sampler, and write what it releases."""
-    # A missing package must be reported before the fit, which spends the budget.
-    from sklearn_dpgen.reporting._figures import import_pyplot
-
-    import_pyplot("The quality report")
     check_options(arguments)
     check_files(schema=arguments.schema, ledger=arguments.ledger, others=[arguments.signing_key])
     files = files_of(arguments.table)
     ending = output_ending(files[0])
     schema = read_schema(arguments.schema)
     check_options(arguments, schema)
+    # A missing package must be reported before the fit, which spends the budget.
+    from sklearn_dpgen.reporting._figures import import_pyplot
+
+    import_pyplot("The quality report")
     if arguments.unit is not None:
         table_columns(files, schema, arguments.unit)
     ledger = None if arguments.ledger is None else open_existing(arguments.ledger)
@@ -408,7 +408,7 @@ def make_sampler(
     target = arguments.target
     if target is not None:
         target = target[0] if len(target) == 1 else target
-    counted = {} if arguments.max_rows is None else {"unit_weights": "rows"}
+    counted: dict[str, Any] = {} if arguments.max_rows is None else {"unit_weights": "rows"}
     return TableSampler(
         arguments.epsilon,
         arguments.delta,

@@ -95,6 +95,11 @@ def _single_threaded(method):
     return limited
 
 
+def _is_absent(value):
+    """Return whether a parameter is None or an empty list, which mean the same."""
+    return value is None or (isinstance(value, list | tuple) and not value)
+
+
 @dataclass(frozen=True)
 class Plan:
     """Plan of a fit: its price, and what else ``_release`` and ``_learn`` need of public facts.
@@ -207,19 +212,19 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         self._learn(plan, released, public_seed)
         return self
 
-    def _read(self, *data, seed, **side):
+    def _read(self, *args: Any, **kwargs: Any) -> Any:
         """Return the records, validated and encoded, and the public facts of the plan."""
         raise NotImplementedError(f"{type(self).__name__} has no method _read.")
 
-    def _plan(self, **facts) -> Plan:
+    def _plan(self, *args: Any, **kwargs: Any) -> Plan:
         """Return the plan of a fit, from public facts and parameters alone."""
         raise NotImplementedError(f"{type(self).__name__} has no method _plan.")
 
-    def _release(self, plan, records, seed):
+    def _release(self, *args: Any, **kwargs: Any) -> Any:
         """Return what is released of the records: the only step that reads them after the plan."""
         raise NotImplementedError(f"{type(self).__name__} has no method _release.")
 
-    def _learn(self, plan, released, seed):
+    def _learn(self, *args: Any, **kwargs: Any) -> None:
         """Set the fitted attributes, from what is released alone."""
         raise NotImplementedError(f"{type(self).__name__} has no method _learn.")
 
@@ -343,7 +348,7 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         settings = {
             name: value
             for name, value in self.get_params(deep=False).items()
-            if name not in _NOT_BOUND and not callable(value)
+            if name not in _NOT_BOUND and not callable(value) and not _is_absent(value)
         }
         if "device" in settings:
             from sklearn_dpgen.utils._torch import resolve_device

@@ -368,7 +368,7 @@ class TabularMechanism(Mechanism):
         noise = self._noise(encoded)
         if self._has_noise:
             encoded = self._randomize(encoded, noise)
-        Y = self._release(encoded, noise.public)
+        Y = self._released(encoded, noise.public)
         return with_index(Y, X, self._index)
 
     def encode_release(  # type: ignore[override]
@@ -425,7 +425,7 @@ class TabularMechanism(Mechanism):
         tags.transformer_tags.preserves_dtype = []
         return tags
 
-    def _release(self, encoded, noise):
+    def _released(self, encoded, noise):
         """Return released values as a table; ``encode_release`` inverts it."""
         columns = {}
         for part in self._parts:

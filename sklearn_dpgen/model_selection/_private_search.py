@@ -234,7 +234,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         """
         self._validate_params()
         seed = None if self.random_state is None else 0
-        return self._plan(self._parts(n_samples, public_scores), n_features, seed)[0]
+        return self._price(self._parts(n_samples, public_scores), n_features, seed)[0]
 
     def _parts(self, n_samples, public_scores):
         """Return the numbers of records that train and that score."""
@@ -246,7 +246,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             )
         return n_samples - n_scored, n_scored
 
-    def _plan(self, parts, n_features, seed):
+    def _price(self, parts, n_features, seed):
         """Return the report, and what dominates one run, None without noise."""
         n_train, n_scored = parts
         law = self.n_runs if isinstance(self.n_runs, RandomRuns) else PoissonRuns(self.n_runs)
@@ -335,7 +335,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         records = Records(X, y, self._protected_unit(), getattr(self.estimator, "schema", None))
         parts = self._parts(records.n_units, X_val is not None)
         seed = split_random_state(self.random_state, 1)[0]
-        report, run, law = self._plan(parts, records.n_features, seed)
+        report, run, law = self._price(parts, records.n_features, seed)
         values = self._values(public=X_val is not None)
         noise = self._noise_source(seed, self.estimator, self.scoring, X, y)
         sizes = {"n_samples": parts[0], "n_features": records.n_features}

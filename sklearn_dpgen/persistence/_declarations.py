@@ -318,7 +318,7 @@ def _build(kind, hints, found):
     return value
 
 
-def saved_as_json(kind: type) -> Any:
+def saved_as_json(kind: Any) -> Any:
     """Declare a dataclass that is saved as the JSON of its own ``to_json``: a class decorator.
 
     Anybody can read it in the file. It is built by ``from_dict``, and its fields must then be as

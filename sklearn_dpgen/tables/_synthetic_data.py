@@ -187,13 +187,13 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
                 self.privacy_ = sampler.privacy_
         # What follows is post-processing: the records are not read again.
         del X, y
-        self._learn(sampler, features, target, seeds, seed)
+        self._learn_from(sampler, features, target, seeds, seed)
         if named:
             self.feature_names_in_ = np.array(features, dtype=object)
         self.n_features_in_ = len(features)
         return self
 
-    def _learn(self, sampler, features, target, seeds, seed):
+    def _learn_from(self, sampler, features, target, seeds, seed):
         """Fit an estimator on each of several draws of a fitted sampler."""
         n_rows = self.n_samples
         if n_rows == "auto":

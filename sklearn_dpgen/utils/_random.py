@@ -301,7 +301,7 @@ class NoiseSource:
         """Draw standard Laplace variables (scale 1): a difference of two exponentials."""
         return np.log(self._uniform(size)) - np.log(self._uniform(size))
 
-    def integers(self, high: int, size: int | tuple[int, ...]) -> np.ndarray:
+    def integers(self, high: int | np.ndarray, size: int | tuple[int, ...]) -> np.ndarray:
         """Draw integers uniform on ``range(high)``, up to a bias of ``high`` / 2**52."""
         self.bind("integers", high)
         return np.floor(self.uniform(size) * high).astype(np.int64)

@@ -82,9 +82,9 @@ def test_values_that_are_not_counted_are_caught(monkeypatch):
     """Negative twin: a fit that releases a vector that its plan does not know of."""
     release = MomentPlan.release
 
-    def more(self, X, codes, noises):
-        noises[0].add(X[:1].ravel(), 1.0, "gaussian")
-        return release(self, X, codes, noises)
+    def more(self, X, codes, noise):
+        noise.add(X[:1].ravel(), 1.0, "gaussian")
+        return release(self, X, codes, noise)
 
     monkeypatch.setattr(MomentPlan, "release", more)
     assert not agree("moments", *counted(CASES["moments"]))

@@ -211,7 +211,7 @@ def broken_samples():
         (np.empty((0, 4)), "0 sample"),
         (sample(5, d=3), "domain has 4 features, . has 3 features"),
         (sample(5)[0], "Expected 2D array"),
-        (strings, "could not convert string to float"),
+        (strings, "must hold real numbers"),
     ]
 
 
