@@ -25,9 +25,11 @@ from sklearn_dpgen.evolution._variation_interface import (
 )
 from sklearn_dpgen.evolution._voting_sampler import (
     ClassVotes,
+    PublicFacts,
     VotesPlan,
     VotingSampler,
 )
+from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.moments import (
     denoised_covariances,
@@ -51,7 +53,7 @@ from sklearn_dpgen.utils._validation import (
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["EvolutionPlan", "PrivateEvolutionSampler", "make_interface", "plan_evolution"]
+__all__ = ["PrivateEvolutionSampler"]
 
 
 def distinct_rows(candidates):
@@ -180,23 +182,23 @@ def release_populations(queries, records, run, scales, sizes, n_drawn, *, domain
 
 
 @dataclass(frozen=True)
-class EvolutionPlan:
-    """Plan of a fit.
+class EvolutionDetails:
+    """Details of the plan of a fit.
 
     Parameters
     ----------
+    facts : PublicFacts
     settings : list of AnnealedParameters or of TheoryParameters
         Settings of each class.
     queries : tuple of two ClassSums or None
         Moments that are released before the first step.
     votes : VotesPlan
-    report : PrivacyReport
     """
 
+    facts: PublicFacts
     settings: list
     queries: tuple | None
     votes: VotesPlan
-    report: object
 
 
 def make_interface(sampler, domain):
@@ -214,45 +216,6 @@ def make_interface(sampler, domain):
     if domain is None:
         raise ValueError("Declare schema or domain: the public set of the records.")
     return EuclideanVariation(domain)
-
-
-def plan_evolution(sampler, facts, interface, rng):
-    """Return the plan of a fit, and warn if the votes are below the noise.
-
-    Parameters
-    ----------
-    sampler : PrivateEvolutionSampler
-    facts : PublicFacts
-    interface : VariationInterface
-    rng : numpy.random.Generator
-        Generator of a first candidate, whose width is read.
-
-    Returns
-    -------
-    EvolutionPlan
-    """
-    width = check_candidates(interface.random(1, rng), 1, None, None, interface).shape[1]
-    settings = _settings(sampler, facts, width)
-    most = [s.n_samples * (1 + len(first_degrees(sampler.schedule, s))) for s in settings]
-    sampler._check_sizes("n_samples", sum(most), width, facts.width)
-    queries = start_queries(sampler, facts)
-    shares = settings[0].shares
-    start_share = None if queries is None else sampler.start_share
-    n_moments = sum(query.size for query in queries or ())
-    plan = sampler._votes_plan(facts, shares, sum(most), start_share, n_moments)
-    noise = plan.last_noise_scale
-    copies = sampler.variant == "theory" and sampler.postprocess == "threshold"
-    if copies and sampler.histogram == "gaussian":
-        check_threshold(sampler.threshold, sampler.multiplicity, noise, facts.sizes, settings, most)
-    if math.isfinite(sampler.epsilon):
-        warn_of_noise(noise, facts.sizes, settings, sampler.epsilon)
-    n_candidates = [setting.n_samples for setting in settings]
-    report = sampler._report(
-        plan,
-        facts,
-        precision=plan.precision(facts.sizes, n_candidates),
-    )
-    return EvolutionPlan(settings, queries, plan, report)
 
 
 def _settings(sampler, facts, dimension):
@@ -560,34 +523,53 @@ class PrivateEvolutionSampler(VotingSampler):
             Records, labels or candidates that do not fit the declarations, private labels without
             ``classes``, or candidates that do not fit in memory.
         """
-        noise_seed, candidate_seed = split_random_state(self.random_state, 2)
-        records, facts = self._read(X, y, noise_seed)
-        rng = np.random.default_rng(candidate_seed)
-        plan = self._plan_and_charge(facts, rng)
-        settings, mechanism = plan.settings, plan.votes.mechanism
-        shares = settings[0].shares
+        return self._fit(X, y)
 
-        run, noise = mechanism.run(), self._noise_source(noise_seed)
-        n_drawn = [setting.n_samples for setting in settings]
-        if plan.queries is None:
-            populations = [self._random(n, rng) for n in n_drawn]
-        else:
-            populations = release_populations(
-                plan.queries,
-                records,
-                run,
-                mechanism.noise_scales,
-                self._sizes,
-                n_drawn,
-                domain=self.domain_,
-                noise=noise,
-                rng=rng,
-            )
+    def _read(self, X, y, *, seed):
+        records, public = super()._read(X, y, seed=seed)
+        self.interface_ = make_interface(self, public["facts"].domain)
+        return records, public
+
+    def _plan(self, facts):
+        """Return the plan of a fit, and warn if the votes are below the noise."""
+        interface = make_interface(self, facts.domain)
+        # A first candidate, of which only the width is read.
+        first = interface.random(1, np.random.default_rng(0))
+        width = check_candidates(first, 1, None, None, interface).shape[1]
+        settings = _settings(self, facts, width)
+        most = [s.n_samples * (1 + len(first_degrees(self.schedule, s))) for s in settings]
+        self._check_sizes("n_samples", sum(most), width, facts.width)
+        queries = start_queries(self, facts)
+        start_share = None if queries is None else self.start_share
+        n_moments = sum(query.size for query in queries or ())
+        votes = self._votes_plan(facts, settings[0].shares, sum(most), start_share, n_moments)
+        noise = votes.last_noise_scale
+        copies = self.variant == "theory" and self.postprocess == "threshold"
+        if copies and self.histogram == "gaussian":
+            check_threshold(self.threshold, self.multiplicity, noise, facts.sizes, settings, most)
+        if math.isfinite(self.epsilon):
+            warn_of_noise(noise, facts.sizes, settings, self.epsilon)
+        precision = votes.precision(facts.sizes, [setting.n_samples for setting in settings])
+        report = self._report(votes, facts, precision=precision)
+        return Plan(report, EvolutionDetails(facts, settings, queries, votes))
+
+    def _release(self, plan, records, seed):
+        """Return the votes of each step, the last populations, and the sizes of the classes.
+
+        The candidates of a step follow from the released votes of those before, so that their
+        post-processing stands between the releases.
+        """
+        # Candidates are public, and have a seed of their own, drawn from that of the noise.
+        (candidate_seed,) = split_random_state(seed, 1)
+        noise, rng = self._noise_source(seed), np.random.default_rng(candidate_seed)
+        facts, settings = plan.details.facts, plan.details.settings
+        run = plan.details.votes.mechanism.run()
+        populations = self._first_populations(plan.details, records, run, noise, rng)
         sums: list[list] = [[] for _ in settings]
         precisions: list[list] = [[] for _ in settings]
         degrees = [first_degrees(self.schedule, setting) for setting in settings]
-        self.history_ = []
-        steps = tqdm(shares, desc=type(self).__name__, disable=not self.verbose)
+        history = []
+        steps = tqdm(settings[0].shares, desc=type(self).__name__, disable=not self.verbose)
         for share in steps:
             varied = [self._vary(*part, rng) for part in zip(populations, degrees, strict=True)]
             candidates = [points for points, _ in varied]
@@ -596,7 +578,7 @@ class PrivateEvolutionSampler(VotingSampler):
             for code, ((points, origins), counts) in enumerate(zip(varied, votes, strict=True)):
                 sums[code].append(counts.sum())
                 precisions[code].append(share / len(points))
-                sizes.append(self._class_size(code, sums[code], precisions[code]))
+                sizes.append(self._class_size(facts, code, sums[code], precisions[code]))
                 parents = populations[code]
                 weights = self._weights(points, counts / sizes[code])
                 chosen = ()
@@ -604,7 +586,7 @@ class PrivateEvolutionSampler(VotingSampler):
                     n_samples = settings[code].n_samples
                     chosen = self._select(weights, counts / sizes[code], n_samples, rng)
                 if len(chosen) == 0:
-                    self._warn_nothing_left(code)
+                    self._warn_nothing_left(facts, code)
                     is_kept = origins < len(parents)
                     weights = is_kept / is_kept.sum()
                 else:
@@ -613,27 +595,36 @@ class PrivateEvolutionSampler(VotingSampler):
                 if self.schedule == "annealed":
                     degree = self._next_degree(degrees[code][0], parents, points, origins, weights)
                     degrees[code] = [degree, degree]
-            self.history_.append(results)
+            history.append(results)
+        return history, populations, sizes
 
+    def _first_populations(self, details, records, run, noise, rng):
+        """Return the first population of each class, from the interface or released moments."""
+        n_drawn = [setting.n_samples for setting in details.settings]
+        if details.queries is None:
+            return [self._random(n, rng) for n in n_drawn]
+        return release_populations(
+            details.queries,
+            records,
+            run,
+            details.votes.mechanism.noise_scales,
+            details.facts.sizes,
+            n_drawn,
+            domain=details.facts.domain,
+            noise=noise,
+            rng=rng,
+        )
+
+    def _learn(self, plan, released, seed):
+        """Set the candidates and their weights, from the votes of all steps."""
+        history, populations, sizes = released
         if self.schedule == "annealed":
-            self._finish([r.candidates for r in results], [r.weights for r in results], sizes)
+            populations = [part.candidates for part in history[-1]]
+            weights = [part.weights for part in history[-1]]
         else:
-            equal = [np.full(len(points), 1 / len(points)) for points in populations]
-            self._finish(populations, equal, sizes)
-        return self
-
-    def _plan_and_charge(self, facts, rng):
-        """Plan a fit, charge it, and return the plan."""
-        self.interface_ = make_interface(self, facts.domain)
-        plan = plan_evolution(self, facts, self.interface_, rng)
-        self._charge(plan.report)
-        self.noise_multiplier_ = plan.report.noise_multiplier
-        self.n_iter_ = len(plan.settings[0].shares)
-        return plan
-
-    def _expected_report(self, facts):
-        rng = np.random.default_rng(split_random_state(self.random_state, 2)[1])
-        return plan_evolution(self, facts, make_interface(self, facts.domain), rng).report
+            weights = [np.full(len(points), 1 / len(points)) for points in populations]
+        self.n_iter_ = len(history)
+        self._set_candidates(plan, history, sizes, populations, weights)
 
     def _embedding(self):
         return getattr(self.interface_, "embed", None) if self.embedding is None else self.embedding

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Ball, Box, Domain
 from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
+from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import Integral, Interval, StrOptions, fit_context
 
 if TYPE_CHECKING:
@@ -288,40 +288,35 @@ class PrivateSignedMeasureSampler(VotingSampler):
             Records, labels or points that do not fit the declarations, private labels without
             ``classes``, or points that do not fit in memory.
         """
-        (noise_seed,) = split_random_state(self.random_state, 1)
-        records, facts = self._read(X, y, noise_seed)
-        plan, supports, report = self._planned(facts)
-        self._charge(report)
-        self.noise_multiplier_ = report.noise_multiplier
-        noise = self._noise_source(noise_seed)
-        votes = self._count(records, supports, plan.mechanism.run(), noise)
-        results, sizes = [], []
-        for code, (points, counts) in enumerate(zip(supports, votes, strict=True)):
-            sizes.append(self._class_size(code, [counts.sum()], [1.0]))
-            weights = self._weights(points, counts / sizes[code])
-            if weights is None:
-                self._warn_nothing_left(code)
-                weights = np.full(len(points), 1 / len(points))
-            results.append(ClassVotes((), points, counts, weights))
-        self.history_ = [results]
-        self._finish(supports, [part.weights for part in results], sizes)
-        return self
+        return self._fit(X, y)
 
-    def _expected_report(self, facts):
-        return self._planned(facts)[2]
-
-    def _planned(self, facts):
-        """Return the plan of the votes, the points of each class, and the report."""
+    def _plan(self, facts):
+        """Return the plan of a fit; its details are the facts, the votes, and the supports."""
         delta = self._delta(facts.n_samples)
         supports = [self._support(facts, size, delta) for size in facts.sizes]
         n_points = [len(points) for points in supports]
-        plan = self._votes_plan(facts, [1.0], sum(n_points))
-        report = self._report(
-            plan,
-            facts,
-            precision=plan.precision(facts.sizes, n_points),
-        )
-        return plan, supports, report
+        votes = self._votes_plan(facts, [1.0], sum(n_points))
+        report = self._report(votes, facts, precision=votes.precision(facts.sizes, n_points))
+        return Plan(report, (facts, votes, supports))
+
+    def _release(self, plan, records, seed):
+        """Return the noisy votes for the points of each class."""
+        _, votes, supports = plan.details
+        return self._count(records, supports, votes.mechanism.run(), self._noise_source(seed))
+
+    def _learn(self, plan, released, seed):
+        """Set the probabilities of the points, from the noisy votes."""
+        facts, _, supports = plan.details
+        results, sizes = [], []
+        for code, (points, counts) in enumerate(zip(supports, released, strict=True)):
+            sizes.append(self._class_size(facts, code, [counts.sum()], [1.0]))
+            weights = self._weights(points, counts / sizes[code])
+            if weights is None:
+                self._warn_nothing_left(facts, code)
+                weights = np.full(len(points), 1 / len(points))
+            results.append(ClassVotes((), points, counts, weights))
+        weights = [part.weights for part in results]
+        self._set_candidates(plan, [results], sizes, supports, weights)
 
     def _support(self, facts, size, delta):
         domain = facts.domain

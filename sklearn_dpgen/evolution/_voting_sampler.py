@@ -318,9 +318,6 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         "weights_": list_of(Array("f", 1, low=0)),
         "history_": list[list[ClassVotes]],
     }
-    _not_saved: dict = dict.fromkeys(
-        ("_n_samples", "_sizes"), "Numbers of records, which only a fit needs."
-    )
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
@@ -370,14 +367,13 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         UserWarning
             If the votes are below the noise.
         """
-        return self._expected_report(self._expected(n_samples, n_features, class_sizes))
+        return self._plan(self._expected(n_samples, n_features, class_sizes)).report
 
-    def _read(self, X, y, seed):
+    def _read(self, X, y, *, seed):
         """Return the encoded records of each class, and their public facts.
 
         With a unit, the seed draws one row of each person.
         """
-        self._forget()
         self._check_parameters(y)
         X, y = self._one_labelled_row_each(X, y, seed)
         X = encode_votes(self, X)
@@ -388,8 +384,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         sizes = np.bincount(codes, minlength=n_classes) if self.labels == "public" else None
         domain = getattr(self, "domain_", None)
         facts = self._public_facts(n_samples, n_classes, sizes, domain, self.n_features_in_)
-        self._n_samples, self._sizes = n_samples, facts.sizes
-        return records, facts
+        return records, {"facts": facts}
 
     def _check_parameters(self, y):
         self._check_unit()
@@ -504,20 +499,21 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
             needed += 8 * n_candidates**2
         check_fits(needed, f"{name}: votes for {n_candidates} candidates")
 
-    def _class_size(self, code, sums, precisions):
+    def _class_size(self, facts, code, sums, precisions):
         """Return the public or the released number of records of a class.
 
         Parameters
         ----------
+        facts : PublicFacts
         code : int
         sums : list of float
             Sums of the noisy votes of the class, one a release so far.
         precisions : list of float
             Their inverse variances, up to a factor.
         """
-        if len(self._sizes) == 1 or self.labels == "public":
-            return self._sizes[code]
-        return float(np.clip(np.average(sums, weights=precisions), 1.0, self._n_samples))
+        if len(facts.sizes) == 1 or self.labels == "public":
+            return facts.sizes[code]
+        return float(np.clip(np.average(sums, weights=precisions), 1.0, facts.n_samples))
 
     def _weights(self, candidates, shares):
         """Return probabilities from noisy shares of the votes, or None where none survives."""
@@ -539,15 +535,17 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         weights[kept] = project_bounded_lipschitz(places, shares[kept], metric=metric)
         return weights
 
-    def _finish(self, candidates, weights, sizes):
-        """Store the weighted candidates of every class, and the shares of the classes."""
+    def _set_candidates(self, plan, history, sizes, candidates, weights):
+        """Set the released votes, the weighted candidates and the shares of the classes."""
+        self.noise_multiplier_ = plan.report.noise_multiplier
+        self.history_ = history
         if hasattr(self, "classes_"):
             self._set_proportions(sizes)
         self.candidates_ = candidates
         self.weights_ = weights
 
-    def _warn_nothing_left(self, code):
-        of_class = f" of class {code}" if len(self._sizes) > 1 else ""
+    def _warn_nothing_left(self, facts, code):
+        of_class = f" of class {code}" if len(facts.sizes) > 1 else ""
         warn_user(
             f"No candidate{of_class} kept any votes after noise and threshold, so the candidates "
             "stay as they were. A larger epsilon, fewer candidates, fewer steps or a smaller "

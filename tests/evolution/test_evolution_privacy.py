@@ -95,16 +95,17 @@ def test_votes_that_pass_by_the_release_are_caught(told_by_releases_alone, monke
 @samplers
 def test_private_class_sizes_that_pass_by_are_caught(told_by_releases_alone, monkeypatch, name):
     read = _voting_sampler.VotingSampler._read
+    secret = []
 
-    def leaking(self, *given):
-        members, voters = read(self, *given)
-        self._sizes = [len(part) for part in members]
+    def leaking(self, *given, seed):
+        members, voters = read(self, *given, seed=seed)
+        secret[:] = [len(part) for part in members]
         return members, voters
 
     monkeypatch.setattr(_voting_sampler.VotingSampler, "_read", leaking)
     assert told_by_releases_alone(name, "public")
     monkeypatch.setattr(
-        _voting_sampler.VotingSampler, "_class_size", lambda self, code, *_: self._sizes[code]
+        _voting_sampler.VotingSampler, "_class_size", lambda self, facts, code, *_: secret[code]
     )
     assert told_by_releases_alone(name, "public")
     assert not told_by_releases_alone(name, "private")
@@ -113,8 +114,8 @@ def test_private_class_sizes_that_pass_by_are_caught(told_by_releases_alone, mon
 def test_candidates_from_the_records_are_caught(told_by_releases_alone, monkeypatch):
     read = _voting_sampler.VotingSampler._read
 
-    def leaking(self, *given):
-        self.secret, voters = read(self, *given)
+    def leaking(self, *given, seed):
+        self.secret, voters = read(self, *given, seed=seed)
         return self.secret, voters
 
     monkeypatch.setattr(_voting_sampler.VotingSampler, "_read", leaking)
@@ -132,8 +133,8 @@ def test_a_scale_from_the_records_is_caught(told_by_releases_alone, monkeypatch)
     read = _voting_sampler.VotingSampler._read
     secret = []
 
-    def leaking(self, *given):
-        secret[:], voters = read(self, *given)
+    def leaking(self, *given, seed):
+        secret[:], voters = read(self, *given, seed=seed)
         return secret, voters
 
     monkeypatch.setattr(_voting_sampler.VotingSampler, "_read", leaking)
