@@ -31,11 +31,11 @@ from threadpoolctl import threadpool_limits
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import (
     TableSampler,
+    _marginals,
     _measurements,
     _privacy_plan,
     _resolution,
     _selection,
-    _marginals,
 )
 from sklearn_dpgen.tables._chain_fit import ChainFit
 from sklearn_dpgen.tables._measurements import Measurements
