@@ -58,7 +58,7 @@ def test_use_before_fit(tiny, table, kind):
     [
         (lambda X: np.where(X > 1, np.nan, SECRET), "X contains NaN"),
         (lambda X: np.where(X > 1, np.inf, SECRET), "X contains infinity"),
-        (lambda X: np.full((41, 3), f"x{SECRET}"), "could not convert string to float"),
+        (lambda X: np.full((41, 3), f"x{SECRET}"), "X must hold real numbers"),
         (lambda X: np.full((41, 3), SECRET, dtype=complex), "Complex data not supported"),
         (lambda X: np.full(41, SECRET), "Expected 2D array"),
         (lambda X: np.full((41, 2, 2), SECRET), "dim 3"),
@@ -351,7 +351,7 @@ def test_a_domain_of_another_width(tiny, table):
     [
         (np.full((41, 3), SECRET), "latents has 3 columns where latent_dim is 2"),
         (np.full((41, 2), np.nan), "latents contains NaN"),
-        (np.full((41, 2), f"x{SECRET}"), "could not convert string"),
+        (np.full((41, 2), f"x{SECRET}"), "latents must hold real numbers"),
         (np.full(41, SECRET), "Expected 2D array"),
         (np.zeros((0, 2)), "0 sample"),
     ],
