@@ -113,7 +113,7 @@ def test_public_functions_are_found():
         "accounting._calibration.gaussian_sigma",
         "evolution._voting_sampler.VotingSampler.sample",
         "sliced._regressor.DPSlicedWassersteinFairRegressor.__init__",
-        "sliced._regressor.DPSlicedWassersteinFairRegressor.fit",
+        "sliced._encoder.DPSlicedWassersteinFairEncoder.fit",
         # A property, a class method, a call.
         "schema._schema.Schema.domain",
         "schema._schema.Schema.from_yaml",

@@ -19,7 +19,7 @@ from sklearn_dpgen.sliced._adaptation import (
     train_on_source,
 )
 from sklearn_dpgen.sliced._adapter_plan import AdapterPlanMixin
-from sklearn_dpgen.sliced._base import DTYPE, SlicedEstimator, linear_stack
+from sklearn_dpgen.sliced._base import Records, SlicedEstimator, linear_stack
 from sklearn_dpgen.sliced._strata import Members
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._source_and_target import (
@@ -28,7 +28,7 @@ from sklearn_dpgen.utils._source_and_target import (
     source_mask,
 )
 from sklearn_dpgen.utils._target_classifier import TargetClassifierMixin
-from sklearn_dpgen.utils._torch import as_tensor, resolve_device, seeded_initialization
+from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -287,50 +287,48 @@ class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, Sliced
         TrainingDivergedError
             When a noisy gradient or a parameter is not finite.
         """
-        self._start()
+        return self._fit(X, y, sample_domain)
+
+    def _read(self, X, y, sample_domain, *, seed):
+        resolve_device(self.device)
         name = type(self).__name__
         X, persons = self._split_unit(X)
         X = validate_data(self, X, dtype=np.float64)
         y = check_labels_of_both(X, y, name)
         is_source = source_mask(y, sample_domain)
         self.classes_, labels = encode_source_labels(y[is_source], name)
-        noise_seed, init_seed, public_seed = self._seeds()
         sides = [np.flatnonzero(side) for side in (is_source, ~is_source)]
-        # A public side is one of rows, whoever they are of.
-        whose = [None, None]
+        # A public domain has rows as members, even where persons are the unit.
+        owners = [None, None]
         if persons is not None:
             if self.private == "both":
                 persons.shared(is_source, "domain")
-            whose = [
+            owners = [
                 Persons(persons.codes[rows]) if len(rows) and self._is_private(position) else None
                 for position, rows in enumerate(sides)
             ]
-        members = Members.of_samples(map(len, sides), whose)
-        plan = self._planned(members.sizes, X.shape[1], len(self.classes_))
-        noise = members.bind(self._noise_source(noise_seed, X, labels, is_source))
-        self._book(plan.report, plan.mechanism)
+        members = Members.of_samples(map(len, sides), owners)
+        records = Records(members, (*(X[rows] for rows in sides), labels))
+        n_classes = len(self.classes_)
+        return records, {"sizes": members.sizes, "n_features": X.shape[1], "n_classes": n_classes}
 
-        with seeded_initialization(init_seed):
-            stack, _ = self._stacks(X.shape[1], len(self.classes_))
-            features = nn.Sequential(
-                linear_stack(stack, self.activation), DomainHead(plan.objective.ball)
-            )
-            module = nn.Sequential(features, nn.Linear(self.feature_dim, len(self.classes_)))
-        module.to(resolve_device(self.device), DTYPE)
-        self._train(module, [X[rows] for rows in sides], labels, members, plan, noise, public_seed)
-        self.module_ = module
-        return self
+    def _network(self, descent):
+        features, classifier = descent.stacks
+        return nn.Sequential(
+            nn.Sequential(
+                linear_stack(features, self.activation), DomainHead(descent.objective.ball)
+            ),
+            nn.Linear(*classifier),
+        )
 
-    def _train(self, module, sides, labels, members, plan, noise, seed):
-        """Train on a public source for free, then on what is released."""
-        device = next(module.parameters()).device
+    def _gradients(self, descent, module, tensors, seed):
+        """Train on a public source, which costs nothing, then return the gradient of both."""
         direction_seed, batch_seed, source_seed = split_random_state(seed, 3)
-        objective, private = plan.objective, plan.private
-        n_read = len(objective.strata.sizes)
-        sides = [as_tensor(side, device=device, dtype=DTYPE) for side in sides[:n_read]]
-        labels = torch.from_numpy(labels).to(device)
+        objective, private = descent.objective, descent.private
+        *sides, labels = tensors
+        sides = sides[: len(objective.strata.sizes)]
+        device = labels.device
         source_generator = torch_generator(source_seed, device)
-        n_before = 0
         if 0 not in private:
             train_on_source(
                 module,
@@ -344,18 +342,11 @@ class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, Sliced
                 verbose=self.verbose,
                 name=type(self).__name__,
             )
-            n_before = self.source_iter
-        if not private:
-            self.n_iter_ = n_before
-            return
-
         rng = np.random.default_rng(batch_seed)
-        secret = members.only(private)
         draw_directions = self._directions(direction_seed, self.feature_dim, device)
 
         def gradient(drawn):
-            drawn = secret.rows(drawn, noise)
-            rows = batch_rows(drawn, private, objective.strata.sizes, plan.batch_sizes, rng)
+            rows = batch_rows(drawn, private, objective.strata.sizes, descent.batch_sizes, rng)
             rows = [torch.from_numpy(picks).to(device) for picks in rows]
             batch = [side[picks] for side, picks in zip(sides, rows, strict=True)]
             known = labels[rows[0]] if 0 in private else None
@@ -368,9 +359,12 @@ class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, Sliced
                 gradient += part
             return gradients
 
-        finish = None if 0 in private else add_public
-        self._descend(module, gradient, plan.mechanism, noise, finish)
-        self.n_iter_ += n_before
+        return gradient, None if 0 in private else add_public
+
+    def _learn(self, plan, released, seed):
+        module, n_released = released
+        n_before = 0 if 0 in plan.details.private else self.source_iter
+        super()._learn(plan, (module, n_before + n_released), seed)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

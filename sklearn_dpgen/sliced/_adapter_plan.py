@@ -1,30 +1,17 @@
 """The plan of an adapter: what is private, what a step releases of it, and what it costs."""
 
-from dataclasses import dataclass
-
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
-from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
+from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.sliced._adaptation import SIDES, adaptation_guarantee, source_report
-from sklearn_dpgen.sliced._base import count_parameters
+from sklearn_dpgen.sliced._base import Descent, count_parameters
 from sklearn_dpgen.sliced._noise_effect import step_precision
 from sklearn_dpgen.sliced._objective import FairObjective
 from sklearn_dpgen.sliced._strata import Strata
 from sklearn_dpgen.utils._validation import EstimatorMixin, fit_context
 
-__all__ = ["AdapterPlan", "AdapterPlanMixin"]
-
-
-@dataclass(frozen=True)
-class AdapterPlan:
-    """What a fit will do: its objective, which domains are private, batches, and what it costs."""
-
-    objective: FairObjective
-    private: tuple[int, ...]
-    batch_sizes: tuple[int, ...]
-    mechanism: StratifiedGaussianMechanism | None
-    report: PrivacyReport
+__all__ = ["AdapterPlanMixin"]
 
 
 class AdapterPlanMixin(EstimatorMixin):
@@ -75,7 +62,7 @@ class AdapterPlanMixin(EstimatorMixin):
             sizes = (check_count(n_samples, "n_samples"), 1)
         else:
             sizes = (1, 0 if n_samples == 0 else check_count(n_samples, "n_samples"))
-        return self._planned(sizes, n_features, n_classes).report
+        return self._plan(sizes, n_features, n_classes).report
 
     def _is_private(self, position):
         return self.private in (SIDES[position], "both")
@@ -85,8 +72,8 @@ class AdapterPlanMixin(EstimatorMixin):
         n_features = check_count(n_features, "n_features")
         return [n_features, *self._widths(), self.feature_dim], [self.feature_dim, n_classes]
 
-    def _planned(self, sizes, n_features, n_classes):
-        """Plan a fit from the sizes of both domains; that of a public one has no part in it."""
+    def _plan(self, sizes, n_features, n_classes):
+        stacks = tuple(self._stacks(n_features, n_classes))
         compares = self.alpha > 0 and sizes[1] > 0
         strata = Strata(tuple(sizes), ((0, 1),)) if compares else Strata((sizes[0],))
         private = tuple(filter(self._is_private, range(len(strata.sizes))))
@@ -102,14 +89,13 @@ class AdapterPlanMixin(EstimatorMixin):
         )
         if not private:
             report = self._protected(source_report(type(self).__name__))
-            return AdapterPlan(objective, private, (), None, report)
+            return Plan(report, Descent(objective, None, stacks, private, ()))
         batch_sizes = self._batch_sizes(strata, private)
         sensitivities = objective.sensitivities(batch_sizes)
         protected = Strata(tuple(strata.sizes[position] for position in private))
         mechanism = self._price(
             protected, [sensitivities[position] for position in private], sum(protected.sizes)
         )
-        stacks = self._stacks(n_features, n_classes)
         # The loss on a public source is not released.
         released = stacks if 0 in private else stacks[:1]
         task, distance = objective.largest_gradients()
@@ -121,7 +107,7 @@ class AdapterPlanMixin(EstimatorMixin):
             precision=step_precision(norms, mechanism, n_values),
             **adaptation_guarantee(objective, private),
         )
-        return AdapterPlan(objective, private, batch_sizes, mechanism, report)
+        return Plan(report, Descent(objective, mechanism, stacks, private, batch_sizes))
 
     def _batch_sizes(self, strata, private):
         """Return the records a step of each domain; of a public one as many as of the other."""

@@ -1,8 +1,11 @@
-"""What the estimators trained on private sliced Wasserstein gradients share."""
+"""The base of the estimators trained on private sliced Wasserstein gradients: one trainer."""
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -11,8 +14,14 @@ from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, SCHEDULES, descend
 from sklearn_dpgen.ot import random_directions
+from sklearn_dpgen.sliced._strata import Members
 from sklearn_dpgen.utils._random import ROUNDING, split_random_state, torch_generator
-from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
+from sklearn_dpgen.utils._torch import (
+    as_array,
+    as_tensor,
+    resolve_device,
+    seeded_initialization,
+)
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -21,7 +30,16 @@ from sklearn_dpgen.utils._validation import (
     check_widths,
 )
 
-__all__ = ["CAVEATS", "CHUNK", "DTYPE", "SlicedEstimator", "count_parameters", "linear_stack"]
+__all__ = [
+    "CAVEATS",
+    "CHUNK",
+    "DTYPE",
+    "Descent",
+    "Records",
+    "SlicedEstimator",
+    "count_parameters",
+    "linear_stack",
+]
 
 # Points that go through a network at a time.
 CHUNK = 512
@@ -45,8 +63,59 @@ def count_parameters(widths):
     return sum((n_in + 1) * n_out for n_in, n_out in pairwise(widths))
 
 
+@dataclass(frozen=True)
+class Records:
+    """Private records of a fit, validated and encoded.
+
+    Parameters
+    ----------
+    members : Members
+        The records, or persons, of each stratum.
+    arrays : tuple of ndarray
+        Features, targets and the like, which the gradient reads.
+    bound : tuple
+        Public objects that the records were encoded with, such as their domain. Seeded noise
+        depends on them, as on the arrays.
+    """
+
+    members: Members
+    arrays: tuple[np.ndarray, ...]
+    bound: tuple = ()
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Details of the plan of a fit: what is descended, and what each step releases.
+
+    Parameters
+    ----------
+    objective : object
+        The clipped objective, whose gradient has the sensitivities of the mechanism.
+    mechanism : StratifiedGaussianMechanism or None
+        None where no private record is read.
+    stacks : tuple of sequence of int
+        Widths of the linear layers of each part of the network.
+    private : tuple of int
+        Positions of the strata from which the mechanism draws secret batches.
+    batch_sizes : tuple of int
+        Records a step of each stratum, private or not.
+    """
+
+    objective: Any
+    mechanism: StratifiedGaussianMechanism | None
+    stacks: tuple
+    private: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+
+
 class SlicedEstimator(TrainedEstimator):
-    """Base of the estimators of paper 2: a network that descends noisy clipped gradients."""
+    """Base of the estimators of paper 2: a network that descends noisy clipped gradients.
+
+    The training is the release: each step releases the noisy gradient of a secret batch, and the
+    network is updated from it alone. A subclass supplies ``_read`` and ``_plan``, whose details
+    are a :class:`Descent`; ``_network``, which builds the network; and ``_gradients``, which
+    computes the clipped gradient of a batch.
+    """
 
     _saved_state: dict = {"noise_multiplier_": float | None, "n_iter_": int, "module_": nn.Module}
     _not_saved: dict = {
@@ -61,11 +130,6 @@ class SlicedEstimator(TrainedEstimator):
         "schedule": [StrOptions(set(SCHEDULES))],
         "callback": [callable, None],
     }
-
-    def _start(self):
-        """Forget the last fit, and return the device, refused before a record is read."""
-        self._forget()
-        return resolve_device(self.device)
 
     def _price(self, strata, sensitivities, n_samples):
         """Price every step from public quantities: sizes, rates, clips, number of steps."""
@@ -101,11 +165,59 @@ class SlicedEstimator(TrainedEstimator):
         )
         return self._protected(report)
 
-    def _book(self, report, mechanism):
-        """Book a plan, then keep what it says: the budget may be short of it."""
-        self._charge(report)
+    def _network(self, descent):
+        """Return the network with its initial weights."""
+        raise NotImplementedError(f"{type(self).__name__} has no method _network.")
+
+    def _gradients(self, descent, module, tensors, seed):
+        """Return the clipped gradient, and what a step makes of a released one.
+
+        Parameters
+        ----------
+        descent : Descent
+        module : torch.nn.Module
+        tensors : list of Tensor
+            The arrays of the records, on the device.
+        seed : int or None
+            Seed of the public draws: directions, references, latents.
+
+        Returns
+        -------
+        gradient : callable
+            From the rows of a batch, one array for each private stratum, to a list of gradients.
+        finish : callable or None
+            From the released gradients to those of the step, without a private record.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method _gradients.")
+
+    def _release(self, plan, records, seed):
+        """Train the network on released gradients; return it and the number of released steps."""
+        descent = plan.details
+        # Initial weights, directions and the like are public: their draws are not the noise's.
+        noise_seed, init_seed, public_seed = split_random_state(seed, 3)
+        device = resolve_device(self.device)
+        members = records.members.only(descent.private)
+        source = self._noise_source(noise_seed, *records.arrays, *records.bound)
+        noise = records.members.bind(source)
+        with seeded_initialization(init_seed):
+            module = self._network(descent)
+        module.to(device, DTYPE)
+        tensors = [torch.tensor(np.ascontiguousarray(a), device=device) for a in records.arrays]
+        gradient, finish = self._gradients(descent, module, tensors, public_seed)
+        if descent.mechanism is None:
+            return module, 0
+
+        def batch_gradient(drawn):
+            return gradient(members.rows(drawn, noise))
+
+        return module, self._descend(module, batch_gradient, descent.mechanism, noise, finish)
+
+    def _learn(self, plan, released, seed):
+        """Keep the trained network, and state the mechanism that released its gradients."""
+        mechanism = plan.details.mechanism
         self.mechanism_ = mechanism
         self.noise_multiplier_ = 0.0 if mechanism is None else mechanism.noise_multiplier
+        self.module_, self.n_iter_ = released
 
     def _descend(self, module, gradient_fn, mechanism, noise, finish=None):
         """Train ``module`` on what the mechanism releases of its gradients, and on nothing else.
@@ -120,6 +232,11 @@ class SlicedEstimator(TrainedEstimator):
         finish : callable, optional
             From the released gradients to those of the step, one a parameter of ``module``. It
             reads no private record.
+
+        Returns
+        -------
+        int
+            Number of steps.
         """
         run = mechanism.run(noise)
 
@@ -132,7 +249,7 @@ class SlicedEstimator(TrainedEstimator):
             return None, released if finish is None else finish(released)
 
         watch = None if self.callback is None else (lambda step: self.callback(step, module))
-        result = descend(
+        return descend(
             module,
             released_gradient,
             max_iter=self.max_iter,
@@ -143,8 +260,7 @@ class SlicedEstimator(TrainedEstimator):
             verbose=self.verbose,
             name=type(self).__name__,
             callback=watch,
-        )
-        self.n_iter_ = result.n_iter
+        ).n_iter
 
     def _widths(self):
         return check_widths(self.hidden_layer_sizes)
@@ -152,10 +268,6 @@ class SlicedEstimator(TrainedEstimator):
     def _n_directions(self, n_features):
         """Return the directions a step: whole orthonormal blocks, whose spread is smallest."""
         return 1 if n_features == 1 else n_features * math.ceil(self.n_projections / n_features)
-
-    def _seeds(self):
-        """Return seeds of the noise with the batches, of initial weights, and of directions."""
-        return split_random_state(self.random_state, 3)
 
     def _directions(self, seed, n_features, device):
         """Return a function that draws the directions of a step; they are public."""

@@ -1,8 +1,6 @@
 """DPSlicedWassersteinFairClassifier: private classification whose scores ignore a group."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Self
 
 import numpy as np
 import torch
@@ -20,6 +18,7 @@ from sklearn_dpgen.persistence._networks import check_classifier
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import softmax_residuals
 from sklearn_dpgen.utils._labels import check_classes, check_labels, distinct_labels
+from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import fit_context, validate_data
 
 __all__ = ["DPSlicedWassersteinFairClassifier"]
@@ -296,82 +295,45 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         n_classes = 2 if n_classes is None else check_count(n_classes, "n_classes")
         odds = self.penalty == "equalized_odds" and group_sizes is not None
         strata = self._strata_of_sizes(n_samples, group_sizes, n_classes if odds else None)
-        return self._planned(strata, n_features, **self._terms(n_features, n_classes, odds)).report
+        return self._plan(strata, n_features, n_classes).report
 
-    def _terms(self, n_features, n_classes, odds):
-        """Return what a plan is made of: where outputs lie, the network, what is public."""
+    def _plan(self, strata, n_features, n_classes, groups=None):
         if n_classes == 2:
             ball, n_logits = Ball(0.5, center=[0.5]), 1
         else:
             radius, center = np.sqrt(1 - 1 / n_classes), np.full(n_classes, 1 / n_classes)
             ball, n_logits = Ball(radius, center=center), n_classes
-        public = ("label_set",) if self.classes is None or odds else ()
-        widths = [check_count(n_features, "n_features"), *self._widths(), n_logits]
-        return {"ball": self._ball(ball), "stacks": [widths], "public": public}
+        is_public = self.classes is None or strata.within_labels
+        return self._planned(
+            strata,
+            n_features,
+            groups,
+            ball=self._ball(ball),
+            stacks=[[check_count(n_features, "n_features"), *self._widths(), n_logits]],
+            public=("label_set",) if is_public else (),
+        )
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        sensitive_features: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Train the network.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
-        y : array-like of shape (n_samples,)
-            Labels.
-        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), or None
-            What predictions are to be independent of: any values, two or more of them; of several
-            columns, each combination that occurs is a group. None fits without the penalty, and
-            warns unless ``alpha`` is 0. A missing value is a group of its own, the last.
-        sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weights of the records' losses in the task; the penalty knows none. They are clipped to
-            [0, 1], silently, since saying so would tell of a record; the losses are divided by
-            the number of records, and not by the sum of the weights, which is private. So the
-            sensitivity stays as it is. None is 1 for each.
-
-        Returns
-        -------
-        self : object
-
-        Raises
-        ------
-        TrainingDivergedError
-            When a noisy gradient or a parameter is not finite.
-        """
-        self._start()
+    def _read(self, X, y, *, seed, sensitive_features, sample_weight):
+        resolve_device(self.device)
         declared = None if self.classes is None else check_classes(self.classes)
         X, persons = self._split_unit(X)
         X, y = validate_data(self, X, y, dtype=np.float64)
         self.classes_ = distinct_labels(y, "y") if declared is None else declared
-        labels = check_labels(y, self.classes_, len(X))
-        n_classes = len(self.classes_)
+        labels, n_classes = check_labels(y, self.classes_, len(X)), len(self.classes_)
         odds = self.penalty == "equalized_odds" and sensitive_features is not None
         within = {"labels": labels, "n_labels": n_classes} if odds else {}
-        strata, members = self._divide(sensitive_features, len(X), persons, **within)
-        terms = self._terms(X.shape[1], n_classes, odds)
-        plan = self._planned(strata, X.shape[1], groups=self.groups_, **terms)
-        if n_classes == 2:
-            head, residuals = nn.Sigmoid(), _binary_residuals
-        else:
-            head, residuals = nn.Softmax(dim=1), softmax_residuals
-        (widths,) = terms["stacks"]
-        self._fit_network(
-            X,
-            labels,
-            members,
-            plan,
-            network=partial(self._network, widths=widths, head=head),
-            residuals=residuals,
-            sample_weight=sample_weight,
+        records, facts = self._stratified(
+            X, labels, persons, sensitive_features, sample_weight=sample_weight, **within
         )
-        return self
+        return records, facts | {"n_classes": n_classes}
+
+    def _head(self, n_outputs):
+        return nn.Sigmoid() if n_outputs == 1 else nn.Softmax(dim=1)
+
+    def _residuals(self, module, outputs, targets):
+        if outputs.shape[1] == 1:
+            return torch.sigmoid(outputs) - targets[:, None]
+        return softmax_residuals(outputs, targets)
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Predict the logit of each class.
@@ -429,8 +391,3 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     def _check_saved_state(self):
         super()._check_saved_state()
         check_classifier(self.module_, self.n_features_in_, len(self.classes_))
-
-
-def _binary_residuals(logits, labels):
-    """Gradient of the log loss in the logit of the second class."""
-    return torch.sigmoid(logits) - labels[:, None]

@@ -1,9 +1,10 @@
 """DPSlicedWassersteinFairEncoder: a private representation that is alike between groups."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import nn
@@ -17,6 +18,7 @@ from sklearn_dpgen.persistence._declarations import Maybe
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.sliced._base import DTYPE, linear_stack
 from sklearn_dpgen.sliced._fair import FairEstimator
+from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -27,9 +29,6 @@ from sklearn_dpgen.utils._validation import (
     fit_context,
     validate_data,
 )
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["DPSlicedWassersteinFairEncoder"]
 
@@ -214,11 +213,11 @@ class DPSlicedWassersteinFairEncoder(
         learning_rate: float = 0.01,
         schedule: str = "cosine",
         averaging: float = 0.2,
-        callback: "Callable[[int, torch.nn.Module], object] | None" = None,
+        callback: Callable[[int, torch.nn.Module], object] | None = None,
         ledger: LedgerLike = None,
         unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
-        device: "str | torch.device" = "auto",
+        device: str | torch.device = "auto",
         verbose: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -281,17 +280,19 @@ class DPSlicedWassersteinFairEncoder(
             Where noise drowns what is learned of the task, as ``fit`` does.
         """
         strata = self._strata_of_sizes(n_samples, group_sizes)
-        return self._planned(strata, n_features, **self._terms(n_features)).report
+        return self._plan(strata, n_features).report
 
-    def _terms(self, n_features):
-        """Return what a plan is made of: where codes lie, both networks, a law for the codes."""
+    def _plan(self, strata, n_features, groups=None):
         ball = Ball(self.output_bound, n_features=self.n_components)
         widths = [check_count(n_features, "n_features"), *self._widths(), self.n_components]
-        return {
-            "ball": ball,
-            "stacks": [widths, widths[::-1]],
-            "reference": ball.sample if self.code_law == "uniform" else None,
-        }
+        return self._planned(
+            strata,
+            n_features,
+            groups,
+            ball=ball,
+            stacks=[widths, widths[::-1]],
+            reference=ball.sample if self.code_law == "uniform" else None,
+        )
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -318,28 +319,23 @@ class DPSlicedWassersteinFairEncoder(
         TrainingDivergedError
             When a noisy gradient or a parameter is not finite.
         """
-        self._start()
+        return self._fit(X, sensitive_features=sensitive_features)
+
+    def _read(self, X, *, seed, sensitive_features):
+        resolve_device(self.device)
         X, persons = self._split_unit(X)
         X = validate_data(self, X, dtype=np.float64)
-        strata, members = self._divide(sensitive_features, len(X), persons)
-        terms = self._terms(X.shape[1])
-        plan = self._planned(strata, X.shape[1], groups=self.groups_, **terms)
+        return self._stratified(X, X, persons, sensitive_features)
 
-        def network():
-            down, up = (linear_stack(widths, self.activation) for widths in terms["stacks"])
-            encoder = nn.Sequential(down, DomainHead(terms["ball"]))
-            module = nn.Sequential(encoder, up)
-            return module, module, encoder
+    def _network(self, descent):
+        down, up = (linear_stack(widths, self.activation) for widths in descent.stacks)
+        return nn.Sequential(nn.Sequential(down, DomainHead(descent.objective.ball)), up)
 
-        self._fit_network(
-            X,
-            X,
-            members,
-            plan,
-            network=network,
-            residuals=lambda outputs, records: 2 * (outputs - records),
-        )
-        return self
+    def _parts(self, module):
+        return module, module[0]
+
+    def _residuals(self, module, outputs, targets):
+        return 2 * (outputs - targets)
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """Return the codes of records.

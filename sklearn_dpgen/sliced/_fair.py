@@ -1,21 +1,24 @@
 """What the estimators share whose outputs are compared between groups."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
+from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import nn
 
-from sklearn_dpgen.accounting import Bound, PrivacyReport
+from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import NoisyGradientsWarning
-from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
+from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.sliced._base import (
     CAVEATS,
-    DTYPE,
+    Descent,
+    Records,
     SlicedEstimator,
     count_parameters,
     linear_stack,
@@ -32,18 +35,14 @@ from sklearn_dpgen.sliced._strata import (
 )
 from sklearn_dpgen.utils._groups import check_groups, check_sensitive_features
 from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._torch import (
-    as_array,
-    as_tensor,
-    resolve_device,
-    seeded_initialization,
-)
+from sklearn_dpgen.utils._torch import as_array
 from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
     StrOptions,
     check_is_fitted,
     check_weights,
+    fit_context,
     validate_data,
     warn_user,
 )
@@ -52,15 +51,6 @@ __all__ = ["FairEstimator", "FairPredictor"]
 
 
 _JACOBIAN_BOUNDS = {"spectral": "spectral_clip", "componentwise": "component_clip"}
-
-
-@dataclass(frozen=True)
-class FairPlan:
-    """What a fit will do: what it descends, what a step releases, and what all of it costs."""
-
-    objective: FairObjective
-    mechanism: StratifiedGaussianMechanism
-    report: PrivacyReport
 
 
 class FairEstimator(SlicedEstimator):
@@ -93,6 +83,31 @@ class FairEstimator(SlicedEstimator):
         strata = make_strata(sizes, declared=self.groups is not None)
         return strata, Members.of_cells(strata.cells, codes, labels, persons)
 
+    def _stratified(
+        self, X, targets, persons, sensitive_features, *, sample_weight=None, bound=(), **within
+    ):
+        """Return the records in their strata, and the public facts of a plan.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, n_features)
+        targets : ndarray of shape (n,) or (n, n_outputs)
+        persons : Persons or None
+        sensitive_features : array-like or None
+        sample_weight : array-like of shape (n,), optional
+            Weights of the losses, clipped to [0, 1].
+        bound : tuple
+            Public objects that seeded noise depends on, such as the domain of the targets.
+        **within
+            The labels within which groups are compared, and their number: see ``_divide``.
+        """
+        strata, members = self._divide(sensitive_features, len(X), persons, **within)
+        weights = np.ones(len(X))
+        if sample_weight is not None:
+            weights = check_weights(sample_weight, len(X)).clip(0, 1)
+        records = Records(members, (X, targets, weights), bound)
+        return records, {"strata": strata, "n_features": X.shape[1], "groups": self.groups_}
+
     def _strata_of_sizes(self, n_samples, group_sizes, n_labels=None):
         """Return the strata of a fit on so many records."""
         n_samples = check_count(n_samples, "n_samples")
@@ -112,13 +127,15 @@ class FairEstimator(SlicedEstimator):
             )
         return make_strata(sizes, declared=self.groups is not None)
 
-    def _planned(self, strata, n_features, *, ball, stacks, public=(), reference=None, groups=None):
+    def _planned(self, strata, n_features, groups, *, ball, stacks, public=(), reference=None):
         """Plan a fit from public quantities, and warn of what it will lack.
 
         Parameters
         ----------
         strata : Strata
         n_features : int
+        groups : list or None
+            Names for warnings.
         ball : Ball
             In which outputs are compared.
         stacks : list of list of int
@@ -127,12 +144,11 @@ class FairEstimator(SlicedEstimator):
             What is public, beside sizes and groups.
         reference : callable, optional
             As of :class:`FairObjective`.
-        groups : list, optional
-            Names for warnings.
 
         Returns
         -------
-        FairPlan
+        Plan
+            Its details are a :class:`Descent`.
         """
         if not strata.pairs and self.alpha > 0:
             why = "sensitive_features has no two groups to compare"
@@ -170,77 +186,43 @@ class FairEstimator(SlicedEstimator):
             precision=step_precision(norms, mechanism, n_values),
             **self._guarantee_fields(objective, public),
         )
-        return FairPlan(objective, mechanism, report)
+        private = tuple(range(len(strata.sizes)))
+        descent = Descent(objective, mechanism, tuple(stacks), private, tuple(batch_sizes))
+        return Plan(report, descent)
 
-    def _fit_network(
-        self,
-        X,
-        targets,
-        members,
-        plan,
-        *,
-        network,
-        residuals,
-        sample_weight=None,
-        bound=(),
-    ):
-        """Book the plan, then train: nothing of a record is released before.
+    def _parts(self, module):
+        """Return the part of the network that does the task, and the part that is compared."""
+        raise NotImplementedError(f"{type(self).__name__} has no method _parts.")
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, n_features)
-        targets : ndarray of shape (n,) or (n, n_outputs)
-        members : Members
-            Of the strata of the plan.
-        plan : FairPlan
-        network : callable
-            Returns the network to train and keep, the part of it that does the task, and the part
-            whose outputs are compared.
-        residuals : callable
-            From the outputs of the task and targets to the gradient of each record's loss.
-        sample_weight : array-like of shape (n,), optional
-            Weights of the losses, clipped to [0, 1].
-        bound : tuple
-            Public objects that seeded noise depends on, such as the domain of the targets.
-        """
-        noise_seed, init_seed, public_seed = self._seeds()
-        device = resolve_device(self.device)
-        weights = np.ones(len(X))
-        if sample_weight is not None:
-            weights = check_weights(sample_weight, len(X)).clip(0, 1)
-        objective, n_compared = plan.objective, plan.objective.ball.n_features
+    def _residuals(self, module, outputs, targets):
+        """Return the gradient of each record's loss in the outputs of the task."""
+        raise NotImplementedError(f"{type(self).__name__} has no method _residuals.")
+
+    def _gradients(self, descent, module, tensors, seed):
+        X, targets, weights = tensors
+        direction_seed, reference_seed = split_random_state(seed, 2)
+        objective = descent.objective
         if objective.reference is not None:
-            (seed,) = split_random_state(public_seed, 1)
-            reference = partial(objective.reference, rng=np.random.default_rng(seed))
-            objective = replace(objective, reference=reference)
-        noise = members.bind(self._noise_source(noise_seed, X, targets, weights, *bound))
-        self._book(plan.report, plan.mechanism)
+            rng = np.random.default_rng(reference_seed)
+            objective = replace(objective, reference=partial(objective.reference, rng=rng))
+        task, compared = self._parts(module)
+        draw_directions = self._directions(direction_seed, objective.ball.n_features, X.device)
 
-        with seeded_initialization(init_seed):
-            module, task, compared = network()
-        module.to(device, DTYPE)
-        draw_directions = self._directions(public_seed, n_compared, device)
-        records = as_tensor(X, device=device, dtype=DTYPE)
-        wanted = torch.tensor(np.ascontiguousarray(targets), device=device)
-        weights = as_tensor(weights, device=device, dtype=DTYPE)
-
-        def gradient(drawn):
-            rows = members.rows(drawn, noise)
+        def gradient(rows):
             stops = list(accumulate(map(len, rows)))
-            rows = torch.from_numpy(np.concatenate(rows)).to(device)
+            rows = torch.from_numpy(np.concatenate(rows)).to(X.device)
             return fair_gradient(
                 objective,
                 task,
                 compared,
-                lambda outputs: residuals(outputs, wanted[rows]),
-                records[rows],
+                lambda outputs: self._residuals(module, outputs, targets[rows]),
+                X[rows],
                 [slice(a, b) for a, b in pairwise([0, *stops])],
                 draw_directions(),
                 weights[rows],
             )
 
-        self._descend(module, gradient, plan.mechanism, noise)
-        self.module_ = module
+        return gradient, None
 
     def _guarantee_fields(self, objective, public):
         """Return the neighbouring relation, public facts, bounds and caveats."""
@@ -252,7 +234,7 @@ class FairEstimator(SlicedEstimator):
             bounds.append(Bound("output_radius", objective.ball.radius))
         fields = {"norm": "l2", "bounds": tuple(bounds), "caveats": CAVEATS}
         if objective.strata.cells:
-            within = objective.strata.cells[0][1] is not None
+            within = objective.strata.within_labels
             if self.groups is None:
                 public.append("group_set")
             public.append("group_and_label_sizes" if within else "group_sizes")
@@ -270,11 +252,54 @@ class FairPredictor(FairEstimator):
     }
     _weight_bounds = (Bound("weight_clip", 1.0),)
 
-    def _network(self, *, widths, head):
-        """Return a stack under a head without parameters, the stack, and again the whole."""
-        stack = linear_stack(widths, self.activation)
-        module = nn.Sequential(stack, head)
-        return module, stack, module
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        sensitive_features: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Labels of a classifier, of one column, or targets of a regressor.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), or None
+            What predictions are to be independent of: any values, two or more of them. Of several
+            columns, each combination that occurs is a group. A missing value is a group of its
+            own, the last. None fits without the penalty, and warns unless ``alpha`` is 0.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the records' losses in the task; the penalty does not use them. They are
+            clipped to [0, 1], without a warning, which would depend on private weights. The losses
+            are divided by the number of records, and not by the sum of the weights, which is
+            private, so the sensitivity does not depend on the weights. None is 1 for each.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        TrainingDivergedError
+            When a noisy gradient or a parameter is not finite.
+        """
+        return self._fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+
+    def _head(self, n_outputs):
+        """Return the map from the outputs of the task to predictions, without parameters."""
+        raise NotImplementedError(f"{type(self).__name__} has no method _head.")
+
+    def _network(self, descent):
+        (widths,) = descent.stacks
+        return nn.Sequential(linear_stack(widths, self.activation), self._head(widths[-1]))
+
+    def _parts(self, module):
+        return module[0], module
 
     def _ball(self, ball):
         """Return the ball in which outputs are compared: one that holds them, or as declared."""

@@ -1,6 +1,7 @@
 """DPSlicedWassersteinGenerator: a generator that moves towards private records."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -19,13 +20,13 @@ from sklearn_dpgen.preprocessing._records import (
     encode_records,
 )
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.sliced._base import DTYPE, SlicedEstimator
+from sklearn_dpgen.sliced._base import DTYPE, Records, SlicedEstimator
 from sklearn_dpgen.sliced._generator_gradient import clipped_once_more, generator_gradient
 from sklearn_dpgen.sliced._generator_plan import GeneratorPlanMixin
-from sklearn_dpgen.sliced._strata import Members, Strata
+from sklearn_dpgen.sliced._strata import Members
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
-from sklearn_dpgen.utils._torch import as_tensor, seeded_initialization
+from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
@@ -256,45 +257,42 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
         TrainingDivergedError
             When a noisy gradient or a parameter is not finite.
         """
-        device = self._start()
+        return self._fit(X, latents=latents)
+
+    def _read(self, X, *, seed, latents):
+        resolve_device(self.device)
         self._check_unit()
         X, persons = self._split_unit(X)
-        X = encode_records(self, X)
+        samples = [encode_records(self, X)]
         if latents is not None:
             self._check_unit_of_latents()
-            latents = _check_latents(latents, self.latent_dim)
-        noise_seed, init_seed, public_seed = self._seeds()
-        latent_seed, direction_seed = split_random_state(public_seed, 2)
-        with seeded_initialization(init_seed):
-            module = mlp_generator(
-                self.latent_dim, self.domain_, self._widths(), self.activation
-            ).to(device, DTYPE)
-        samples = [X] if latents is None else [X, latents]
+            samples.append(_check_latents(latents, self.latent_dim))
         members = Members.of_samples(map(len, samples), [persons, None][: len(samples)])
-        mechanism, report = self._planned(Strata(members.sizes), self.domain_)
-        noise = members.bind(self._noise_source(noise_seed, *samples, self.domain_))
-        self._book(report, mechanism)
+        records = Records(members, tuple(samples), (self.domain_,))
+        return records, {"sizes": members.sizes, "domain": self.domain_}
 
-        tensors = [as_tensor(sample, device=device, dtype=DTYPE) for sample in samples]
-        width = self.domain_.n_features
-        draw_directions = self._directions(direction_seed, width, device)
+    def _network(self, descent):
+        return mlp_generator(self.latent_dim, self.domain_, self._widths(), self.activation)
+
+    def _gradients(self, descent, module, tensors, seed):
+        latent_seed, direction_seed = split_random_state(seed, 2)
+        device, domain = tensors[0].device, descent.objective
+        draw_directions = self._directions(direction_seed, domain.n_features, device)
         normal = torch_generator(latent_seed, device)
-        ball = None if latents is None else enclosing_ball(self.domain_)
+        # The sensitivity to a private latent needs all points in a ball.
+        ball = enclosing_ball(domain) if len(tensors) > 1 else None
 
-        def gradient(drawn):
-            records, *sources = (
-                sample[torch.from_numpy(rows).to(device)]
-                for sample, rows in zip(tensors, members.rows(drawn, noise), strict=True)
+        def gradient(rows):
+            records, *latents = (
+                sample[torch.from_numpy(picks).to(device)]
+                for sample, picks in zip(tensors, rows, strict=True)
             )
-            shape = (len(records), self.latent_dim)
-            Z = (
-                sources[0]
-                if sources
-                else torch.randn(shape, generator=normal, dtype=DTYPE, device=device)
-            )
+            if not latents:
+                shape = (len(records), self.latent_dim)
+                latents = [torch.randn(shape, generator=normal, dtype=DTYPE, device=device)]
             return generator_gradient(
                 module,
-                Z,
+                latents[0],
                 records,
                 draw_directions(),
                 self.jacobian_clip,
@@ -302,11 +300,9 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
                 clipping=self.jacobian_clipping,
             )
 
-        bound = self.released_clip
-        finish = None if bound is None else (lambda gradients: clipped_once_more(gradients, bound))
-        self._descend(module, gradient, mechanism, noise, finish)
-        self.module_ = module
-        return self
+        if self.released_clip is None:
+            return gradient, None
+        return gradient, partial(clipped_once_more, bound=self.released_clip)
 
     def sample(
         self, n_samples: int = 1, *, random_state: int | np.random.RandomState | None = None

@@ -3,8 +3,9 @@
 from sklearn_dpgen.accounting import Bound, PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import enclosing_ball
+from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.preprocessing._records import declared_domain
-from sklearn_dpgen.sliced._base import CAVEATS, count_parameters
+from sklearn_dpgen.sliced._base import CAVEATS, Descent, count_parameters
 from sklearn_dpgen.sliced._noise_effect import step_precision
 from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
 from sklearn_dpgen.sliced._strata import Strata
@@ -47,10 +48,10 @@ class GeneratorPlanMixin(EstimatorMixin):
         if n_latents is not None:
             sizes.append(check_count(n_latents, "n_latents"))
             self._check_unit_of_latents()
-        return self._planned(Strata(tuple(sizes)), declared_domain(self, n_features))[1]
+        return self._plan(tuple(sizes), declared_domain(self, n_features)).report
 
-    def _planned(self, strata, domain):
-        """Return the mechanism of a fit, and its report."""
+    def _plan(self, sizes, domain):
+        strata = Strata(sizes)
         batch_sizes = strata.batch_sizes(self.batch_fraction)
         mechanism = self._price(strata, self._sensitivities(batch_sizes, domain), strata.sizes[0])
         widths = [self.latent_dim, *self._widths(), domain.n_features]
@@ -63,7 +64,8 @@ class GeneratorPlanMixin(EstimatorMixin):
             precision=step_precision({"the distance": longest}, mechanism, n_values),
             **self._guarantee_fields(domain, len(strata.sizes) > 1),
         )
-        return mechanism, report
+        private = tuple(range(len(sizes)))
+        return Plan(report, Descent(domain, mechanism, (widths,), private, tuple(batch_sizes)))
 
     def _check_unit_of_latents(self):
         if self.unit is not None:

@@ -1,8 +1,6 @@
 """DPSlicedWassersteinFairRegressor: private regression whose predictions ignore a group."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Self
 
 import numpy as np
 import torch
@@ -18,6 +16,7 @@ from sklearn_dpgen.nn import DomainHead
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import standardized
+from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import check_array, fit_context, validate_data
 
 __all__ = ["DPSlicedWassersteinFairRegressor"]
@@ -296,16 +295,18 @@ class DPSlicedWassersteinFairRegressor(
         self._check_penalty()
         domain = self._resolve_domain(check_count(n_outputs, "n_outputs"))
         strata = self._strata_of_sizes(n_samples, group_sizes)
-        return self._planned(strata, n_features, **self._terms(n_features, domain)).report
+        return self._plan(strata, n_features, domain).report
 
-    def _terms(self, n_features, domain):
-        """Return what a plan is made of: where outputs lie, the network, what is public."""
+    def _plan(self, strata, n_features, domain, groups=None):
         n_outputs = domain.n_features
-        return {
-            "ball": self._ball(Ball(1.0, n_features=n_outputs)),
-            "stacks": [[check_count(n_features, "n_features"), *self._widths(), n_outputs]],
-            "public": ("y_domain",),
-        }
+        return self._planned(
+            strata,
+            n_features,
+            groups,
+            ball=self._ball(Ball(1.0, n_features=n_outputs)),
+            stacks=[[check_count(n_features, "n_features"), *self._widths(), n_outputs]],
+            public=("y_domain",),
+        )
 
     def _check_penalty(self):
         if self.penalty == "equalized_odds":
@@ -314,43 +315,8 @@ class DPSlicedWassersteinFairRegressor(
                 "targets: use DPSlicedWassersteinFairClassifier, or 'demographic_parity'."
             )
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        sensitive_features: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Train the network.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), or None
-            What predictions are to be independent of: any values, two or more of them; of several
-            columns, each combination that occurs is a group. None fits without the penalty, and
-            warns unless ``alpha`` is 0. A missing value is a group of its own, the last.
-        sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weights of the records' losses in the task; the penalty knows none. They are clipped to
-            [0, 1], silently, since saying so would tell of a record; the losses are divided by
-            the number of records, and not by the sum of the weights, which is private. So the
-            sensitivity stays as it is. None is 1 for each.
-
-        Returns
-        -------
-        self : object
-
-        Raises
-        ------
-        TrainingDivergedError
-            When a noisy gradient or a parameter is not finite.
-        """
-        self._start()
+    def _read(self, X, y, *, seed, sensitive_features, sample_weight):
+        resolve_device(self.device)
         self._check_penalty()
         X, persons = self._split_unit(X)
         _check_numbers(y)
@@ -360,29 +326,25 @@ class DPSlicedWassersteinFairRegressor(
         y = y.reshape(len(y), -1)
         self.y_domain_ = domain = self._resolve_domain(y.shape[1])
         ball = enclosing_ball(domain)
-        head = DomainHead(standardized(domain, ball.center, ball.radius))
-        strata, members = self._divide(sensitive_features, len(X), persons)
-        terms = self._terms(X.shape[1], domain)
-        plan = self._planned(strata, X.shape[1], groups=self.groups_, **terms)
-        (widths,) = terms["stacks"]
-
-        def residuals(logits, wanted):
-            logits = logits.detach().requires_grad_()
-            with torch.enable_grad():
-                loss = ((head(logits) - wanted) ** 2).sum()
-                return torch.autograd.grad(loss, logits)[0]
-
-        self._fit_network(
+        records, facts = self._stratified(
             X,
             (domain.project(y) - ball.center) / ball.radius,
-            members,
-            plan,
-            network=partial(self._network, widths=widths, head=head),
-            residuals=residuals,
+            persons,
+            sensitive_features,
             sample_weight=sample_weight,
             bound=(domain,),
         )
-        return self
+        return records, facts | {"domain": domain}
+
+    def _head(self, n_outputs):
+        ball = enclosing_ball(self.y_domain_)
+        return DomainHead(standardized(self.y_domain_, ball.center, ball.radius))
+
+    def _residuals(self, module, outputs, targets):
+        outputs = outputs.detach().requires_grad_()
+        with torch.enable_grad():
+            loss = ((module[1](outputs) - targets) ** 2).sum()
+            return torch.autograd.grad(loss, outputs)[0]
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict targets, inside the declared domain.

@@ -34,6 +34,11 @@ class Strata:
     cells: tuple[tuple[int, int | None], ...] = ()
 
     @property
+    def within_labels(self):
+        """Whether groups are compared within each label, as for equality of odds."""
+        return bool(self.cells) and self.cells[0][1] is not None
+
+    @property
     def shares(self):
         """Share of the records of each stratum."""
         total = sum(self.sizes)

@@ -116,9 +116,14 @@ def neighbouring_table(table):
 class ScalesByTheData(DPSlicedWassersteinFairClassifier):
     """A broken variant: the report shows a bound that was read from the records."""
 
-    def _fit_network(self, X, targets, members, plan, **options):
-        report = replace(plan.report, bounds=(Bound("task_clip", abs(X).max()),))
-        super()._fit_network(X, targets, members, replace(plan, report=report), **options)
+    def _read(self, X, y, **options):
+        records, facts = super()._read(X, y, **options)
+        return records, facts | {"largest": abs(X).max()}
+
+    def _plan(self, *, largest, **facts):
+        plan = super()._plan(**facts)
+        report = replace(plan.report, bounds=(Bound("task_clip", largest),))
+        return replace(plan, report=report)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "odds", "broken"])

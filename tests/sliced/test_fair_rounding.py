@@ -9,6 +9,7 @@ from sklearn_dpgen.domains import Box
 from sklearn_dpgen.nn import DomainHead, linearize
 from sklearn_dpgen.preprocessing._records import encode_records
 from sklearn_dpgen.sliced import _base
+from sklearn_dpgen.sliced._base import SlicedEstimator
 from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
 
 # A task gradient whose back-propagated row cancels.
@@ -144,7 +145,28 @@ def test_each_sample_of_a_generator_has_its_own_sensitivity(tiny, table):
 # Streams.
 
 
-def test_streams_are_independent(tiny):
-    for seed in (0, 7):
-        seeds = tiny("regressor", random_state=seed)._seeds()
-        assert len(set(seeds)) == len(seeds) == 3
+def seeds_of_a_fit(tiny, table, monkeypatch, seed):
+    """Return the seeds of the noise, of the initial weights and of the directions."""
+    seeds, source = [], SlicedEstimator._noise_source
+
+    def watch_noise(self, seed, *bound):
+        seeds.append(seed)
+        return source(self, seed, *bound)
+
+    def watched(function):
+        return lambda seed, *args: seeds.append(seed) or function(seed, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SlicedEstimator, "_noise_source", watch_noise)
+        for name in ("seeded_initialization", "torch_generator"):
+            patch.setattr(_base, name, watched(getattr(_base, name)))
+        table.train(tiny("regressor", random_state=seed))
+    return seeds
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_streams_are_independent(tiny, table, monkeypatch, seed):
+    assert len(set(seeds_of_a_fit(tiny, table, monkeypatch, seed))) == 3
+    # The negative twin: one seed for all.
+    monkeypatch.setattr(_base, "split_random_state", lambda seed, n: [seed] * n)
+    assert len(set(seeds_of_a_fit(tiny, table, monkeypatch, seed))) < 3
