@@ -117,7 +117,7 @@ def test_public_functions_are_found():
         # A property, a class method, a call.
         "schema._schema.Schema.domain",
         "schema._schema.Schema.from_yaml",
-        "nn._clipping.ClippedJacobianSum.__call__",
+        "nn._jacobian.ClippedJacobianSum.__call__",
     } <= found
     assert len(found) == len(NAMES)
 

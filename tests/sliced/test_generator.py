@@ -162,7 +162,8 @@ def test_the_generator_moves_to_the_records(epsilon):
 
 def test_private_latents_are_mapped_to_the_records():
     X, Z = circle(800, 0), np.random.default_rng(2).normal(size=(600, 2)) + 3
-    generator = DPSlicedWassersteinGenerator(np.inf, **LEARNING | {"random_state": 4})
+    # In fewer steps some initial weights are still far off.
+    generator = DPSlicedWassersteinGenerator(np.inf, **LEARNING | {"max_iter": 300})
     generator.fit(X, latents=Z)
     fresh = np.random.default_rng(3).normal(size=(800, 2)) + 3
     assert distance(generator.transform_latents(fresh), circle(800, 1)) < 0.02
