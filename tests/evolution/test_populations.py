@@ -136,7 +136,7 @@ def test_copies_that_would_grow_without_end_are_refused_before_a_vote(monkeypatc
     watched.seen.clear()
     monkeypatch.setattr(f"{PLAN}.check_threshold", lambda *args: None)
     fit.set_params(threshold=0.0).fit(quadrant(1000))
-    assert max(watched.seen) > 6 * 50
+    assert max(watched.seen) > 5 * 50
 
 
 def test_copies_that_outgrow_the_memory_are_refused(monkeypatch):

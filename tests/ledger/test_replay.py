@@ -238,9 +238,9 @@ class DrawsAsManyAsThereAre(SyntheticDataClassifier):
         self.n_rows[:] = [len(X)]
         return super().fit(X, y)
 
-    def _learn(self, *args):
+    def _learn_from(self, *args):
         self.n_samples = self.n_rows[0]
-        super()._learn(*args)
+        super()._learn_from(*args)
         self.n_samples = "auto"
 
 

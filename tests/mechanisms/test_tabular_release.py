@@ -60,7 +60,7 @@ def test_the_dtypes_of_a_release_are_those_of_the_schema(dtype):
     encoded = mechanism._randomize(
         mechanism.encoder_.transform(frame), mechanism._noise(np.zeros(1))
     )
-    Y = mechanism._release(encoded, mechanism._noise(np.zeros(1)))
+    Y = mechanism._released(encoded, mechanism._noise(np.zeros(1)))
     assert Y.dtypes.tolist() == ["float64", "float64"]
     np.testing.assert_array_equal(mechanism.encode_release(Y), encoded)
     # Every bin occurs, and the null.

@@ -64,7 +64,7 @@ def test_the_plan_is_what_the_fit_says(case):
     # Of another number, another plan, but of rows, whose number is not public.
     is_other = heard(lambda: build(**options).plan(2 * n))[0] != plan
     # Without noise nothing depends on the number of records.
-    assert is_other is ("unit_weights" not in options and np.isfinite(plan.epsilon))
+    assert is_other is ("unit_weights" not in options and bool(np.isfinite(plan.epsilon)))
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "epsilon" not in case[1]])
