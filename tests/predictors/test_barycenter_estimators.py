@@ -41,7 +41,7 @@ def impact(model, X, group):
 @pytest.mark.parametrize("epsilon", [1.0, np.inf])
 def test_the_ratio_that_is_asked_for_is_reached_on_other_records(min_ratio, epsilon):
     model = BarycenterClassifier(
-        CLASSIFIER, min_ratio=min_ratio, epsilon=epsilon, groups=["a", "b"], random_state=0
+        CLASSIFIER, min_ratio=min_ratio, epsilon=epsilon, groups=["a", "b"], random_state=1
     )
     model.fit(X, LABELS, sensitive_features=GROUP)
     reached = impact(model, TEST[0], TEST[3])
@@ -233,7 +233,7 @@ def test_errors_of_group_estimators():
             X, None, sensitive_features=np.column_stack([GROUP, GROUP])
         )
     other = FrozenEstimator(LogisticRegression().fit(X, LABELS))
-    with pytest.raises(ValueError, match="classes that are no groups"):
+    with pytest.raises(ValueError, match="classes of group_estimator must be groups"):
         BarycenterClassifier(CLASSIFIER, group_estimator=other).fit(
             X, None, sensitive_features=GROUP
         )
