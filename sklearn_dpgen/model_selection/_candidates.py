@@ -21,31 +21,26 @@ __all__ = [
     "state_price",
 ]
 
-# What the search sets, wherever in a candidate it is: callbacks and progress bars would tell of
-# all candidates, and of how many there are.
+# Parameters that the search sets in every part of a candidate: callbacks and progress bars would
+# reveal all candidates and their number.
 _TAKEN_AWAY = {"ledger": None, "callback": None, "verbose": 0}
 _SET_BY_THE_SEARCH = ("epsilon", "delta", "random_state", "neighbours", "unit", *_TAKEN_AWAY)
-# How much of the noise that a run allows may be lost to the calibration of a candidate.
+# Relative tolerance of the calibration of a candidate to the noise of a run.
 _RTOL = 2e-3
 
 
 def draw_parameters(distributions, noise):
-    """Return parameters from their public distributions, apart from all that was drawn before.
+    """Return parameters from their public distributions, independent of all earlier draws.
 
-    Each draw has a seed of its own: parameters of several runs out of one generator would tell, to
-    who finds its seed, which run has won, and so of the number of runs.
+    Each draw has a seed of its own. If several runs shared one generator, its seed would reveal
+    which run has won, and so the number of runs.
     """
     seed = int(noise.integers(2**32, 1)[0])
     return next(iter(ParameterSampler(distributions, 1, random_state=seed)))
 
 
 def check_distributions(distributions):
-    """Refuse parameters that the search sets.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise a ValueError if the distributions hold parameters that the search sets."""
     spaces = [distributions] if isinstance(distributions, dict) else list(distributions)
     names = {name for space in spaces for name in space}
     taken = sorted(name for name in names if name.rpartition("__")[2] in _SET_BY_THE_SEARCH)
@@ -55,18 +50,18 @@ def check_distributions(distributions):
 
 
 def calibrated(estimator, parameters, run, n_samples, n_features, *, random_state):
-    """Return a candidate with the largest budget whose fit a run's Gaussian mechanism dominates.
+    """Return a candidate with the largest budget that the Gaussian mechanism of a run dominates.
 
     Parameters
     ----------
     estimator : private estimator
     parameters : dict
     run : FailingGaussianProfile or None
-        What dominates one run; None gives candidates without noise.
+        Profile that dominates one run; None gives candidates without noise.
     n_samples, n_features : int
-        Of the records of a fit; public.
+        Public numbers of records and columns of a fit.
     random_state : int or None
-        Of the candidate.
+        Seed of the candidate.
 
     Returns
     -------
@@ -89,7 +84,7 @@ def calibrated(estimator, parameters, run, n_samples, n_features, *, random_stat
     def plan(epsilon):
         candidate.set_params(**dict.fromkeys(budgets, epsilon))
         with warnings.catch_warnings():
-            # Of budgets that are tried, and of how many runs there are.
+            # Warnings would be of budgets that are only tried, and reveal the number of runs.
             warnings.simplefilter("ignore")
             return estimator_plan(candidate, n_samples, n_features)
 
@@ -97,7 +92,7 @@ def calibrated(estimator, parameters, run, n_samples, n_features, *, random_stat
         return candidate, plan(np.inf)
     delta = run.delta0 / 2
     candidate.set_params(**dict.fromkeys(outermost_parameters(candidate, "delta"), delta))
-    # The largest one of a fit whose releases are Gaussian.
+    # The largest budget of a fit whose releases are Gaussian.
     whole = GaussianProfile(run.mu * (1 - _RTOL / 2)).epsilon(delta)
     report = plan(whole)
     if not is_dominated(report, run, at_least=1 - _RTOL):
@@ -115,12 +110,7 @@ def calibrated(estimator, parameters, run, n_samples, n_features, *, random_stat
 
 
 def check_relation(plan, report, parameters):
-    """Refuse a candidate that protects others than the search says.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise a ValueError if the neighbouring relation of a candidate is not that of the search."""
     if plan.relation != report.relation:
         raise ValueError(
             f"param_distributions must not change who is protected: {parameters} protects against "
@@ -129,15 +119,15 @@ def check_relation(plan, report, parameters):
 
 
 def seeded(candidate, random_state):
-    """Return an unfitted copy with a seed of its own, or none, in all that it holds."""
+    """Return an unfitted copy with a seed of its own, or None, in all its parts."""
     seeds = dict.fromkeys(named_parameters(candidate, "random_state"), random_state)
     return clone(candidate).set_params(**seeds)
 
 
 def is_as_planned(report, plan, run):
-    """Return whether a fit protects whom its plan does, at its cost, or less than that of a run.
+    """Return whether a fit has the relation of its plan, and its cost or less than a run's.
 
-    A fit may have been given what a plan is not asked for, as public labels.
+    The report of a fit may differ from its plan, as with public labels, which no plan is given.
     """
     if run is None:
         return True
@@ -148,14 +138,14 @@ def is_as_planned(report, plan, run):
 
 
 def is_dominated(report, run, *, at_least=0.0):
-    """Return whether the profile of a run lies above that of a plan, and by little if it is told.
+    """Return whether the profile of a run dominates that of a plan, and how closely.
 
     Parameters
     ----------
     report : PrivacyReport
     run : FailingGaussianProfile
     at_least : float, default=0.0
-        The least μ of the plan over that of the run.
+        Least ratio of the μ of the plan to the μ of the run.
     """
     cost = dominating_gaussian(report.composable(), run.delta0)
     share = np.sqrt(cost.amount) / run.mu
@@ -163,7 +153,7 @@ def is_dominated(report, run, *, at_least=0.0):
 
 
 def state_price(estimator, report):
-    """State what was paid in place of the price of one run, in an estimator and those within."""
+    """Set the report of the search on an estimator and its parts, which had that of one run."""
     estimator.privacy_ = report
     for part in vars(estimator).values():
         if isinstance(part, PrivateEstimator) and hasattr(part, "privacy_"):
@@ -171,14 +161,14 @@ def state_price(estimator, report):
 
 
 def estimator_plan(candidate, n_samples, n_features):
-    """Return the plan of a fit, if it is of a kind that the search can pay for.
+    """Return the plan of a fit, if the search can pay for it.
 
     Raises
     ------
     TypeError
         The estimator is not private.
     ValueError
-        It protects other neighbours.
+        It protects against other neighbours.
     """
     if not isinstance(candidate, PrivateEstimator):
         raise TypeError(

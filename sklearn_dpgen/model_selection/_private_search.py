@@ -10,8 +10,10 @@ import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.metrics import check_scoring
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.metaestimators import available_if
 
 from sklearn_dpgen.accounting import (
     Bound,
@@ -24,7 +26,7 @@ from sklearn_dpgen.accounting import (
 from sklearn_dpgen.accounting._random_stopping import RandomRuns
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.model_selection._best_estimator import BestEstimatorMixin
+from sklearn_dpgen.ledger._unit import Persons, split_unit
 from sklearn_dpgen.model_selection._candidates import (
     calibrated,
     check_distributions,
@@ -34,7 +36,6 @@ from sklearn_dpgen.model_selection._candidates import (
     seeded,
     state_price,
 )
-from sklearn_dpgen.model_selection._parts import Records
 from sklearn_dpgen.model_selection._row_values import bounded_values, released_score, row_values
 from sklearn_dpgen.model_selection._utility_scorer import UtilityScorer
 from sklearn_dpgen.utils._random import split_random_state
@@ -43,6 +44,8 @@ from sklearn_dpgen.utils._validation import (
     HasMethods,
     Interval,
     Real,
+    call_quietly,
+    check_is_fitted,
     fit_context,
     named_parameters,
     num_samples,
@@ -53,48 +56,252 @@ __all__ = ["PrivateSearchCV"]
 _CAVEATS = ("best_run_alone", "rowwise_scores", "failing_fits", "floating_point")
 
 
+class Records:
+    """Private records, split so that each unit, a row or a person, is in one part.
+
+    Parameters
+    ----------
+    X : data frame or array-like of shape (n_rows, n_columns)
+    y : array-like of shape (n_rows,) or None
+    unit : str or None
+        Name of the column of X that identifies the person of a row.
+    schema : Schema or None, default=None
+        Schema of the records, which keep the column of the unit if it is declared there.
+
+    Attributes
+    ----------
+    n_units : int
+        Number of rows, or of persons.
+    n_features : int
+        Number of columns, without the column of the unit unless the schema has it.
+    beside : str or None
+        The column of the unit, unless the schema has it.
+
+    Raises
+    ------
+    TypeError
+        The rows of X have no positions, as in chunks, or X is not a data frame and has a unit.
+    ValueError
+        X lacks the column of the unit.
+    """
+
+    def __init__(self, X, y, unit=None, schema=None):
+        if not hasattr(X, "__len__"):
+            raise TypeError("X must be a data frame or an array, whose rows have positions.")
+        n_rows = num_samples(X)
+        if y is not None and num_samples(y) != n_rows:
+            raise ValueError(
+                f"y must have a value for each of {n_rows} rows, got {num_samples(y)}."
+            )
+        self._X, self._y = X, y
+        self.beside = None if unit in (schema or ()) else unit
+        self._persons = np.arange(n_rows) if unit is None else split_unit(X, unit)[1].codes
+        self.n_units = int(self._persons.max()) + 1 if n_rows else 0
+        rule = "X must be a table, or rows of one length."
+        shape = getattr(X, "shape", None) or call_quietly(rule, np.shape, X)
+        self.n_features = shape[1] - (self.beside is not None) if len(shape) == 2 else 1
+
+    def split(self, n_scored, noise):
+        """Return the training records, the scored records, and the weights of the scored rows.
+
+        The parts are drawn once for all runs, independently of the values of the records.
+
+        Parameters
+        ----------
+        n_scored : int
+            Number of units that score.
+        noise : NoiseSource
+
+        Returns
+        -------
+        training, scored : tuple of X and y
+            The first with the column of the unit, the second without it.
+        weights : ndarray
+            Weights of the scored rows: each unit has weight 1 / n_scored, shared by its rows.
+        """
+        is_scored = np.zeros(self.n_units, dtype=bool)
+        is_scored[noise.choice(self.n_units, n_scored)] = True
+        rows = is_scored[self._persons]
+        training, scored = self._rows(np.flatnonzero(~rows)), self._rows(np.flatnonzero(rows))
+        if self.beside is not None:
+            scored = (scored[0].drop(columns=self.beside), scored[1])
+        weights = np.empty(0)
+        if n_scored:
+            weights = 1 / (Persons(self._persons[rows]).n_rows * n_scored)
+        return training, scored, weights
+
+    def _rows(self, positions):
+        return tuple(
+            part if part is None else _safe_indexing(part, positions) for part in (self._X, self._y)
+        )
+
+
+def _best_has(method):
+    """Return a check that the estimator, fitted or not, has a method."""
+
+    def has(self):
+        getattr(getattr(self, "best_estimator_", self.estimator), method)
+        return True
+
+    return has
+
+
+class BestEstimatorMixin(MetaEstimatorMixin):
+    """Methods that ``best_estimator_``, or ``estimator`` before a fit, has."""
+
+    @available_if(_best_has("predict"))
+    def predict(self, X: ArrayLike | pd.DataFrame) -> np.ndarray:
+        """Predict with the best candidate.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    @available_if(_best_has("predict_proba"))
+    def predict_proba(self, X: ArrayLike | pd.DataFrame) -> np.ndarray:
+        """Predict probabilities with the best candidate.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(X)
+
+    @available_if(_best_has("decision_function"))
+    def decision_function(self, X: ArrayLike | pd.DataFrame) -> np.ndarray:
+        """Return the decision function of the best candidate.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,) or (n_rows, n_classes)
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(X)
+
+    @available_if(_best_has("transform"))
+    def transform(self, X: ArrayLike | pd.DataFrame) -> Any:
+        """Transform with the best candidate.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray or data frame
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.transform(X)
+
+    @available_if(_best_has("sample"))
+    def sample(self, *args: Any, **kwargs: Any) -> Any:
+        """Draw synthetic records of the best candidate, at no cost in privacy.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arguments of ``best_estimator_.sample``.
+
+        Returns
+        -------
+        data frame or ndarray
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.sample(*args, **kwargs)
+
+    @available_if(_best_has("score"))
+    def score(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> float:
+        """Return ``best_estimator_.score``.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_rows, n_features)
+            Rows to score; the score of private rows is not private.
+        y : array-like of shape (n_rows,) or None, default=None
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.score(X, y)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels of the best candidate."""
+        return self.best_estimator_.classes_
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "best_estimator_")
+
+    def __sklearn_tags__(self):
+        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = own.estimator_type
+        tags.classifier_tags, tags.regressor_tags = own.classifier_tags, own.regressor_tags
+        tags.input_tags, tags.target_tags = own.input_tags, own.target_tags
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
 class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     """The best of a random number of private fits, at a price that counts all of them.
 
-    Parameters are drawn from public distributions, each time for a fit on training records and for
-    a noisy score on validation records, as often as a secret random number says. Only the best fit
-    is shown. Whoever shows the best of 40 fits has, at the price of one, no such guarantee.
+    Each run draws parameters from public distributions, fits them on training records, and scores
+    the fit on validation records with noise. The number of runs is random and secret, and only the
+    best fit is shown. The best of 40 fits, shown at the price of one, would have no guarantee.
 
     A search is not always worth its price: with ten runs on average, each has about twice the noise
-    of a single fit that has the whole budget. Where defaults are good, one fit is better; where
-    nothing is known of good parameters, as of learning rates, a search can be, with thousands of
-    records. Where scores are free, as on public rows, give these.
+    of a single fit that has the whole budget. One fit is better if the defaults are good. A search
+    can be better if good parameters, such as learning rates, are unknown and there are thousands of
+    records. Pass public rows to score, if there are any: their scores are free.
 
     Parameters
     ----------
     estimator : private estimator
-        Of this package, with a plan that needs the numbers of records and of columns alone, for
-        records of which one is replaced. The search sets its ``epsilon``, ``delta``, ``ledger`` and
-        ``random_state``.
+        Estimator of this package that protects against the replacement of a record, and whose plan
+        needs only the numbers of records and columns. The search sets its ``epsilon``, ``delta``,
+        ``ledger`` and ``random_state``.
     param_distributions : dict or list of dict
-        As for :class:`~sklearn.model_selection.RandomizedSearchCV`: lists, or distributions of
-        ``scipy.stats``, of each parameter. They are public: chosen without a look at the records.
+        Lists, or distributions of ``scipy.stats``, of each parameter, as for
+        :class:`~sklearn.model_selection.RandomizedSearchCV`. They are public: chosen without
+        looking at the records.
     epsilon : float, default=1.0
         Privacy budget of the whole search, in nats; ``np.inf`` searches without noise.
     delta : float, default=1e-5
         In (0, 1).
     n_runs : float, PoissonRuns, NegativeBinomialRuns or BinomialRuns, default=10
-        The law of the number of runs. A number is the mean of a Poisson law, given that it is not
-        0.
+        Distribution of the number of runs. A number is the mean of a Poisson distribution,
+        conditioned on not being 0.
     scoring : {"accuracy", "brier", "absolute_error"}, UtilityScorer, callable or None, default=None
-        Larger is better. None is the share of labels that are predicted, or one minus the mean
-        absolute error over ``target_range``. "brier" is one minus Brier's score of probabilities.
-        :func:`utility_scorer` is for generators. Any other scorer of scikit-learn, or its name, can
-        be used with public rows only.
+        Score of a run; larger is better. None is the accuracy, or one minus the mean absolute error
+        relative to ``target_range``. "brier" is one minus the Brier score of probabilities.
+        :func:`utility_scorer` is for generators. Any other scorer of scikit-learn, or its name,
+        needs public rows.
     target_range : (float, float) or None, default=None
-        Public bounds of a number that is predicted, to which values and predictions are clipped.
+        Public bounds of a numeric target, to which values and predictions are clipped.
     validation_fraction : float, default=0.2
-        Share of the records, or of the persons, that score, in (0, 1); which is drawn at random.
+        Share of the records, or of the persons, that score, in (0, 1). They are drawn at random.
     ledger : PrivacyLedger, path or None, default=None
-        Where the search is booked, as one charge, before the first run.
+        Ledger that the search charges once, before the first run. None charges no ledger.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the search, and voids
-        the guarantee for whoever knows or guesses it.
+        the guarantee against anybody who knows or guesses it.
 
     Attributes
     ----------
@@ -103,9 +310,9 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     best_params_ : dict
         Its drawn parameters.
     best_score_ : float
-        Its noisy score. As the largest one it is above what to expect of new records.
+        Its noisy score. The maximum of several scores overestimates the score on new records.
     privacy_ : PrivacyReport
-        Of the whole search; also of ``best_estimator_``.
+        The guarantee of the whole search; also set on ``best_estimator_``.
     n_features_in_ : int
         Number of columns.
 
@@ -131,12 +338,14 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         ``random_state`` that others know or guess.
     :Proof: Notes; :doc:`/ledger`.
 
-    The records are split at random, once for all runs, and a replaced record is in one part: which
-    one does not depend on what is in it. In the training part it changes the law of a fit, and the
-    score is computed from what was fitted and from validation records that are the same; in the
-    validation part it changes the score by 1/n_validation at most, and no fit. So one run, with the
-    fit and its score, costs the larger of the two, not the sum. Where the estimator has a ``unit``,
-    all of this holds of persons: the rows of one are in one part, and have the weight of one.
+    The records are split at random, once for all runs, and a replaced record is in one part, which
+    does not depend on its values. In the training part it changes the distribution of a fit, and
+    not the validation records; in the validation part it changes the score by at most
+    1/n_validation, and no fit. So one run, with the fit and its score, costs the larger of the two,
+    not the sum: for neighbours, pair the draws in which the replaced record is in the same part.
+    The bound of each pair bounds the divergence of their mixture, which is jointly convex. With a
+    ``unit`` of the estimator the same holds for persons: all rows of a person are in one part, and
+    share the weight of one record.
 
     The candidate's budget is the largest at which its plan is dominated by a Gaussian mechanism of
     sensitivity μ (but for a probability δ₀ = 10⁻³ δ / E[K] of an open failure), and the score has
@@ -145,11 +354,11 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     :class:`~sklearn_dpgen.accounting.RandomStoppingProfile`, and μ is the largest at which its
     (ε, δ) is the budget.
 
-    The argument needs that runs are alike and independent: parameters, seeds and noise of each are
-    drawn anew. A fit that fails has the score −∞, and is paid for. There is no table of results and
-    no second fit of the best parameters, which would each cost more. Warnings of candidates are
-    not shown, for the same reason as their scores, and a ``callback`` and ``verbose`` are taken
-    from them.
+    The argument needs identically distributed and independent runs: parameters, seeds and noise of
+    each are drawn anew. A failed fit has the score −∞, and is paid for. There is no table of
+    results and no second fit of the best parameters, which would each cost more. Warnings of
+    candidates are not shown, for the same reason as their scores, and their ``callback`` and
+    ``verbose`` are removed.
 
     Scores on public rows, ``X_val`` of :meth:`fit`, are free: all records train, and no noise is
     added. Estimators that learn from answers that were privatized before, and their scores, cost
@@ -217,16 +426,16 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     def plan(
         self, n_samples: int, n_features: int | None = None, *, public_scores: bool = False
     ) -> PrivacyReport:
-        """Return the complete report of a search, without records.
+        """Return the privacy report of a search, without reading a record.
 
         Parameters
         ----------
         n_samples : int
             Number of private records, or of persons where the estimator has a ``unit``.
         n_features : int or None, default=None
-            Number of columns, where the plan of the estimator needs it.
+            Number of columns, if the plan of the estimator needs it.
         public_scores : bool, default=False
-            Whether scores are on public rows.
+            Whether public rows are scored.
 
         Returns
         -------
@@ -247,7 +456,10 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         return n_samples - n_scored, n_scored
 
     def _price(self, parts, n_features, seed):
-        """Return the report, and what dominates one run, None without noise."""
+        """Return the report, the profile that dominates one run, and the distribution of runs.
+
+        The profile is None without noise.
+        """
         n_train, n_scored = parts
         law = self.n_runs if isinstance(self.n_runs, RandomRuns) else PoissonRuns(self.n_runs)
         profile = None
@@ -256,10 +468,10 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
             check_delta_size(self.delta, n_train + n_scored)
             profile = calibrate_runs(self.epsilon, self.delta, law)
             run = profile.run
-        # Of the estimator as it is: whom it protects, and what it takes to be public.
+        # The estimator with its own parameters determines the relation and the public facts.
         sizes = {"n_samples": n_train, "n_features": n_features}
         model, one = calibrated(self.estimator, {}, run, random_state=seed, **sizes)
-        # For its warnings of noise.
+        # Only for its warnings of noise.
         model.plan(**sizes)
         public = [*one.public, "param_distributions", *(() if n_scored else ("validation_rows",))]
         report = PrivacyReport(
@@ -313,7 +525,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         X_val : data frame or array-like of shape (n_rows, n_features) or None, default=None
             Public rows: scores on them are free, and all private records train.
         y_val : array-like of shape (n_rows,) or None, default=None
-            Of the public rows.
+            Labels or values of the public rows.
 
         Returns
         -------
@@ -322,14 +534,17 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         Raises
         ------
         BudgetExceededError
-            The ledger has less left than the search takes: nothing is released.
+            The ledger has less left than the search costs; nothing is released.
         RuntimeError
-            No candidate could be fitted and scored. The search is paid for, and what failed is not
+            No candidate could be fitted and scored. The search is paid for, and errors are not
             shown.
         ValueError
-            Before anything of a record is released: a candidate of which no budget is small enough,
-            or that protects other neighbours; scores that need public rows.
+            No budget of a candidate is small enough, a candidate protects other neighbours, or
+            scores need public rows. The ledger is not charged.
         """
+        # A search does not follow the steps of PrivateEstimator._fit: the secret number of runs
+        # and their candidates are drawn between the plan and the charge, so that parameters
+        # without a price are refused unpaid, and the fits of candidates release by themselves.
         self._forget()
         check_distributions(self.param_distributions)
         records = Records(X, y, self._protected_unit(), getattr(self.estimator, "schema", None))
@@ -344,7 +559,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         if X_val is not None:
             n_rows = num_samples(X_val)
             scored, weights = (X_val, y_val), np.full(n_rows, 1 / n_rows)
-        # From here on records are read.
+        # The values of records are read from here on.
         self._charge(report)
         scale, best = report.noise_scale["score"] if parts[1] else 0.0, None
         for parameters, candidate, plan in candidates:
@@ -355,14 +570,14 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
                     f"The fit of {kind} cost more than its plan, or protects less than it says."
                 )
             score = released_score(score, scale, noise)
-            # The first of equal ones: runs are alike, so that their order is a random one.
+            # The first of equal scores: the order of identically distributed runs is random.
             if best is None or score > best[0]:
                 best = score, parameters, candidate
         if best is None or best[0] == -math.inf:
             raise RuntimeError(
-                "No candidate could be fitted and scored. The search is paid for, and what failed "
-                "is not shown, as it may tell of the records: fit a candidate on public or "
-                "synthetic rows to see it."
+                "No candidate could be fitted and scored. The search is paid for. The errors may "
+                "reveal records and are not shown: fit a candidate on public or synthetic rows to "
+                "see them."
             )
         self.best_score_, self.best_params_, self.best_estimator_ = best
         state_price(self.best_estimator_, self.privacy_)
@@ -373,9 +588,9 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         return self
 
     def _protected_unit(self):
-        """Return the column that says which rows are of one person, or None.
+        """Return the name of the column that identifies persons, or None.
 
-        It may be given to what the estimator holds, such as the sampler of a predictor.
+        The unit may be a parameter of a part of the estimator, such as the sampler of a predictor.
         """
         given = self.estimator.get_params()
         units = {given[name] for name in named_parameters(self.estimator, "unit")} - {None}
@@ -399,15 +614,15 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         return drawn
 
     def _values(self, *, public):
-        """Return the function of (estimator, X, y) that gives one value a row, or one for all."""
+        """Return a function of (estimator, X, y) that returns one value a row, or one for all."""
         if isinstance(self.scoring, UtilityScorer):
             return lambda candidate, X, y: self.scoring.row_values(candidate, X)
         if self.scoring is None or self.scoring in ("accuracy", "brier", "absolute_error"):
             return row_values(self.scoring, self.estimator, self.target_range)
         if not public:
             raise ValueError(
-                "scoring must be None, 'accuracy', 'brier', 'absolute_error' or a utility_scorer, "
-                "whose values are bounded for each row, where the rows are private. Others need "
+                "scoring must be None, 'accuracy', 'brier', 'absolute_error' or a utility_scorer "
+                "if the rows are private: their values are bounded for each row. Others need "
                 "public rows, X_val."
             )
         return check_scoring(self.estimator, scoring=self.scoring)
@@ -416,13 +631,13 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         """Fit and score a candidate; return the score without noise, −∞ if anything failed."""
         try:
             with warnings.catch_warnings():
-                # They would tell of a candidate, and how many there were.
+                # Warnings would reveal the candidates and their number.
                 warnings.simplefilter("ignore")
                 candidate.fit(*(part for part in training if part is not None))
                 found = values(candidate, *scored)
-        except Exception:  # of any kind, and not to be told
+        except Exception:  # of any kind, which would reveal a candidate
             return -math.inf
         if np.ndim(found) == 0:
-            # Outputs need an order, in which what is no number is the last.
+            # Scores need an order, in which NaN is the last.
             return -math.inf if np.isnan(found) else float(found)
         return float(weights @ bounded_values(found, len(weights)))

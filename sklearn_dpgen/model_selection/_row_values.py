@@ -1,6 +1,6 @@
-"""Scores of a fitted estimator on single rows, between 0 and 1, each of its row alone.
+"""Scores of a fitted estimator on single rows, in [0, 1]; each depends on its own row alone.
 
-A mean of n such values changes by at most 1/n where one row is replaced.
+A mean of n such values changes by at most 1/n if one row is replaced.
 """
 
 import numpy as np
@@ -24,31 +24,31 @@ def hits(estimator, X, y):
 
 
 def closeness_of_labels(estimator, X, y):
-    """Return 1 − Σ_k (p_k − [y = k])² / 2 of predicted probabilities: one minus Brier's score.
+    """Return 1 − Σ_k (p_k − [y = k])² / 2 of predicted probabilities: one minus the Brier score.
 
     A label that the estimator does not know has probability 0.
     """
-    law = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+    probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)
     classes = np.asarray(estimator.classes_, dtype=object)
     is_class = np.array([[_equal(label, each) for each in classes] for label in _labels(y)])
     known = is_class.any(axis=1)
-    return 1 - (np.square(law - is_class).sum(axis=1) + ~known) / 2
+    return 1 - (np.square(probabilities - is_class).sum(axis=1) + ~known) / 2
 
 
 def closeness(estimator, X, y, target_range):
-    """Return 1 − |prediction − value| over the declared range, to which both are clipped."""
+    """Return 1 − |prediction − value| / width of the declared range, to which both are clipped."""
     low, high = target_range
     predicted = np.clip(np.asarray(estimator.predict(X), dtype=np.float64), low, high)
     return 1 - np.abs(predicted - np.clip(_numbers(y), low, high)) / (high - low)
 
 
 def row_values(scoring, estimator, target_range):
-    """Return the function of (estimator, X, y) that a name stands for; None is by the estimator."""
+    """Return the function of (estimator, X, y) of a name; None takes that of the estimator."""
     if scoring is None:
         if not (is_classifier(estimator) or is_regressor(estimator)):
             raise ValueError(
-                "scoring must be given for what is neither a classifier nor a regressor: a "
-                "generator has utility_scorer(target)."
+                "scoring must be given if estimator is neither a classifier nor a regressor; "
+                "use utility_scorer(target) for a generator."
             )
         scoring = "accuracy" if is_classifier(estimator) else "absolute_error"
     if scoring == "accuracy":
@@ -57,8 +57,8 @@ def row_values(scoring, estimator, target_range):
         return closeness_of_labels
     if target_range is None:
         raise ValueError(
-            "target_range must be given for absolute errors, as (lowest, highest): the public "
-            "bounds of what is predicted."
+            "target_range must be given for absolute errors: the public (lowest, highest) value "
+            "of the target."
         )
     target_range = check_target_range(target_range)
     return lambda estimator, X, y: closeness(estimator, X, y, target_range)
@@ -73,14 +73,14 @@ def check_target_range(target_range):
 
 
 def _labels(y):
-    """Return labels one by one: one text among numbers would else make texts of all."""
+    """Return labels as objects: as an array, one text among numbers would make all texts."""
     labels = np.array(y, dtype=object)
     labels[pd.isna(labels)] = None
     return labels
 
 
 def _equal(one, other):
-    """Return whether two labels are equal; what cannot be compared is not."""
+    """Return whether two labels are equal; labels that cannot be compared are not."""
     try:
         return bool(one == other)
     except Exception:  # of any kind, by what a label is
@@ -88,9 +88,9 @@ def _equal(one, other):
 
 
 def _numbers(y):
-    """Return values one by one as floats: what is no number is NaN, and leaves the others."""
+    """Return values as floats, one by one: a value that is not a number is NaN, the others stay."""
     labels = _labels(y)
-    # By the shape of the labels: that of a list fails where one of them is a sequence.
+    # The shape of the labels: np.shape of a list fails if one of them is a sequence.
     return np.array([_number(value) for value in labels.ravel()]).reshape(labels.shape)
 
 
@@ -102,21 +102,21 @@ def _number(value):
 
 
 def bounded_values(values, n_rows):
-    """Return one value in [0, 1] for each row; what is no number counts 0.
+    """Return one value in [0, 1] for each row; NaN counts 0.
 
     Raises
     ------
     ValueError
-        There is not one for each row.
+        There is not one value for each row.
     """
     values = np.asarray(values, dtype=np.float64)
     if values.shape != (n_rows,):
-        raise ValueError("scoring must give one value for each row.")
+        raise ValueError("scoring must return one value for each row.")
     return np.clip(np.nan_to_num(values, nan=0.0), 0.0, 1.0)
 
 
 def released_score(score, scale, noise):
-    """Return a mean of values with its noise, on a grid; as it is, without noise or if it failed.
+    """Return a mean of values with noise, on a grid; unchanged at scale 0 or if a fit failed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""utility_scorer: models that are trained on drawn rows, scored on held-out ones."""
+"""utility_scorer: train a model on synthetic rows, and score it on held-out rows."""
 
 import warnings
 from collections.abc import Hashable
@@ -34,40 +34,40 @@ def utility_scorer(
     public_rows: bool = False,
     random_state: int | None = None,
 ) -> "UtilityScorer":
-    """Return a scorer of generators: train on rows that are drawn, test on rows that are held out.
+    """Return a scorer of generators: train on synthetic rows, test on held-out rows.
 
-    The score has one meaning whatever the budget, the regularization or the kind of generator, so
-    that ``GridSearchCV(sampler, grid, scoring=utility_scorer("income"))`` chooses what predicts
-    ``income`` best, where a generator's own ``score`` may compare nothing of the kind.
+    The score has the same meaning for all budgets, regularizations and kinds of generators, so
+    ``GridSearchCV(sampler, grid, scoring=utility_scorer("income"))`` chooses the parameters that
+    predict ``income`` best. The ``score`` of a generator may not be comparable in this way.
 
     Parameters
     ----------
     target : column name
-        What is predicted from all other columns; of arrays, the position of a column.
+        Column that is predicted from all others; the position of a column for arrays.
     predictor : classifier, regressor or None, default=None
-        A clone of it is trained; its columns are numbers, categories as codes with -1 for one
-        that no drawn row has. None is boosted trees of four leaves: deeper ones learn the noise.
+        A clone of it is trained on numbers; categories are codes, with -1 for a category that no
+        synthetic row has. None is boosted trees of four leaves: deeper ones fit the noise.
     target_range : (float, float) or None, default=None
-        The public lowest and highest value of a number that is predicted. None predicts labels.
+        Public lowest and highest value of a numeric target. None predicts labels.
     n_synthetic : int, default=10000
-        How many rows are drawn, at no cost in privacy.
+        Number of synthetic rows, which are drawn at no cost in privacy.
     public_rows : bool, default=False
-        Whether the rows of tests are public. Else a score warns of what it costs.
+        Whether the scored rows are public. If not, a score warns that it is not private.
     random_state : int or None, default=None
-        Of the draw and of the default predictor.
+        Seed of the draw and of the default predictor.
 
     Returns
     -------
     UtilityScorer
-        To be called as ``scorer(estimator, X, y=None)``. Larger is better, at most 1: one minus
-        the mean absolute error over the range; of labels, one minus Brier's score where the
-        predictor gives probabilities, or the share that is predicted.
+        A callable ``scorer(estimator, X, y=None)``. Larger is better, at most 1: one minus the mean
+        absolute error relative to the range; for labels, one minus the Brier score if the predictor
+        has probabilities, and else the accuracy.
 
     Warns
     -----
     UnpaidScoreWarning
-        Rows that are not public are scored: the score tells of them without noise, and so does a
-        choice that is made by it. :class:`PrivateSearchCV` pays for its scores.
+        If rows are scored that are not public: neither the score nor a choice made by it is
+        private. :class:`PrivateSearchCV` pays for its scores.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class UtilityScorer:
     Parameters
     ----------
     target, predictor, target_range, n_synthetic, public_rows, random_state
-        As of :func:`utility_scorer`.
+        As in :func:`utility_scorer`.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class UtilityScorer:
         Parameters
         ----------
         estimator : generator
-            Fitted, with ``sample``.
+            Fitted, with a method ``sample``.
         X : data frame or array-like of shape (n_rows, n_columns)
-            Rows that are held out, the target among their columns.
+            Held-out rows with the target column.
         y : ignored
 
         Returns
@@ -143,17 +143,17 @@ class UtilityScorer:
         return float(self.row_values(estimator, X).mean())
 
     def row_values(self, estimator: Any, X: ArrayLike | pd.DataFrame) -> np.ndarray:
-        """Return how well a model that is trained on drawn rows predicts each row.
+        """Return the score of each row, of a model that is trained on synthetic rows.
 
         Parameters
         ----------
         estimator, X
-            As of a call.
+            As in a call.
 
         Returns
         -------
         ndarray of shape (n_rows,)
-            In [0, 1]; that of a row depends on no other one.
+            Scores in [0, 1]; the score of a row depends on no other row.
         """
         drawn = estimator.sample(self.n_synthetic, random_state=self.random_state)
         drawn, real = _frame(drawn), _frame(X)
@@ -193,7 +193,7 @@ class UtilityScorer:
 
 
 class _Column:
-    """How the values of a column become numbers, one by one, as the drawn rows have them."""
+    """Encoding of a column as numbers, by the values of the synthetic rows."""
 
     def __init__(self, drawn):
         self._labels = None

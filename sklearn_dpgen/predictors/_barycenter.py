@@ -1,32 +1,45 @@
-"""What the estimators share whose predictions are moved to a Wasserstein barycentre."""
+"""Base of the predictors whose scores are moved to a Wasserstein barycentre of the groups."""
 
+import inspect
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from sklearn_dpgen.exceptions import SmallGroupWarning
-from sklearn_dpgen.ledger._base import PrivateEstimator
-from sklearn_dpgen.ledger._unit import split_unit
-from sklearn_dpgen.predictors._barycenter_plan import (
-    SMALL_GROUPS,
-    BarycenterPlanMixin,
-    check_n_groups,
+from sklearn_dpgen.accounting import (
+    Bound,
+    Event,
+    GaussianProfile,
+    PrivacyReport,
+    Public,
+    calibrate_noise_multiplier,
+    calibrate_remainder,
+    check_delta_size,
 )
-from sklearn_dpgen.predictors._fit_cost import differs, fit_cost
-from sklearn_dpgen.predictors._group_laws import (
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting._guarantee import common_guarantee
+from sklearn_dpgen.exceptions import SmallGroupWarning
+from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
+from sklearn_dpgen.ledger._unit import split_unit
+from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
+from sklearn_dpgen.predictors._group_counts import (
     count_halves,
+    first_split_noise,
     group_sizes,
     maps_of_halves,
     maps_of_scores,
+    mean_intervals,
+    outcome_sums,
 )
-from sklearn_dpgen.predictors._group_means import mean_intervals, outcome_sums
+from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.utils._frames import as_pandas
-from sklearn_dpgen.utils._groups import check_sensitive_features
-from sklearn_dpgen.utils._random import split_random_state
+from sklearn_dpgen.utils._groups import check_groups, check_sensitive_features
+from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     HasMethods,
@@ -37,14 +50,54 @@ from sklearn_dpgen.utils._validation import (
     call_quietly,
     check_is_fitted,
     column_or_1d,
+    fit_context,
     num_samples,
     warn_user,
 )
 
 __all__ = ["BarycenterEstimator"]
 
+_SMALL_GROUPS = (
+    "Below that, noise hides how predictions for a group differ from those for all, and they may "
+    "be moved as all are. Raise epsilon, leave more of it to the counts, or merge groups."
+)
 
-class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstimator):
+# A record adds a vector of norm 1 without a negative entry. A replaced record takes one such vector
+# away and adds another.
+_SENSITIVITIES = {"replace_one": math.sqrt(2), "add_or_remove": 1.0}
+# Shares of the budget left by the fits within: the counts for the maps, and the means.
+_SHARES = (0.85, 0.15)
+# Largest standard deviation of the noise on the share of scores above 1/2, of a group that is
+# large enough.
+_TOLERATED_NOISE = 0.1
+# Distances are computed for all pairs of groups.
+_MOST_GROUPS = 200
+# Size of the group for which a report states the precision.
+_EXAMPLE = 1000
+
+
+@dataclass(frozen=True)
+class BarycenterDetails:
+    """Details of the plan of a fit.
+
+    Parameters
+    ----------
+    estimators : tuple of estimator
+        Estimators to fit: of the target, then of the groups.
+    costs : tuple of PrivacyReport
+        Plans of their fits; empty without noise.
+    mechanism : GaussianSequenceMechanism or None
+        Mechanism of the counts and of the means; None without noise.
+    n_groups : int
+    """
+
+    estimators: tuple
+    costs: tuple[PrivacyReport, ...]
+    mechanism: GaussianSequenceMechanism | None
+    n_groups: int
+
+
+class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
     """Base of the estimators whose scores, in [0, 1], are moved group by group."""
 
     _parameter_constraints: dict = {
@@ -58,123 +111,314 @@ class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstima
         "random_state": ["random_state"],
     }
 
-    def _fit_maps(self, X, y, sensitive_features):
-        """Fit the estimator, unless it is frozen, then the maps, and measure what they do."""
-        X = as_pandas(X)
-        n_rows, table = num_samples(X), self._without_unit(X)
-        codes = self._group_codes(sensitive_features, n_rows)
-        n_groups = len(self.groups_ or [None])
-        split_seed, noise_seed = split_random_state(self.random_state, 2)
-        private = math.isfinite(self.epsilon)
-        n_samples = n_rows
-        if private and self.unit is not None:
-            n_samples = split_unit(X, self.unit)[1].n_persons
-        plan = self._planned(n_samples, n_groups, **(_widths(table) if private else {}))
-        self._charge(plan.report)
-        X_fit, y_fit, codes_fit = X, y, codes
-        if not private:
-            X = X_fit = table
-            if self._has_unfrozen():
-                # Of what overfits, the laws on rows that it saw are not those on others.
-                is_read = not isinstance(self.estimator, FrozenEstimator)
-                y = column_or_1d(y, warn=True) if is_read else np.zeros(n_samples)
-                X_fit, X, y_fit, _, codes_fit, codes = train_test_split(
-                    table,
-                    y,
-                    codes,
-                    test_size=self.calibration_fraction,
-                    random_state=split_seed,
-                    stratify=self._strata(y),
+    @fit_context(prefer_skip_nested_validation=False)
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int | None = None,
+        *,
+        n_groups: int | None = None,
+        columns: list | None = None,
+    ) -> PrivacyReport:
+        """Return the privacy report of a fit, without reading a record.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records, or of persons with a ``unit``.
+        n_features : int or None, default=None
+            Number of features, if the plan of the estimator needs it.
+        n_groups : int or None, default=None
+            Number of groups; 1 plans a fit without sensitive features. None takes the number of
+            ``groups``, or 2.
+        columns : list of str or None, default=None
+            Names of the columns of X, if the estimator has a schema. None takes all columns of the
+            schema but the target.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit; it includes the fits within.
+
+        Raises
+        ------
+        ValueError
+            An estimator that is not private, or that leaves nothing of the budget.
+
+        Warns
+        -----
+        SmallGroupWarning
+            If groups of equal sizes would be too small.
+        """
+        n_samples = check_count(n_samples, "n_samples")
+        if n_groups is None:
+            n_groups = 2 if self.groups is None else len(check_groups(self.groups))
+        n_groups = check_count(n_groups, "n_groups")
+        plan = self._plan(n_samples, n_groups, n_features=n_features, columns=columns)
+        mechanism = plan.details.mechanism
+        if mechanism is not None and n_groups > 1:
+            least = self._least_size(mechanism)
+            if n_samples < n_groups * least:
+                warn_user(
+                    f"At least one of {n_groups} groups has fewer records than about {least:.0f}. "
+                    f"{_SMALL_GROUPS}",
+                    SmallGroupWarning,
                 )
-        fitted = self._fit_within(plan, X_fit, y_fit, codes_fit)
-        if private:
-            X, codes = self._one_row_each(X, codes, seed=noise_seed)
-        self.estimator_, *others = fitted
-        self._check_estimator()
-        if others:
-            (self.group_estimator_,) = others
-            self._group_columns(self.groups_ or ())
-        mechanism = plan.mechanism
+        return plan.report
+
+    def _read(self, X, y, sensitive_features, *, seed):
+        X = as_pandas(X)
+        n_samples, sizes = num_samples(X), {}
+        codes = self._group_codes(sensitive_features, n_samples)
+        if math.isfinite(self.epsilon):
+            sizes = _widths(self._without_unit(X))
+            if self.unit is not None:
+                n_samples = split_unit(X, self.unit)[1].n_persons
+        facts = {"n_samples": n_samples, "n_groups": len(self.groups_ or [None])}
+        return (X, y, codes), facts | sizes
+
+    def _plan(self, n_samples, n_groups, **sizes):
+        """Return the plan of a fit, with the fits within: all of it is one charge.
+
+        Parameters
+        ----------
+        n_samples : int
+        n_groups : int
+        **sizes
+            Public facts that the plans of the fits within may need.
+        """
+        check_n_groups(n_groups)
+        fitted = {"estimator": self.estimator}
+        if n_groups > 1 and self.group_estimator is not None:
+            fitted["group_estimator"] = self.group_estimator
+        if math.isinf(self.epsilon):
+            details = BarycenterDetails(tuple(fitted.values()), (), None, n_groups)
+            return Plan(self._public_report(), details)
+        estimators, costs = [], []
+        for name, estimator in fitted.items():
+            if isinstance(estimator, FrozenEstimator):
+                estimators.append(estimator)
+                continue
+            estimator = within(estimator, self.epsilon, unit=self.unit)
+            n_classes = 2 if name == "estimator" else n_groups
+            estimators.append(estimator)
+            costs.append(plan_cost(estimator, n_samples, n_classes=n_classes, **sizes))
+        mechanism = self._plan_mechanism(n_samples, costs)
+        report = self._protected(self._counts_report(n_samples, n_groups, mechanism, costs))
+        if costs:
+            report = self._whole_report((*costs, report), mechanism)
+        details = BarycenterDetails(tuple(estimators), tuple(costs), mechanism, n_groups)
+        return Plan(report, details)
+
+    def _release(self, plan, records, seed):
+        """Return the maps, their strength, the sums of outcomes by group, and their noise scale.
+
+        The fits within release ``estimator_`` and ``group_estimator_``, whose scores are counted.
+        Maps follow from the released counts; moved outcomes are summed.
+        """
+        (X, y, codes), details = records, plan.details
+        mechanism, n_groups = details.mechanism, details.n_groups
+        if mechanism is None:
+            X_fit, y_fit, codes_fit, X, codes = self._held_out(X, y, codes, seed)
+        else:
+            X_fit, y_fit, codes_fit = X, y, codes
+        self._fit_within(details, X_fit, y_fit, codes_fit)
+        if mechanism is not None:
+            X, codes = self._one_row_each(X, codes, seed=seed)
         scores = self._fit_scores(X, len(codes))
         weights = self._quietly(self._group_weights, X)
-        run, noise = mechanism and mechanism.run(), self._noise_source(noise_seed)
-
-        def released(vector, stage):
-            if run is None:
-                return vector, 0.0
-            scale = mechanism.noise_scales[stage]
-            return run.release(vector, noise), scale
-
-        if run is None:
-            self.maps_ = maps_of_scores(scores, codes, n_groups)
+        if mechanism is None:
+            maps = maps_of_scores(scores, codes, n_groups)
         else:
-            counts, scale = released(count_halves(scores, codes, n_groups, self.n_levels), 0)
-            self._warn_of_noise(
-                group_sizes(counts, n_groups, self.n_levels), self._least_size(mechanism)
-            )
-            self.maps_ = maps_of_halves(counts, n_groups, self.n_levels, scale)
-        strength = self._strength()
-        outcomes = self._outcomes(self._moved(scores, codes, weights, strength))
-        sums, scale = released(outcome_sums(outcomes, codes, n_groups), 1)
+            run, noise = mechanism.run(), self._noise_source(seed)
+            counts = run.release(count_halves(scores, codes, n_groups, self.n_levels), noise)
+            sizes = group_sizes(counts, n_groups, self.n_levels)
+            self._warn_of_noise(sizes, self._least_size(mechanism))
+            maps = maps_of_halves(counts, n_groups, self.n_levels, mechanism.noise_scales[0])
+        strength = self._strength(maps)
+        outcomes = self._outcomes(_moved(maps, scores, codes, weights, strength))
+        sums = outcome_sums(outcomes, codes, n_groups)
+        if mechanism is None:
+            return maps, strength, sums, 0.0
+        return maps, strength, run.release(sums, noise), mechanism.noise_scales[1]
+
+    def _learn(self, plan, released, seed):
+        """Set the maps, and the mean outcome of each group with its interval."""
+        self.maps_, self.strength_, sums, noise_scale = released
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
-        intervals = mean_intervals(sums, scale, self.groups_ or ["all"])
-        self.strength_ = strength
-        return intervals
+        self._set_means(mean_intervals(sums, noise_scale, self.groups_ or ["all"]))
+
+    def _held_out(self, X, y, codes, seed):
+        """Split public rows: those that are fitted, then records and groups for the maps."""
+        X = self._without_unit(X)
+        if not self._has_unfrozen():
+            return X, y, codes, X, codes
+        # An overfitted estimator has other scores on the rows that it saw than on new ones.
+        is_read = not isinstance(self.estimator, FrozenEstimator)
+        y = column_or_1d(y, warn=True) if is_read else np.zeros(len(codes))
+        X_fit, X, y_fit, _, codes_fit, codes = train_test_split(
+            X,
+            y,
+            codes,
+            test_size=self.calibration_fraction,
+            random_state=seed,
+            stratify=self._strata(y),
+        )
+        return X_fit, y_fit, codes_fit, X, codes
+
+    def _least_size(self, mechanism):
+        """Return the size of a group below which noise hides how it differs from the others."""
+        return first_split_noise(mechanism.noise_scales[0], self.n_levels) / _TOLERATED_NOISE
+
+    def _plan_mechanism(self, n_samples, costs):
+        """Return the mechanism of counts and means, at what the fits within leave of the budget."""
+        if not _is_n_public(costs) and self.delta == "auto":
+            raise ValueError(
+                "delta must be a number, got 'auto': the estimator protects the number of records."
+            )
+        delta = self._delta(n_samples)
+        if _is_n_public(costs):
+            check_delta_size(delta, n_samples)
+        left = self.epsilon
+        if costs:
+            common_guarantee(costs)
+            releases = [release for cost in costs for release in cost.composable()]
+            # A margin for the rounding of the searches.
+            mu = (1 - 1e-9) * calibrate_remainder(left, delta, releases)
+            left = GaussianProfile(mu).epsilon(delta)
+        return GaussianSequenceMechanism(_SENSITIVITIES[_neighbours(costs)], _SHARES, left, delta)
+
+    def _public_report(self):
+        return PrivacyReport(
+            name=type(self).__name__,
+            events=(Event("exact"),),
+            epsilon=math.inf,
+            delta=0.0,
+            noise_source="none",
+            rounding=0.0,
+        )
+
+    def _counts_report(self, n_samples, n_groups, mechanism, costs):
+        """Return the report of the releases of counts and means."""
+        public = ["groups" if self.groups is not None else "group_set"]
+        caveats = ["rowwise_estimator", "floating_point"]
+        if any(isinstance(e, FrozenEstimator) for e in (self.estimator, self.group_estimator)):
+            public.append("fitted_estimator")
+            caveats.insert(1, "frozen_estimator")
+        relation = {"neighbours": _neighbours(costs)}
+        if _is_n_public(costs):
+            public.insert(0, "n_samples")
+        else:
+            relation |= common_guarantee(costs)
+        return PrivacyReport(
+            name=type(self).__name__,
+            events=(Event("group_counts"), Event("group_sums")),
+            epsilon=mechanism.epsilon,
+            delta=mechanism.delta,
+            public=tuple(public),
+            norm="l2",
+            bounds=(Bound("one_bin"),),
+            noise_source=self._noise_description(),
+            caveats=tuple(caveats),
+            split=dict(zip(("counts", "means by group"), _SHARES, strict=True)),
+            precision=self._precision(mechanism),
+            # Counts of 2, 4, 8, ... cells a group, and two sums.
+            rounding=n_groups * 2 ** (self.n_levels + 1) * ROUNDING,
+            **relation,
+            **mechanism.report_fields(),
+        )
+
+    def _precision(self, mechanism):
+        """Return the precision of the map and of the mean of a group, in words."""
+        # If half of the outcomes are 1, the error of the mean is √½ of the noise on both sums.
+        off = mechanism.noise_scales[1] * math.sqrt(0.5)
+        return {
+            "mean outcome of a group": f"± {off:.2g} records: ± {off / _EXAMPLE:.2g} of its range "
+            f"in a group of {_EXAMPLE}, ± {10 * off / _EXAMPLE:.2g} in one of {_EXAMPLE // 10}",
+            "map of a group": f"its own above about {self._least_size(mechanism):.0f} records; "
+            "below that much as that of all",
+        }
+
+    def _whole_report(self, parts, mechanism):
+        """Return the report of the fits within and of the releases of counts and means."""
+        *fits, counts = parts
+        whole = 1 / calibrate_noise_multiplier(self.epsilon, mechanism.delta)
+        own = min(1.0, (1 / (counts.noise_multiplier * whole)) ** 2)
+        split = {"fits of estimators": 1 - own}
+        split |= {name: share * own for name, share in counts.split.items()}
+        known = all(part.releases for part in parts)
+        rounding = [part.rounding for part in parts]
+        seeded = [part.noise_source for part in parts if part.is_seeded]
+        return PrivacyReport(
+            name=type(self).__name__,
+            events=(Event("fits", len(fits)), *counts.events),
+            epsilon=self.epsilon,
+            delta=mechanism.delta,
+            unit=counts.unit,
+            public=_union(*(part.public for part in parts)),
+            n_releases=sum(part.n_releases for part in parts),
+            noise_source=[*seeded, counts.noise_source][0],
+            caveats=_union(*(part.caveats for part in parts)),
+            parts=parts,
+            releases=tuple(release for part in parts for release in part.releases) if known else (),
+            split=split,
+            precision=counts.precision,
+            rounding=None if None in rounding else sum(rounding),
+            **common_guarantee(parts),
+        )
 
     def _has_unfrozen(self):
-        """Return whether this fit fits any estimator."""
+        """Return whether a fit fits an estimator."""
         estimators = [e for e in (self.estimator, self.group_estimator) if e is not None]
         return not all(isinstance(estimator, FrozenEstimator) for estimator in estimators)
 
-    def _fit_within(self, plan, X, y, codes):
-        """Return the estimators of a plan, fitted where they are not frozen, at the price of it."""
-        fitted, costs = [clone(estimator) for estimator in plan.estimators], iter(plan.costs)
+    def _fit_within(self, details, X, y, codes):
+        """Set the estimators of a plan, fitted unless they are frozen, at the planned cost."""
+        fitted, costs = [clone(estimator) for estimator in details.estimators], iter(details.costs)
         for estimator, is_of_groups in zip(fitted, (False, True), strict=False):
             if isinstance(estimator, FrozenEstimator):
                 continue
             labels = np.array(self.groups_)[codes] if is_of_groups else y
             estimator.fit(X, column_or_1d(labels, warn=True))
-            if plan.mechanism is not None and differs(next(costs), fit_cost(estimator)):
+            if details.mechanism is not None and differs(next(costs), fit_cost(estimator)):
                 raise RuntimeError(
-                    f"{type(estimator).__name__} was fitted at another cost than it had planned: "
-                    "what is stated of the whole does not hold."
+                    f"{type(estimator).__name__} was fitted at another cost than it had planned, "
+                    "so the stated guarantee does not hold."
                 )
-        return fitted
+        self.estimator_, *others = fitted
+        self._check_estimator()
+        if others:
+            (self.group_estimator_,) = others
+            self._group_columns(self.groups_ or ())
 
     def _group_columns(self, groups):
-        """Return the group of each column of what the estimator of groups predicts."""
+        """Return the group of each column of the predictions of ``group_estimator_``."""
         positions = {group: code for code, group in enumerate(groups)}
         classes = self.group_estimator_.classes_.tolist()
         if not positions.keys() >= set(classes):
-            raise ValueError(f"group_estimator has classes that are no groups: {classes}.")
+            raise ValueError(f"The classes of group_estimator must be groups, got {classes}.")
         return [positions[label] for label in classes]
 
     def _group_weights(self, X):
         """Return the probability of each group for each record, or None without an estimator."""
         if not hasattr(self, "group_estimator_") or self.groups_ is None:
             return None
-        laws = np.asarray(self.group_estimator_.predict_proba(X), dtype=np.float64)
-        weights = np.zeros((len(laws), len(self.groups_)))
-        weights[:, self._group_columns(self.groups_)] = laws
+        predicted = np.asarray(self.group_estimator_.predict_proba(X), dtype=np.float64)
+        weights = np.zeros((len(predicted), len(self.groups_)))
+        weights[:, self._group_columns(self.groups_)] = predicted
         return weights
 
-    def _moved(self, scores, codes, weights, strength):
-        """Return moved scores: by the maps of their groups, or of what groups they may be of."""
-        if weights is None:
-            return self.maps_.transport(scores, codes, strength)
-        return self.maps_.transport_mixed(scores, weights, strength)
-
     def _quietly(self, function, X):
-        """Return what is predicted of the records of a fit; no error shows a value of theirs."""
+        """Return predictions for the records of a fit; no error shows a value of a record."""
         try:
             return function(X)
         except Exception as error:  # of any kind, by what the estimator is
             if not math.isfinite(self.epsilon):
                 raise
             kind = type(error).__name__
-        raise ValueError(f"estimator does not predict the records: it raised {kind}.")
+        raise ValueError(f"estimator must predict the records; it raised {kind}.")
 
     def _fit_scores(self, X, n_samples):
         """Return the scores of the records of a fit."""
@@ -204,19 +448,22 @@ class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstima
         return codes
 
     def _warn_of_noise(self, sizes, least):
-        """Name the groups whose rates noise hides: from what was released."""
+        """Warn of the groups that are too small, by their released sizes."""
         if self.groups_ is None:
             return
         small = [group for group, size in zip(self.groups_, sizes, strict=True) if size < least]
         if small:
             warn_user(
-                f"Groups {small} have fewer records than about {least:.0f}. {SMALL_GROUPS}",
+                f"Groups {small} have fewer records than about {least:.0f}. {_SMALL_GROUPS}",
                 SmallGroupWarning,
             )
 
-    def _strength_by_gap(self, max_gap):
-        """Distances shrink in proportion, so that the way to a wanted one is known."""
-        gap = self.maps_.largest_distance()
+    def _strength_by_gap(self, maps, max_gap):
+        """Return the least strength at which the largest distance of two groups is ``max_gap``.
+
+        Distances shrink in proportion to one minus the strength.
+        """
+        gap = maps.largest_distance()
         return 0.0 if gap <= max_gap else 1 - max_gap / gap
 
     def _mapped(self, X, sensitive_features):
@@ -226,14 +473,14 @@ class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstima
         if self.groups_ is None:
             return scores
         if hasattr(self, "group_estimator_"):
-            return self._moved(scores, None, self._group_weights(X), self.strength_)
+            return _moved(self.maps_, scores, None, self._group_weights(X), self.strength_)
         if sensitive_features is None:
             raise ValueError(
-                "sensitive_features is needed: each group has a map of its own. Where groups are "
-                "not known, fit with a group_estimator."
+                "sensitive_features is needed: each group has a map of its own. If groups are "
+                "unknown at prediction, fit with a group_estimator."
             )
         codes, _ = check_sensitive_features(sensitive_features, len(scores), self.groups_)
-        return self._moved(scores, codes, None, self.strength_)
+        return _moved(self.maps_, scores, codes, None, self.strength_)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "strength_")
@@ -245,9 +492,152 @@ class BarycenterEstimator(BarycenterPlanMixin, MetaEstimatorMixin, PrivateEstima
         return tags
 
 
+def _moved(maps, scores, codes, weights, strength):
+    """Return scores moved by the map of their group, or by maps weighted by probabilities."""
+    if weights is None:
+        return maps.transport(scores, codes, strength)
+    return maps.transport_mixed(scores, weights, strength)
+
+
 def _widths(X):
-    """Return what a plan may ask of records: how many columns, and their names in a frame."""
+    """Return the number of columns, and their names in a data frame, for the plans within."""
     rule = "X must be a table, or rows of one length."
     shape = X.shape if hasattr(X, "shape") else call_quietly(rule, np.shape, X)
     names = list(X.columns) if hasattr(X, "columns") else None
     return {"n_features": shape[1] if len(shape) == 2 else None, "columns": names}
+
+
+def check_n_groups(n_groups):
+    """Raise if there are more groups than pairs of groups can be compared."""
+    if n_groups > _MOST_GROUPS:
+        raise ValueError(
+            f"sensitive_features has {n_groups} groups, more than {_MOST_GROUPS}: bin numbers by "
+            "public edges first."
+        )
+
+
+def _union(*sequences):
+    """Return the ordered union of the sequences."""
+    return tuple(dict.fromkeys(item for sequence in sequences for item in sequence))
+
+
+def _is_n_public(costs):
+    return all(Public.N_SAMPLES in cost.public for cost in costs)
+
+
+def _neighbours(costs):
+    """Return the neighbouring relation that the fits within share."""
+    is_added = not _is_n_public(costs) and all(c.neighbours == "add_or_remove" for c in costs)
+    return "add_or_remove" if is_added else "replace_one"
+
+
+def within(estimator, epsilon, *, unit=None):
+    """Return a clone to fit within another estimator, if its fit has a price.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Private, or a pipeline of TabularEncoders and a private one.
+    epsilon : float
+        The whole budget.
+    unit : str or None
+        Column of the protected persons, of the whole and so of this estimator.
+
+    Returns
+    -------
+    estimator
+
+    Raises
+    ------
+    ValueError
+        The estimator is not private, takes the whole budget, or has a ledger or a unit of its own.
+    """
+    estimator = clone(estimator)
+    *before, last = _steps(estimator)
+    unpaid = [
+        type(step).__name__
+        for step in before
+        if step != "passthrough" and not isinstance(step, TabularEncoder)
+    ]
+    if unpaid:
+        raise ValueError(
+            f"estimator has steps that may learn from private records, unpaid: {unpaid}. Scale by "
+            "public bounds, with a TabularEncoder."
+        )
+    if not isinstance(last, PrivateEstimator):
+        raise ValueError(
+            f"estimator must be private, with a report privacy_: {type(last).__name__} is not. "
+            "Wrap it in SyntheticDataClassifier or SyntheticDataRegressor; or fit it on public "
+            "rows and wrap it in sklearn.frozen.FrozenEstimator; or take epsilon=np.inf for "
+            "public rows."
+        )
+    params = last.get_params()
+    own = params.get("epsilon", params.get("sampler__epsilon", 0.0))
+    if own >= epsilon:
+        raise ValueError(
+            f"epsilon must be more than the {own:g} that {type(last).__name__} takes of it, got "
+            f"{epsilon:g}."
+        )
+    booked = [k for k, v in params.items() if k.split("__")[-1] == "ledger" and v is not None]
+    if booked:
+        raise ValueError(
+            f"{type(last).__name__} has a ledger of its own, {booked}, which would not see the "
+            "other releases. Give it to the outer estimator alone."
+        )
+    units = {v for k, v in params.items() if k.split("__")[-1] == "unit" and v is not None}
+    if units - {unit}:
+        raise ValueError(
+            f"{type(last).__name__} protects unit {sorted(units)[0]!r}, and the whole would not: "
+            "give unit to the outer estimator."
+        )
+    if unit is not None:
+        if before:
+            raise ValueError(
+                "unit needs an estimator that reads its column, and a pipeline takes it away: give "
+                "the last step alone."
+            )
+        if not units:
+            last.set_params(unit=unit)
+    return estimator
+
+
+def plan_cost(estimator, n_samples, **sizes):
+    """Return the PrivacyReport that the fit of an estimator will have.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A result of :func:`within`.
+    n_samples : int
+        Number of records.
+    **sizes
+        Other public sizes; a plan is given those among its parameters that are not None.
+
+    Returns
+    -------
+    PrivacyReport
+    """
+    *before, last = _steps(estimator)
+    for step in before:
+        if step != "passthrough":
+            sizes |= {"n_features": clone(step).fit().domain_.n_features, "columns": None}
+    wanted = inspect.signature(last.plan).parameters
+    given = {k: v for k, v in sizes.items() if k in wanted and v is not None}
+    return last.plan(n_samples, **given)
+
+
+def fit_cost(estimator):
+    """Return the PrivacyReport of a fit."""
+    return _steps(estimator)[-1].privacy_
+
+
+def differs(plan, report):
+    """Return whether the cost of a fit differs from its plan."""
+    names = ("epsilon", "delta", "neighbours", "unit", "releases")
+    return any(getattr(plan, name) != getattr(report, name) for name in names)
+
+
+def _steps(estimator):
+    if isinstance(estimator, Pipeline):
+        return [step for _, step in estimator.steps]
+    return [estimator]

@@ -26,58 +26,60 @@ _STRENGTHS = np.linspace(0, 1, 201)
 class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     """Decisions that are alike between groups, by mapping a classifier's probabilities.
 
-    The predicted probabilities of each group are moved, by a monotone map of its own, towards the
-    2-Wasserstein barycentre of the groups' laws: where all of the way is gone every group has the
-    same law of probabilities, and so the same rate of positive decisions at every threshold
-    (demographic parity). Within a group the order stays, and of all common laws the barycentre is
-    nearest to what the classifier said [1]_. A part of the way keeps to a wanted ratio of rates.
-    The laws are noisy counts of the private records, and what is reached is measured, with noise
-    as well.
+    A monotone map for each group moves the predicted probabilities towards the 2-Wasserstein
+    barycentre of the distributions of all groups. At strength 1 every group has the same
+    distribution of probabilities, and so the same rate of positive decisions at every threshold
+    (demographic parity). The order within a group is kept, and the barycentre is the common
+    distribution that is nearest to the predictions [1]_. A smaller strength reaches a wanted ratio
+    of rates. The distributions come from noisy counts of the private records; the resulting rates
+    are measured, with noise as well.
 
     Parameters
     ----------
     estimator : classifier
-        Of two classes, with ``predict_proba``, that predicts each record by itself. A private one,
-        such as :class:`SyntheticDataClassifier`, or a pipeline of a TabularEncoder and one: it is
-        cloned and fitted on the same records. Or a fitted one in a
-        :class:`~sklearn.frozen.FrozenEstimator`, which is taken as it is. With ``epsilon=np.inf``
-        any classifier.
+        Classifier of two classes, with ``predict_proba``, that predicts each record by itself.
+        A private one, such as :class:`SyntheticDataClassifier`, or a pipeline of a TabularEncoder
+        and a private one, is cloned and fitted on the same records. A fitted one in a
+        :class:`~sklearn.frozen.FrozenEstimator` is used as it is. ``epsilon=np.inf`` takes any
+        classifier.
     min_ratio : float, default=1.0
-        The smallest ratio of two groups' rates of positive decisions, in [0, 1]: as little is moved
-        as the counts say it takes. 0.8 is the four-fifths rule; 1 asks for parity.
+        Smallest ratio of two groups' rates of positive decisions, in [0, 1]. The least strength
+        that reaches it, by the noisy counts, is used. 0.8 is the four-fifths rule; 1 is parity.
     max_gap : float or None, default=None
-        The largest 2-Wasserstein distance between the laws of probabilities of two groups, from 0,
-        which is parity at every threshold. None asks for none.
+        Largest 2-Wasserstein distance between the distributions of probabilities of two groups;
+        0 is parity at every threshold. None sets no limit.
     epsilon : float, default=1.0
-        Privacy budget of everything, the fit of the estimator included, in nats: what the estimator
-        leaves of it is spent on the counts, so its own must be smaller. 0.95 of 1, at one delta,
-        leaves counts as exact as about 0.27 alone would; a smaller delta of its own leaves more.
-        ``np.inf`` reads all rows without noise: for public ones.
+        Privacy budget of the whole fit, the fit of the estimator included, in nats. The counts
+        spend what the estimator leaves of it, so the estimator's epsilon must be smaller. 0.95 of
+        1, at the same delta, leaves counts the precision of about 0.27 alone; a smaller delta of
+        the estimator leaves more. ``np.inf`` reads all rows without noise, for public rows.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
     groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
         The public groups, at least two: values of ``sensitive_features``, or rows of them. None
-        takes those that occur, which are then public.
+        takes the groups that occur, which are then public.
     group_estimator : classifier or None, default=None
-        Predicts the group, of one sensitive feature, where it is not known at prediction: then
-        probabilities are moved by the mean of the groups' maps, with its probabilities. It is
-        fitted and paid for, or frozen, as ``estimator`` is. None needs the groups to predict.
+        Classifier of the group, for one sensitive feature that is unknown at prediction.
+        Probabilities are then moved by the mean of the groups' maps, weighted by its predicted
+        probabilities. It is fitted and paid for, or frozen, as ``estimator`` is. None needs the
+        groups at prediction.
     n_levels : int, default=5
-        Probabilities are counted in halves of [0, 1], in halves of these, and so on: on the last
-        level in ``2 ** n_levels`` bins.
+        Number of levels on which [0, 1] is halved for the counts; the last one has
+        ``2 ** n_levels`` bins.
     calibration_fraction : float, default=0.3
-        With ``epsilon=np.inf``, rows that are left out of the fit of the estimator, for the maps.
+        With ``epsilon=np.inf``, the share of rows held out from the fit of the estimator, for the
+        maps.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what all of it will cost, that of the estimators within it included, once
-        and before any of them: it raises BudgetExceededError where less is left. None books
-        nowhere. Estimators within it must have none.
+        Ledger that a fit charges once for the whole, the fits within included, before any of them.
+        BudgetExceededError is raised if too little is left. None charges no ledger. Estimators
+        within must have no ledger.
     unit : str or None, default=None
-        Column of X, a data frame, that says whose row each is. A person is then protected with all
-        of their rows, by the estimators within too, and has one of them, drawn at random, in the
-        counts and means. None protects each row by itself.
+        Name of the column of X, a data frame, that identifies the person of a row. The guarantee,
+        also of the estimators within, then protects a person with all their rows; counts and means
+        use one row of each person, drawn at random. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
-        guarantee for whoever knows or guesses it.
+        guarantee against anybody who knows or guesses it.
 
     Attributes
     ----------
@@ -86,12 +88,12 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     group_estimator_ : classifier
         Fitted, if there is one.
     maps_ : BarycenterMaps
-        Of the probability of the second class, for each group.
+        Maps of the probability of the second class, for each group.
     strength_ : float
-        Part of the way to the barycentre that probabilities are moved, in [0, 1].
+        Share of the way to the barycentre by which probabilities are moved, in [0, 1].
     rates_ : DataFrame
-        By group, the rate of positive decisions: "mean", "low" and "high", a 95 percent interval
-        for the rate among people like those of the fit, and "n_rows", the noisy size of the group.
+        Rate of positive decisions by group: "mean"; "low" and "high", a 95 % confidence interval
+        of the population rate; and "n_rows", the noisy size of the group.
     groups_ : list or None
         The groups, in order.
     classes_ : ndarray of shape (2,)
@@ -102,7 +104,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     Warns
     -----
     SmallGroupWarning
-        Where noise hides how predictions for a group differ.
+        If noise hides how predictions for a group differ.
 
     See Also
     --------
@@ -133,8 +135,8 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         a ``random_state`` that others know or guess.
     :Proof: :doc:`/fair_predictions`.
 
-    The part of the way is chosen by counts with noise, and the rates in ``rates_`` are measured
-    after that, apart: their interval covers the noise and the sampling of the records.
+    The strength is chosen from noisy counts. The rates in ``rates_`` are measured by a second
+    release; their interval covers its noise and the sampling of the records.
 
     References
     ----------
@@ -207,9 +209,9 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         X : array-like or data frame of shape (n_samples, n_features)
             Features, as the estimator takes them.
         y : array-like of shape (n_samples,) or None, default=None
-            Labels. With a frozen classifier they are not read, and need not be there.
+            Labels. Optional with a frozen classifier, which does not read them.
         sensitive_features : array-like or data frame of shape (n_samples,) or (n_samples, k)
-            What decisions are to be independent of; of several columns each combination is a
+            Features that decisions shall not depend on; each combination of several columns is a
             group. None moves nothing, and warns unless ``min_ratio`` is 0.
 
         Returns
@@ -219,12 +221,10 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         Raises
         ------
         ValueError
-            An estimator without a price, with one that takes all of ``epsilon``, or with other than
+            An estimator that is not private, that takes all of ``epsilon``, or that has other than
             two classes.
         """
-        self._forget()
-        self.rates_ = self._fit_maps(X, y, sensitive_features)
-        return self
+        return self._fit(X, y, sensitive_features)
 
     def predict_proba(
         self, X: ArrayLike, *, sensitive_features: ArrayLike | None = None
@@ -235,7 +235,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
         sensitive_features : array-like or data frame of shape (n_samples,) or (n_samples, k)
-            The groups, each one of ``groups_``. With a ``group_estimator`` they are not looked at.
+            The groups, each one of ``groups_``. Not read with a ``group_estimator``.
 
         Returns
         -------
@@ -310,11 +310,14 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     def _asks_for_parity(self):
         return self.min_ratio > 0 or self.max_gap is not None
 
-    def _strength(self):
-        """Return the shortest way after which rates are as near as wanted, or all of it."""
-        first = 0.0 if self.max_gap is None else self._strength_by_gap(self.max_gap)
+    def _set_means(self, means):
+        self.rates_ = means
+
+    def _strength(self, maps):
+        """Return the least strength at which the ratio of rates is ``min_ratio``, or 1."""
+        first = 0.0 if self.max_gap is None else self._strength_by_gap(maps, self.max_gap)
         for strength in [first, *_STRENGTHS[first < _STRENGTHS]]:
-            rates = self.maps_.rates_above(0.5, strength)
+            rates = maps.rates_above(0.5, strength)
             if rates.min() >= self.min_ratio * rates.max():
                 return float(strength)
         return 1.0
@@ -332,5 +335,5 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
 
 
 def _unit(scores):
-    """Return what is no probability as the nearest one, or as 0."""
+    """Return scores clipped to [0, 1], with 0 for NaN."""
     return np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)

@@ -22,17 +22,17 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
     Parameters
     ----------
     estimator : regressor
-        With one output: as of :class:`BarycenterClassifier`.
+        Regressor with one output, as in :class:`BarycenterClassifier`.
     y_domain : (float, float)
-        Public bounds of the target. Predictions beyond are moved to them.
+        Public bounds of the target. Predictions are clipped to them.
     max_gap : float, default=0.0
-        The largest 2-Wasserstein distance between the laws of two groups' predictions, in the units
-        of the target: as little is moved as the counts say it takes. 0 is parity, and what is
-        moved is then moved all of the way.
+        Largest 2-Wasserstein distance between the distributions of two groups' predictions, in the
+        units of the target. The least strength that reaches it, by the noisy counts, is used; 0 is
+        parity, of strength 1.
     epsilon, delta, groups, group_estimator, n_levels, calibration_fraction
-        As of :class:`BarycenterClassifier`.
+        As in :class:`BarycenterClassifier`.
     ledger, unit, random_state
-        As of :class:`BarycenterClassifier`.
+        As in :class:`BarycenterClassifier`.
 
     Attributes
     ----------
@@ -41,12 +41,12 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
     group_estimator_ : classifier
         Fitted, if there is one.
     maps_ : BarycenterMaps
-        Of predictions in units of ``y_domain``, from 0 to 1, for each group.
+        Maps of predictions, scaled from ``y_domain`` to [0, 1], for each group.
     strength_ : float
-        Part of the way to the barycentre that predictions are moved, in [0, 1].
+        Share of the way to the barycentre by which predictions are moved, in [0, 1].
     means_ : DataFrame
-        By group, the mean prediction: "mean", "low" and "high", a 95 percent interval for the mean
-        among people like those of the fit, and "n_rows", the noisy size of the group.
+        Mean prediction by group: "mean"; "low" and "high", a 95 % confidence interval of the
+        population mean; and "n_rows", the noisy size of the group.
     groups_ : list or None
         The groups, in order.
     privacy_ : PrivacyReport
@@ -55,7 +55,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
     Warns
     -----
     SmallGroupWarning
-        Where noise hides how predictions for a group differ.
+        If noise hides how predictions for a group differ.
 
     See Also
     --------
@@ -86,8 +86,8 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         a ``random_state`` that others know or guess.
     :Proof: :doc:`/fair_predictions`.
 
-    A part t of the way makes every distance between two groups 1 - t of what it was, exactly: so
-    a gap is a dial without a search. The second release is that of sums of predictions.
+    A strength t multiplies every distance between two groups by 1 - t, exactly, so ``max_gap``
+    needs no search. The second release holds the sums of predictions.
 
     References
     ----------
@@ -161,9 +161,9 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         X : array-like or data frame of shape (n_samples, n_features)
             Features, as the estimator takes them.
         y : array-like of shape (n_samples,) or None, default=None
-            Targets. With a frozen regressor they are not read, and need not be there.
+            Targets. Optional with a frozen regressor, which does not read them.
         sensitive_features : array-like or data frame of shape (n_samples,) or (n_samples, k)
-            What predictions are to be independent of; of several columns each combination is a
+            Features that predictions shall not depend on; each combination of several columns is a
             group. None moves nothing, and warns.
 
         Returns
@@ -173,17 +173,19 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         Raises
         ------
         ValueError
-            Bounds that are none, or an estimator without a price, or with one that takes all of
-            ``epsilon``.
+            Invalid bounds, or an estimator that is not private or takes all of ``epsilon``.
         """
-        self._forget()
+        return self._fit(X, y, sensitive_features)
+
+    def _read(self, X, y, sensitive_features, *, seed):
         self._bounds()
-        means = self._fit_maps(X, y, sensitive_features)
+        return super()._read(X, y, sensitive_features, seed=seed)
+
+    def _set_means(self, means):
         low, high = self._bounds()
         values = ["mean", "low", "high"]
         means[values] = low + (high - low) * means[values]
         self.means_ = means
-        return self
 
     def predict(self, X: ArrayLike, *, sensitive_features: ArrayLike | None = None) -> np.ndarray:
         """Return moved predictions.
@@ -192,7 +194,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
         sensitive_features : array-like or data frame of shape (n_samples,) or (n_samples, k)
-            The groups, each one of ``groups_``. With a ``group_estimator`` they are not looked at.
+            The groups, each one of ``groups_``. Not read with a ``group_estimator``.
 
         Returns
         -------
@@ -251,9 +253,9 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
     def _asks_for_parity(self):
         return True
 
-    def _strength(self):
+    def _strength(self, maps):
         low, high = self._bounds()
-        return self._strength_by_gap(self.max_gap / (high - low))
+        return self._strength_by_gap(maps, self.max_gap / (high - low))
 
     def _scores(self, X):
         low, high = self._bounds()

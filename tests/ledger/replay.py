@@ -202,7 +202,7 @@ def _differences(a, b, where, seen):
     elif isinstance(a, (*_PLAIN, type, set, frozenset)):
         is_same = a == b
     else:
-        parts = _parts(a), _parts(b)
+        parts = parts_of(a), parts_of(b)
         is_same = list(parts[0]) == list(parts[1])
         if is_same:
             for name, value in parts[0].items():
@@ -211,7 +211,7 @@ def _differences(a, b, where, seen):
         yield where
 
 
-def _parts(thing):
+def parts_of(thing):
     """Return what an object holds, by names."""
     if isinstance(thing, dict):
         return {f"key {i}": key for i, key in enumerate(thing)} | {

@@ -14,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import sklearn_dpgen.predictors._barycenter as module
-import sklearn_dpgen.predictors._barycenter_plan as plans
 from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport, compose_epsilon
 from sklearn_dpgen.exceptions import LargeDeltaWarning
 from sklearn_dpgen.mechanisms import GaussianSequenceRun
@@ -94,7 +93,7 @@ def test_a_replaced_record_changes_each_release_by_the_root_of_two(kind, place, 
         X_other[place], group_other[place] = other, code
         del released[2:]
         neighbour = KINDS[kind](epsilon=1e5, delta=1e-5, groups=[0, 1, 2], random_state=0)
-        neighbour._strength = lambda: strength
+        neighbour._strength = lambda maps: strength
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "maps_of_halves", lambda *args: maps)
             neighbour.fit(X_other, None, sensitive_features=group_other)
@@ -125,9 +124,9 @@ def test_fit_and_counts_together_spend_the_budget(loans, sampler, released):
 
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
 def test_a_fit_that_is_not_counted_in_is_caught(loans, sampler, released, monkeypatch):
-    free = plans.calibrate_remainder
+    free = module.calibrate_remainder
     monkeypatch.setattr(
-        plans, "calibrate_remainder", lambda eps, delta, spent: free(eps, delta, ())
+        module, "calibrate_remainder", lambda eps, delta, spent: free(eps, delta, ())
     )
     assert fitted_price(loans, sampler, released)[1] > 2e-5
 
@@ -227,10 +226,10 @@ def test_counts_have_the_noise_of_the_relation(kind, sensitivity, released, monk
     # The whole budget, and no more.
     assert 0.99e-5 < spent() <= 1e-5
     # Negative twin: the noise of a smaller change.
-    stated = plans._SENSITIVITIES[signed(kind)().privacy_.neighbours]
+    stated = module._SENSITIVITIES[signed(kind)().privacy_.neighbours]
     assert stated == sensitivity
-    for relation in plans._SENSITIVITIES:
-        monkeypatch.setitem(plans._SENSITIVITIES, relation, 0.9 * stated)
+    for relation in module._SENSITIVITIES:
+        monkeypatch.setitem(module._SENSITIVITIES, relation, 0.9 * stated)
     assert spent() > 1e-5
 
 
@@ -244,7 +243,7 @@ def test_a_removed_record_changes_each_release_by_one_at_most(released, monkeypa
         # A neighbour whose noise made up for the difference has the same maps.
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "maps_of_halves", lambda *args: maps)
-            patch.setattr(BarycenterClassifier, "_strength", lambda self: strength)
+            patch.setattr(BarycenterClassifier, "_strength", lambda self, maps: strength)
             released.clear()
             fit(epsilon=1e5)
             whole = [release.value for release in released]

@@ -153,7 +153,7 @@ def test_a_plan_says_what_noise_leaves_of_a_group(loans):
     sigma = report.noise_scale["release 2"] * 0.5**0.5
     words = report.precision["mean outcome of a group"]
     assert words.startswith(f"± {sigma:.2g} records: ± {sigma / 1000:.2g} of its range")
-    with pytest.warns(SmallGroupWarning, match="Of 4 groups one at least has fewer"):
+    with pytest.warns(SmallGroupWarning, match="At least one of 4 groups has fewer"):
         model.plan(100, n_groups=4)
 
 
@@ -323,8 +323,8 @@ def test_a_replaced_person_moves_releases_by_the_root_of_two(loans, released, mo
         model = BarycenterClassifier(Sign(), unit="who", groups=["a", "b"], delta=1e-5)
         if maps:
             monkeypatch.setattr(module, "maps_of_halves", lambda *args: maps[0])
-            model._strength = lambda: 1.0
-        model._strength = lambda: 1.0
+            model._strength = lambda maps: 1.0
+        model._strength = lambda maps: 1.0
         released.clear()
         model.fit(table, loans.y, sensitive_features=codes)
         maps.append(model.maps_)

@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sklearn_dpgen.predictors._group_laws import (
+from sklearn_dpgen.predictors._group_counts import (
     count_halves,
     group_sizes,
     maps_of_halves,
     maps_of_scores,
+    mean_intervals,
+    outcome_sums,
 )
-from sklearn_dpgen.predictors._group_means import mean_intervals, outcome_sums
 
 ANY = st.one_of(st.floats(-2, 2), st.sampled_from([np.nan, np.inf, -np.inf, 0.0, 1.0, 0.5]))
 RECORDS = st.lists(st.tuples(ANY, st.integers(0, 2)), min_size=1, max_size=12)
