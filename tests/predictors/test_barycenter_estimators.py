@@ -237,7 +237,7 @@ def test_errors_of_group_estimators():
             X, None, sensitive_features=np.column_stack([GROUP, GROUP])
         )
     other = FrozenEstimator(LogisticRegression().fit(X, LABELS))
-    with pytest.raises(ValueError, match="classes that are no groups"):
+    with pytest.raises(ValueError, match="classes of group_estimator must be groups"):
         BarycenterClassifier(CLASSIFIER, group_estimator=other).fit(
             X, None, sensitive_features=GROUP
         )
