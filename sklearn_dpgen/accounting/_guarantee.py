@@ -176,6 +176,10 @@ class Caveat(StrEnum):
     MOST_RECORDS = "most_records"
 
 
+# Caveats that state a number, and the field that holds it.
+_NUMBERED = {Caveat.ROWS_COUNT: "max_rows", Caveat.MOST_RECORDS: "max_records"}
+
+
 @dataclass(frozen=True)
 class Event:
     """One kind of release of a mechanism.
@@ -334,6 +338,9 @@ class Guarantee:
         for name in ("max_rows", "max_records"):
             if getattr(self, name) is not None:
                 put(name, check_count(getattr(self, name), name))
+        for caveat, name in _NUMBERED.items():
+            if caveat in self.caveats and getattr(self, name) is None:
+                raise PublicValueError(f"The caveat {str(caveat)!r} needs {name}.")
 
     def for_persons(self, unit: str, *, max_rows: int | None = None, **changes: Any) -> Self:
         """Return the guarantee in which a person with all rows takes the place of a record.
@@ -406,7 +413,8 @@ def common_guarantee(guarantees) -> dict:
     Returns
     -------
     dict
-        ``neighbours``, ``protected`` and ``shared``.
+        ``neighbours``, ``protected`` and ``shared``; ``max_rows``, the most of any, and
+        ``max_records``, the fewest of any.
 
     Raises
     ------
@@ -421,7 +429,15 @@ def common_guarantee(guarantees) -> dict:
             f"{', '.join(':'.join(map(str, r[:2])) for r in found)}."
         )
     neighbours, protected, shared, *_ = (narrow or found)[0]
-    return {"neighbours": neighbours, "protected": protected, "shared": shared}
+    rows = [g.max_rows for g in guarantees if g.max_rows is not None]
+    records = [g.max_records for g in guarantees if g.max_records is not None]
+    return {
+        "neighbours": neighbours,
+        "protected": protected,
+        "shared": shared,
+        "max_rows": max(rows, default=None),
+        "max_records": min(records, default=None),
+    }
 
 
 def _is_any_replacement(relation):

@@ -103,7 +103,7 @@ def test_each_member_is_rendered(unit):
         public=[*Public, "schema"],
         bounds=[Bound(kind, 2.0) for kind in BoundKind],
         caveats=list(Caveat),
-        max_rows=None if unit is None else 7,
+        max_rows=7,
         max_records=1000,
     )
     texts = [
@@ -112,7 +112,7 @@ def test_each_member_is_rendered(unit):
         *_wording.public_texts(everything),
         *_wording.caveat_texts(everything),
     ]
-    assert not any("{" in text or "None" in text for text in texts if unit is not None)
+    assert not any("{" in text or "None" in text for text in texts)
     assert len(_wording.public_texts(everything)) == len(Public) + 1
     assert len(_wording.caveat_texts(everything)) == len(Caveat)
     for protected in Protected:
@@ -175,6 +175,20 @@ def test_persons_take_the_place_of_records():
     # Three relations, of which no two are equal.
     assert len({report.relation, persons.relation, rows.relation}) == 3
     assert "4/m" in _wording.caveat_texts(rows)[-1]
+
+
+def test_a_caveat_that_states_a_number_has_it():
+    for caveat in ("rows_count", "most_records"):
+        with pytest.raises(ValueError, match=caveat):
+            make(caveats=[caveat])
+    rows = make(unit="who", max_rows=3, caveats=["rows_count"])
+    few, fewer = (make(max_records=n, caveats=["most_records"]) for n in (900, 500))
+    whole = common_guarantee([rows, few, fewer])
+    assert (whole["max_rows"], whole["max_records"]) == (3, 500)
+    assert (common_guarantee([make()])["max_rows"], common_guarantee([make()])["max_records"]) == (
+        None,
+        None,
+    )
 
 
 def test_what_holds_for_any_replacement_holds_within_strata():
