@@ -70,7 +70,6 @@ def faults(source):
 QUOTING = {
     # The content of a file of a model is public.
     "persistence/_files.py": 1,
-    "persistence/_container.py": 1,
 }
 
 

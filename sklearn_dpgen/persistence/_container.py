@@ -318,8 +318,8 @@ def _parse_json(text: bytes, what: str) -> object:
         )
     except InvalidFileError:
         raise
-    except (ValueError, RecursionError) as error:
-        raise InvalidFileError(f"{what} is no JSON: {error}") from None
+    except (ValueError, RecursionError):
+        raise InvalidFileError(f"{what} is no JSON.") from None
 
 
 def _distinct(pairs):

@@ -126,7 +126,7 @@ def _checked(function, estimator, X, y, dtype, options):
     if isinstance(X, pd.DataFrame):
         _check_columns(X, is_real)
     if is_real and isinstance(X, np.ndarray) and X.dtype.kind in "mM":
-        raise PublicValueError("X must be numeric; convert dates or pass a schema.")
+        raise PublicValueError("X must hold real numbers; convert dates or pass a schema.")
     result, error = _attempt(function, dtype=dtype, **options)
     if error is None:
         return result

@@ -120,7 +120,16 @@ def test_dask_arrays_are_as_arrays(sampler_of, labelled, same, name, kind):
 @samplers
 @pytest.mark.parametrize("kind", ["public", "private"])
 def test_types_of_labels(sampler_of, labelled, same, name, kind):
-    # Without noise: a seeded one depends on the declared classes.
+    declared = {"labels": kind, "classes": ["a", "b"]}
+    expected = sampler_of(name, **declared).fit(labelled.X, labelled.y)
+    for equal in (
+        labelled.y.tolist(),
+        pd.Series(labelled.y, index=range(7, 67)),
+        pd.Series(labelled.y).astype("category"),
+        labelled.y.astype(object),
+    ):
+        assert same(sampler_of(name, **declared).fit(labelled.X, equal), expected)
+    # Seeded noise depends on the declared classes: those of other types are compared without.
     options = {"labels": kind, "epsilon": np.inf}
     expected = sampler_of(name, classes=["a", "b"], **options).fit(labelled.X, labelled.y)
     for equal, classes in (

@@ -135,8 +135,8 @@ def test_copies_that_would_grow_without_end_are_refused_before_a_vote(monkeypatc
     # Twin: without the check they grow at every step.
     watched.seen.clear()
     monkeypatch.setattr(f"{PLAN}.check_threshold", lambda *args: None)
-    fit.set_params(threshold=0.0).fit(quadrant(1000))
-    assert max(watched.seen) > 5 * 50
+    fit.set_params(threshold=0.0, n_iter=5).fit(quadrant(1000))
+    assert max(watched.seen) > 6 * 50
 
 
 def test_copies_that_outgrow_the_memory_are_refused(monkeypatch):

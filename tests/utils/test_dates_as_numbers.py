@@ -36,7 +36,7 @@ def test_one_date_decides_the_unit_of_another():
 @pytest.mark.parametrize("make", [lambda a: a, pd.DataFrame], ids=["array", "frame"])
 def test_dates_are_no_numbers(estimator, unit, kind, make):
     X = make(np.ones((30, 1), dtype=np.int64).astype(f"{kind}[{unit}]"))
-    with pytest.raises(ValueError, match="X must (be numeric|hold real numbers)"):
+    with pytest.raises(ValueError, match="X must hold real numbers"):
         estimator.fit(X).transform(X)
 
 
