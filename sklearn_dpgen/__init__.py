@@ -29,21 +29,23 @@ def load(path: "str | os.PathLike") -> "BaseEstimator":
     Raises
     ------
     InvalidFileError
-        A file that is damaged, of a newer format, made by other software or by hand.
+        If the file is damaged, has a newer format, or was made by other software or by hand.
     OSError
-        A file that is not there, or cannot be read.
+        If the file does not exist, or cannot be read.
 
     Notes
     -----
-    Nothing of a file is run, imported or looked up by its name: what it may hold is a closed list.
-    What it holds is checked before it takes memory, at most twice what the file has and some 16
-    MiB. A file can still lie: its report is that of whoever wrote it. See :ref:`saving`.
+    Nothing of a file is run, and nothing is imported by a name from it: what it may hold is a
+    closed list of classes. Its content is checked before it takes memory, at most twice the size of
+    the file and some 16 MiB. A file can still lie: its report is that of whoever wrote it. See
+    :ref:`saving`.
 
     Examples
     --------
     >>> import sklearn_dpgen
     >>> sampler = sklearn_dpgen.load("health.safetensors")  # doctest: +SKIP
     """
-    from sklearn_dpgen import persistence  # and with it NumPy, which `--help` does without
+    # It imports NumPy, which `sklearn-dpgen --help` does without.
+    from sklearn_dpgen import persistence
 
     return persistence.load(path)

@@ -148,38 +148,7 @@ def _advice(estimator):
 
 
 def load(path: "str | os.PathLike") -> "BaseEstimator":
-    """Read a fitted estimator from a file that its ``save`` wrote.
-
-    Parameters
-    ----------
-    path : str or path-like
-
-    Returns
-    -------
-    estimator : estimator
-        It samples, predicts and transforms as the one that was saved, and has its report. It has no
-        ``random_state`` and no ``ledger``. A new fit is a new release, and costs what its plan
-        says: set the ledger of the records first.
-
-    Raises
-    ------
-    InvalidFileError
-        If the file is damaged, has a newer format, or was made by other software or by hand.
-    OSError
-        If the file does not exist, or cannot be read.
-
-    Notes
-    -----
-    Nothing of a file is run, and nothing is imported by a name from it: what it may hold is a
-    closed list of classes. Its content is checked before it takes memory, at most twice the size of
-    the file and some 16 MiB. A file can still lie: its report is that of whoever wrote it. See
-    :ref:`saving`.
-
-    Examples
-    --------
-    >>> import sklearn_dpgen
-    >>> sampler = sklearn_dpgen.load("health.safetensors")  # doctest: +SKIP
-    """
+    """Read a fitted estimator from a file: see :func:`sklearn_dpgen.load`."""
     document, arrays = read_file(path)
     version = document.get("format")
     if type(version) is not int or version < 1:
