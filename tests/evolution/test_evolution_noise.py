@@ -15,9 +15,7 @@ from numpy.testing import assert_array_equal
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.evolution import (
-    _voting_sampler,
-)
+from sklearn_dpgen.evolution import EuclideanVariation, _voting_sampler
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
 # Noise, and where it is made.
@@ -165,6 +163,37 @@ def test_noise_is_for_one_layout(sampler_of, released):
     plain = (np.vstack([POINTS, POINTS + 10]), np.vstack([first, second + 10]), None)
     assert not same_counts_new_noise(sampler_of, released, plain, plain)
     assert same_counts_new_noise(sampler_of, released, plain, slots)
+
+
+class Given(EuclideanVariation):
+    """First candidates that are fixed but for an offset."""
+
+    def __init__(self, domain, offset):
+        super().__init__(domain)
+        self.offset = offset
+
+    def random(self, n, rng):
+        return np.resize(POINTS, (n, POINTS.shape[1])) + self.offset
+
+    def vary(self, X, rng, degree):
+        return X
+
+
+def test_noise_is_for_the_candidates_of_an_interface(sampler_of, released):
+    """An interface is no setting that the source is given; what it returns is."""
+    X, counts = SimpleNamespace(X=POINTS[::20]), []
+
+    def noise_with(offset):
+        interface = Given(Box(-20, 20, n_features=POINTS.shape[1]), offset)
+        options = MANY["evolution"] | {"interface": interface, "domain": interface.domain}
+        found = noise_of(sampler_of("evolution", n_iter=1, **options), X, "none", released)
+        counts.append(released[0].value)
+        return found
+
+    noise = [noise_with(offset) for offset in (0.0, 0.0, 1e-6)]
+    assert_array_equal(counts[0], counts[2])
+    assert_array_equal(noise[0], noise[1])
+    assert abs(np.corrcoef(noise[0], noise[2])[0, 1]) < 5 / math.sqrt(noise[0].size)
 
 
 @samplers
