@@ -33,7 +33,7 @@ from sklearn_dpgen.mechanisms._base import (
     laplace_log_likelihood,
     noise_variance,
 )
-from sklearn_dpgen.utils._certified_noise import FARTHEST_SCALES
+from sklearn_dpgen.utils._exact_draws import FARTHEST_SCALES
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import Interval, Real, StrOptions, check_delta
 

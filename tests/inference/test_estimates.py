@@ -40,9 +40,7 @@ def records(n, seed=0):
 
 def fitted(frame, epsilon=1.0, seed=0, **options):
     options = {"marginals": "pairs", "target": "ill", "population_size": 4000} | options
-    return TableSampler(epsilon, 1e-6, schema=SCHEMA, random_state=seed, **options).fit(
-        frame
-    )
+    return TableSampler(epsilon, 1e-6, schema=SCHEMA, random_state=seed, **options).fit(frame)
 
 
 @pytest.fixture(scope="module")

@@ -20,11 +20,10 @@ from sklearn_dpgen.mechanisms import (
     ThresholdedLaplaceMechanism,
 )
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.utils._certified_noise import CERTIFIED, CertifiedNoise, grid_integers
-from sklearn_dpgen.utils._random import NoiseSource
+from sklearn_dpgen.utils._exact_draws import grid_integers
+from sklearn_dpgen.utils._random import CERTIFIED, CertifiedNoise, NoiseSource
 
 CERTIFIED_NOISE = "certified_noise"
-
 
 
 pytest.importorskip("opendp")
