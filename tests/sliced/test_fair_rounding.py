@@ -10,7 +10,7 @@ from sklearn_dpgen.nn import DomainHead, linearize
 from sklearn_dpgen.preprocessing._records import encode_records
 from sklearn_dpgen.sliced import _base
 from sklearn_dpgen.sliced._base import SlicedEstimator
-from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
+from sklearn_dpgen.sliced._objective import projection_spread, transport_gradient_sensitivity
 
 # A task gradient whose back-propagated row cancels.
 

@@ -16,7 +16,7 @@ from sklearn_dpgen.ot import (
     sliced_wasserstein2_gradient,
     wasserstein2_gradient,
 )
-from sklearn_dpgen.sliced._sensitivity import (
+from sklearn_dpgen.sliced._objective import (
     parity_penalty_sensitivity,
     projection_spread,
     transport_gradient_sensitivity,
