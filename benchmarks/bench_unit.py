@@ -19,11 +19,9 @@ from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import TableSampler
-from sklearn_dpgen.tables._code_counter import CodeCounter
-from sklearn_dpgen.tables._count_layout import CountLayout
 from sklearn_dpgen.tables._marginals import all_pairs
-from sklearn_dpgen.tables._record_codes import encode_codes
-from sklearn_dpgen.tables._row_weights import weights_of
+from sklearn_dpgen.tables._records import encode_codes
+from sklearn_dpgen.tables._table_counter import CodeCounter, CountLayout, weights_of
 
 MOST_ROWS, EXPONENT = 36, 1.4
 N_DRAWN, N_BINS = 200_000, 10

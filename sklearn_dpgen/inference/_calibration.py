@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from sklearn_dpgen.schema import Numeric
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import MadeUpColumn
-from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._records import encode_codes
 from sklearn_dpgen.utils._random import split_random_state
 
 __all__ = ["Calibration"]

@@ -17,7 +17,7 @@ from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import (
     TableSampler,
     _privacy_plan,
-    _selection,
+    _releases,
 )
 from sklearn_dpgen.tables._records import _Records
 from sklearn_dpgen.utils._random import NoiseSource
@@ -57,7 +57,7 @@ def hasten(monkeypatch):
 
 def afford(monkeypatch):
     """Let noise leave everything to tell, so that each selection that is paid for is made."""
-    for module in (_privacy_plan, _selection):
+    for module in (_privacy_plan, _releases):
         monkeypatch.setattr(module, "affordable_marginals", lambda *args: 1 << 30)
 
 

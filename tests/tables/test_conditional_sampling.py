@@ -16,7 +16,7 @@ from sklearn_dpgen.tables._conditional_sampling import (
     ConditionalSamplerMixin,
     read_conditions,
 )
-from sklearn_dpgen.tables._product_mixture import ProductMixture
+from sklearn_dpgen.tables._distributions import ProductMixture
 from sklearn_dpgen.utils._random import split_random_state
 
 

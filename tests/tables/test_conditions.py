@@ -14,7 +14,7 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import bin_column
 from sklearn_dpgen.tables._conditional_sampling import read_conditions
-from sklearn_dpgen.tables._product_mixture import ProductMixture
+from sklearn_dpgen.tables._distributions import ProductMixture
 
 # The law of a condition.
 

@@ -13,10 +13,10 @@ from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import (
     LocalTableSampler,
     TableSampler,
-    _column_measurements,
+    _releases,
 )
-from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
-from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._records import encode_codes
+from sklearn_dpgen.tables._releases import column_trees, fine_encoder, measure_columns
 
 COLUMNS = {
     "job": Categorical(["baker", "nurse", "pilot"]),
@@ -66,7 +66,7 @@ NAMES = ["auto", "target", "pairs", "add or remove", "found bins"]
 
 def spent(schema, options):
     """Return the mechanism of a fit, and the noise of what was released of single columns."""
-    release, factors = _column_measurements.release_singles, []
+    release, factors = _releases.release_singles, []
 
     def watch(*args):
         counts, found = release(*args)
@@ -74,7 +74,7 @@ def spent(schema, options):
         return counts, found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_column_measurements, "release_singles", watch)
+        patch.setattr(_releases, "release_singles", watch)
         sampler = fit(schema, **options)
     assert not CONSTANTS.keys() & {name for part in sampler.marginals_ for name in part.columns}
     return sampler.privacy_.title, sampler.noise_multiplier_, sorted(factors)
@@ -99,7 +99,7 @@ def test_the_release_of_single_columns_has_norm_one():
             leaves = leaves_of(encode_codes(frame, encoder).columns, trees)
             weights = np.array([3.0, 1.0, 2.0, 9.0, 1.0, 1.0])
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(_column_measurements, "release_singles", release_singles)
+                patch.setattr(_releases, "release_singles", release_singles)
                 measure_columns(
                     {j: leaves[j] for j, tree in enumerate(trees) if tree.n_cells > 1},
                     encoder,
@@ -121,7 +121,7 @@ def test_the_release_of_single_columns_has_norm_one():
 
         return honest(leaves, trees, weights, scaled)
 
-    honest = _column_measurements.release_singles
+    honest = _releases.release_singles
     assert moved(honest) == pytest.approx(1, abs=1e-12)
     assert moved(without_levels) > 1.5
 

@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import _marginals
-from sklearn_dpgen.tables._column_groups import MAX_BLOCKS
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
 from sklearn_dpgen.tables._marginals import (
+    MAX_BLOCKS,
     ColumnBlocks,
     Marginal,
     all_pairs,

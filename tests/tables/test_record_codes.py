@@ -16,7 +16,7 @@ from sklearn_dpgen.preprocessing import TabularEncoder, _reader
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.schema._binned import bin_column
 from sklearn_dpgen.schema._labels import _Labels
-from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._records import encode_codes
 
 SCHEMA = Schema(
     {

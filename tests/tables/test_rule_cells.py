@@ -9,10 +9,9 @@ from rule_tables import RULES, SCHEMA, breaks, make, table
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Implication, Inequality, Numeric, Ordinal, Schema
-from sklearn_dpgen.tables import _drawn_rows, _table_sampler
+from sklearn_dpgen.tables import _conditional_sampling, _table_sampler
 from sklearn_dpgen.tables._log_linear_fit import NoisyTable, _Problem, fit_conditional
-from sklearn_dpgen.tables._rule_cells import barred_pairs, barred_term, possible_cells
-from sklearn_dpgen.tables._table_rules import TableRules
+from sklearn_dpgen.tables._table_rules import TableRules, barred_pairs, barred_term, possible_cells
 
 CPU = torch.device("cpu")
 PAIRS = [
@@ -232,7 +231,7 @@ def test_records_are_drawn_again_in_their_blocks(monkeypatch):
 
     assert distance() < 0.015
     assert sampler.acceptance_rate() > 0.99
-    monkeypatch.setattr(_drawn_rows, "_TRIES", 0)
+    monkeypatch.setattr(_conditional_sampling, "_TRIES", 0)
     # One half of those with both numbers in the same bin would be lost.
     assert distance() > 0.1
     assert sampler.acceptance_rate() < 0.8

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
-from sklearn_dpgen.tables import LocalTableSampler, TableSampler, _pair_distances
+from sklearn_dpgen.tables import LocalTableSampler, TableSampler, _table_sampler
 
 hasten = pytest.fixture(autouse=True)(hasten)
 X = table()
@@ -110,7 +110,7 @@ def test_a_fit_that_fails_leaves_nothing_of_the_one_before():
 
 
 def test_parameters_set_after_fit_do_not_matter(monkeypatch):
-    monkeypatch.setattr(_pair_distances, "_MOST", 4096)
+    monkeypatch.setattr(_table_sampler, "_MOST", 4096)
     sampler = make().fit(X)
     first = sampler.sample(5, random_state=0)
     score = sampler.score(X)

@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn_dpgen.preprocessing import TabularEncoder, _reader
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.tables import TableCounter, _table_counter
-from sklearn_dpgen.tables._row_weights import WHOLE, PersonRows, RowWeights
+from sklearn_dpgen.tables._table_counter import WHOLE, PersonRows, RowWeights
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 FRAME = table(300)
@@ -197,9 +197,9 @@ def test_ids_of_categories_that_no_row_has():
 
 
 def test_many_ids_are_added_up_as_they_come(monkeypatch):
-    from sklearn_dpgen.tables import _row_weights
+    from sklearn_dpgen.tables import _table_counter
 
-    monkeypatch.setattr(_row_weights, "_PENDING", 5)
+    monkeypatch.setattr(_table_counter, "_PENDING", 5)
     one = PersonRows("who")
     for i in range(300):
         one.count_block(PERSONS[["who"]][i : i + 1])
@@ -323,4 +323,12 @@ def test_the_example():
     runner = doctest.DocTestRunner()
     assert sum(runner.run(part).attempted for part in found) >= 8
     assert runner.failures == 0
-    assert _table_counter.__all__ == ["TableCounter"]
+    assert _table_counter.__all__ == [
+        "WHOLE",
+        "CodeCounter",
+        "CountLayout",
+        "PersonRows",
+        "RowWeights",
+        "TableCounter",
+        "weights_of",
+    ]
