@@ -91,7 +91,7 @@ def train_on_source(module, source, labels, generator, **options):
     module, source, labels, generator
         As in :func:`public_loss`.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
     """
     fit_module(module, lambda step: public_loss(module, source, labels, generator), **options)
 

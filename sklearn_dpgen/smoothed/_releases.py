@@ -300,7 +300,7 @@ def release_laws(
     q : {1, 2}, default=2
         Order of the distance.
     shape_weight : float or "auto", default="auto"
-        As of :class:`~sklearn_dpgen.ot.SmoothedLines`. "auto" is what smoothing takes from the
+        As of ``SmoothedLines``. "auto" is what smoothing takes from the
         shape, for a spread of half the radius a dimension, and less where noise hides covariances.
     shares : ndarray of shape (n_classes,) or None
         Proportions of private classes.

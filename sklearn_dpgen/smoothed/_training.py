@@ -91,7 +91,7 @@ def train_generator(module, laws, to_ball, *, n_classes, n_generated, latent_dim
     seed : int or None
         Of latents, and of the lines or the public noise of each step.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def train_on_source(module, source, labels, *, batch_size, generator, **options)
     generator : torch.Generator
         Draws them.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
 
     Returns
     -------
@@ -171,7 +171,7 @@ def adapt_to_releases(
     callback : callable or None
         Called as ``callback(step, module)``.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
 
     Returns
     -------
@@ -210,7 +210,7 @@ def adapt_to_projections(
     callback : callable or None
         Called as ``callback(step, module)``.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
 
     Returns
     -------
@@ -252,7 +252,7 @@ def adapt_to_moved(
     callback : callable or None
         Called as ``callback(step, module)``.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
 
     Returns
     -------

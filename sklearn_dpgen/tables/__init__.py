@@ -9,9 +9,6 @@ from sklearn_dpgen.tables._table_sampler import TableSampler
 
 __all__ = [
     "LocalTableSampler",
-    "LogLinearChain",
-    "NoisyMarginal",
-    "ProductMixture",
     "TableSampler",
     "SyntheticDataClassifier",
     "SyntheticDataRegressor",

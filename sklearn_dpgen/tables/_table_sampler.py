@@ -209,7 +209,7 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     n_bins : "auto", int or mapping, default="auto"
         "auto" finds bins for numbers and dates privately, at most 192 a column: wide ones where
         records are few, and one for a single value that is frequent. Or public bins: a number of
-        equal ones for each, at most 131072, or ``{column: number or edges}``, as ``bins`` of
+        equal ones for each, at most 131072, or ``{column: number or edges}``, as ``n_bins`` of
         :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; those not named are found.
     workload : mapping or None, default=None
         Public weights, from 1e-6 to 1e6, 1 where not named:
@@ -313,7 +313,7 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     :Bounded by: The declared schema: a record has one category in each column, and so adds one to
         one cell of each table. The rows of a person together count once, or ``max_rows`` times.
     :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
-        Gumbel in selections, by :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`, from the
+        Gumbel in selections, by ``SelectionMechanism``, from the
         operating system's entropy; in floating point, or with ``noise="certified"`` exact.
     :Priced by: The privacy profile of the Gaussian mechanism, in closed form, composed with those
         of the selections; no sampling.

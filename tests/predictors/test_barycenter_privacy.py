@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import sklearn_dpgen.predictors._barycenter as module
 from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport, compose_epsilon
 from sklearn_dpgen.exceptions import LargeDeltaWarning
-from sklearn_dpgen.mechanisms import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.predictors import BarycenterClassifier, BarycenterRegressor
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
@@ -190,7 +190,7 @@ def test_what_has_no_price_is_refused(loans, sampler):
     learner = SyntheticDataClassifier(sampler(epsilon=np.inf), n_samples=100, n_draws=1)
     with pytest.raises(ValueError, match="more than the inf that"):
         BarycenterClassifier(learner, epsilon=1.0).fit(loans.X, loans.y, **group)
-    assert X.get_params()["bins"] is None
+    assert X.get_params()["n_bins"] is None
 
 
 def signed(kind, n=400):
