@@ -16,7 +16,8 @@ from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons
-from sklearn_dpgen.nn import DomainHead, fit_module
+from sklearn_dpgen.nn._generators import DomainHead
+from sklearn_dpgen.nn._training import fit_module
 from sklearn_dpgen.sliced._base import (
     CAVEATS,
     Descent,

@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons, split_unit
-from sklearn_dpgen.moments import price_moments
-from sklearn_dpgen.nn import OPTIMIZERS
+from sklearn_dpgen.mechanisms._class_moments import price_moments
+from sklearn_dpgen.nn._training import OPTIMIZERS
 from sklearn_dpgen.persistence._declarations import Maybe
 from sklearn_dpgen.preprocessing._records import resolve_domain
 from sklearn_dpgen.smoothed._features import (

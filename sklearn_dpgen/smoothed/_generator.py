@@ -10,11 +10,13 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
+from sklearn_dpgen.domains import Domain, OneHot, Product
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.moments import price_moments
-from sklearn_dpgen.nn import DrawnGenerator, dcgan_generator, mlp_generator, upsampling_generator
+from sklearn_dpgen.mechanisms._class_moments import price_moments
+from sklearn_dpgen.nn import dcgan_generator, mlp_generator, upsampling_generator
+from sklearn_dpgen.nn._generators import DrawnGenerator
 from sklearn_dpgen.ot._sliced import held_out_distance
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.preprocessing import DCTTransformer

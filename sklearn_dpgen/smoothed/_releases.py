@@ -14,8 +14,10 @@ from sklearn_dpgen.accounting import ProjectionLaw
 from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.nn import ACTIVATIONS
-from sklearn_dpgen.ot import LineGrid, SmoothedLines, random_directions, wasserstein_lines
+from sklearn_dpgen.nn._generators import ACTIVATIONS
+from sklearn_dpgen.ot import random_directions
+from sklearn_dpgen.ot._lines import LineGrid, SmoothedLines
+from sklearn_dpgen.ot._sliced import wasserstein_lines
 from sklearn_dpgen.utils._labels import check_proportions
 from sklearn_dpgen.utils._random import NoiseSource, torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor

@@ -5,7 +5,8 @@ import torch
 from torch.nn import functional
 from torch.optim.swa_utils import update_bn
 
-from sklearn_dpgen.nn import GeneratorMixture, fit_module
+from sklearn_dpgen.nn._generators import GeneratorMixture
+from sklearn_dpgen.nn._training import fit_module
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import seeded_initialization
 

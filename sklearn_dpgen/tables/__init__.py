@@ -1,8 +1,6 @@
 """Synthetic tables from noisy counts or answers, and predictors trained on them."""
 
-from sklearn_dpgen.tables._distributions import LogLinearChain, ProductMixture
 from sklearn_dpgen.tables._local_table_sampler import LocalTableSampler
-from sklearn_dpgen.tables._releases import NoisyMarginal
 from sklearn_dpgen.tables._synthetic_data import SyntheticDataClassifier, SyntheticDataRegressor
 from sklearn_dpgen.tables._table_counter import TableCounter
 from sklearn_dpgen.tables._table_sampler import TableSampler

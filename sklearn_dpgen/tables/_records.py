@@ -12,7 +12,7 @@ import pandas as pd
 from joblib import effective_n_jobs
 from tqdm import tqdm
 
-from sklearn_dpgen.engines import is_engine_table, map_reduce
+from sklearn_dpgen.engines._tables import is_engine_table, map_reduce
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._unit import Persons, check_precision
 from sklearn_dpgen.preprocessing._coder import RecordCoder

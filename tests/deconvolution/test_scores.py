@@ -180,7 +180,7 @@ def test_bad_input():
     schema = Schema({"a": Categorical(["x", "y"]), "b": Categorical(["x", "y"])})
     joint = JointRandomizedResponse(3.0, schema=schema, random_state=0)
     answers = joint.fit_transform(pd.DataFrame({"a": ["x", "y"] * 5, "b": ["x", "y"] * 5}))
-    with pytest.raises(ValueError, match="of JointRandomizedResponse name questions"):
+    with pytest.raises(ValueError, match="got answers to questions of JointRandomizedResponse"):
         energy_score(DeconvolutionEM(joint, n_points=4).fit(answers), answers)
     other = LaplaceMechanism(4.0, domain=Box(-1, 1)).fit_transform(np.zeros((9, 1)))
     with pytest.raises(ValueError, match="released by LaplaceMechanism"):

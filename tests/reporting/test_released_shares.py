@@ -15,7 +15,7 @@ from sklearn_dpgen.reporting._released import _gap, merge_bins, released_shares,
 from sklearn_dpgen.schema import Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables import TableSampler
-from sklearn_dpgen.tables._measurements import NoisyMarginal
+from sklearn_dpgen.tables._releases import NoisyMarginal
 
 FRAME = pd.DataFrame({"a": [0.0, 30.0]})
 

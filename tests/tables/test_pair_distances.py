@@ -6,7 +6,8 @@ import pytest
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import ProductMixture, _table_sampler
+from sklearn_dpgen.tables import _table_sampler
+from sklearn_dpgen.tables._distributions import ProductMixture
 from sklearn_dpgen.tables._table_sampler import pair_distances
 
 # With 40 bins, two for each of the 20 cells; of n one for each of four numbers.
