@@ -503,8 +503,9 @@ def variation_contraction(
     --------
     >>> import numpy as np
     >>> from sklearn_dpgen.domains import Ball
-    >>> from sklearn_dpgen.evolution import (
-    ...     EuclideanVariation, contraction_rate, paper_degrees, variation_contraction
+    >>> from sklearn_dpgen.evolution import EuclideanVariation
+    >>> from sklearn_dpgen.evolution._theory import (
+    ...     contraction_rate, paper_degrees, variation_contraction
     ... )
     >>> disc = Ball(1.0, n_features=2)
     >>> degrees = [degree for degree in paper_degrees(2, 0.25, 2.0) for _ in range(2)]
