@@ -6,14 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sklearn_dpgen.accounting import (
-    FailingGaussianProfile,
-    GaussianProfile,
-    PrivacyProfile,
-    calibrate_releases,
-    compose_epsilon,
-    default_discretization,
-)
+from sklearn_dpgen.accounting import GaussianProfile, compose_epsilon
 from sklearn_dpgen.accounting._certified import (
     certified_failure,
     certified_gaussian_scale,
@@ -22,6 +15,10 @@ from sklearn_dpgen.accounting._certified import (
     remaining_delta,
 )
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting._composition import default_discretization
+from sklearn_dpgen.accounting._profiles import PrivacyProfile
+from sklearn_dpgen.accounting._random_stopping import FailingGaussianProfile
+from sklearn_dpgen.accounting._selection import calibrate_releases
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.mechanisms._selection import SelectionMechanism, check_paid
 from sklearn_dpgen.utils._random import NoiseSource

@@ -17,8 +17,8 @@ from sklearn_dpgen.accounting import (
     GaussianProfile,
     PrivacyReport,
     gaussian_sigma,
-    laplace_scale,
 )
+from sklearn_dpgen.accounting._calibration import laplace_scale
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._additive import priced_laplace

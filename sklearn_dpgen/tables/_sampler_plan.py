@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
-from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._checks import check_count, check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_dpgen.accounting import laplace_scale
+from sklearn_dpgen.accounting._calibration import laplace_scale
 from sklearn_dpgen.domains import Ball, Box, OneHot
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,
@@ -24,7 +24,6 @@ from sklearn_dpgen.utils._certified_noise import CERTIFIED, CertifiedNoise, grid
 from sklearn_dpgen.utils._random import NoiseSource
 
 CERTIFIED_NOISE = "certified_noise"
-
 
 
 pytest.importorskip("opendp")

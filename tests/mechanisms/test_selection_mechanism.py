@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from sklearn_dpgen.accounting import BoundedRangeProfile, compose_epsilon
+from sklearn_dpgen.accounting import compose_epsilon
+from sklearn_dpgen.accounting._selection import BoundedRangeProfile
 from sklearn_dpgen.mechanisms import SelectionMechanism
 from sklearn_dpgen.mechanisms._selection import SelectionRun
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
