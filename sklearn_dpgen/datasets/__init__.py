@@ -4,24 +4,18 @@ from sklearn_dpgen.datasets._fetch import (
     fetch_adult,
     fetch_fashion_mnist,
     fetch_mnist,
-    get_data_home,
 )
 from sklearn_dpgen.datasets._rand_health import load_rand_health
 from sklearn_dpgen.datasets._simulated import (
     make_biased_labels,
-    make_ellipse,
     make_half_circle,
-    make_rectangle,
 )
 
 __all__ = [
     "fetch_adult",
     "fetch_fashion_mnist",
     "fetch_mnist",
-    "get_data_home",
     "load_rand_health",
     "make_biased_labels",
-    "make_ellipse",
     "make_half_circle",
-    "make_rectangle",
 ]
