@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from sklearn_dpgen.accounting import ProjectionLaw
-from sklearn_dpgen.domains import enclosing_ball
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.ot import random_directions, wasserstein_lines
 from sklearn_dpgen.smoothed._features import RADIUS, clip_rows

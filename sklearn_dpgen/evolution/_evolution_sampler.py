@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from tqdm import tqdm
 
-from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.evolution._schedules import (
     check_threshold,
     class_settings,

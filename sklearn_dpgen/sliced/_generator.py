@@ -9,7 +9,8 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.nn import mlp_generator
 from sklearn_dpgen.persistence._networks import check_network

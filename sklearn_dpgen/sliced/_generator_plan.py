@@ -2,7 +2,7 @@
 
 from sklearn_dpgen.accounting import Bound, PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.domains import enclosing_ball
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.preprocessing._records import declared_domain
 from sklearn_dpgen.sliced._base import CAVEATS, Descent, count_parameters

@@ -8,7 +8,8 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
+from sklearn_dpgen.domains import Domain, OneHot, Product
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.persistence._networks import check_network
