@@ -14,7 +14,8 @@ from sklearn.linear_model import LinearRegression
 import sklearn_dpgen
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.mechanisms import GaussianMechanism, JointRandomizedResponse, LaplaceMechanism
-from sklearn_dpgen.reporting import ModelCard, model_card, verify_model_card
+from sklearn_dpgen.reporting import model_card, verify_model_card
+from sklearn_dpgen.reporting._model_card import ModelCard
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import LocalTableSampler, TableSampler
 
