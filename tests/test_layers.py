@@ -221,7 +221,7 @@ def test_a_forbidden_import_is_caught(module, line):
         ("metrics._transport", "import ot\nfrom sklearn.utils import check_array"),
         ("accounting._report", "from sklearn_dpgen import __version__"),
         ("ledger._base", "from sklearn_dpgen.persistence._files import SavedEstimator"),
-        ("", "from sklearn_dpgen.persistence import load"),
+        ("", "from sklearn_dpgen.persistence._files import load"),
         ("", "from sklearn_dpgen._version import __version__"),
     ],
 )

@@ -16,11 +16,7 @@ from sklearn_dpgen.accounting._guarantee import (
     Public,
     Released,
 )
-from sklearn_dpgen.accounting._profiles import (
-    ApproximateProfile,
-    GaussianProfile,
-    LaplaceProfile,
-)
+from sklearn_dpgen.accounting._profiles import ApproximateProfile, GaussianProfile, LaplaceProfile
 from sklearn_dpgen.accounting._projection import ProjectionLaw
 from sklearn_dpgen.accounting._random_stopping import (
     BinomialRuns,

@@ -6,10 +6,7 @@ for them, are computed without noise and are not private.
 
 from sklearn_dpgen.reporting._fairness_displays import FairnessCurveDisplay, FairnessDisplay
 from sklearn_dpgen.reporting._marginal_displays import MarginalDisplay, PairDisplay
-from sklearn_dpgen.reporting._model_card import (
-    model_card,
-    verify_model_card,
-)
+from sklearn_dpgen.reporting._model_card import model_card, verify_model_card
 from sklearn_dpgen.reporting._privacy_displays import TradeOffDisplay
 from sklearn_dpgen.reporting._quality_report import QualityReport
 
