@@ -32,14 +32,10 @@ from sklearn_dpgen.evolution._voting_sampler import (
 )
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.moments import (
-    denoised_covariances,
-    draw_normals,
-    moment_queries,
-    release_moments,
-)
+from sklearn_dpgen.mechanisms._class_moments import moment_queries, release_moments
 from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.utils._normal_laws import denoised_covariances, draw_normals
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     HasMethods,

@@ -23,7 +23,7 @@ from sklearn_dpgen.evolution._weight_projections import (
 )
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
-from sklearn_dpgen.moments import MOMENT_SHARES
+from sklearn_dpgen.mechanisms._class_moments import MOMENT_SHARES
 from sklearn_dpgen.persistence._declarations import (
     Array,
     demand,

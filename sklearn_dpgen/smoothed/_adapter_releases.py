@@ -8,7 +8,7 @@ import torch
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains._ball import enclosing_ball
-from sklearn_dpgen.moments import price_moments
+from sklearn_dpgen.mechanisms._class_moments import price_moments
 from sklearn_dpgen.preprocessing._records import resolve_domain
 from sklearn_dpgen.smoothed._adaptation import (
     adapt_to_moved,

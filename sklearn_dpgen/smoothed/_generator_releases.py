@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains._ball import enclosing_ball
-from sklearn_dpgen.moments import price_moments
+from sklearn_dpgen.mechanisms._class_moments import price_moments
 from sklearn_dpgen.preprocessing._records import declared_domain
 from sklearn_dpgen.smoothed._laws import normal_laws, release_laws
 from sklearn_dpgen.smoothed._plan import plan_projections, plan_releases
