@@ -12,7 +12,7 @@ from collections import defaultdict
 import numpy as np
 import torch
 
-from sklearn_dpgen.evolution import project_simplex
+from sklearn_dpgen.evolution._weight_projections import project_simplex
 from sklearn_dpgen.mechanisms._discrete import response_table
 from sklearn_dpgen.mechanisms._joint_questions import same_group
 from sklearn_dpgen.tables import ProductMixture
