@@ -10,7 +10,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from tqdm import tqdm
 
-from sklearn_dpgen.engines import is_engine_table, map_reduce
+from sklearn_dpgen.engines._tables import is_engine_table, map_reduce
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing._coder import RecordCoder
 from sklearn_dpgen.preprocessing._reader import NO_RECORDS, read_blocks

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from sklearn_dpgen.engines import map_reduce
+from sklearn_dpgen.engines._tables import map_reduce
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables._records import StreamedRecords
