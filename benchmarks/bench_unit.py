@@ -15,7 +15,7 @@ from _common import record
 
 from sklearn_dpgen.datasets import load_rand_health
 from sklearn_dpgen.ledger._unit import Persons
-from sklearn_dpgen.mechanisms import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import TableSampler

@@ -145,7 +145,7 @@ def certified_range(score_range: float, scale: float) -> float:
     Parameters
     ----------
     score_range : float
-        As of :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`.
+        As of ``SelectionMechanism``.
     scale : float
         Weights are exp(score / scale).
     """

@@ -32,7 +32,7 @@ class GaussianSequenceMechanism:
     """Vectors computed on all records, one after another, released with Gaussian noise.
 
     Between them, if wanted, indices of large scores are selected, by
-    :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`. All of it is paid for out of one budget.
+    ``SelectionMechanism``. All of it is paid for out of one budget.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class GaussianSequenceMechanism:
         Of all selections together, on the scale of ``shares``: a selection counts by the largest
         variance of its privacy loss, ε₀²/4. None without selections.
     score_range : float or None, default=None
-        As of :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`; None without selections.
+        As of ``SelectionMechanism``; None without selections.
     n_values : sequence of int or None, default=None
         Of certified noise: how many values each release has, at most. None pays for noise in
         floating point. See :ref:`certified_noise`.
@@ -270,7 +270,7 @@ class GaussianSequenceRun:
         return noise.add(value, self._scales.pop(0), "gaussian")
 
     def select(self, scores: np.ndarray, noise: NoiseSource, *, count: int = 1) -> np.ndarray:
-        """Return indices of large scores: :meth:`SelectionRun.release`, paid for likewise."""
+        """Return indices of large scores: ``SelectionRun.release``, paid for likewise."""
         if self._selection is None:
             raise PublicRuntimeError("The privacy budget paid for no selection.")
         return self._selection.release(scores, noise, count=count)

@@ -173,7 +173,7 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     :Bounded by: The declared schema: a record has one category in each column, and so adds one to
         one cell of each table. The rows of a person together count once, or ``max_rows`` times.
     :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
-        Gumbel in selections, by :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`, from the
+        Gumbel in selections, by ``SelectionMechanism``, from the
         operating system's entropy; in floating point, or with ``noise="certified"`` exact.
     :Priced by: The privacy profile of the Gaussian mechanism, in closed form, composed with those
         of the selections; no sampling.

@@ -15,10 +15,10 @@ from sklearn_dpgen.mechanisms import (
     JointRandomizedResponse,
     LaplaceMechanism,
     RandomizedResponse,
-    SelectionMechanism,
     TabularMechanism,
     ThresholdedLaplaceMechanism,
 )
+from sklearn_dpgen.mechanisms._selection import SelectionMechanism
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.utils._certified_noise import CERTIFIED, CertifiedNoise, grid_integers
 from sklearn_dpgen.utils._random import NoiseSource

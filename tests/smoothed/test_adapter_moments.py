@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.accounting import GaussianProfile, compose_epsilon
 from sklearn_dpgen.domains import Ball, Box
-from sklearn_dpgen.mechanisms import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _adapter_releases
 from sklearn_dpgen.smoothed._features import AffineMove
 from sklearn_dpgen.smoothed._normal_map import normal_map

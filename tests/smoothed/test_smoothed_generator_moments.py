@@ -14,7 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
-from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSums, GaussianSequenceRun
+from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSums
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.moments import MomentSampler
 from sklearn_dpgen.ot import LineGrid
 from sklearn_dpgen.preprocessing import DCTTransformer

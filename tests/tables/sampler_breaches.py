@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 from sampler_tables import MECHANISM
 
-from sklearn_dpgen.mechanisms import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.tables import (
     TableSampler,
     _column_measurements,

@@ -12,7 +12,8 @@ import pandas as pd
 from dp_accounting.pld import privacy_loss_distribution
 from scipy.stats import norm
 
-from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, GaussianSequenceRun
+from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import (
     TableSampler,
