@@ -8,7 +8,7 @@ from torch.optim.swa_utils import AveragedModel, update_bn
 from torch.utils.checkpoint import checkpoint
 
 from sklearn_dpgen.deconvolution._model import score_latents
-from sklearn_dpgen.nn import fit_module
+from sklearn_dpgen.nn._training import fit_module
 from sklearn_dpgen.ot import (
     entropic_loss,
     entropic_loss_blockwise,
@@ -121,7 +121,7 @@ def train_generator(model, loss, Y, *, seed, batch_size, n_generated, **options)
     n_generated : int
         Points a step.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
 
     Returns
     -------

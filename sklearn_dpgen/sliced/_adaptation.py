@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
-from sklearn_dpgen.nn import fit_module
+from sklearn_dpgen.nn._training import fit_module
 from sklearn_dpgen.sliced._base import CAVEATS
 from sklearn_dpgen.sliced._objective import fair_gradient, penalty_gradient, softmax_residuals
 
@@ -58,7 +58,7 @@ def train_on_source(module, source, labels, generator, **options):
     module, source, labels, generator
         As in :func:`public_loss`.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
     """
     fit_module(module, lambda step: public_loss(module, source, labels, generator), **options)
 

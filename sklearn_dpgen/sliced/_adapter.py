@@ -10,7 +10,7 @@ from torch import nn
 
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons
-from sklearn_dpgen.nn import DomainHead
+from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.sliced._adaptation import (
     SIDES,
     batch_rows,

@@ -12,7 +12,8 @@ from torch import nn
 from sklearn_dpgen.accounting import Event, PrivacyReport
 from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
-from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, SCHEDULES, descend
+from sklearn_dpgen.nn._generators import ACTIVATIONS
+from sklearn_dpgen.nn._training import OPTIMIZERS, SCHEDULES, descend
 from sklearn_dpgen.ot import random_directions
 from sklearn_dpgen.sliced._strata import Members
 from sklearn_dpgen.utils._random import ROUNDING, split_random_state, torch_generator

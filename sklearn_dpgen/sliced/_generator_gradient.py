@@ -2,7 +2,8 @@
 
 import torch
 
-from sklearn_dpgen.nn import clip_weights, linearize
+from sklearn_dpgen.nn import linearize
+from sklearn_dpgen.nn._jacobian import clip_weights
 from sklearn_dpgen.ot import sliced_wasserstein2_gradient
 from sklearn_dpgen.sliced._base import CHUNK
 

@@ -8,7 +8,8 @@ import torch
 from torch.nn import functional
 
 from sklearn_dpgen.domains import Ball, Box, Product
-from sklearn_dpgen.nn import clip_weights, linearize
+from sklearn_dpgen.nn import linearize
+from sklearn_dpgen.nn._jacobian import clip_weights
 from sklearn_dpgen.ot import sliced_wasserstein2_gradient
 from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
 from sklearn_dpgen.sliced._strata import Strata

@@ -13,7 +13,7 @@ from sklearn_dpgen.domains import Ball, Box, Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import UnpaidScoreMixin
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.nn import DomainHead
+from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import standardized

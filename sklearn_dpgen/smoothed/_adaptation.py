@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional
 
-from sklearn_dpgen.nn import fit_module
+from sklearn_dpgen.nn._training import fit_module
 
 __all__ = ["adapt_to_moved", "adapt_to_projections", "adapt_to_releases", "train_on_source"]
 
@@ -22,7 +22,7 @@ def train_on_source(module, source, labels, *, batch_size, generator, **options)
     generator : torch.Generator
         Draws them.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def adapt_to_releases(
     callback : callable or None
         Called as ``callback(step, module)``.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def adapt_to_projections(
     callback : callable or None
         Called as ``callback(step, module)``.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def adapt_to_moved(
     callback : callable or None
         Called as ``callback(step, module)``.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
 
     Returns
     -------

@@ -11,7 +11,7 @@ from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons, split_unit
-from sklearn_dpgen.nn import OPTIMIZERS
+from sklearn_dpgen.nn._training import OPTIMIZERS
 from sklearn_dpgen.persistence._declarations import Maybe
 from sklearn_dpgen.smoothed._adaptation import train_on_source
 from sklearn_dpgen.smoothed._adapter_releases import AdapterReleasesMixin

@@ -1,6 +1,6 @@
 """What the estimators that release noisy records have in common."""
 
-from sklearn_dpgen.nn import ACTIVATIONS
+from sklearn_dpgen.nn._generators import ACTIVATIONS
 from sklearn_dpgen.utils._validation import Integral, Interval, Real, StrOptions
 
 __all__ = ["RELEASE_CONSTRAINTS"]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_dpgen.nn import ACTIVATIONS
+from sklearn_dpgen.nn._generators import ACTIVATIONS
 from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.persistence._networks import dense_arguments, saved_network
 from sklearn_dpgen.smoothed._releases import ClassRecords

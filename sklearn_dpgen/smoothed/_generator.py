@@ -113,7 +113,7 @@ class SmoothedSlicedWassersteinGenerator(
         A network, or ``generator(n_inputs, domain)`` that returns a module: inputs are the latent
         and, with labels, the class as a one-hot vector. A module with an attribute ``n_noise``
         gets that many standard normals before them. "auto" is a multilayer perceptron that draws
-        the categories of one-hot blocks (:class:`~sklearn_dpgen.nn.DrawnGenerator`), "mlp" one with
+        the categories of one-hot blocks (``DrawnGenerator``), "mlp" one with
         soft blocks; "upsampling" is the paper's.
     hidden_layer_sizes : tuple of int, default=(200, 200)
         Of the multilayer perceptron.

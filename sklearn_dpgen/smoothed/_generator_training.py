@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from torch.optim.swa_utils import update_bn
 
-from sklearn_dpgen.nn import GeneratorMixture, fit_module
+from sklearn_dpgen.nn._generators import GeneratorMixture
+from sklearn_dpgen.nn._training import fit_module
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import seeded_initialization
 
@@ -81,7 +82,7 @@ def train_generator(module, laws, to_ball, *, n_classes, n_generated, latent_dim
     seed : int or None
         Of latents, and of the lines or the public noise of each step.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
 
     Returns
     -------

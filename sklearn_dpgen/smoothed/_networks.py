@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from sklearn_dpgen.nn import DrawnGenerator, dcgan_generator, mlp_generator, upsampling_generator
+from sklearn_dpgen.nn import dcgan_generator, mlp_generator, upsampling_generator
+from sklearn_dpgen.nn._generators import DrawnGenerator
 from sklearn_dpgen.utils._validation import check_widths
 
 __all__ = ["NETWORKS", "build_network"]

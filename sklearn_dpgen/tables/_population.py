@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from sklearn_dpgen.nn import descend
+from sklearn_dpgen.nn._training import descend
 from sklearn_dpgen.utils._torch import as_array
 
 __all__ = ["Population"]
