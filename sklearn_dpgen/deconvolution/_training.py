@@ -9,13 +9,9 @@ from torch.utils.checkpoint import checkpoint
 
 from sklearn_dpgen.deconvolution._model import score_latents
 from sklearn_dpgen.nn._training import fit_module
-from sklearn_dpgen.ot import (
-    entropic_loss,
-    entropic_loss_blockwise,
-    likelihood_loss,
-    sinkhorn_divergence,
-    wasserstein_loss,
-)
+from sklearn_dpgen.ot import entropic_loss, sinkhorn_divergence
+from sklearn_dpgen.ot._blockwise import entropic_loss_blockwise
+from sklearn_dpgen.ot._losses import likelihood_loss, wasserstein_loss
 from sklearn_dpgen.utils._random import torch_generator
 from sklearn_dpgen.utils._threads import threads_for
 

@@ -257,7 +257,7 @@ def sliced_wasserstein2_gradient(
     dX : Tensor of shape (n, d)
         Its gradient in X: row i is the mean over the directions of
         :math:`\theta \, \partial W_2^2 / \partial U_i`, with :math:`U_i = \langle \theta, x_i
-        \rangle` (see :func:`wasserstein2_gradient`).
+        \rangle` (see ``wasserstein2_gradient``).
     dY : Tensor of shape (m, d)
         Its gradient in Y, likewise.
 
@@ -504,7 +504,7 @@ def noisy_projected_wasserstein(
     -----
     Nothing here is private by itself. Where X is private, its noisy projections are what may be
     released; the gradient in X passes by their noise and is not covered. Compare a release with
-    other projections by :func:`wasserstein_lines`.
+    other projections by ``wasserstein_lines``.
 
     References
     ----------

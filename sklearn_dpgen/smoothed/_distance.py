@@ -14,7 +14,7 @@ from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._ledger import LedgerLike, open_ledger
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
-from sklearn_dpgen.ot import wasserstein_lines
+from sklearn_dpgen.ot._sliced import wasserstein_lines
 from sklearn_dpgen.utils._random import ROUNDING, noise_source, on_grid, split_random_state
 from sklearn_dpgen.utils._torch import as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import check_array, check_delta, check_positive

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from scipy.special import ndtr
 
-from sklearn_dpgen.ot import LineGrid, SmoothedLines, random_directions
+from sklearn_dpgen.ot import random_directions
+from sklearn_dpgen.ot._lines import LineGrid, SmoothedLines
 from sklearn_dpgen.smoothed._releases import count_releases
 from sklearn_dpgen.utils._random import torch_generator
 from sklearn_dpgen.utils._torch import as_array, as_tensor
@@ -114,7 +115,7 @@ def release_laws(
     q : {1, 2}, default=2
         Order of the distance.
     shape_weight : float or "auto", default="auto"
-        As of :class:`~sklearn_dpgen.ot.SmoothedLines`. "auto" is what smoothing takes from the
+        As of ``SmoothedLines``. "auto" is what smoothing takes from the
         shape, for a spread of half the radius a dimension, and less where noise hides covariances.
     shares : ndarray of shape (n_classes,) or None
         Proportions of private classes.

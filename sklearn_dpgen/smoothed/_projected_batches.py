@@ -9,7 +9,7 @@ import torch
 from sklearn_dpgen.accounting import ProjectionLaw
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.ot import wasserstein_lines
+from sklearn_dpgen.ot._sliced import wasserstein_lines
 from sklearn_dpgen.smoothed._releases import ClassRecords
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._torch import as_tensor

@@ -17,7 +17,7 @@ from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
 from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSums
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.moments import MomentSampler
-from sklearn_dpgen.ot import LineGrid
+from sklearn_dpgen.ot._lines import LineGrid
 from sklearn_dpgen.preprocessing import DCTTransformer
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _laws
 

@@ -8,7 +8,7 @@ from generator_cases import KINDS, of_records, other_records, train
 
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.ot import LineGrid
+from sklearn_dpgen.ot._lines import LineGrid
 from sklearn_dpgen.smoothed import _generator_releases, _releases
 from sklearn_dpgen.smoothed._releases import ClassRecords
 

@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from sklearn_dpgen.domains import Box, OneHot, Product
-from sklearn_dpgen.ot import SmoothedLines
+from sklearn_dpgen.ot._lines import SmoothedLines
 from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinAdapter,
     _adaptation,
