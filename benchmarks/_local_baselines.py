@@ -15,8 +15,8 @@ import torch
 from sklearn_dpgen.evolution._weight_projections import project_simplex
 from sklearn_dpgen.mechanisms._discrete import response_table
 from sklearn_dpgen.mechanisms._joint_questions import same_group
-from sklearn_dpgen.tables import ProductMixture
 from sklearn_dpgen.tables._population import Population
+from sklearn_dpgen.tables._product_mixture import ProductMixture
 from sklearn_dpgen.utils._random import torch_generator
 
 __all__ = ["draw", "independent_columns", "naive_bayes", "pair_population", "unbiased_shares"]

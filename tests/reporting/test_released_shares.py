@@ -14,7 +14,8 @@ from sklearn_dpgen.reporting._figures import histogram, label_bars
 from sklearn_dpgen.reporting._released import _gap, merge_bins, released_shares, sample_shares
 from sklearn_dpgen.schema import Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned
-from sklearn_dpgen.tables import NoisyMarginal, TableSampler
+from sklearn_dpgen.tables import TableSampler
+from sklearn_dpgen.tables._measurements import NoisyMarginal
 
 FRAME = pd.DataFrame({"a": [0.0, 30.0]})
 

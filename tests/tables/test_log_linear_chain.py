@@ -13,13 +13,14 @@ from sklearn.base import BaseEstimator
 from sklearn_dpgen.domains import OneHot, Product
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import ProductMixture, _log_linear_chain
+from sklearn_dpgen.tables import _log_linear_chain
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
 from sklearn_dpgen.tables._log_linear_chain import (
     LogLinearChain,
     LogLinearConditional,
     LogLinearTerm,
 )
+from sklearn_dpgen.tables._product_mixture import ProductMixture
 
 # Blocks of four columns, which are drawn in this order: a column of one block, columns with one or
 # two categories a block, blocks that are no runs.

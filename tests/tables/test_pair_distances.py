@@ -6,8 +6,9 @@ import pytest
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import ProductMixture, _pair_distances
+from sklearn_dpgen.tables import _pair_distances
 from sklearn_dpgen.tables._pair_distances import pair_distances
+from sklearn_dpgen.tables._product_mixture import ProductMixture
 
 # With 40 bins, two for each of the 20 cells; of n one for each of four numbers.
 SCHEMA = Schema(
