@@ -121,7 +121,7 @@ def sampler_of(options, schema, seed):
 
 def learned(frame, schema, n_seeds):
     """Yield a row for each way: distances to both laws, means over seeds."""
-    encoder = TabularEncoder(schema, bins=N_BINS).fit()
+    encoder = TabularEncoder(schema, n_bins=N_BINS).fit()
     persons = Persons(frame["who"])
     records = frame.drop(columns="who")
     laws = [tables_of(records, encoder, weights) for weights in (weights_of(persons.n_rows), None)]
@@ -172,7 +172,7 @@ def let_out(sampler, frame, given=None):
 
 def changed(frame, schema):
     """Yield a row for each way and relation: the largest change by a person of equal rows."""
-    encoder = TabularEncoder(schema, bins=N_BINS).fit()
+    encoder = TabularEncoder(schema, n_bins=N_BINS).fit()
     widths = [column.n_categories for column in encoder.columns_.values()]
     low, high = (
         encoder.decode_codes(np.array([[code * (width - 1) for width in widths]] * MOST_ROWS))

@@ -33,10 +33,10 @@ def fine_encoder(schema, n_bins):
     """
     ordered = [name for name, c in schema.items() if isinstance(c, Numeric | Datetime)]
     if isinstance(n_bins, Integral):
-        return TabularEncoder(schema, bins=dict.fromkeys(ordered, n_bins)), []
+        return TabularEncoder(schema, n_bins=dict.fromkeys(ordered, n_bins)), []
     given = {} if n_bins == "auto" else n_bins
     found = [name for name in ordered if name not in given]
-    return TabularEncoder(schema, bins=dict.fromkeys(found, MAX_LEAVES) | given), found
+    return TabularEncoder(schema, n_bins=dict.fromkeys(found, MAX_LEAVES) | given), found
 
 
 def column_trees(encoder, found):

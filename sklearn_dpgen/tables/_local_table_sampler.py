@@ -357,8 +357,8 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
     def find_bins(self, n_bins: int = 16) -> dict[str, np.ndarray]:
         """Return bins of numbers and dates that hold about equal shares of the records.
 
-        Answers of a first group of people on fine bins, ``JointRandomizedResponse(bins=64,
-        n_asked=1)``, tell which ``bins`` to declare to the next one.
+        Answers of a first group of people on fine bins, ``JointRandomizedResponse(n_bins=64,
+        n_asked=1)``, tell which ``n_bins`` to declare to the next one.
 
         Parameters
         ----------

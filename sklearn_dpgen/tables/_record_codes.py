@@ -120,6 +120,6 @@ def with_bins(encoder, bins):
     TabularEncoder
     """
     names = encoder.feature_names_in_
-    return TabularEncoder(encoder.schema, bins=bins).fit(
+    return TabularEncoder(encoder.schema, n_bins=bins).fit(
         pd.DataFrame([[0] * len(names)], columns=names)
     )

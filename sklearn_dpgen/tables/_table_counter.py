@@ -63,7 +63,7 @@ class TableCounter(CodeCounter):
     >>> from sklearn_dpgen.tables import TableCounter
     >>> schema = Schema({"age": Numeric(0, 100), "smoker": Categorical(["no", "yes"])})
     >>> frame = pd.DataFrame({"age": [20, 70, 80], "smoker": ["no", "no", "yes"]})
-    >>> encoder = TabularEncoder(schema, bins=2).fit()
+    >>> encoder = TabularEncoder(schema, n_bins=2).fit()
     >>> first = TableCounter(encoder, [("age", "smoker")]).count(frame[:2])
     >>> second = TableCounter(encoder, [("age", "smoker")]).count(frame[2:])
     >>> first.merge(second).finish()

@@ -56,7 +56,7 @@ class TableRules:
     _saved_state = {"rules": list[Rule], "schema": Schema}
 
     def __init__(self, rules, schema):
-        self.encoder = TabularEncoder(schema, bins=2).fit()
+        self.encoder = TabularEncoder(schema, n_bins=2).fit()
         self.rules, self.declared, self.derived = list(rules), schema, {}
         self.inequalities, self.implications = [], []
         for place, rule in enumerate(rules):

@@ -69,7 +69,7 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     n_bins : "auto", int or mapping, default="auto"
         "auto" finds bins for numbers and dates privately, at most 192 a column: wide ones where
         records are few, and one for a single value that is frequent. Or public bins: a number of
-        equal ones for each, at most 131072, or ``{column: number or edges}``, as ``bins`` of
+        equal ones for each, at most 131072, or ``{column: number or edges}``, as ``n_bins`` of
         :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; those not named are found.
     workload : mapping or None, default=None
         Public weights, from 1e-6 to 1e6, 1 where not named:

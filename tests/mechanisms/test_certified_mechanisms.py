@@ -42,7 +42,7 @@ LOCAL = [
     (GaussianMechanism(1.0, domain=Ball(2, n_features=3), noise="certified"), np.ones((1, 3))),
     (RandomizedResponse(1.0, domain=OneHot(4), noise="certified"), np.eye(4)),
     (TabularMechanism(2.0, schema=SCHEMA, noise="certified"), FRAME),
-    (TabularMechanism(2.0, schema=SCHEMA, bins=4, noise="certified"), FRAME),
+    (TabularMechanism(2.0, schema=SCHEMA, n_bins=4, noise="certified"), FRAME),
     (JointRandomizedResponse(2.0, schema=SCHEMA, noise="certified"), FRAME),
 ]
 

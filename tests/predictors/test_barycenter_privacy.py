@@ -190,7 +190,7 @@ def test_what_has_no_price_is_refused(loans, sampler):
     learner = SyntheticDataClassifier(sampler(epsilon=np.inf), n_samples=100, n_draws=1)
     with pytest.raises(ValueError, match="more than the inf that"):
         BarycenterClassifier(learner, epsilon=1.0).fit(loans.X, loans.y, **group)
-    assert X.get_params()["bins"] is None
+    assert X.get_params()["n_bins"] is None
 
 
 def signed(kind, n=400):

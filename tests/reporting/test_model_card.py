@@ -188,7 +188,7 @@ def test_the_number_of_records_is_stated_only_where_it_is_public(fitted):
 
 
 def test_the_schema_of_a_mechanism_within_is_shown():
-    mechanism = JointRandomizedResponse(4.0, schema=SCHEMA, bins=4).fit()
+    mechanism = JointRandomizedResponse(4.0, schema=SCHEMA, n_bins=4).fit()
     answers = mechanism.transform(pd.DataFrame({HOSTILE: [1.0, 2.0] * 50, "b": ["no"] * 100}))
     sampler = LocalTableSampler(mechanism, population_size=5, max_iter=2).fit(answers)
     for estimator in (mechanism, sampler):

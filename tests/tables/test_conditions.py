@@ -107,7 +107,7 @@ def test_conditions_that_nothing_declares(conditions, message):
 
 
 def encoder_of(column, bins):
-    return TabularEncoder(Schema({"x": column}), bins={"x": bins}).fit()
+    return TabularEncoder(Schema({"x": column}), n_bins={"x": bins}).fit()
 
 
 def condition(encoder, given):

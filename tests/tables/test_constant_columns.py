@@ -160,7 +160,7 @@ def test_a_single_column_beside_constants():
 
 
 def test_nobody_is_asked_about_a_constant():
-    mechanism = JointRandomizedResponse(2.0, schema=MIXED, random_state=0, bins=4)
+    mechanism = JointRandomizedResponse(2.0, schema=MIXED, random_state=0, n_bins=4)
     answers = mechanism.fit_transform(records())
     asked = set().union(*map(json.loads, answers["asked"]))
     assert asked == set(VARIED)
@@ -168,7 +168,7 @@ def test_nobody_is_asked_about_a_constant():
     table, alone = mechanism.expected_variation(1000), VARIED.keys()
     assert (table.loc["unit", [*alone]] == np.diag(table.loc[[*alone], [*alone]])).all()
     assert table.loc["unit", "year"] == 0
-    same = JointRandomizedResponse(2.0, schema=VARIED, bins=4).fit()
+    same = JointRandomizedResponse(2.0, schema=VARIED, n_bins=4).fit()
     assert mechanism.n_asked_ == same.n_asked_
     pd.testing.assert_frame_equal(table.loc[[*alone], [*alone]], same.expected_variation(1000))
     sampled = LocalTableSampler(mechanism, random_state=0, max_iter=5, device="cpu").fit(answers)

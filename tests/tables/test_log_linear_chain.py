@@ -289,7 +289,7 @@ class Fixed(ConditionalSamplerMixin, BaseEstimator):
     def __init__(self, rare=0.3):
         self.rare = rare
         schema = Schema({"n": Numeric(0, 9, integer=True), "job": Categorical(["a", "b", "c"])})
-        self.encoder_ = TabularEncoder(schema, bins={"n": [0, 1, 4, 9]}).fit()
+        self.encoder_ = TabularEncoder(schema, n_bins={"n": [0, 1, 4, 9]}).fit()
         part = LogLinearTerm(
             (0,), (np.array([0, 1]), np.array([0, 1])), np.array([[0.0, 1.0], [0.0, -200.0]])
         )

@@ -251,7 +251,7 @@ def test_zero_among_numbers_of_both_signs_begins_a_group():
     schema = Schema(
         {"both": Numeric(-10, 30), "above": Numeric(0, 30), "k": Categorical(["x", "y"])}
     )
-    encoder = TabularEncoder(schema, bins=40).fit()
+    encoder = TabularEncoder(schema, n_bins=40).fit()
     rng = np.random.default_rng(0)
     shares = [rng.dirichlet(np.full(40, 3.0)), rng.dirichlet(np.ones(40)), np.array([0.5, 0.5])]
     blocks = ColumnBlocks.of(encoder, shares)

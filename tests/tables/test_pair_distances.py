@@ -18,7 +18,7 @@ SCHEMA = Schema(
         "job": Categorical([f"job {i}" for i in range(20)]),
     }
 )
-ENCODER = TabularEncoder(SCHEMA, bins={"pay": 40, "n": 4}).fit()
+ENCODER = TabularEncoder(SCHEMA, n_bins={"pay": 40, "n": 4}).fit()
 WIDTHS, CELLS = (40, 4, 20), (20, 4, 20)
 
 

@@ -45,7 +45,7 @@ def test_what_is_barred_breaks_the_rule(rule, n_bins):
     first, second = (
         (rule.low, rule.high) if isinstance(rule, Inequality) else (*rule.given, *rule.then)
     )
-    encoder = TabularEncoder(SCHEMA, bins=n_bins).fit()
+    encoder = TabularEncoder(SCHEMA, n_bins=n_bins).fit()
     names, columns = list(SCHEMA), list(encoder.columns_.values())
     rng = np.random.default_rng(0)
     blocks = [np.arange(column.n_categories) for column in columns]
@@ -204,9 +204,9 @@ def test_rules_of_computed_columns_bar_nothing():
         [*RULES, Inequality("total", "tenth"), Implication({"state": "NW"}, {"low": 3})], SCHEMA
     )
     encoder = TabularEncoder(
-        rules.schema, bins={"low": 5, "high": 5, "start": 5, "end": 5, "tenth": 5}
+        rules.schema, n_bins={"low": 5, "high": 5, "start": 5, "end": 5, "tenth": 5}
     )
-    encoder.set_params(bins=encoder.bins | {"real": 5, "sum": 5}).fit(table(1))
+    encoder.set_params(n_bins=encoder.n_bins | {"real": 5, "sum": 5}).fit(table(1))
     blocks = [np.arange(column.n_categories) for column in encoder.columns_.values()]
     names = list(SCHEMA)
     pairs = {tuple(names[j] for j in pair) for pair in barred_pairs(rules, encoder, blocks)}

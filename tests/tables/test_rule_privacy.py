@@ -298,7 +298,7 @@ def test_all_that_make_tables_make_up_identifiers():
     schema = Schema({"id": Identifier("x")} | {name: SCHEMA[name] for name in names[1:]})
     frame = X.assign(id=[Secret() for _ in range(len(X))])[names]
     small = {"schema": schema, "random_state": 0, "device": "cpu"}
-    mechanism = JointRandomizedResponse(20.0, schema=schema, bins=4, random_state=0)
+    mechanism = JointRandomizedResponse(20.0, schema=schema, n_bins=4, random_state=0)
     answers = mechanism.fit_transform(frame)
     for sampler, records in (
         (PrivateEvolutionSampler(100.0, n_samples=20, n_iter=1, **small), frame),

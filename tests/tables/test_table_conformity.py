@@ -45,7 +45,7 @@ class AnyQuestions(SchemaOfX, JointRandomizedResponse):
         self.random_state = random_state
 
     _parameter_constraints = {"epsilon": [float], "random_state": ["random_state"]}
-    bins, n_asked, always, weights, index = 3, "auto", (), None, "reset"
+    n_bins, n_asked, always, weights, index = 3, "auto", (), None, "reset"
 
 
 ANSWERS = LocalTableSampler(

@@ -23,7 +23,7 @@ from sklearn_dpgen.tables._row_weights import WHOLE, PersonRows, RowWeights
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 FRAME = table(300)
 BINS = {"age": 4, "pay": 4, "day": 4}
-ENCODER = TabularEncoder(SCHEMA, bins=BINS).fit()
+ENCODER = TabularEncoder(SCHEMA, n_bins=BINS).fit()
 TABLES = [*itertools.combinations(NAMES, 2), ("job",), ("level", "pay", "age")]
 PERSONS = FRAME.assign(who=[f"secret-{i * i % 90}" for i in range(300)])
 
@@ -234,19 +234,19 @@ def test_tables_of_no_columns(tables):
 
 def test_encoders_that_do_not_fit():
     with pytest.raises(NotFittedError):
-        TableCounter(TabularEncoder(SCHEMA, bins=BINS), TABLES)
+        TableCounter(TabularEncoder(SCHEMA, n_bins=BINS), TABLES)
     with pytest.raises(ValueError, match="bins"):
-        TableCounter(TabularEncoder(SCHEMA, bins={"age": 4}).fit(), TABLES)
+        TableCounter(TabularEncoder(SCHEMA, n_bins={"age": 4}).fit(), TABLES)
 
 
 def other_bins():
     edges = [0.0, 1.0, 2.0, 3.0, 10.0]
-    return TableCounter(TabularEncoder(SCHEMA, bins=BINS | {"pay": edges}).fit(), TABLES)
+    return TableCounter(TabularEncoder(SCHEMA, n_bins=BINS | {"pay": edges}).fit(), TABLES)
 
 
 def other_labels():
     schema = Schema(dict(SCHEMA) | {"job": Categorical(JOBS[::-1])})
-    return TableCounter(TabularEncoder(schema, bins=BINS).fit(), TABLES)
+    return TableCounter(TabularEncoder(schema, n_bins=BINS).fit(), TABLES)
 
 
 OTHERS = {
