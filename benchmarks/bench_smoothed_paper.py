@@ -93,6 +93,7 @@ def make(method, args, seed, y):
         DELTA,
         domain=Ball(RADIUS, center=np.full(784, GREY)),
         output_domain=Box(0.0, 1.0, n_features=784),
+        labels="public",
         release="projections",
         n_projections=args.directions,
         directions="orthogonal" if args.directions <= 784 else "independent",

@@ -45,7 +45,7 @@ def generated(model, labels, epsilon, X, y, domain, seed, args):
         epsilon,
         DELTA,
         domain=domain,
-        labels="public" if labels == "none" else labels,
+        labels=None if labels == "none" else labels,
         classes=None if labels == "none" else [0, 1],
         # A record with a private label has a slot in each class, and takes as long as two.
         n_epochs=args.epochs / 2 if labels == "private" else args.epochs,

@@ -269,10 +269,10 @@ class PrivateEvolutionSampler(VotingSampler):
         a domain without another interface, Gaussian noise and the annealed schedule.
     start_share : float, default=0.2
         Share of the budget for "moments", in the scale in which Gaussian releases add up.
-    labels : {"public", "private"}, default="public"
-        Privacy of the labels. "public": neighbours differ in a record of the same class, and the
-        class sizes are public. "private": neighbours differ in a record and its label; class sizes
-        are estimated by the sums of the votes. The noise is the same.
+    labels : {"public", "private"} or None, default=None
+        Privacy of the labels, required by ``fit(X, y)``. "public": neighbours differ in a record of
+        the same class, and the class sizes are public. "private": neighbours differ in a record and
+        its label; class sizes are estimated by the sums of the votes. The noise is the same.
     classes : array-like of shape (n_classes,) or None, default=None
         The public labels, at least two; private labels need them. None takes those that occur in
         ``y``, which are then public: ``privacy_`` says so.
@@ -363,8 +363,8 @@ class PrivateEvolutionSampler(VotingSampler):
 
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
-    :Neighbours: Replace one record; the number of records is public. With labels: replace one
-        record by another of the same class; the sizes of the classes are public. With
+    :Neighbours: Replace one record; the number of records is public. With ``labels="public"``:
+        replace one record by another of the same class; the sizes of the classes are public. With
         ``labels="private"``: replace one record and its label; the number of records is public.
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; names of the columns; those of ``schema``, ``domain``, ``interface`` and
@@ -449,7 +449,7 @@ class PrivateEvolutionSampler(VotingSampler):
         interface: VariationInterface | None = None,
         start: str = "public",
         start_share: float = 0.2,
-        labels: str = "public",
+        labels: str | None = None,
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
         n_samples: int | str = "auto",

@@ -322,7 +322,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         "epsilon": BUDGET,
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
         "domain": [Domain, callable, None],
-        "labels": [StrOptions({"public", "private"})],
+        "labels": [StrOptions({"public", "private"}), None],
         "classes": ["array-like", None],
         "label_proportions": ["array-like", None],
         "histogram": [StrOptions(set(HISTOGRAMS))],

@@ -30,8 +30,8 @@ class ClassSums:
     n_samples : int
         Number of records, public.
     n_classes : int, default=1
-    labels : {"public", "private"}, default="public"
-        Whether a neighbour may have another label.
+    labels : {"public", "private"} or None, default=None
+        Whether a neighbour may have another label. Required for more than one class.
     with_counts : bool, default=False
         Whether the numbers of records of the classes are released too, in the same vector. For
         private labels.
@@ -65,7 +65,7 @@ class ClassSums:
     n_samples: int
     n_classes: int = 1
     _: KW_ONLY
-    labels: str = "public"
+    labels: str | None = None
     with_counts: bool = False
     count_weight: float = field(init=False)
     sensitivity: float = field(init=False)
@@ -77,9 +77,9 @@ class ClassSums:
             )
         n_samples = check_count(self.n_samples, "n_samples")
         n_classes = check_count(self.n_classes, "n_classes")
-        if self.labels not in ("public", "private"):
+        if self.labels not in ("public", "private") and (n_classes > 1 or self.labels is not None):
             raise PublicValueError(f"labels must be 'public' or 'private', got {self.labels!r}.")
-        if self.with_counts and self.labels == "public":
+        if self.with_counts and self.labels != "private":
             raise PublicValueError(
                 "with_counts is for private labels: public ones are counted for free."
             )

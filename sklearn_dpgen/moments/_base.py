@@ -27,7 +27,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
-        "labels": [StrOptions({"public", "private"})],
+        "labels": [StrOptions({"public", "private"}), None],
         "classes": ["array-like", None],
         "label_proportions": ["array-like", None],
         "second_order_weight": [StrOptions({"auto"}), Interval(Real, 1e-3, 1e3, closed="both")],

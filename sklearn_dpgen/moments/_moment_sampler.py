@@ -55,10 +55,10 @@ class MomentSampler(BaseMomentSampler):
         Records outside are moved to its nearest point: see :meth:`check`. Noise is in proportion
         to the radius of its smallest ball: one of about the typical norm, about a public center,
         is better than a wide one.
-    labels : {"public", "private"}, default="public"
-        Of ``fit(X, y)``. "public": neighbours differ in a record of the same class, and class
-        sizes are public. "private": neighbours differ in a record and its label; class sizes are
-        released with the means, at little cost or none.
+    labels : {"public", "private"} or None, default=None
+        Privacy of the labels, required by ``fit(X, y)``. "public": neighbours differ in a record of
+        the same class, and class sizes are public. "private": neighbours differ in a record and its
+        label; class sizes are released with the means, at little cost or none.
     classes : array-like of shape (n_classes,) or None, default=None
         The public labels, at least two. Private labels need them. None takes those that occur
         in ``y``, which are then public: ``privacy_`` says so.
@@ -107,8 +107,8 @@ class MomentSampler(BaseMomentSampler):
 
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
-    :Neighbours: Replace one record; the number of records is public. With labels: replace one
-        record by another of the same class; the sizes of the classes are public. With
+    :Neighbours: Replace one record; the number of records is public. With ``labels="public"``:
+        replace one record by another of the same class; the sizes of the classes are public. With
         ``labels="private"``: replace one record and its label; the number of records is public.
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; names of the columns; ``schema`` or ``domain``. With labels their set of
@@ -159,7 +159,7 @@ class MomentSampler(BaseMomentSampler):
         *,
         schema: Schema | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
-        labels: str = "public",
+        labels: str | None = None,
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
         second_order_weight: float | str = "auto",

@@ -93,10 +93,10 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         The public set in which records lie, or a function of ``n_features`` that returns it.
         Records outside are moved to its nearest point. Noise is in proportion to its diameter:
         a ball of about the typical norm, about a public center, is better than a wide one.
-    labels : {"public", "private"}, default="public"
-        Of ``fit(X, y)``. "public": neighbours differ in a record of the same class, and class
-        sizes are public. "private": neighbours differ in a record and its label. This needs
-        some ``n_classes`` times the records for the same quality.
+    labels : {"public", "private"} or None, default=None
+        Privacy of the labels, required by ``fit(X, y)``. "public": neighbours differ in a record of
+        the same class, and class sizes are public. "private": neighbours differ in a record and its
+        label. This needs some ``n_classes`` times the records for the same quality.
     classes : array-like of shape (n_classes,) or None, default=None
         The public labels, at least two. Private labels need them. None takes those that occur
         in ``y``, which are then public: ``privacy_`` says so.
@@ -209,8 +209,8 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
 
     :Promise: Central (ε, δ)-differential privacy of all that is released of the records, and so of
         the generator and its samples.
-    :Neighbours: Replace one record; the number of records is public. With labels: replace one
-        record by another of the same class; the sizes of the classes are public. With
+    :Neighbours: Replace one record; the number of records is public. With ``labels="public"``:
+        replace one record by another of the same class; the sizes of the classes are public. With
         ``labels="private"``: replace one record and its label; the number of records is public.
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; ``domain``, or that of ``schema``; names of the columns. With labels
@@ -279,7 +279,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         **RELEASE_CONSTRAINTS,
         "schema": [Schema, None],
         "domain": [Domain, callable, None],
-        "labels": [StrOptions({"public", "private"})],
+        "labels": [StrOptions({"public", "private"}), None],
         "classes": ["array-like", None],
         "label_proportions": ["array-like", None],
         "output_domain": [Domain, None],
@@ -301,7 +301,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         *,
         schema: Schema | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
-        labels: str = "public",
+        labels: str | None = None,
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
         output_domain: Domain | None = None,

@@ -162,7 +162,10 @@ def samplers():
     return {
         "smoothed": SmoothedSlicedWassersteinGenerator(domain=domain, **smoothed).fit(X),
         "labels": SmoothedSlicedWassersteinGenerator(
-            domain=domain, label_proportions=[0.2, 0.8], **(smoothed | {"max_iter": 60})
+            domain=domain,
+            labels="public",
+            label_proportions=[0.2, 0.8],
+            **(smoothed | {"max_iter": 60}),
         ).fit(X, np.array(["no", "yes"])[y]),
         "table": SmoothedSlicedWassersteinGenerator(schema=SCHEMA, **smoothed).fit(frame),
         "sliced": DPSlicedWassersteinGenerator(

@@ -50,7 +50,9 @@ def test_the_grid_of_a_given_size():
     assert_array_equal(sampler.candidates_[0], grid_support(DISC, 50))
     # Of each class, by its size.
     y = np.repeat([0, 1], [400, 1600])
-    sampler = PrivateSignedMeasureSampler(domain=DISC, **PLAIN).fit(quadrant(2000), y)
+    sampler = PrivateSignedMeasureSampler(domain=DISC, labels="public", **PLAIN).fit(
+        quadrant(2000), y
+    )
     few, many = map(len, sampler.candidates_)
     assert 0.5 * many < 4 * few < 2 * many
 

@@ -34,7 +34,7 @@ def quick_reports(monkeypatch):
 
 def make(**options):
     given = {"shape": (8, 8), "pixel_range": (0, 16), "n_frequencies": 6, "max_iter": 8}
-    given |= {"random_state": 0, "device": "cpu", "delta": 1e-4}
+    given |= {"labels": "public", "random_state": 0, "device": "cpu", "delta": 1e-4}
     return MomentImageSampler(**(given | options))
 
 
@@ -164,6 +164,7 @@ def test_colours():
         1e-4,
         shape=(4, 6, 3),
         pixel_range=(0, 1),
+        labels="public",
         n_frequencies=3,
         max_iter=5,
         random_state=0,

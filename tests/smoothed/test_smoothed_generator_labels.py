@@ -13,6 +13,7 @@ from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _releases
 from sklearn_dpgen.utils._labels import check_classes, check_labels, check_proportions
 
 LEARNING = {
+    "labels": "public",
     "hidden_layer_sizes": (32, 32),
     "latent_dim": 2,
     "n_generated": 64,

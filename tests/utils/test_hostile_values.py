@@ -103,7 +103,9 @@ ESTIMATORS = {
     "mechanism": lambda: LaplaceMechanism(1.0, domain=BOX),
     "encoder": lambda: TabularEncoder(SCHEMA),
     "joint": lambda: JointRandomizedResponse(1.0, schema=SCHEMA, n_bins=4),
-    "smoothed": lambda: SmoothedSlicedWassersteinGenerator(domain=BOX, classes=[0, 1]),
+    "smoothed": lambda: SmoothedSlicedWassersteinGenerator(
+        domain=BOX, labels="public", classes=[0, 1]
+    ),
     "evolution": PrivateEvolutionSampler,
     "fair": DPSlicedWassersteinFairClassifier,
     "learner": learner,
