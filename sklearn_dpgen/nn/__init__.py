@@ -22,6 +22,7 @@ from sklearn_dpgen.nn._jacobian import (
 from sklearn_dpgen.nn._training import (
     OPTIMIZERS,
     SCHEDULES,
+    Training,
     TrainingResult,
     descend,
     fit_module,
@@ -37,6 +38,7 @@ __all__ = [
     "DrawnHead",
     "GeneratorMixture",
     "Linearization",
+    "Training",
     "TrainingResult",
     "clip_weights",
     "color_dcgan_generator",
