@@ -207,7 +207,7 @@ def fit_module(
     loss_fn : callable
         ``loss_fn(step)`` returns a scalar tensor on a fresh batch.
     **options
-        Of :func:`descend`.
+        Of ``descend``.
 
     Returns
     -------
@@ -216,7 +216,7 @@ def fit_module(
     Raises
     ------
     TrainingDivergedError
-        As :func:`descend`.
+        As ``descend``.
     """
     parameters = _trainable(module)
 

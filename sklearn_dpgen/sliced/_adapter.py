@@ -15,7 +15,9 @@ from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons
-from sklearn_dpgen.nn import DomainHead, Training, fit_module
+from sklearn_dpgen.nn import Training
+from sklearn_dpgen.nn._generators import DomainHead
+from sklearn_dpgen.nn._training import fit_module
 from sklearn_dpgen.sliced._base import (
     CAVEATS,
     GRADIENT,
@@ -93,7 +95,7 @@ def train_on_source(module, source, labels, generator, **options):
     module, source, labels, generator
         As in :func:`public_loss`.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Of ``fit_module``.
     """
     fit_module(module, lambda step: public_loss(module, source, labels, generator), **options)
 

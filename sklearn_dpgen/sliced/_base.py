@@ -13,7 +13,9 @@ from sklearn_dpgen.accounting import Event, PrivacyReport
 from sklearn_dpgen.accounting._wording import number_words
 from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
-from sklearn_dpgen.nn import ACTIVATIONS, Training, descend
+from sklearn_dpgen.nn import Training
+from sklearn_dpgen.nn._generators import ACTIVATIONS
+from sklearn_dpgen.nn._training import descend
 from sklearn_dpgen.ot import random_directions
 from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.sliced._strata import Members

@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.nn import Training, clip_weights, linearize, mlp_generator
+from sklearn_dpgen.nn import Training, linearize, mlp_generator
+from sklearn_dpgen.nn._jacobian import clip_weights
 from sklearn_dpgen.ot import sliced_wasserstein2_gradient
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.preprocessing._records import (

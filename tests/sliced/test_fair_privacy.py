@@ -8,7 +8,7 @@ import torch
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.exceptions import TrainingDivergedError
-from sklearn_dpgen.nn import Linearization
+from sklearn_dpgen.nn._jacobian import Linearization
 from sklearn_dpgen.sliced._objective import (
     FairObjective,
     parity_penalty_sensitivity,

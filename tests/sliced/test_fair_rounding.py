@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.nn import DomainHead, linearize
+from sklearn_dpgen.nn import linearize
+from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.preprocessing._records import encode_records
 from sklearn_dpgen.sliced import _base
 from sklearn_dpgen.sliced._base import SlicedEstimator

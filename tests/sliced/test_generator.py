@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
 from sklearn_dpgen.datasets import make_half_circle
-from sklearn_dpgen.domains import Ball, Box, OneHot, Product, enclosing_ball
+from sklearn_dpgen.domains import Ball, Box, OneHot, Product
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ot import random_directions, sliced_wasserstein
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator, _generator
