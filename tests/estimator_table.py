@@ -432,7 +432,7 @@ def rows():
             has = {
                 "neighbours": relation(cls),
                 "persons": YES if "unit" in names else NO,
-                "GPU": YES if "device" in names else NO,
+                "GPU": YES if {"device", "training"} & names.keys() else NO,
                 "certified": YES if "certified" in _noises(trial.estimator) else NO,
                 "saved": saves(fitted, folder),
                 "before a fit": before,

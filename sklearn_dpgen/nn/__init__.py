@@ -7,8 +7,10 @@ from sklearn_dpgen.nn._generators import (
     upsampling_generator,
 )
 from sklearn_dpgen.nn._jacobian import linearize
+from sklearn_dpgen.nn._training import Training
 
 __all__ = [
+    "Training",
     "color_dcgan_generator",
     "dcgan_generator",
     "linearize",

@@ -42,7 +42,9 @@ _MODULES = {
     "evolution": ["PrivateEvolutionSampler", "PrivateSignedMeasureSampler"],
     "moments": ["MomentImageSampler", "MomentSampler"],
     "moments._image_laws": ["ImageModel"],
+    "nn": ["Training"],
     "sliced": [
+        "ClippedGradient",
         "DPSlicedWassersteinAdapter",
         "DPSlicedWassersteinFairClassifier",
         "DPSlicedWassersteinFairEncoder",
@@ -275,7 +277,7 @@ def class_of_type(kind: type) -> SavedClass | None:
 
 def _is_complete(kind):
     """Return whether a class is more than a base that declares the state of its subclasses."""
-    is_base = inspect.isabstract(kind) or (hasattr(kind, "get_params") and not hasattr(kind, "fit"))
+    is_base = inspect.isabstract(kind) or (hasattr(kind, "save") and not hasattr(kind, "fit"))
     return not is_base
 
 

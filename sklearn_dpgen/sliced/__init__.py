@@ -1,6 +1,7 @@
 """Private (sliced) Wasserstein gradients: fair predictors, codes, generators, adaptation."""
 
 from sklearn_dpgen.sliced._adapter import DPSlicedWassersteinAdapter
+from sklearn_dpgen.sliced._base import ClippedGradient
 from sklearn_dpgen.sliced._classifier import DPSlicedWassersteinFairClassifier
 from sklearn_dpgen.sliced._encoder import DPSlicedWassersteinFairEncoder
 from sklearn_dpgen.sliced._generator import DPSlicedWassersteinGenerator
@@ -12,6 +13,7 @@ from sklearn_dpgen.sliced._objective import (
 from sklearn_dpgen.sliced._regressor import DPSlicedWassersteinFairRegressor
 
 __all__ = [
+    "ClippedGradient",
     "DPSlicedWassersteinAdapter",
     "DPSlicedWassersteinFairClassifier",
     "DPSlicedWassersteinFairEncoder",

@@ -1,6 +1,5 @@
 """DPSlicedWassersteinAdapter: a classifier for another domain, by private Wasserstein gradients."""
 
-from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Self
 
@@ -16,10 +15,14 @@ from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.nn._training import fit_module
 from sklearn_dpgen.sliced._base import (
     CAVEATS,
+    GRADIENT,
+    TRAINING,
+    ClippedGradient,
     Descent,
     Records,
     SlicedEstimator,
@@ -221,49 +224,28 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / (number of private records).
-    hidden_layer_sizes : tuple of int, default=(64,)
-        Of the network before the features.
     feature_dim : int, default=16
         Number of features that are compared between the domains.
-    activation : {"relu", "silu", "tanh"}, default="relu"
-        Of the hidden layers.
-    task_clip : float, default=1.0
-        C, the l2 norm to which the gradient of each source record's loss is clipped, where the
-        source is private: the sensitivity of a step to a source record grows with
-        (1 - alpha) 2 C / n'.
-    output_bound : float, default=8.0
-        M, the radius of the ball that features lie in: some 2 a feature, for a usual learning rate.
-    jacobian_clip : float, default=4.0
-        L, the spectral norm to which the Jacobian of each record's features in the parameters is
-        clipped, on both sides. The sensitivity of a step grows with alpha 8 M L / n', n' the batch
-        of the record's domain. With a private source take it so small that this is not above
-        (1 - alpha) 2 C / n', or its noise drowns the task.
-    n_projections : int, default=16
-        Random directions a step, in orthonormal blocks, rounded up to a multiple of
-        ``feature_dim``.
-    batch_fraction : float, default=0.2
-        Share of a private domain in a batch, drawn without replacement; of a public one as many
-        records as there are private ones.
     source_iter : int, default=2000
         Steps on a public source alone, before: they cost nothing. With a private source there are
         none.
     source_learning_rate : float, default=0.002
         Peak learning rate of these steps, with cosine decay.
-    max_iter : int, default=100
-        Number of steps that see both domains; all of them are paid for by ``epsilon``.
-    solver : {"adam", "sgd"}, default="adam"
-        How a gradient becomes a step.
-    learning_rate : float, default=0.002
-        Peak learning rate.
-    schedule : {"cosine", "constant"}, default="cosine"
-        Of the learning rate: warm-up over 50 steps and cosine decay, which is ours, or none, as in
-        the paper.
-    averaging : float, default=0.2
-        Share of the steps, from the end, over which the parameters are averaged: it costs nothing
-        and takes noise away.
-    callback : callable or None, default=None
-        Called as ``callback(step, module)`` after each step that is paid for, to watch the iterates
-        on *public* data.
+    training : Training or None, default=None
+        Network and optimizer: :ref:`training_settings`. The ``max_iter`` steps see both domains,
+        and all of them are paid for by ``epsilon``. Defaults: ``hidden_layer_sizes=(64,)`` before
+        the features, ``activation="relu"``, ``max_iter=100``, ``solver="adam"``,
+        ``learning_rate=0.002``, ``schedule="cosine"``, ``averaging=0.2``.
+    gradient : ClippedGradient or None, default=None
+        Clips and batches: :ref:`training_settings`, without ``jacobian_clipping`` and
+        ``released_clip``. Defaults: ``task_clip=1.0``, of a private source; ``output_bound=8.0``,
+        the radius of the ball that features lie in, some 2 a feature for a usual learning rate;
+        ``jacobian_clip=4.0`` of the features, on both sides; ``n_projections=16``;
+        ``batch_fraction=0.2`` of a private domain, and of a public one as many records as there are
+        private ones. The sensitivity of a step grows with alpha 8 M L / n', n' the batch of the
+        record's domain, and for a source record with (1 - alpha) 2 C / n'. With a private source
+        take ``jacobian_clip`` so small that the first is not above the second, or its noise drowns
+        the task.
     ledger : PrivacyLedger, path or None, default=None
         Where a fit books what it will cost, before anything of a record is released: it raises
         BudgetExceededError where less is left. None books nowhere.
@@ -276,10 +258,6 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee for whoever knows or guesses it.
-    device : str or torch.device, default="auto"
-        "auto" trains on a GPU where there is one.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -346,6 +324,7 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
     Examples
     --------
     >>> import numpy as np
+    >>> from sklearn_dpgen.nn import Training
     >>> from sklearn_dpgen.sliced import DPSlicedWassersteinAdapter
     >>> rng = np.random.default_rng(0)
     >>> X, y = rng.normal(size=(400, 2)), rng.integers(2, size=400)
@@ -353,7 +332,7 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
     >>> domain = np.repeat([1, -2], 200)
     >>> X[domain < 0] += 1.5
     >>> y[domain < 0] = -1
-    >>> adapter = DPSlicedWassersteinAdapter(max_iter=20, source_iter=50)
+    >>> adapter = DPSlicedWassersteinAdapter(source_iter=50, training=Training(max_iter=20))
     >>> adapter.fit(X, y, sample_domain=domain).predict(X[domain < 0]).shape
     (200,)
     """
@@ -364,10 +343,23 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         "alpha": [Interval(Real, 0, 1, closed="both")],
         "private": [StrOptions({*SIDES, "both"})],
         "feature_dim": [Interval(Integral, 1, None, closed="left")],
-        "task_clip": [Interval(Real, 0, None, closed="neither")],
-        "output_bound": [Interval(Real, 0, None, closed="neither")],
         "source_iter": [Interval(Integral, 1, None, closed="left")],
         "source_learning_rate": [Interval(Real, 0, None, closed="neither")],
+    }
+    _setting_defaults: dict = {
+        "training": {
+            **TRAINING,
+            "hidden_layer_sizes": (64,),
+            "max_iter": 100,
+            "learning_rate": 0.002,
+        },
+        "gradient": {
+            **GRADIENT,
+            "task_clip": 1.0,
+            "output_bound": 8.0,
+            "jacobian_clip": 4.0,
+            "n_projections": 16,
+        },
     }
 
     def __init__(
@@ -377,53 +369,27 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         private: str = "target",
         epsilon: float = 1.0,
         delta: float | str = "auto",
-        hidden_layer_sizes: Sequence[int] = (64,),
         feature_dim: int = 16,
-        activation: str = "relu",
-        task_clip: float = 1.0,
-        output_bound: float = 8.0,
-        jacobian_clip: float = 4.0,
-        n_projections: int = 16,
-        batch_fraction: float = 0.2,
         source_iter: int = 2000,
         source_learning_rate: float = 0.002,
-        max_iter: int = 100,
-        solver: str = "adam",
-        learning_rate: float = 0.002,
-        schedule: str = "cosine",
-        averaging: float = 0.2,
-        callback: Callable[[int, torch.nn.Module], object] | None = None,
+        training: Training | None = None,
+        gradient: ClippedGradient | None = None,
         ledger: LedgerLike = None,
         unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
-        device: str | torch.device = "auto",
-        verbose: int = 0,
     ) -> None:
         self.alpha = alpha
         self.private = private
         self.epsilon = epsilon
         self.delta = delta
-        self.hidden_layer_sizes = hidden_layer_sizes
         self.feature_dim = feature_dim
-        self.activation = activation
-        self.task_clip = task_clip
-        self.output_bound = output_bound
-        self.jacobian_clip = jacobian_clip
-        self.n_projections = n_projections
-        self.batch_fraction = batch_fraction
         self.source_iter = source_iter
         self.source_learning_rate = source_learning_rate
-        self.max_iter = max_iter
-        self.solver = solver
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.averaging = averaging
-        self.callback = callback
+        self.training = training
+        self.gradient = gradient
         self.ledger = ledger
         self.unit = unit
         self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def plan(
@@ -485,12 +451,13 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         compares = self.alpha > 0 and sizes[1] > 0
         strata = Strata(tuple(sizes), ((0, 1),)) if compares else Strata((sizes[0],))
         private = tuple(filter(self._is_private, range(len(strata.sizes))))
+        settings = self._gradient
         objective = FairObjective(
             alpha=self.alpha if compares else 0.0,
             strata=strata,
-            task_clip=self.task_clip,
-            jacobian_clip=self.jacobian_clip,
-            ball=Ball(self.output_bound, n_features=self.feature_dim),
+            task_clip=settings.task_clip,
+            jacobian_clip=settings.jacobian_clip,
+            ball=Ball(settings.output_bound, n_features=self.feature_dim),
             n_directions=self._n_directions(self.feature_dim),
             group_weights="equal",
             n_labelled=1,
@@ -519,7 +486,7 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
 
     def _batch_sizes(self, strata, private):
         """Return the records a step of each domain; of a public one as many as of the other."""
-        sizes = strata.batch_sizes(self.batch_fraction)
+        sizes = strata.batch_sizes(self._gradient.batch_fraction)
         largest = max(sizes[position] for position in private)
         return tuple(
             size if position in private else min(largest, there)
@@ -553,7 +520,7 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         return self._fit(X, y, sample_domain)
 
     def _read(self, X, y, sample_domain, *, seed):
-        resolve_device(self.device)
+        resolve_device(self._training.device)
         name = type(self).__name__
         X, persons = self._split_unit(X)
         X = validate_data(self, X, dtype=np.float64)
@@ -579,7 +546,8 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         features, classifier = descent.stacks
         return nn.Sequential(
             nn.Sequential(
-                linear_stack(features, self.activation), DomainHead(descent.objective.ball)
+                linear_stack(features, self._training.activation),
+                DomainHead(descent.objective.ball),
             ),
             nn.Linear(*classifier),
         )
@@ -593,6 +561,7 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         device = labels.device
         source_generator = torch_generator(source_seed, device)
         if 0 not in private:
+            settings = self._training
             train_on_source(
                 module,
                 sides[0],
@@ -600,9 +569,9 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
                 source_generator,
                 max_iter=self.source_iter,
                 learning_rate=self.source_learning_rate,
-                averaging=self.averaging,
-                optimizer=self.solver,
-                verbose=self.verbose,
+                averaging=settings.averaging,
+                optimizer=settings.solver,
+                verbose=settings.verbose,
                 name=type(self).__name__,
             )
         rng = np.random.default_rng(batch_seed)

@@ -130,9 +130,6 @@ class FairEstimator(SlicedEstimator):
         "alpha": [Interval(Real, 0, 1, closed="both")],
         "groups": ["array-like", None],
         "group_weights": [StrOptions(set(GROUP_WEIGHTS))],
-        "task_clip": [Interval(Real, 0, None, closed="neither")],
-        "output_bound": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
-        "jacobian_clipping": [StrOptions({"spectral", "componentwise"})],
     }
     # Bounds on what a fit may be given beside records.
     _weight_bounds: tuple[Bound, ...] = ()
@@ -228,18 +225,19 @@ class FairEstimator(SlicedEstimator):
                     "set_fit_request(sensitive_features=True)."
                 )
             warn_user(f"{why}: fitting without the penalty, as with alpha=0.{hint}", UserWarning)
+        settings = self._gradient
         objective = FairObjective(
             alpha=self.alpha if strata.pairs else 0.0,
             strata=strata,
-            task_clip=self.task_clip,
-            jacobian_clip=self.jacobian_clip,
+            task_clip=settings.task_clip,
+            jacobian_clip=settings.jacobian_clip,
             ball=ball,
             group_weights=self.group_weights,
             n_directions=self._n_directions(ball.n_features),
-            clipping=self.jacobian_clipping,
+            clipping=settings.jacobian_clipping,
             reference=reference,
         )
-        batch_sizes, n_samples = strata.batch_sizes(self.batch_fraction), sum(strata.sizes)
+        batch_sizes, n_samples = strata.batch_sizes(settings.batch_fraction), sum(strata.sizes)
         mechanism = self._price(strata, objective.sensitivities(batch_sizes), n_samples)
         if groups is None:
             groups = range(n_samples) if self.groups is None else check_groups(self.groups)
@@ -296,9 +294,9 @@ class FairEstimator(SlicedEstimator):
         """Return the neighbouring relation, public facts, bounds and caveats."""
         public, bounds = ["n_samples", "column_names", *public], []
         if objective.alpha < 1:
-            bounds += [Bound("task_clip", self.task_clip), *self._weight_bounds]
+            bounds += [Bound("task_clip", objective.task_clip), *self._weight_bounds]
         if objective.alpha > 0:
-            bounds.append(Bound(_JACOBIAN_BOUNDS[self.jacobian_clipping], self.jacobian_clip))
+            bounds.append(Bound(_JACOBIAN_BOUNDS[objective.clipping], objective.jacobian_clip))
             bounds.append(Bound("output_radius", objective.ball.radius))
         fields = {"norm": "l2", "bounds": tuple(bounds), "caveats": CAVEATS}
         if objective.strata.cells:
@@ -364,14 +362,17 @@ class FairPredictor(FairEstimator):
 
     def _network(self, descent):
         (widths,) = descent.stacks
-        return nn.Sequential(linear_stack(widths, self.activation), self._head(widths[-1]))
+        return nn.Sequential(
+            linear_stack(widths, self._training.activation), self._head(widths[-1])
+        )
 
     def _parts(self, module):
         return module[0], module
 
     def _ball(self, ball):
         """Return the ball in which outputs are compared: one that holds them, or as declared."""
-        return ball if self.output_bound == "auto" else Ball(self.output_bound, center=ball.center)
+        radius = self._gradient.output_bound
+        return ball if radius == "auto" else Ball(radius, center=ball.center)
 
     def _outputs(self, X, *, logits=False):
         """Return what the network makes of records, as an array; or its outputs before the head."""

@@ -112,7 +112,7 @@ def test_directions_are_those_that_are_paid_for(
     if kind == "regressor":
         table.y = np.hstack([table.Y, table.Y[:, :1]])
     table.labels = np.arange(41) % 5
-    table.train(tiny(kind, n_projections=n_projections, **options))
+    table.train(tiny(kind, gradient__n_projections=n_projections, **options))
     assert len(drawn) == 3
 
     def spread(theta):
@@ -129,7 +129,7 @@ def test_directions_are_those_that_are_paid_for(
 
 
 def test_each_sample_of_a_generator_has_its_own_sensitivity(tiny, table):
-    generator = tiny("generator", domain=Box(-3, 3, n_features=3), jacobian_clip=0.5)
+    generator = tiny("generator", domain=Box(-3, 3, n_features=3), gradient__jacobian_clip=0.5)
     encode_records(generator, table.X)
     spread = projection_spread(6, 3)
     radius = np.sqrt(27)
