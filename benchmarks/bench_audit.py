@@ -75,7 +75,7 @@ def local():
         "randomized response": (RandomizedResponse(1.0, domain=OneHot(3)), one_hot),
         "tabular, Laplace": (TabularMechanism(2.0, schema=SCHEMA), TABLE),
         "tabular, Gaussian": (TabularMechanism(2.0, schema=SCHEMA, noise="gaussian"), TABLE),
-        "tabular, bins": (TabularMechanism(2.0, schema=SCHEMA, bins=5), TABLE),
+        "tabular, bins": (TabularMechanism(2.0, schema=SCHEMA, n_bins=5), TABLE),
         "joint randomized response": (JointRandomizedResponse(2.0, schema=SCHEMA), TABLE),
     }
     for name, (mechanism, X) in mechanisms.items():

@@ -72,9 +72,7 @@ def barycentres(data, epsilon, seed, share=SHARE):
     """Yield boosted trees of synthetic rows, mapped to the barycentre, for several least ratios."""
     frame, schema = with_target(data)
     delta = data.task.delta
-    sampler = TableSampler(
-        share * epsilon, delta, schema=schema, target="label", random_state=seed
-    )
+    sampler = TableSampler(share * epsilon, delta, schema=schema, target="label", random_state=seed)
     model = BarycenterClassifier(
         SyntheticDataClassifier(sampler, random_state=seed),
         epsilon=epsilon,

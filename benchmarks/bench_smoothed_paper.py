@@ -37,7 +37,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from sklearn_dpgen.accounting import ProjectionLaw, calibrate_noise_multiplier, epsilon_spent
-from sklearn_dpgen.datasets import fetch_mnist, get_data_home
+from sklearn_dpgen.datasets import fetch_mnist
+from sklearn_dpgen.datasets._fetch import get_data_home
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.moments import MomentImageSampler
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator

@@ -74,7 +74,7 @@ def binned(table, names, train, test):
     """Return blocks of one-hot public bins, and the encoded features."""
     schema = Schema({name: table.schema[name] for name in names})
     bins = {name: value for name, value in table.bins.items() if name in names}
-    encoder = TabularEncoder(schema, bins=bins).fit()
+    encoder = TabularEncoder(schema, n_bins=bins).fit()
     return encoder.blocks_, encoder.transform(train[names]), encoder.transform(test[names])
 
 

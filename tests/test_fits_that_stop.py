@@ -7,12 +7,10 @@ import pytest
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
-from sklearn_dpgen.mechanisms import (
-    GaussianSequenceRun,
-    LaplaceMechanism,
-    StratifiedGaussianRun,
-    ThresholdedLaplaceRun,
-)
+from sklearn_dpgen.mechanisms import LaplaceMechanism
+from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
 from sklearn_dpgen.moments import MomentSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import (

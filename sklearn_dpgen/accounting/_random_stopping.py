@@ -261,7 +261,7 @@ _LAWS = {kind.__name__: kind for kind in (PoissonRuns, NegativeBinomialRuns, Bin
 class FailingGaussianProfile(PrivacyProfile):
     """A Gaussian mechanism that reveals all with probability δ₀: δ₀ + (1 − δ₀) δ(ε).
 
-    It dominates whatever :func:`dominating_gaussian` finds it to dominate, such as one run.
+    It dominates whatever ``dominating_gaussian`` finds it to dominate, such as one run.
 
     Parameters
     ----------
@@ -452,7 +452,7 @@ def calibrate_runs(
     Returns
     -------
     RandomStoppingProfile
-        Of runs with a :class:`FailingGaussianProfile` of the largest μ, up to a relative 1e-4, at
+        Of runs with a ``FailingGaussianProfile`` of the largest μ, up to a relative 1e-4, at
         which δ(epsilon) is at most ``delta``.
     """
     epsilon, delta = check_epsilon(epsilon, allow_infinite=False), check_delta(delta)

@@ -122,7 +122,7 @@ def fetch_adult(
     Parameters
     ----------
     data_home : path-like or None, default=None
-        Folder of ``adult.csv.gz``; see :func:`get_data_home`.
+        Folder of ``adult.csv.gz``; see ``get_data_home``.
     download_if_missing : bool, default=True
         Try OpenML where the file is missing. Its copy joins the test file to the training file:
         48842 rows in place of 32561.
@@ -181,7 +181,7 @@ def fetch_mnist(
     as_images : bool, default=False
         Give images of shape (n, 28, 28) in place of rows of shape (n, 784).
     data_home : path-like or None, default=None
-        Folder of ``mnist.npz``; see :func:`get_data_home`.
+        Folder of ``mnist.npz``; see ``get_data_home``.
     download_if_missing : bool, default=True
         Try OpenML where the file is missing.
 
@@ -214,7 +214,7 @@ def fetch_fashion_mnist(
         Give images of shape (n, 28, 28) in place of rows of shape (n, 784).
     data_home : path-like or None, default=None
         Folder of ``fashion_mnist.npz``, with the arrays that are returned; see
-        :func:`get_data_home`.
+        ``get_data_home``.
     download_if_missing : bool, default=True
         Try OpenML where the file is missing.
 

@@ -1,4 +1,4 @@
-"""DeconvolutionEM: a law of weighted points, learned from privatized records without a network."""
+"""DeconvolutionEM: a distribution on weighted points, learned from privatized records."""
 
 from typing import Self
 
@@ -35,19 +35,19 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["DeconvolutionEM", "RecordCells", "fit_weights", "record_cells"]
 
-# Cells a third of the noise wide: not to know where inside costs a percent of its variance at most.
+# A cell a third of the noise wide adds one percent to the variance at most.
 _CELLS_PER_SCALE = 3
 _N_INSIDE = 32
 
 
 class RecordCells:
-    """Cells of privatized records, with the share of the records in each.
+    """Histogram cells of privatized records, with the share of the records in each.
 
     Parameters
     ----------
     corners : ndarray of shape (n_cells, n_features)
     width : float
-        Of the cells in every column; 0 for points.
+        Width of the cells in every column; 0 for points.
     shares : ndarray of shape (n_cells,)
     """
 
@@ -57,9 +57,8 @@ class RecordCells:
     def likelihood(self, mechanism, points):
         """Return the mean density over each cell given each point, up to a factor a cell.
 
-        The law of the cell that a record falls in is a likelihood in its own right: what it
-        leaves out is where in the cell. A single place of each cell would be wrong: points at
-        those places would be too likely.
+        The cell of a record has a likelihood of its own, without the position inside the cell.
+        The density at one position per cell would favour points at those positions.
 
         Parameters
         ----------
@@ -91,11 +90,12 @@ def record_cells(mechanism, Y, n_max, rng):
     Parameters
     ----------
     mechanism : Mechanism
-        Fitted; additive noise has cells of a third of its scale, any other equal records.
+        Fitted; with additive noise cells are a third of its scale wide, else equal records are
+        one cell.
     Y : ndarray of shape (n, n_features)
         Encoded privatized records.
     n_max : int
-        Most cells; if there are more, as many records drawn at random take their place.
+        Largest number of cells; if there are more, ``n_max`` records are drawn at random.
     rng : numpy.random.Generator
 
     Returns
@@ -105,7 +105,7 @@ def record_cells(mechanism, Y, n_max, rng):
     width = 0.0 if mechanism.cost_norm is None else mechanism.scale_ / _CELLS_PER_SCALE
     keys = np.floor(Y / width) * width if width else Y
     corners, counts = np.unique(keys, axis=0, return_counts=True)
-    # In many columns a cell has one record: then the records themselves say more.
+    # With many columns almost every record has its own cell, and binning only loses precision.
     if len(corners) > n_max or len(corners) > len(Y) / 2:
         rows = rng.permutation(len(Y))[:n_max]
         return RecordCells(Y[rows], 0.0, np.full(len(rows), 1 / len(rows)))
@@ -120,22 +120,22 @@ _FASTER, _MAX_POWER = 1.1, 100.0
 def fit_weights(likelihood, shares, *, n_samples, max_iter, tol):
     r"""Maximize the mean log-likelihood :math:`\sum_j c_j \log \sum_i w_i L_{ji}` over weights.
 
-    Starts from equal weights. A step of expectation maximization multiplies each weight by its
-    posterior share; here by a power of it, which grows as long as the likelihood does and else
-    falls back to the plain step, which never loses.
+    Starts from equal weights. Expectation maximization multiplies each weight by its posterior
+    share. Here the factor is raised to a power, which grows while the likelihood increases; where
+    it would not, the plain step is taken, which never decreases it.
 
     Parameters
     ----------
     likelihood : tensor of shape (n_rows, n_components)
-        Positive somewhere in each row; each row up to a factor.
+        Non-zero somewhere in each row; each row may have any factor.
     shares : tensor of shape (n_rows,)
         Weights of the rows, with sum 1.
     n_samples : int
         Number of records that the rows stand for.
     max_iter : int
     tol : float
-        Stop when the log-likelihood of all records gains less than this a step, in nats, over the
-        last ten: what is gained by smaller steps is what noise gives away, not the law.
+        Stop when the log-likelihood of all records gains less than this per step, in nats, over
+        the last ten steps. Smaller gains fit the noise.
 
     Returns
     -------
@@ -172,30 +172,31 @@ def _move(likelihood, shares, weights, posterior, power):
 class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
     """A distribution of raw records on weighted points, learned from privatized records.
 
-    Points are drawn evenly from the domain of the mechanism; expectation maximization finds the
-    weights under which the privatized records are likeliest. In one to three columns this takes
-    seconds, and is as near to the raw law as :class:`EntropicDeconvGAN` or nearer, but where the
-    raw records lie on the border of the domain. In more columns the points are too far apart.
+    Points are drawn uniformly from the domain of the mechanism; expectation maximization finds the
+    weights that maximize the likelihood of the privatized records. In one to three columns this
+    takes seconds, and is as accurate as :class:`EntropicDeconvGAN` or more so, unless the raw
+    records lie on the border of the domain. In more columns the points are too sparse.
 
     Parameters
     ----------
     mechanism : Mechanism or None, default=None
         The mechanism that privatized the records, with its domain and budget. None takes the one
-        that they carry, as in ``make_pipeline(LaplaceMechanism(...), DeconvolutionEM())``; it is
-        needed for records that were privatized elsewhere or came from a file. Records that name
-        another one are refused.
+        that they carry, as in ``make_pipeline(LaplaceMechanism(...), DeconvolutionEM())``. It is
+        required for records that were privatized elsewhere or read from a file. Records that carry
+        another mechanism are refused.
     n_points : int, default=1000
-        Points in the domain.
+        Number of points in the domain.
     n_cells : int, default=20000
-        Most rows of the likelihood. Records with additive noise are counted in cells of a third
-        of its scale; where there are more cells, so many records drawn at random stand for all.
+        Largest number of rows of the likelihood matrix. Records with additive noise are binned in
+        cells of a third of its scale; if there are more cells, a random sample of the records of
+        this size replaces them.
     max_iter : int, default=1000
-        Most steps of expectation maximization.
+        Largest number of steps of expectation maximization.
     tol : float, default=0.02
-        Stop when the log-likelihood of all records gains less than this a step, in nats. It is a
-        regularization: weights that start equal stay as even as the records allow.
+        Stop when the log-likelihood of all records gains less than this per step, in nats. Early
+        stopping regularizes: the weights start equal.
     random_state : int, RandomState or None, default=None
-        Of the points, and of the records where there are too many.
+        Seed of the points, and of the subsample of the records if there are too many.
 
     Attributes
     ----------
@@ -212,7 +213,7 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
 
     See Also
     --------
-    EntropicDeconvGAN : A network, for more columns, images, and records on the border.
+    EntropicDeconvGAN : A neural generator, for more columns, images, and records on the border.
 
     Notes
     -----
@@ -231,9 +232,9 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
         output; further releases of the same records.
     :Proof: :doc:`/privacy_model`.
 
-    The nonparametric maximum likelihood estimate of a mixing law [1]_ on given points: the
-    objective of entropic deconvolution with ``objective="likelihood"`` [2]_, which is concave in
-    the weights.
+    The nonparametric maximum likelihood estimate of a mixing distribution [1]_ on given points.
+    The objective is that of entropic deconvolution with ``objective="likelihood"`` [2]_, and is
+    concave in the weights.
 
     References
     ----------
@@ -289,7 +290,7 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame, y: object = None) -> Self:
-        """Find the weights of the points.
+        """Estimate the weights of the points from privatized records.
 
         Parameters
         ----------
@@ -299,8 +300,8 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
 
         Returns
         -------
-        self : object
-
+        PublicValueError
+            The records carry another mechanism.
         Raises
         ------
         ValueError
@@ -374,13 +375,13 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
         return as_array(mixture_log_likelihood(self.mechanism_, points, Y, weights=weights))
 
     def score(self, X: ArrayLike | pd.DataFrame, y: object = None) -> float:
-        """Minus the distance of the first two moments of what was learned to those of raw records.
+        """Return minus the distance of the first two moments of samples and raw records.
 
         It is the mean squared difference of the means plus that of the mean products of pairs, in
-        units of half of the declared ranges. Of raw records both are estimated from privatized
-        ones without bias, so that a score means the same for all mechanisms with one domain or
-        schema: 0 is best, and where noise is large the error of the estimates lowers it. With one
-        mechanism, :func:`~sklearn_dpgen.deconvolution.likelihood_score` is sharper.
+        units of half of the declared ranges; 0 is best. The moments of raw records are estimated
+        without bias from privatized ones, so scores compare mechanisms with one domain or schema;
+        large noise lowers a score through the error of the estimates. With one mechanism,
+        :func:`~sklearn_dpgen.deconvolution.likelihood_score` is sharper.
 
         Parameters
         ----------

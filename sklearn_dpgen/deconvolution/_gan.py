@@ -20,6 +20,7 @@ from sklearn_dpgen.deconvolution._training import (
     train_generator,
 )
 from sklearn_dpgen.domains import Domain, Product
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import Mechanism
@@ -29,7 +30,8 @@ from sklearn_dpgen.mechanisms._release import (
     learner_report,
     moment_score,
 )
-from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator
+from sklearn_dpgen.nn import dcgan_generator, mlp_generator
+from sklearn_dpgen.nn._generators import ACTIVATIONS
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (
@@ -61,84 +63,84 @@ _MANY_EPOCHS = 300
 class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
     """A generator of raw records, learned from locally privatized ones.
 
-    Each person releases one randomized record y = M(x). The generator G is trained so that
-    M(G(z)) has the law of y, by entropic optimal transport with the cost -log p(y|x): then G(z)
-    has the law of the raw x, not of the noisy y (Theorem 1 of [1]_).
+    Each person releases one randomized record y = M(x). The generator G is trained such that
+    M(G(z)) has the distribution of y, by entropic optimal transport with the cost -log p(y|x).
+    Then G(z) has the distribution of the raw x, not of the noisy y (Theorem 1 of [1]_).
 
     Parameters
     ----------
     mechanism : Mechanism or None, default=None
         The mechanism that privatized the records, with its domain and budget. None takes the one
-        that they carry, as in ``make_pipeline(LaplaceMechanism(...), EntropicDeconvGAN())``; it is
-        needed for records that were privatized elsewhere or came from a file. Records that name
-        another one are refused.
+        that they carry, as in ``make_pipeline(LaplaceMechanism(...), EntropicDeconvGAN())``. It is
+        required for records that were privatized elsewhere or read from a file. Records that carry
+        another mechanism are refused.
     privatize : bool, default=False
-        False: ``fit`` and ``score`` take privatized records. True: they take raw records and
-        privatize them first, once a call, with a clone of ``mechanism``: one more release of them.
+        False: ``fit`` and ``score`` take privatized records. True: they take raw records, and
+        each call privatizes them with a clone of ``mechanism``, which is one more release.
     generator : {"mlp", "dcgan"} or callable, default="mlp"
         A network, or ``generator(latent_dim, domain)`` that returns a module.
     hidden_layer_sizes : tuple of int, default=(256, 256)
-        Of the multilayer perceptron.
+        Hidden layers of the multilayer perceptron.
     activation : {"relu", "silu", "tanh"}, default="relu"
-        Of the multilayer perceptron. "relu" finds sharp supports, "silu" does better on tables.
+        Activation of the multilayer perceptron. "relu" suits distributions on a thin support,
+        "silu" tables.
     latent_dim : int, default=2
-        Width of the latent, uniform on [-1, 1].
+        Dimension of the latent, uniform on [-1, 1].
     output_domain : Domain or None, default=None
-        Where the generator's output lies, before it is transformed and projected on the domain of
-        the mechanism as the records were; None for that domain itself. Where it is much wider,
-        projected points get no gradient across the border.
+        Domain of the generator's output, before it is transformed and projected on the domain of
+        the mechanism; None for the mechanism's own. Projected points get no gradient across the
+        border, so it should not be much wider.
     output_transform : transformer or None, default=None
-        A public map from the generator's output to the records that were privatized, such as a
-        fitted DCTTransformer: its ``transform`` takes a tensor and is differentiable. It needs an
-        ``output_domain``. ``sample`` returns the output before it.
+        A public map from the generator's output to records, such as a fitted DCTTransformer. Its
+        ``transform`` takes a tensor and is differentiable. It needs an ``output_domain``.
+        ``sample`` returns the output before the transform.
     loss : {"entropic", "wasserstein", "noisy_wasserstein", "sinkhorn_divergence"}, \
             default="entropic"
-        The others are the baselines of [1]_. Transport to the noisy records, plain or debiased,
-        learns the noise too; the noisy one adds fresh noise to generated points first, and has
-        the right minimum but a harder way to it.
+        The others are the baselines of [1]_. "wasserstein" and "sinkhorn_divergence" compare
+        generated points with the noisy records, and so learn the noise too. "noisy_wasserstein"
+        adds fresh noise to generated points first: it has the right minimum, but converges slower.
     objective : {"balanced", "likelihood"}, default="balanced"
-        Entropic transport, or the maximum likelihood that bounds it from below: the same
-        optimum, less work a step; balanced transport makes use of every generated point.
+        Entropic transport, or the maximum likelihood that bounds it from below. Both have the same
+        optimum. "likelihood" takes less work per step; "balanced" uses every generated point.
     reg_scale : float, default=1.0
-        Regularization in units of the matched one; 1 deconvolves.
+        Multiple of the regularization that matches the noise of the mechanism; 1 deconvolves.
     batch_size : int or "full", default=2000
-        Privatized records a step; "full" takes all of them in each step, in memory that is linear
-        in their number. With "full" and many records a step takes seconds.
+        Privatized records per step; "full" takes all of them in each step, with memory linear in
+        their number; a step on many records then takes seconds.
     n_generated : int, default=500
-        Generated points a step. Fewer than records: noise makes records the scarce side.
+        Generated points per step. Fewer than records suffice, as only records are noisy.
     max_iter : int, default=1500
-        Most steps.
+        Largest number of steps.
     n_init : int, default=1
-        How many times to train, from other initial weights; the run under which held-out
-        privatized records are likeliest is kept. Worth it when the noise is large.
+        Number of trainings from different initial weights. The run with the largest likelihood of
+        held-out privatized records is kept. Useful when the noise is large.
     n_sinkhorn : int, default=100
-        Most Sinkhorn iterations a step.
+        Largest number of Sinkhorn iterations per step.
     sinkhorn_tol : float, default=1e-2
         Marginal error at which the Sinkhorn iterations of a step stop.
     early_stopping : "auto" or bool, default="auto"
-        True holds out privatized records, trains until they gain nothing, and then trains anew
-        on all of them for the steps that paid; it reads nothing raw and costs no privacy. "auto"
-        does so for tables, records of a Product of two domains or more, with the entropic loss,
-        where ``max_iter`` steps would see each record more than 300 times and learn its noise.
+        True holds out privatized records, trains until their likelihood stops increasing, and
+        trains anew on all records for that number of steps. It reads nothing raw and costs no
+        privacy. "auto" does so for tables (records of a Product of two domains or more) with the
+        entropic loss, if ``max_iter`` steps would use each record more than 300 times.
     validation_fraction : float, default=0.1
-        Share of the records that are held out, of 50000 at most, with ``early_stopping`` or
-        several starts.
+        Share of the records that are held out, at most 50000 records, with ``early_stopping`` or
+        ``n_init > 1``.
     n_iter_no_change : int, default=300
-        Steps without a gain after which to stop; there is a check every 50 steps.
+        Number of steps without a gain after which training stops; checked every 50 steps.
     tol : float, default=1e-4
-        The least gain in the mean log-likelihood of the held-out records, in nats.
+        Smallest gain of the mean log-likelihood of held-out records that counts, in nats.
     learning_rate : float, default=2e-3
         Peak learning rate of Adam, with cosine decay.
     ledger : PrivacyLedger, str or None, default=None
-        Ledger, or the path of one, that each release of raw records is booked in, where the
-        mechanism has none; two are refused. Fits on privatized records are post-processing and
-        charge nothing.
+        Ledger, or its path, that each release of raw records is charged to, if the mechanism has
+        none; two are refused. Fits on privatized records are post-processing and charge nothing.
     random_state : int, RandomState or None, default=None
-        None privatizes with the operating system's entropy. An int makes the fit reproducible;
-        with ``privatize=True`` a seeded estimator holds the seed of its noise, so publish its
-        ``generator_`` and not the estimator.
+        None privatizes with the operating system's entropy. An int makes the fit reproducible.
+        With ``privatize=True`` a seeded estimator holds the seed of its noise: publish its
+        ``generator_``, not the estimator.
     device : str or torch.device, default="auto"
-        "auto" trains on a GPU where there is one.
+        "auto" trains on a GPU if there is one.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -151,7 +153,7 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
     loss_curve_ : list of float
         The loss at each step of the training that was kept.
     n_iter_ : int
-        Number of its steps.
+        Number of steps of that training.
     privacy_ : PrivacyReport
         What the privatized records cost; training on them is post-processing and free.
 
@@ -178,11 +180,11 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         know or guess, with ``privatize=True``.
     :Proof: :doc:`/privacy_model`.
 
-    Scores read nothing raw, so choosing hyperparameters by cross-validation on privatized records
-    costs no privacy. A search over the mechanism privatizes raw records again for each candidate
-    and fold, in ``fit`` and in ``score``: each is a release that is paid for.
+    Scores read nothing raw, so cross-validation on privatized records costs no privacy. A search
+    over the mechanism privatizes raw records again for each candidate and fold, in ``fit`` and in
+    ``score``: each is a release, and is charged.
 
-    What is fitted stays: parameters that are set later take effect in the next ``fit`` only.
+    Parameters that are set after ``fit`` take effect in the next ``fit`` only.
 
     References
     ----------
@@ -298,7 +300,7 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame, y: object = None) -> Self:
-        """Train the generator.
+        """Train the generator on privatized records.
 
         Parameters
         ----------
@@ -313,11 +315,11 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
 
         Raises
         ------
-        ValueError
-            For records that name another mechanism, or that are a release already where raw ones
-            are taken, and for a ``device`` that is not there.
+        PublicValueError
+            The records carry another mechanism, records that are already privatized are given
+            with ``privatize=True``, or ``device`` is not available.
         TrainingDivergedError
-            When a loss is not finite; the estimator is then not fitted.
+            A loss is not finite; the estimator is then not fitted.
         """
         self._forget()
         self.__dict__.pop("_model", None)
@@ -354,7 +356,7 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         return is_table and self.loss == "entropic" and n_seen > _MANY_EPOCHS * n_samples
 
     def _train_by_held_out(self, Y, seeds, stream):
-        """Train from every seed, and keep the run that explains held-out records best."""
+        """Train from every seed, and keep the run with the largest held-out likelihood."""
         trained, held_out = hold_out(Y, self.validation_fraction, stream)
         patience = self.n_iter_no_change if self._stops_early(len(Y)) else None
         runs = []
@@ -362,12 +364,12 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
             score = HeldOutScore(held_out, n_iter_no_change=patience, tol=self.tol)
             runs.append((score, seed, self._train(trained, seed, score=score)))
         score, seed, run = max(runs, key=lambda run: run[0].of(run[2][0]))
-        # The rate falls over the steps that are planned, and the last ones are averaged: a short
-        # training is better than a long one that is cut short. It has all records.
+        # The learning rate decays over the planned steps and the last weights are averaged, so a
+        # short planned training beats a long one that is cut. The second run uses all records.
         return self._train(Y, seed, max_iter=score.n_best) if score.stopped else run
 
     def _train(self, Y, seed, *, max_iter=None, score=None):
-        """Train one generator on encoded privatized records; return its model and its losses."""
+        """Train one generator on encoded privatized records; return the model and its losses."""
         init_seed, batch_seed, perturb_seed = split_random_state(seed, 3)
         with seeded_initialization(init_seed):
             module = self._build_generator().to(Y.device)
@@ -437,18 +439,16 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
         return as_array(self._model.log_likelihood(as_tensor(Y)))
 
     def score(self, X: ArrayLike | pd.DataFrame, y: object = None) -> float:
-        """Minus the distance of the first two moments of what was learned to those of raw records.
+        """Return minus the distance of the first two moments of samples and raw records.
 
-        It is the mean squared difference of the means plus that of the mean products of pairs, in
-        units of half of the declared ranges. Of raw records both are estimated from privatized
-        ones without bias, so that a score means the same for all mechanisms with one domain or
-        schema: 0 is best, and where noise is large the error of the estimates lowers it. With one
+        See :meth:`DeconvolutionEM.score`: moments of raw records are estimated without bias from
+        privatized ones, so scores compare mechanisms with one domain or schema. With one
         mechanism, :func:`~sklearn_dpgen.deconvolution.likelihood_score` is sharper.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
-            As for ``score_samples``.
+            Privatized records; raw ones with ``privatize=True``, which are privatized first.
         y : Ignored
 
         Returns
@@ -476,7 +476,7 @@ class EntropicDeconvGAN(LearnerPlanMixin, PrivateEstimator):
 
     def _fit_mechanism(self, X, noise_seed):
         if self.output_transform is not None and self.output_domain is None:
-            raise ValueError("output_transform needs an output_domain, where its input lies.")
+            raise PublicValueError("output_transform needs an output_domain, where its input lies.")
         return fit_mechanism(
             self.mechanism,
             X,

@@ -1,4 +1,4 @@
-"""A generator as a mixture of its points: what it makes of latents, and how likely records are."""
+"""A generator as a mixture of its points: samples and likelihoods."""
 
 import math
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _N_SCORE_LATENTS = 4096
 @saved
 @dataclass(frozen=True)
 class GeneratorModel:
-    """A generator with all that its samples and likelihoods depend on.
+    """A generator with everything that its samples and likelihoods depend on.
 
     Parameters
     ----------
@@ -32,12 +32,12 @@ class GeneratorModel:
     mechanism : Mechanism
         Fitted.
     output_domain : Domain or None
-        Where the output of the module lies; None for the domain of the mechanism.
+        Domain of the output of the module; None for the domain of the mechanism.
     output_transform : transformer or None
-        From there to records as they were privatized.
+        Map from ``output_domain`` to records as they were privatized.
     """
 
-    # The network and the mechanism are attributes of the estimator too, which joins them again.
+    # The estimator saves the network and the mechanism, and sets them again after loading.
     _saved_state = {
         "latent_dim": int,
         "output_domain": Domain | None,
@@ -55,7 +55,7 @@ class GeneratorModel:
         return cls(module=None, mechanism=None, **fields)  # type: ignore[arg-type]
 
     def to_domain(self, G):
-        """Map what the generator makes into the domain of the mechanism, as records were."""
+        """Map generated points into the domain of the mechanism, as records were."""
         if self.output_transform is not None:
             G = self.output_transform.transform(G)
         if self.output_domain is None:
@@ -63,15 +63,15 @@ class GeneratorModel:
         return self.mechanism.domain_.project(G)
 
     def points(self):
-        """Return points of the domain, one for each of the fixed latents, a tensor."""
+        """Return one point of the domain per fixed latent, as a tensor."""
         return self.to_domain(generate(self.module, score_latents(self.latent_dim)))
 
     def log_likelihood(self, Y):
-        """Return the log-likelihood of each encoded privatized record, a tensor."""
+        """Return the log-likelihood of each encoded privatized record, as a tensor."""
         return mixture_log_likelihood(self.mechanism, self.points(), Y)
 
     def sample(self, n_samples, random_state):
-        """Draw synthetic raw records, in the form of those that the mechanism was fitted on."""
+        """Draw synthetic raw records, in the format that the mechanism was fitted on."""
         latent_seed, category_seed = split_random_state(random_state, 2)
         generator = torch_generator(latent_seed)
         Z = 2 * torch.rand(n_samples, self.latent_dim, generator=generator) - 1
@@ -82,13 +82,13 @@ class GeneratorModel:
 
 
 def score_latents(latent_dim):
-    """Return the fixed latents of every score, evenly spread over [-1, 1]."""
+    """Return the fixed latents of every score, a low-discrepancy set on [-1, 1]."""
     return as_tensor(2 * qmc.Sobol(latent_dim, rng=0).random(_N_SCORE_LATENTS) - 1)
 
 
 @torch.no_grad()
 def generate(module, Z):
-    """Return what a generator makes of latents, in chunks, on its device.
+    """Apply a generator to latents, in chunks, on its device.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How far from the raw law a generator can be: by few records, or by a narrow class (paper 1)."""
+"""Bounds on the error of a generator, by few records or a narrow class of generators (paper 1)."""
 
 import math
 
@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils import check_scalar
 
 from sklearn_dpgen.domains import Box, Product
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism, RandomizedResponse
 from sklearn_dpgen.utils._validation import Integral, Real, check_is_fitted
 
@@ -13,39 +14,39 @@ __all__ = ["approximation_bound", "excess_risk_bound"]
 
 
 def approximation_bound(mechanism: GaussianMechanism | LaplaceMechanism, distance: float) -> float:
-    """Bound the error of the entropic loss where no generator has the raw distribution.
+    """Bound the error of the entropic loss if no generator has the raw distribution.
 
     Parameters
     ----------
     mechanism : GaussianMechanism or LaplaceMechanism
         Fitted, with a finite budget.
     distance : float
-        Least Wasserstein distance W_p(P_G, P_X) between a generated law of the class and the raw
-        one, in the units of the data: W_1 with the l1 norm for Laplace noise, W_2 with the
+        Least Wasserstein distance W_p(P_G, P_X) between a generated distribution of the class and
+        the raw one, in the units of the data: W_1 with the l1 norm for Laplace noise, W_2 with the
         Euclidean norm for Gaussian noise.
 
     Returns
     -------
     float
-        ``distance**p / (p * scale**p)`` in nats, a bound of KL(P_Y || law of M(G*(Z))) for the
-        generator G* of the class that minimizes the entropic loss to the law P_Y of the privatized
+        ``distance**p / (p * scale**p)`` in nats, a bound on KL(P_Y || M(G*(Z))) for the generator
+        G* of the class that minimizes the entropic loss to the distribution P_Y of the privatized
         records. It bounds S_c(P_G*, P_Y) - S_c(P_X, P_Y) as well.
 
     Raises
     ------
-    ValueError
-        For a mechanism whose noise is not additive.
+    PublicValueError
+        The noise of the mechanism is not additive.
 
     See Also
     --------
-    excess_risk_bound : What n records lose against their law; the two add up.
+    excess_risk_bound : The error from a finite number of records; the two add up.
 
     Notes
     -----
-    This is Lemma 1 of [1]_ as its proof has it. The statement is printed with two slips: without
-    the factor 1 / (p scale^p), and with the arguments of the divergence exchanged. Two normal laws
-    break it without the factor; with it, but exchanged, a rare outlier does: the entropic loss
-    may prefer it to the generator that is nearest.
+    This is Lemma 1 of [1]_ as it is proved. The printed statement has two slips: it lacks the
+    factor 1 / (p scale^p), and the arguments of the divergence are exchanged. Two normal
+    distributions contradict it without the factor. With the arguments exchanged, a rare outlier
+    does: the entropic loss may prefer it to the nearest generator.
 
     References
     ----------
@@ -64,7 +65,7 @@ def approximation_bound(mechanism: GaussianMechanism | LaplaceMechanism, distanc
     check_scalar(distance, "distance", Real, min_val=0)
     p = getattr(mechanism, "cost_norm", None)
     if p is None:
-        raise ValueError(
+        raise PublicValueError(
             "An approximation bound is known for LaplaceMechanism and GaussianMechanism, not for "
             f"{type(mechanism).__name__}."
         )
@@ -89,14 +90,13 @@ def excess_risk_bound(
     n_samples : int
         Number n of privatized records.
     risk : {"kl", "wasserstein"}, default="kl"
-        "kl": bound E KL(P_Y || law of M(G_n(Z))), in nats, for a class of generators that holds
-        one of the raw data. For any other class the same number bounds the excess of the entropic
+        "kl": bound E KL(P_Y || M(G_n(Z))), in nats, for a class of generators that contains the
+        raw distribution. For any other class the same number bounds the excess of the entropic
         loss, E[S_c(P_Gn, P_Y) - S_c(P_G*, P_Y)].
         "wasserstein": bound E[W_{1,b}(P_Gn, P_Y) - W_{1,b}(P_G*, P_Y)], in the units of the data;
         for Laplace noise of scale b.
     log : bool, default=False
-        Return the natural logarithm of the bound, which is finite where the bound overflows to
-        ``inf``.
+        Return the natural logarithm of the bound, which is finite even if the bound is ``inf``.
 
     Returns
     -------
@@ -104,9 +104,9 @@ def excess_risk_bound(
 
     Raises
     ------
-    ValueError
-        For a mechanism without a bound. For Gaussian noise only the rate n^(-1/2) is known, up
-        to a constant C_d that depends on the dimension in an unknown way (Theorem 3 of [1]_).
+    PublicValueError
+        No bound is known for the mechanism. For Gaussian noise only the rate n^(-1/2) is known, up
+        to an unknown constant C_d that depends on the dimension (Theorem 3 of [1]_).
 
     Notes
     -----
@@ -114,23 +114,23 @@ def excess_risk_bound(
 
         E[S_c(P_Gn, P_Y) - S_c(P_G*, P_Y)] <= 4 exp(2R) / sqrt(n),
 
-    which is Corollary 3 of [1]_ after taking out of the cost what depends on y only.
+    which is Corollary 3 of [1]_ after the part of the cost that depends on y only is removed.
 
     - Laplace noise of scale b: c = ||x - clip(y)||_1 / b, with y clipped coordinate by coordinate
       to the smallest box around the domain. R is the l1 diameter of that box over b. For the
       cube [-D, D]^d this is 2dD / b, and the bound is 4 exp(4dD / b) / sqrt(n): Corollary 5.
-      W_{1,b} is b times S_c up to a constant: Corollary 4. The noise is additive, so a domain
-      centred elsewhere has the same R.
+      W_{1,b} is b times S_c up to a constant: Corollary 4. A shift of the domain leaves R
+      unchanged, as the noise is additive.
     - Randomized response: c = log(p(x|x) / p(y|x)), so R is the budget epsilon. The table is
-      symmetric and positive semidefinite, as the corollary asks.
+      symmetric and positive semidefinite, as the corollary requires.
 
     Noise calibrated on a box, or on categories, has R = epsilon: the bound is
     4 exp(2 epsilon) / sqrt(n) in any dimension. On the Euclidean ball it grows with the dimension,
     as R = sqrt(d) epsilon.
 
-    The excess never exceeds R, so the bound says nothing unless n > 16 exp(4R) / R**2, already
-    3e8 at R = 5. It holds for the minimizer over all the records, among generators that end in
-    the domain; not for where stochastic training stops.
+    The excess never exceeds R, so the bound is informative only for n > 16 exp(4R) / R**2, already
+    3e8 at R = 5. It holds for the minimizer over all the records, among generators with values in
+    the domain, not for the iterate at which stochastic training stops.
 
     References
     ----------
@@ -147,13 +147,13 @@ def excess_risk_bound(
     0.0296
     """
     if risk not in ("kl", "wasserstein"):
-        raise ValueError(f"risk must be 'kl' or 'wasserstein', got {risk!r}.")
+        raise PublicValueError(f"risk must be 'kl' or 'wasserstein', got {risk!r}.")
     check_scalar(n_samples, "n_samples", Integral, min_val=1)
     cost_range = _cost_range(mechanism)
     log_bound = math.log(4) + 2 * cost_range - math.log(n_samples) / 2
     if risk == "wasserstein":
         if mechanism.cost_norm != 1:
-            raise ValueError("risk='wasserstein' needs Laplace noise; use risk='kl'.")
+            raise PublicValueError("risk='wasserstein' needs Laplace noise; use risk='kl'.")
         log_bound += math.log(mechanism.scale_)
     if log:
         return log_bound
@@ -162,14 +162,14 @@ def excess_risk_bound(
 
 
 def _cost_range(mechanism):
-    """Return a bound on the cost -log p(y|x) after its minimum over x is taken out, in nats."""
+    """Return a bound on the cost -log p(y|x) minus its minimum over x, in nats."""
     if isinstance(mechanism, GaussianMechanism):
-        raise ValueError(
+        raise PublicValueError(
             "No excess risk bound with known constants exists for Gaussian noise: only the rate "
             "n^(-1/2) is known, up to an unknown constant that depends on the dimension."
         )
     if not isinstance(mechanism, LaplaceMechanism | RandomizedResponse):
-        raise ValueError(
+        raise PublicValueError(
             "An excess risk bound is known for LaplaceMechanism and RandomizedResponse, not for "
             f"{type(mechanism).__name__}."
         )
@@ -181,7 +181,7 @@ def _cost_range(mechanism):
 
 
 def _box_diameter(domain):
-    """Return the l1 diameter of a box around a domain, the smallest for the domains we have."""
+    """Return the l1 diameter of the smallest axis-parallel box around a domain."""
     if isinstance(domain, Product):
         return sum(map(_box_diameter, domain.domains))
     if isinstance(domain, Box):

@@ -1,4 +1,4 @@
-"""Scores of generators on records of one mechanism: the likelihood, and the energy score."""
+"""Scores of generators on privatized records: the likelihood, and the energy score."""
 
 import warnings
 from typing import Any
@@ -10,6 +10,7 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_scalar
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import Integral, check_is_fitted
@@ -22,7 +23,7 @@ _CHUNK = 1024
 def likelihood_score(estimator: Any, X: ArrayLike | pd.DataFrame, y: object = None) -> float:
     """Score a generator by the mean log-likelihood of privatized records, in nats.
 
-    It is sharper than ``score`` where all candidates learn from one release: larger is better.
+    Larger is better. It is sharper than ``score`` if all candidates learn from one release.
 
     Parameters
     ----------
@@ -31,7 +32,7 @@ def likelihood_score(estimator: Any, X: ArrayLike | pd.DataFrame, y: object = No
     X : array-like or data frame
         Privatized records that it was not fitted on.
     y : Ignored
-        So that it can be the ``scoring`` of a search.
+        Present so that the function can be the ``scoring`` of a search.
 
     Returns
     -------
@@ -40,12 +41,12 @@ def likelihood_score(estimator: Any, X: ArrayLike | pd.DataFrame, y: object = No
     Warns
     -----
     UserWarning
-        Where each fit privatizes raw records anew, in a pipeline or with ``privatize=True``: two
-        mechanisms make different data, whose likelihoods do not compare.
+        Each fit privatizes raw records anew, in a pipeline or with ``privatize=True``. The
+        likelihoods of candidates then refer to different data and are not comparable.
 
     See Also
     --------
-    energy_score : Is right in many columns with little noise.
+    energy_score : Suits many columns with little noise.
 
     Examples
     --------
@@ -67,10 +68,10 @@ def likelihood_score(estimator: Any, X: ArrayLike | pd.DataFrame, y: object = No
     )
     if getattr(steps[-1], "_privatizes", False) or any(isinstance(s, Mechanism) for s in steps):
         warnings.warn(
-            "likelihood_score compares candidates of one mechanism alone, and each candidate "
+            "likelihood_score must compare candidates on one release, but each candidate "
             "privatizes its records anew: a search over epsilon or the mechanism would rank "
-            "likelihoods of different data. Take the default score, or privatize once and search "
-            "on the release, which costs nothing more.",
+            "likelihoods of different data. Use the default score, or privatize once and search "
+            "on the release, at no further cost.",
             stacklevel=2,
         )
     return float(np.mean(estimator.score_samples(X)))
@@ -84,26 +85,26 @@ def energy_score(
     n_samples: int = 2000,
     random_state: int | np.random.RandomState | None = 0,
 ) -> float:
-    r"""Score a generator by the distances of privatized records to its privatized samples.
+    r"""Score a generator by the energy distance of its privatized samples to privatized records.
 
     .. math:: \tfrac12 \, \mathbb{E} \|R - R'\|_2 - \mathbb{E} \|Y - R\|_2
 
     with R and R' the outputs of the mechanism on fresh samples of the estimator, and Y the given
-    records. Its expectation is largest where R has the law of Y [1]_, in any dimension and for
-    any number of samples: larger is better.
+    records. Larger is better: the expectation is largest if R has the distribution of Y [1]_, in
+    any dimension and for any number of samples.
 
     Parameters
     ----------
     estimator : EntropicDeconvGAN or DeconvolutionEM
         Fitted.
     X : array-like or data frame of shape (n, n_features)
-        Privatized records that it was not fitted on; raw ones where it has ``privatize=True``.
+        Privatized records that it was not fitted on; raw ones if it has ``privatize=True``.
     y : Ignored
-        So that it can be the ``scoring`` of a search.
+        Present so that the function can be the ``scoring`` of a search.
     n_samples : int, default=2000
-        Samples to compare with, at least 2.
+        Number of samples to compare with, at least 2.
     random_state : int, RandomState or None, default=0
-        Of the samples and of their noise; the same ones rank estimators with less chance.
+        Seed of the samples and of their noise; a common seed makes rankings less random.
 
     Returns
     -------
@@ -112,24 +113,23 @@ def energy_score(
 
     Raises
     ------
-    TypeError
-        For an estimator without a mechanism.
-    ValueError
-        For joint answers, which have another form than the records.
+    PublicTypeError
+        The estimator has no mechanism.
+    PublicValueError
+        The mechanism releases joint answers, whose form differs from the records'.
 
     See Also
     --------
-    likelihood_score : Is sharper where noise is large.
-    EntropicDeconvGAN.score : Compares mechanisms.
+    likelihood_score : Sharper if the noise is large.
+    EntropicDeconvGAN.score : Comparable across mechanisms.
 
     Notes
     -----
-    It reads privatized records only, so that it costs no privacy and charges no ledger; with
-    ``privatize=True`` each call is one more release of the raw records that it is given, which is
-    charged before they are compared. :func:`likelihood_score` is sharper where the noise is large;
-    but the likelihood is that of a mixture of some thousand points, few of which are near any
-    record where there are many columns and little noise: it then prefers laws that are too narrow.
-    This score has no such mixture. Neither compares mechanisms.
+    It reads privatized records only, so it costs no privacy and charges no ledger. With
+    ``privatize=True`` each call is one more release of the given raw records, which is charged
+    before they are compared. :func:`likelihood_score` is sharper if the noise is large. With many
+    columns and little noise, few of the points of its mixture are near any record, and it prefers
+    distributions that are too narrow; this score has no such mixture. Neither compares mechanisms.
 
     References
     ----------
@@ -149,7 +149,7 @@ def energy_score(
     True
     """
     if not hasattr(estimator, "mechanism"):
-        raise TypeError(
+        raise PublicTypeError(
             "estimator must be an EntropicDeconvGAN or a DeconvolutionEM, got "
             f"{type(estimator).__name__}."
         )
@@ -161,9 +161,9 @@ def energy_score(
     mechanism = estimator.mechanism_
     Y = mechanism.encode_release(X, estimator=estimator)
     if Y.shape[1] != mechanism.domain_.n_features:
-        raise ValueError(
-            f"energy_score needs releases in the form of the records; those of "
-            f"{type(mechanism).__name__} name questions, which have no distance. Use "
+        raise PublicValueError(
+            f"energy_score needs releases with the columns of the records, got answers to "
+            f"questions of {type(mechanism).__name__}, which have no distance. Use "
             "likelihood_score."
         )
     R = _released(estimator, estimator.sample(n_samples, random_state=sample_seed), noise_seed)

@@ -1,4 +1,4 @@
-"""Training a generator on privatized records: losses (paper 1, eq. 7 to 10), steps, stopping."""
+"""Training of a generator on privatized records: losses (paper 1, eq. 7 to 10) and stopping."""
 
 import math
 from dataclasses import replace
@@ -8,14 +8,11 @@ from torch.optim.swa_utils import AveragedModel, update_bn
 from torch.utils.checkpoint import checkpoint
 
 from sklearn_dpgen.deconvolution._model import score_latents
-from sklearn_dpgen.nn import fit_module
-from sklearn_dpgen.ot import (
-    entropic_loss,
-    entropic_loss_blockwise,
-    likelihood_loss,
-    sinkhorn_divergence,
-    wasserstein_loss,
-)
+from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.nn._training import fit_module
+from sklearn_dpgen.ot import entropic_loss, sinkhorn_divergence
+from sklearn_dpgen.ot._blockwise import entropic_loss_blockwise
+from sklearn_dpgen.ot._losses import likelihood_loss, wasserstein_loss
 from sklearn_dpgen.utils._random import torch_generator
 from sklearn_dpgen.utils._threads import threads_for
 
@@ -28,14 +25,14 @@ __all__ = [
     "train_generator",
 ]
 
-# Pairs of a point and a record above which no matrix of all of them is held: 64 MiB.
+# Largest number of pairs of a point and a record held as one dense matrix: 64 MiB.
 _DENSE_PAIRS = 2**24
 
 LOSSES = ("entropic", "wasserstein", "noisy_wasserstein", "sinkhorn_divergence")
 
 
 def make_loss(name, mechanism, *, objective="balanced", reg_scale=1.0, n_sinkhorn, tol, noise):
-    """Return a function of generated points X and privatized records Y.
+    """Return a loss function of generated points X and privatized records Y.
 
     Parameters
     ----------
@@ -48,13 +45,13 @@ def make_loss(name, mechanism, *, objective="balanced", reg_scale=1.0, n_sinkhor
         For the entropic loss: both marginals fixed, or the generated one free, which is maximum
         likelihood.
     reg_scale : float
-        Regularization in units of the matched one.
+        Multiple of the regularization that matches the noise of the mechanism.
     n_sinkhorn : int
-        Most Sinkhorn iterations a step.
+        Largest number of Sinkhorn iterations per step.
     tol : float
         Marginal error at which they stop.
     noise : NoiseSource
-        Stream of the fresh randomization of the noisy loss.
+        Stream of the fresh randomization of "noisy_wasserstein".
 
     Returns
     -------
@@ -68,7 +65,7 @@ def make_loss(name, mechanism, *, objective="balanced", reg_scale=1.0, n_sinkhor
         return lambda X, Y: _balanced(X, Y, mechanism, options)
     p = mechanism.cost_norm
     if p is None:
-        raise ValueError(
+        raise PublicValueError(
             f"loss={name!r} needs a mechanism with additive Laplace or Gaussian noise, whose cost "
             f"is a power of a norm; {type(mechanism).__name__} has none. Use loss='entropic'."
         )
@@ -76,7 +73,7 @@ def make_loss(name, mechanism, *, objective="balanced", reg_scale=1.0, n_sinkhor
         return lambda X, Y: wasserstein_loss(X, Y, p=p)
     if name == "noisy_wasserstein":
         return lambda X, Y: wasserstein_loss(mechanism.perturb(X, noise), Y, p=p)
-    # Laplace: |x-y| / b; Gaussian: |x-y|² / 2σ² (theory of the matched cost).
+    # -log p(y|x) is |x-y| / b for Laplace noise and |x-y|² / 2σ² for Gaussian noise.
     reg = reg_scale * (mechanism.scale_ if p == 1 else 2 * mechanism.scale_**2)
     return lambda X, Y: sinkhorn_divergence(X, Y, p=p, reg=reg)
 
@@ -96,7 +93,7 @@ def _likelihood(X, Y, mechanism, reg_scale):
 
     if len(X) * len(Y) <= _DENSE_PAIRS:
         return loss(X, Y)
-    # A mean over records: blocks of them, computed again for the gradient in place of being kept.
+    # The mean over records is taken in blocks that are recomputed in the backward pass.
     blocks = Y.split(max(1, _DENSE_PAIRS // len(X)))
     parts = [len(block) * checkpoint(loss, X, block, use_reentrant=False) for block in blocks]
     return sum(parts) / len(Y)
@@ -117,11 +114,11 @@ def train_generator(model, loss, Y, *, seed, batch_size, n_generated, **options)
     Y : tensor of shape (n, n_features)
     seed : int or None
     batch_size : int or "full"
-        Records a step, drawn with replacement; "full" takes every record once.
+        Records per step, drawn with replacement; "full" takes every record once.
     n_generated : int
-        Points a step.
+        Points per step.
     **options
-        Of :func:`sklearn_dpgen.nn.fit_module`.
+        Options of ``fit_module``.
 
     Returns
     -------
@@ -138,7 +135,7 @@ def train_generator(model, loss, Y, *, seed, batch_size, n_generated, **options)
         Z = 2 * torch.rand(shape, generator=stream, device=Y.device) - 1
         G = model.module(Z)
         if not G.isfinite().all():
-            # To the training loop a diverged run; the solvers would call it bad input.
+            # The training loop reports this as divergence; the solvers would call it bad input.
             return G.sum()
         return loss(model.to_domain(G), Y[rows])
 
@@ -149,31 +146,31 @@ def train_generator(model, loss, Y, *, seed, batch_size, n_generated, **options)
 
 
 def settle_normalization(model):
-    """Give batch normalizations the statistics of the weights as they are now, averaged ones."""
+    """Recompute the statistics of batch normalizations for the averaged weights."""
     device = next(model.module.parameters()).device
     update_bn(score_latents(model.latent_dim).to(device).split(_N_NORMALIZED), model.module)
 
 
 _CHECK_EVERY = 50
-# To tell two trainings apart takes many; to see one turn does not.
+# Ranking two trainings takes many held-out records; detecting the best step takes few.
 _N_RANKED, _N_WATCHED = 50_000, 5_000
 
 
 def hold_out(Y, fraction, generator):
-    """Part encoded privatized records at random into those to train on and those to score.
+    """Split encoded privatized records at random into training and held-out ones.
 
     Parameters
     ----------
     Y : tensor of shape (n, n_features)
     fraction : float
-        Share of the scored ones, of which there is at least one, and at most 50000.
+        Share of the held-out records, of which there are 1 to 50000.
     generator : torch.Generator
         On the device of ``Y``.
 
     Returns
     -------
     trained, scored : tensors
-        A single record serves as both.
+        A single record is in both.
     """
     n_scored = min(max(1, round(fraction * len(Y))), _N_RANKED)
     if n_scored >= len(Y):
@@ -183,7 +180,7 @@ def hold_out(Y, fraction, generator):
 
 
 class HeldOutScore:
-    """The likelihood of held-out records: ranks trainings, and says when to stop one.
+    """The likelihood of held-out records, which ranks trainings and decides when one stops.
 
     Parameters
     ----------
@@ -192,7 +189,7 @@ class HeldOutScore:
     n_iter_no_change : int or None
         Steps without a gain of ``tol`` after which to stop; None never stops.
     tol : float
-        In nats a record.
+        Smallest gain that counts, in nats per record.
 
     Attributes
     ----------
@@ -208,10 +205,10 @@ class HeldOutScore:
         self._best, self.n_best, self.stopped = -math.inf, 0, False
 
     def watch(self, model):
-        """Return the function by which the training of a model asks whether to stop."""
+        """Return a function of the step that decides whether the training of a model stops."""
         if self._n_iter_no_change is None:
             return None
-        # One step's weights are as good as chance: those since the last check are averaged.
+        # Weights of single steps are noisy, so those since the last check are averaged.
         average = AveragedModel(model.module)
         averaged = replace(model, module=average.module)
 
@@ -230,7 +227,7 @@ class HeldOutScore:
         return stop
 
     def of(self, model):
-        """Return the best score of a training that was stopped, or that of its result."""
+        """Return the best score of a stopped training, or the score of its result."""
         return self._best if self.stopped else self._score(model)
 
     def _score(self, model):

@@ -5,11 +5,11 @@ A domain is declared, never estimated. `Domain.project` brings any record into t
 another moves the identity query by at most the diameter.
 """
 
-from sklearn_dpgen.domains._ball import Ball, enclosing_ball
-from sklearn_dpgen.domains._base import Domain, array_namespace
+from sklearn_dpgen.domains._ball import Ball
+from sklearn_dpgen.domains._base import Domain
 from sklearn_dpgen.domains._product import Box, OneHot, Product
 
-__all__ = ["Ball", "Box", "Domain", "OneHot", "Product", "array_namespace", "enclosing_ball"]
+__all__ = ["Ball", "Box", "Domain", "OneHot", "Product"]
 
 for _domain in (Ball, Box, Domain, OneHot, Product):
     # Pickles and hashes name the public place.

@@ -33,6 +33,4 @@ else, for a traceback could show records. Other errors the engine reports, and w
 as it does with those of any task.
 """
 
-from sklearn_dpgen.engines._tables import engine_columns, is_engine_table, map_reduce
-
-__all__ = ["engine_columns", "is_engine_table", "map_reduce"]
+__all__: list[str] = []

@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from tqdm import tqdm
 
-from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.evolution._schedules import (
     check_threshold,
     class_settings,
@@ -31,14 +32,10 @@ from sklearn_dpgen.evolution._voting_sampler import (
 )
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.moments import (
-    denoised_covariances,
-    draw_normals,
-    moment_queries,
-    release_moments,
-)
+from sklearn_dpgen.mechanisms._class_moments import moment_queries, release_moments
 from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.utils._normal_laws import denoised_covariances, draw_normals
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     HasMethods,

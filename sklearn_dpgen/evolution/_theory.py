@@ -78,7 +78,7 @@ def gaussian_complexity_bound(n: int, d: int, diameter: float) -> float:
     Notes
     -----
     The absolute constant of Lemma E.4, from which this follows, is taken to be 1 there.
-    :func:`lipschitz_complexity_bound` is a smaller one, without a constant that is left open.
+    ``lipschitz_complexity_bound`` is a smaller one, without a constant that is left open.
 
     References
     ----------
@@ -152,7 +152,7 @@ def sampling_bound(n: int, d: int, diameter: float) -> float:
     -----
     The paper cites n^(-1/2), n^(-1/2) ln n and n^(-1/d) for d = 1, d = 2 and beyond, times a
     constant that it leaves open (Lemma E.5); the second is 0 at n = 1, where the distance is not.
-    This bound sums over the cubes of :func:`lipschitz_complexity_bound`, in which the distribution
+    This bound sums over the cubes of ``lipschitz_complexity_bound``, in which the distribution
     and the draws differ by √(number/n) in all, on average::
 
         √d D (Σ_(k=1..K) 2^(-k-1) min(2, √(2^(kd)/n)) + 2^(-K))
@@ -192,7 +192,7 @@ def step_error_bound(
     diameter : float
         l2 diameter D of the domain.
     complexity : {"chained", "printed"}, default="chained"
-        G: :func:`lipschitz_complexity_bound`, or :func:`gaussian_complexity_bound`.
+        G: ``lipschitz_complexity_bound``, or ``gaussian_complexity_bound``.
 
     Returns
     -------
@@ -201,7 +201,7 @@ def step_error_bound(
 
     Notes
     -----
-    W is :func:`sampling_bound`. The votes are to be projected in the bounded Lipschitz distance;
+    W is ``sampling_bound``. The votes are to be projected in the bounded Lipschitz distance;
     first shifting them to their public total does no harm, by Jensen's inequality.
 
     References
@@ -230,7 +230,7 @@ def convergence_bound(start: float, n_iter: int, *, contraction: float, step_err
     contraction : float
         γ of the interface, in (0, 1).
     step_error : float
-        γ err, of :func:`step_error_bound`.
+        γ err, of ``step_error_bound``.
 
     Returns
     -------
@@ -247,7 +247,8 @@ def convergence_bound(start: float, n_iter: int, *, contraction: float, step_err
     --------
     Theorem 4.1 for a million records of the unit disc:
 
-    >>> from sklearn_dpgen.evolution import convergence_bound, step_error_bound, theory_parameters
+    >>> from sklearn_dpgen.evolution import convergence_bound, theory_parameters
+    >>> from sklearn_dpgen.evolution._theory import step_error_bound
     >>> p = theory_parameters(1_000_000, 2, 2.0, epsilon=1.0, delta=1e-6)
     >>> step = step_error_bound(
     ...     p.noise, p.resolution, p.n_samples, 2 * len(p.degrees) + 1, 2, 2.0
@@ -286,11 +287,11 @@ def signed_measure_bound(
     Returns
     -------
     float
-        Bound for the weighted points; add :func:`sampling_bound` for records drawn from them.
+        Bound for the weighted points; add ``sampling_bound`` for records drawn from them.
 
     Notes
     -----
-    G is :func:`lipschitz_complexity_bound`. The printed σ is √(ln(1/δ))/(nε), too little for
+    G is ``lipschitz_complexity_bound``. The printed σ is √(ln(1/δ))/(nε), too little for
     (ε, δ): pass what is used.
 
     References
@@ -329,7 +330,7 @@ def thresholded_laplace_bound(
     Notes
     -----
     With k positive shares, H = 2 ln(1/δ)/(nε) + 1/n and L the Laplace complexity of
-    :func:`lipschitz_complexity_bound`::
+    ``lipschitz_complexity_bound``::
 
         2k/(nε) L_k + 2 D H (number of positive shares up to H + 2 ln(k/β)/(nε), + k β)
             + 2 D √(2k)/(nε)

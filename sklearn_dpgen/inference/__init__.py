@@ -1,4 +1,4 @@
-"""Estimates with intervals that count the noise of what was released, at no cost in privacy."""
+"""Estimates with confidence intervals that account for the noise of a release."""
 
 from sklearn_dpgen.inference._estimates import (
     combine_estimates,

@@ -1,4 +1,4 @@
-"""Synthetic rows whose weights make them count as the noisy tables did."""
+"""Calibration of synthetic rows: weights under which they reproduce the noisy marginals."""
 
 import math
 
@@ -8,66 +8,70 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import Numeric
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import MadeUpColumn
-from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._records import encode_codes
 from sklearn_dpgen.utils._random import split_random_state
 
 __all__ = ["Calibration"]
 
-# By how much law and population may differ in what no table tells of: the variance of the density
-# of one relative to the other, of which a part goes with 1/n, and a part is of cells and of what is
-# not counted.
+# Relative variance κ allowed for the difference of model and population in directions that no
+# marginal measures: a part that falls as 1/n, and a constant part for differences within cells.
 _UNSEEN, _UNSEEN_LEAST = 100.0, 0.01
-# Noise of counts that are without, in records: of rounding.
+# Least noise of counts, in records, for marginals without noise: rounding.
 _ROUNDING = 0.1
-# Of a share; with less, float64 does not tell tables apart that agree.
+# Least noise of a share; below, consistent marginals are not distinguishable in float64.
 _LEAST_NOISE = 1e-7
-# Of tables beside those of the columns, cells that are cheap; of these, more take minutes.
+# Marginals with further columns are added while they have few cells. Above the limit on all
+# cells a factorization takes minutes.
 _CHEAP_CELLS, _MOST_CELLS = 2000, 10_000
 _MAX_STEPS = 40
-# Rows in each interval that may be hidden, and the part of their share that tables begin with.
+# Rows added per group of hidden records, and the factor of their share in the base weights.
 _N_HIDDEN, _HIDDEN = 20, 0.1
-# Standard deviations of noise beyond which an interval is known to hold records.
+# Standard deviations of noise above which a count shows that its interval has records.
 _CLEAR = 3.0
 
 
 class Calibration:
-    """Rows of a fitted law, and the noisy tables of their columns.
+    """Rows of a fitted model, calibrated to the noisy marginals of their columns.
 
     Parameters
     ----------
     sampler : TableSampler
         Fitted.
     columns : collection of str
-        Of the analysis.
+        Columns of the analysis.
     n_rows : int
     random_state : int, RandomState or None
 
     Notes
     -----
-    Rows r of the law, of the share ω_r each, are in the cells A_r of the tables; m are the noisy
-    shares of these, of the variances Σ. A score ψ has under the population about the mean
+    Rows r of the model have shares ω_r and are in the cells A_r of the marginals, whose noisy
+    shares m have variances Σ. The estimated population mean of a score ψ is
 
         ω·ψ + Cov(ψ, A) M⁻¹ (m - ω·A),  M = Cov(A) + Σ / κ,
 
-    the regression estimator of survey sampling (Särndal, Swensson and Wretman, "Model assisted
-    survey sampling", 1992), with the law as the model. The law may be shrunken or biased: what the
-    tables tell of is put right. It is the best linear one where the population differs from the law
-    by errors of the rows, of the variance κ q_r. The shares q are ω, and of single columns not less
-    in an interval than its noise: the law may have lost what noise hides. Further rows with ω_r = 0
-    stand for that.
+    the model-assisted regression estimator of survey sampling [1]_. It corrects a shrunken or
+    biased model in all directions that the marginals measure. It is the best linear estimator if
+    the population differs from the model by independent errors of the rows, of variance κ q_r. The
+    shares q are ω, but in an interval of a single column at least its noise, as the model may have
+    lost records below the noise. Further rows with ω_r = 0 represent these.
+
+    References
+    ----------
+    .. [1] C.-E. Särndal, B. Swensson, J. Wretman, "Model assisted survey sampling", 1992.
     """
 
     def __init__(self, sampler, columns, *, n_rows, random_state):
         encoder = sampler.encoder_
-        # Codes are in the order of the schema, which may be another than that of the records.
+        # Codes are in the order of the schema, which may differ from the order of the records.
         places = {name: j for j, name in enumerate(encoder.columns_)}
         made_up = [name for name in columns if isinstance(encoder.columns_[name], MadeUpColumn)]
         if made_up:
-            raise ValueError(f"Estimates are of columns that were measured, not of {made_up}.")
-        # In an order that does not hang on how names are hashed.
+            raise PublicValueError(f"columns must be measured, got {made_up}, which are computed.")
+        # Sorted, as the order of a set depends on the hashes of names.
         columns = sorted(columns, key=places.__getitem__)
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
@@ -112,16 +116,16 @@ class Calibration:
         self._factor = cho_factor(covariance, overwrite_a=True, check_finite=False)
 
     def weights(self):
-        """Return a weight of each row, of sum 1; some may be negative, as counts are."""
+        """Return a weight of each row, with sum 1; some may be negative, as noisy counts are."""
         loads = cho_solve(self._factor, self.gaps)
         return self._law + self._prior * (self._cells @ loads - self._center @ loads)
 
     def positive_weights(self, gaps=None):
-        """Return positive weights of sum 1, by exponential tilting: near to the others if small.
+        """Return positive weights with sum 1, by exponential tilting.
 
-        ``gaps`` are in the place of those of the tables.
-        They minimize the relative entropy to the law, plus the squares of what is left of the gaps
-        in units of Σ / κ; by the dual, whose curvature is about M.
+        They minimize the relative entropy to the model plus the squared residuals of the marginals
+        in units of Σ / κ. For small residuals they approximate :meth:`weights`. ``gaps`` replaces
+        the residuals of the released marginals. The dual is solved, whose curvature is about M.
         """
         gaps = self.gaps if gaps is None else gaps
         factor, is_lower = self._factor
@@ -151,29 +155,29 @@ class Calibration:
         return tilted(turned(found.x))[0]
 
     def drawn_gaps(self, rng):
-        """Return gaps with once more the noise of the tables, and the chance of a sample."""
+        """Return residuals with one more draw of the noise and of the sampling error."""
         noise = np.sqrt(self._variances) * rng.standard_normal(len(self.gaps))
         chance = np.sqrt(self._law / self.n_records) * rng.standard_normal(len(self._law))
         chance -= self._law * chance.sum()
         return self.gaps + noise + self._cells.T @ chance
 
     def variances(self, influences):
-        """Return variances of estimates, which part tables tell of, and which part noise may hide.
+        """Return variances of estimates, and their measured and hidden shares.
 
         Parameters
         ----------
         influences : ndarray of shape (n, k)
-            What a row adds to each of k estimates, were it in place of all: the influence function.
+            Influence function of each of k estimates, at each row.
 
         Returns
         -------
         variances : ndarray of shape (k,)
-            Of noise, of the records as a sample, of what no table tells of, and of where values
-            lie in their bins.
+            Sum of the variances by noise, by sampling, in unmeasured directions, and by the
+            position of values in their bins.
         measured : ndarray of shape (k,)
-            The share of the variance of influences that is a sum over cells of the tables.
+            Share of the variance of influences that is a sum over cells of the marginals.
         hidden : ndarray of shape (k,)
-            The share of it that is of rows in intervals whose records noise may hide.
+            Share of it in rows of intervals whose counts are below the noise.
         """
         total = self._prior.sum()
         influences = influences - self._prior @ influences / total
@@ -193,10 +197,10 @@ class Calibration:
         return variances, measured, hidden
 
     def _of_bins(self, bins, values, influences):
-        """Return what the place of values in their bins may change: by a standard deviation each.
+        """Return the variance that the unknown position of values in their bins may add.
 
-        Of the influence, the part that is linear in the values of a bin; what chance makes of that
-        in so many rows is taken off.
+        It is the variance of the part of the influence that is linear in the values of a bin,
+        minus its expectation by chance in the given number of rows.
         """
         shares, counts = np.bincount(bins, self._prior), np.bincount(bins)
         spread = np.bincount(bins, self._prior * values**2)
@@ -212,7 +216,7 @@ class Calibration:
 
 
 def _coarsest(sampler, columns):
-    """Return place, groups, noisy counts and their noise in the coarsest table of each column."""
+    """Return the position, groups, counts and noise of the coarsest marginal of each column."""
     places = {name: j for j, name in enumerate(sampler.encoder_.columns_)}
     tables = {table.columns[0]: table for table in sampler.one_way_marginals_}
     found = [(places[name], tables[name]) for name in columns if name in tables]
@@ -220,9 +224,10 @@ def _coarsest(sampler, columns):
 
 
 def _hidden_rows(codes, sampler, columns, rng):
-    """Return rows in what noise may hide of single columns, and their shares.
+    """Return rows in groups of single columns that are below the noise, and the shares of these.
 
-    Of each group of a column whose share is less than its noise. Other columns are as in any rows.
+    These groups have a share in the model that is less than their noise. The values of the other
+    columns are those of random rows.
     """
     rows, shares = [codes[:0]], [np.zeros(0)]
     for place, groups, _, noise in _coarsest(sampler, columns):
@@ -237,7 +242,7 @@ def _hidden_rows(codes, sampler, columns, rng):
 
 
 def _unclear(codes, sampler, columns):
-    """Return which rows are in an interval of a column whose noisy count is near to its noise."""
+    """Return a mask of the rows in an interval of a column whose count is below the noise."""
     binned = [n for n in columns if isinstance(sampler.encoder_.columns_[n], Binned)]
     found = np.zeros(len(codes), dtype=bool)
     for place, groups, counts, noise in _coarsest(sampler, binned):
@@ -246,7 +251,7 @@ def _unclear(codes, sampler, columns):
 
 
 def _bins(frame, codes, encoder, columns):
-    """Return the bin of each row and its value, less the mean of the bin, of columns of numbers."""
+    """Return, per numeric column, the bin of each row and its value minus the mean of the bin."""
     found = []
     for place, (name, column) in enumerate(encoder.columns_.items()):
         if name in columns and isinstance(column, Binned) and isinstance(column.column, Numeric):
@@ -258,25 +263,25 @@ def _bins(frame, codes, encoder, columns):
 
 
 def _unselected(marginals):
-    """Return the coarsest table of each single column.
+    """Return the coarsest marginal of each single column.
 
-    By the counts of finer ones its cells were found, such as values that stand out: the more of
-    them the more noise they had.
+    Cells of finer marginals were selected by the counts themselves, for example frequent values,
+    so the noise of these counts is biased upwards.
     """
     return list({table.columns[0]: table for table in marginals}.values())
 
 
 def _tables(sampler, columns):
-    """Return the released tables of columns, and those that hold one of them, while cheap."""
+    """Return the marginals of columns, and those with one of the columns that have few cells."""
     found = [*_unselected(sampler.one_way_marginals_), *sampler.marginals_]
     kept = [table for table in found if columns.issuperset(table.columns)]
     if not kept:
-        raise ValueError(f"No table tells of {sorted(columns)}: a constant is not measured.")
+        raise PublicValueError(f"columns must be measured, got the constants {sorted(columns)}.")
     n_cells = sum(table.counts.size for table in kept)
     if n_cells > _MOST_CELLS:
-        raise ValueError(
-            f"columns: the tables of these {len(columns)} columns have {n_cells} cells, more than "
-            f"{_MOST_CELLS}: name those columns alone that the analysis is of."
+        raise PublicValueError(
+            f"columns must have marginals of at most {_MOST_CELLS} cells, got {n_cells} for "
+            f"{len(columns)} columns. Name only the columns of the analysis."
         )
     for table in found:
         if columns.intersection(table.columns) and not columns.issuperset(table.columns):

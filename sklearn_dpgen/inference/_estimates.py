@@ -1,4 +1,4 @@
-"""Means, shares and regressions from what a sampler released, and several tables combined."""
+"""Means, shares, regressions and multiple synthetic tables from the release of a sampler."""
 
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -13,12 +13,12 @@ from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_scalar
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.inference._calibration import Calibration
 from sklearn_dpgen.schema import Datetime
 from sklearn_dpgen.schema._column import MadeUpColumn
 from sklearn_dpgen.tables import TableSampler
-from sklearn_dpgen.tables._table_rules import is_number
-from sklearn_dpgen.tables._value_sets import ValueSet
+from sklearn_dpgen.tables._table_rules import ValueSet, is_number
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import Integral, Real, check_is_fitted
 
@@ -38,23 +38,25 @@ __all__ = [
 
 
 def check_sampler(sampler):
-    """Check that a sampler is one that tells what it released."""
+    """Check that a sampler is one whose releases can be calibrated."""
     if not isinstance(sampler, TableSampler):
-        raise TypeError(f"sampler must be a TableSampler, not {type(sampler).__name__}.")
+        raise PublicTypeError(f"sampler must be a TableSampler, got {type(sampler).__name__}.")
     check_is_fitted(sampler)
 
 
 def check_columns(sampler, names, parameter):
-    """Return the names of columns as a list, checked."""
+    """Return checked column names as a list."""
     found = list(names) if is_list_like(names) else [names]
     known = [name for name in found if isinstance(name, Hashable) and name in sampler.schema]
     if not found or len(set(known)) < len(found):
-        raise ValueError(f"{parameter} must name columns of the schema, each once: {found}.")
+        raise PublicValueError(
+            f"{parameter} must be columns of the schema, each once, got {found}."
+        )
     return found
 
 
 def check_level(confidence_level):
-    """Check the level of intervals."""
+    """Check the confidence level of intervals."""
     check_scalar(
         confidence_level,
         "confidence_level",
@@ -66,12 +68,12 @@ def check_level(confidence_level):
 
 
 def values(frame, name):
-    """Return the numbers of a column; NaN for null."""
+    """Return the values of a numeric column as floats; NaN for null."""
     return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def holds(frame, sampler, conditions):
-    """Return which rows fulfil conditions, as :meth:`TableSampler.sample` takes them."""
+    """Return a mask of the rows that fulfil conditions, as in :meth:`TableSampler.sample`."""
     found = np.ones(len(frame), dtype=bool)
     for name, given in (conditions or {}).items():
         found &= ValueSet.read(sampler.encoder_, name, given).holds(frame[name])
@@ -79,9 +81,9 @@ def holds(frame, sampler, conditions):
 
 
 def design(frame, sampler, features):
-    """Return the matrix of a regression, the names of its columns, and which rows are complete.
+    """Return the matrix of a regression, the names of its columns, and a mask of complete rows.
 
-    Numbers are as they are. Other columns have an indicator of each label but the first declared.
+    Numbers are kept. Other columns have an indicator of each label but the first declared one.
     """
     columns, names = [np.ones(len(frame))], ["intercept"]
     complete = np.ones(len(frame), dtype=bool)
@@ -98,10 +100,10 @@ def design(frame, sampler, features):
     return np.column_stack(columns), names, complete
 
 
-# For an interval to be promised: the part that tables must tell of, and that noise may hide.
+# Least measured and largest hidden share of the variance for which an interval is promised.
 _MEASURED, _HIDDEN = 0.9, 0.5
 _MAX_STEPS, _TOLERANCE = 50, 1e-8
-_NOTHING_LEFT = "conditions: next to no row of the fitted law is left for {}."
+_NOTHING_LEFT = "conditions must leave rows of the fitted model for {}, got almost none."
 
 
 def estimate_means(
@@ -113,46 +115,49 @@ def estimate_means(
     n_rows: int = 20_000,
     random_state: int | np.random.RandomState | None = 0,
 ) -> pd.DataFrame:
-    """Estimate means of numbers, at no cost in privacy.
+    """Estimate means of numeric columns from a fitted sampler, at no cost in privacy.
 
     Parameters
     ----------
     sampler : TableSampler
         Fitted.
     columns : str or sequence of str
-        Numbers, or ordinal labels that are numbers. Nulls are left out of each.
+        Numeric columns, or ordinal ones with numeric labels. Nulls of a column are ignored in its
+        mean.
     conditions : mapping or None, default=None
-        Of the records that count, as for :meth:`TableSampler.sample`.
+        Restricts the records, as in :meth:`TableSampler.sample`.
     confidence_level : float, default=0.95
-        Of the intervals, in (0, 1).
+        Confidence level of the intervals, in (0, 1).
     n_rows : int, default=20000
-        Synthetic rows that stand between the tables and the estimate.
+        Number of synthetic rows that are calibrated.
     random_state : int, RandomState or None, default=0
-        Of these rows.
+        Seed of these rows.
 
     Returns
     -------
     DataFrame
-        A row for each estimate: "estimate", "std_error", "low" and "high", the interval;
-        "measured" and "hidden", the shares of its variance that released tables tell of, and that
-        is in intervals of columns whose records noise may hide; and "promised", whether the first
-        is at least 0.9 and the second at most 0.5, so that the interval holds about as often as it
-        says.
+        A row for each estimate. "estimate"; "std_error"; "low" and "high", the confidence
+        interval; "measured", the share of its variance that released marginals measure; "hidden",
+        the share in intervals of columns whose counts are below the noise; and "promised", whether
+        "measured" is at least 0.9 and "hidden" at most 0.5, so that the coverage is close to
+        the nominal one.
 
     Raises
     ------
-    ValueError
-        Columns that the schema does not have, that are no numbers, or that were not measured, as
-        what rules compute; constants alone; conditions that none of the rows fulfils; or so many
-        columns that their tables have more than 10000 cells.
+    PublicTypeError
+        ``sampler`` is not a TableSampler.
+    PublicValueError
+        Columns are not in the schema, not numeric, constant, or were not measured but computed by
+        rules; almost no row fulfils the conditions; or the marginals of the columns have more than
+        10000 cells.
 
     Notes
     -----
-    Estimates are of the population that records were drawn from. Synthetic rows are weighted so
-    that they count as the noisy tables did, as in the regression estimator of survey sampling [1]_,
-    which takes off the bias of a law that was shrunken; an estimating equation is solved for these
-    weights. The variance has three parts: the noise of the tables, which is known; the records as a
-    sample; and an allowance for what no table tells of.
+    The estimates refer to the population from which the records were drawn. Synthetic rows are
+    weighted such that they reproduce the noisy marginals, as in the regression estimator of survey
+    sampling [1]_, which removes the bias of a shrunken model; the estimating equation is solved
+    with these weights. The variance has three parts: the known noise of the marginals, the
+    sampling of the records, and an allowance for directions that no marginal measures.
 
     References
     ----------
@@ -174,7 +179,7 @@ def estimate_means(
     columns = check_columns(sampler, columns, "columns")
     wrong = [name for name in columns if not is_number(sampler.schema[name])]
     if wrong:
-        raise ValueError(f"columns must hold numbers, for a mean: {wrong}.")
+        raise PublicValueError(f"columns must be numeric, got {wrong}.")
     found = []
     for name in columns:
         rows = _rows(sampler, [name], [conditions], n_rows, random_state)
@@ -193,33 +198,27 @@ def estimate_shares(
     n_rows: int = 20_000,
     random_state: int | np.random.RandomState | None = 0,
 ) -> pd.DataFrame:
-    """Estimate shares of the records, at no cost in privacy.
+    """Estimate shares of the records from a fitted sampler, at no cost in privacy.
 
     Parameters
     ----------
     sampler : TableSampler
         Fitted.
     events : str or sequence of mapping
-        What to tell the share of: conditions as for :meth:`TableSampler.sample`, each of
-        them. A column stands for each of its labels, and null if it has any.
-    conditions : mapping or None, default=None
-        Of the records that the shares are of; None takes all.
-    confidence_level : float, default=0.95
-        Of the intervals, in (0, 1).
-    n_rows : int, default=20000
-        Synthetic rows that stand between the tables and the estimate.
-    random_state : int, RandomState or None, default=0
-        Of these rows.
+        A list of conditions, as in :meth:`TableSampler.sample`, whose shares are estimated. The
+        name of a column stands for each of its labels, and for null if it has nulls.
+    conditions, confidence_level, n_rows, random_state
+        As in :func:`estimate_means`.
 
     Returns
     -------
     DataFrame
-        As :func:`estimate_means` does.
+        As in :func:`estimate_means`.
 
     Raises
     ------
-    ValueError
-        As :func:`estimate_means`.
+    PublicTypeError, PublicValueError
+        As in :func:`estimate_means`.
 
     Examples
     --------
@@ -237,11 +236,13 @@ def estimate_shares(
         (name,) = check_columns(sampler, events, "events")
         labels = getattr(sampler.schema[name], "labels", None)
         if labels is None:
-            raise ValueError(f"events: {name!r} has no labels; give conditions on it, in a list.")
+            raise PublicValueError(
+                f"events must be a column with labels or a list of conditions, got {name!r}."
+            )
         events = [{name: v} for v in (*labels, *[None] * sampler.schema[name].nullable)]
     events = list(events) if is_list_like(events) else []
     if not events or not all(isinstance(event, Mapping) for event in events):
-        raise ValueError("events must be a column, or a list of conditions.")
+        raise PublicValueError("events must be a column, or a list of conditions.")
     found = []
     for event in events:
         rows = _rows(sampler, [], [event, conditions], n_rows, random_state)
@@ -263,44 +264,39 @@ def estimate_regression(
     n_rows: int = 20_000,
     random_state: int | np.random.RandomState | None = 0,
 ) -> pd.DataFrame:
-    """Estimate the coefficients of a linear or a logistic regression, at no cost in privacy.
+    """Estimate the coefficients of a linear or logistic regression, at no cost in privacy.
 
     Parameters
     ----------
     sampler : TableSampler
         Fitted.
     target : str
-        A number, for a linear regression.
+        Target column; numeric for a linear regression.
     features : str or sequence of str
-        Numbers enter as they are; other columns by an indicator of each label but the first one.
-        Records with a null in any of these columns are left out.
+        Numeric columns enter as they are, others by an indicator of each label but the first one.
+        Records with a null in any of these columns are ignored.
     positive : value, pandas.Interval, list of them or None, default=None
-        For a logistic regression: of which values of the target the probability is.
-    conditions : mapping or None, default=None
-        Of the records that count, as for :meth:`TableSampler.sample`.
-    confidence_level : float, default=0.95
-        Of the intervals, in (0, 1).
-    n_rows : int, default=20000
-        Synthetic rows that stand between the tables and the estimate.
-    random_state : int, RandomState or None, default=0
-        Of these rows.
+        Values of the target whose probability a logistic regression models. None fits a linear
+        regression.
+    conditions, confidence_level, n_rows, random_state
+        As in :func:`estimate_means`.
 
     Returns
     -------
     DataFrame
-        As :func:`estimate_means` does, for the intercept and each coefficient, in the units of the
-        columns. NaN of what the rows cannot tell, as an indicator that none of them has.
+        As in :func:`estimate_means`, for the intercept and each coefficient, in the units of the
+        columns. NaN if the rows do not identify a coefficient, such as of a constant indicator.
 
     Raises
     ------
-    ValueError
-        As :func:`estimate_means`; a target that is a feature, or no number without ``positive``;
-        features that are dates.
+    PublicTypeError, PublicValueError
+        As in :func:`estimate_means`. Also if the target is a feature, or is not numeric without
+        ``positive``, or if features are dates.
 
     Warns
     -----
     ConvergenceWarning
-        Where noise leaves no solution near; estimates are NaN.
+        Noise leaves no solution near that of the model; estimates are NaN.
 
     Examples
     --------
@@ -317,22 +313,24 @@ def estimate_regression(
     (target,) = check_columns(sampler, [target], "target")
     features = check_columns(sampler, features, "features")
     if target in features:
-        raise ValueError(f"features must not hold the target, {target!r}.")
+        raise PublicValueError(f"features must not include the target, got {target!r}.")
     dates = [name for name in features if isinstance(sampler.schema[name], Datetime)]
     if dates:
-        raise ValueError(f"features must be numbers or have labels, unlike {dates}.")
+        raise PublicValueError(f"features must be numeric or have labels, got the dates {dates}.")
     if positive is None and not is_number(sampler.schema[target]):
-        raise ValueError(f"target {target!r} must be a number, or positive say which values count.")
+        raise PublicValueError(
+            f"target must be numeric, or positive must name its values, got {target!r}."
+        )
     rows = _rows(sampler, [target, *features], [conditions], n_rows, random_state)
     X, names, kept = design(rows.frame, sampler, features)
     kept &= holds(rows.frame, sampler, conditions) & rows.frame[target].notna().to_numpy()
     if not kept.any():
-        raise ValueError(_NOTHING_LEFT.format(target))
+        raise PublicValueError(_NOTHING_LEFT.format(target))
     if positive is None:
         y = np.nan_to_num(values(rows.frame, target))
     else:
         y = holds(rows.frame, sampler, {target: positive}).astype(np.float64)
-    # An indicator that no row has, or all have, tells nothing.
+    # The coefficient of a constant indicator is not identified.
     can = np.append(True, np.ptp(X[kept][:, 1:], axis=0) > 0)
     solved = _solve(rows, X[:, can], y, kept, is_logistic=positive is not None)
     found = np.full((len(names), 4), np.nan)
@@ -344,29 +342,29 @@ def estimate_regression(
 def _rows(sampler, columns, conditions, n_rows, random_state):
     check_scalar(n_rows, "n_rows", Integral, min_val=100)
     if not all(isinstance(given, Mapping | None) for given in conditions):
-        raise ValueError("conditions must map columns to values.")
+        raise PublicValueError("conditions must map columns to values.")
     named = [name for given in conditions for name in given or ()]
     names = check_columns(sampler, dict.fromkeys([*columns, *named]), "conditions")
     return Calibration(sampler, names, n_rows=n_rows, random_state=random_state)
 
 
 def _ratio(rows, x, kept, subject):
-    """Return the mean of values over the rows that are kept, its variance, measured and hidden."""
+    """Return the mean of values over the kept rows, its variance, and the shares of this."""
     weights = rows.weights() * kept
     total = weights.sum()
     if not kept.any() or total <= 0:
-        raise ValueError(_NOTHING_LEFT.format(subject))
+        raise PublicValueError(_NOTHING_LEFT.format(subject))
     estimate = weights @ x / total
     influences = kept * (x - estimate) / total
     return estimate, *(found[0] for found in rows.variances(influences[:, None]))
 
 
 def _solve(rows, X, y, kept, *, is_logistic):
-    """Return the solution of an estimating equation, its variances, measured and hidden."""
-    # Of columns of one size.
+    """Return the solution of an estimating equation, its variances, and the shares of these."""
+    # Columns are scaled alike for the condition number.
     scales = np.sqrt((X[kept] ** 2).mean(axis=0))
     X = X / scales
-    # Where some weights are negative, there may be no solution.
+    # With some negative weights there may be no solution.
     for weigh in (rows.weights, rows.positive_weights):
         found = _newton(X, y, weigh() * kept, is_logistic)
         if found is not None:
@@ -375,8 +373,8 @@ def _solve(rows, X, y, kept, *, is_logistic):
             variances, *shares = rows.variances(influences)
             return theta / scales, variances / scales**2, *shares
     warnings.warn(
-        "The estimating equation of the regression has no solution near that of the law: noise "
-        "leaves nothing of it. Estimates are NaN.",
+        "The estimating equation of the regression has no solution near that of the fitted "
+        "model: the noise is too large. Estimates are NaN.",
         ConvergenceWarning,
         stacklevel=3,
     )
@@ -384,7 +382,7 @@ def _solve(rows, X, y, kept, *, is_logistic):
 
 
 def _newton(X, y, weights, is_logistic):
-    """Return where the weighted score is zero, scores of rows, and their mean slope; or None."""
+    """Return the root of the weighted score, row scores and curvature; None without a root."""
     theta = np.zeros(X.shape[1])
     for _ in range(_MAX_STEPS):
         fitted = expit(X @ theta) if is_logistic else X @ theta
@@ -397,7 +395,7 @@ def _newton(X, y, weights, is_logistic):
             return None
         if np.abs(step).max() < _TOLERANCE * (1 + np.abs(theta).max()):
             return theta, scores, curvature
-        # Far from the solution a whole step may overshoot.
+        # A full Newton step may overshoot far from the solution.
         theta = theta + step * min(1, 2 / np.abs(step).max() if is_logistic else 1)
     return None
 
@@ -429,23 +427,23 @@ def sample_tables(
 ) -> Iterator[pd.DataFrame]:
     """Draw several synthetic tables for one analysis, at no cost in privacy.
 
-    Each is of a law that might have been found: noise of the known scale, and the chance of a
-    sample of so many records, are added once more to the released tables, which synthetic rows are
-    then weighted by and drawn. Do the analysis on each, and give its results to
-    :func:`combine_estimates`.
+    Each table adds one more draw of the known noise and of the sampling error to the released
+    marginals, weights synthetic rows accordingly, and draws from them. Run the analysis on each
+    table, and give the results to :func:`combine_estimates`.
 
     Parameters
     ----------
     sampler : TableSampler
         Fitted.
     n_tables : int, default=20
-        How many.
+        Number of tables.
     columns : sequence of str or None, default=None
-        Those of the analysis; None takes all that were measured. Their tables may have 10000 cells.
+        Columns of the analysis; None takes all measured ones. Their marginals may have at most
+        10000 cells.
     n_samples : int or None, default=None
-        Rows of each table; None draws as many as there are records.
+        Number of rows of each table; None draws as many as there are records.
     n_rows : int, default=20000
-        Rows of the fitted law, of which those of the tables are drawn by weight.
+        Number of rows of the fitted model, from which tables are drawn by weight.
     random_state : int, RandomState or None, default=None
 
     Yields
@@ -455,8 +453,8 @@ def sample_tables(
 
     Raises
     ------
-    ValueError
-        As :func:`estimate_means`.
+    PublicTypeError, PublicValueError
+        As in :func:`estimate_means`.
     """
     check_sampler(sampler)
     check_scalar(n_tables, "n_tables", Integral, min_val=2)
@@ -473,9 +471,9 @@ def sample_tables(
 
 def _draw(rows, names, n_tables, n_samples, rng):
     for _ in range(n_tables):
-        # What noise may hide is put in the place of others, whatever the rules.
+        # Only rows of the model are sure to satisfy the rules; others are dropped if they do not.
         weights = rows.positive_weights(rows.drawn_gaps(rng)) * rows.kept
-        # Systematic: hardly more chance than the weights have.
+        # Systematic sampling adds almost no variance.
         edges = np.cumsum(weights)
         places = (np.arange(n_samples) + rng.uniform()) * (edges[-1] / n_samples)
         chosen = np.searchsorted(
@@ -487,32 +485,37 @@ def _draw(rows, names, n_tables, n_samples, rng):
 def combine_estimates(
     estimates: np.ndarray | pd.DataFrame | Sequence[Any], *, confidence_level: float = 0.95
 ) -> pd.DataFrame:
-    """Combine the results of one analysis on several synthetic tables.
+    """Combine the results of one analysis on several synthetic tables (multiple imputation).
 
     Parameters
     ----------
     estimates : array-like of shape (n_tables, k), or sequence of Series
-        Of each table of :func:`sample_tables`. Series name what is estimated.
+        Results on each table of :func:`sample_tables`. Series name the estimates.
     confidence_level : float, default=0.95
-        Of the intervals, in (0, 1).
+        Confidence level of the intervals, in (0, 1).
 
     Returns
     -------
     DataFrame
         A row for each estimate: "estimate", "std_error", "low" and "high".
 
+    Raises
+    ------
+    PublicValueError
+        Fewer than two tables, or results that are not finite.
+
     Notes
     -----
-    The estimate is the mean q̄ of the m results, its variance (1 + 1/m) b for their variance b, and
-    intervals are of Student's t with m - 1 degrees of freedom: the tables already differ by all
-    that is not known, so that the variance within a table is not added, as it is for tables that
-    each fill in what is missing.
+    The estimate is the mean of the m results. Its variance is (1 + 1/m) b, with b the variance
+    between results, and intervals use Student's t with m - 1 degrees of freedom. The variance
+    within a table is not added, unlike for imputations of missing values: the tables already
+    differ by the noise and by the sampling.
     """
     check_level(confidence_level)
     frame = pd.DataFrame(estimates).astype(np.float64)
     m = len(frame)
     if m < 2 or not np.isfinite(frame.to_numpy()).all():
-        raise ValueError("estimates must be finite, and of two tables at least.")
+        raise PublicValueError("estimates must be finite, and of at least two tables.")
     mean, error = frame.mean(), np.sqrt((1 + 1 / m) * frame.var(ddof=1))
     width = student.ppf((1 + confidence_level) / 2, m - 1) * error
     columns = {"estimate": mean, "std_error": error, "low": mean - width, "high": mean + width}

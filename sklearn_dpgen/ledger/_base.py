@@ -21,7 +21,7 @@ from sklearn_dpgen.ledger._unit import drop_unit, split_unit
 from sklearn_dpgen.persistence._declarations import Array, Maybe, demand
 from sklearn_dpgen.persistence._files import SavedEstimator
 from sklearn_dpgen.schema import Identifier
-from sklearn_dpgen.utils._certified_noise import require_opendp
+from sklearn_dpgen.utils._exact_draws import require_opendp
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
 from sklearn_dpgen.utils._threads import one_thread

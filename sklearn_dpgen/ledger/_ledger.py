@@ -8,7 +8,8 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sklearn_dpgen.accounting import DominatingCost, PrivacyReport
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._composition import DominatingCost
 from sklearn_dpgen.exceptions import BudgetExceededError, PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._ledger_file import LedgerFile, last_number
 from sklearn_dpgen.ledger._ledger_report import FILTERS, Charge, LedgerReport

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sklearn_dpgen.accounting import check_delta_size
-from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting._checks import check_count, check_delta_size
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.mechanisms._bounded_features import BoundedFeatures
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceMechanism

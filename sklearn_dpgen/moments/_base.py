@@ -7,7 +7,7 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
-from sklearn_dpgen.moments._plan import price_moments
+from sklearn_dpgen.mechanisms._class_moments import price_moments
 from sklearn_dpgen.persistence._declarations import Array, demand
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.moments._base import BaseMomentSampler
-from sklearn_dpgen.moments._normal_laws import draw_normals, mixture_log_densities
 from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.preprocessing._records import (
     ENCODED_STATE,
@@ -23,6 +23,7 @@ from sklearn_dpgen.preprocessing._records import (
     resolve_domain,
 )
 from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.utils._normal_laws import draw_normals, mixture_log_densities
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     check_array,
@@ -132,7 +133,7 @@ class MomentSampler(BaseMomentSampler):
     The noise on a matrix of second moments has independent entries, of a known scale. From the
     covariance pooled over the classes, which has √n_classes times less noise than that of a class,
     and from what a class adds to it, is taken what noise alone may make of them: see
-    :func:`denoised_covariances`.
+    ``denoised_covariances``.
 
     Examples
     --------

@@ -101,7 +101,7 @@ def linearize(
     module : torch.nn.Module
         Maps a batch to outputs of shape (n, d), each sample by itself. Stacks (``nn.Sequential``)
         of ``nn.Linear``, of elementwise activations, and of flattening, softmax and
-        :class:`DomainHead` layers are fast; any other module goes through ``torch.func``.
+        ``DomainHead`` layers are fast; any other module goes through ``torch.func``.
     X : Tensor of shape (n, ...)
         The batch.
     chunk_size : int, default=256
@@ -539,7 +539,7 @@ class ClippedJacobianSum:
     bound : float
         Largest spectral norm of a Jacobian, declared without looking at the samples.
     clipping : {"spectral", "componentwise"}, default="spectral"
-        See :func:`clip_weights`.
+        See ``clip_weights``.
     chunk_size : int, default=256
         See :func:`linearize`.
     """

@@ -115,7 +115,7 @@ def fit_module(
     loss_fn : callable
         ``loss_fn(step)`` returns a scalar tensor on a fresh batch.
     **options
-        Of :func:`descend`.
+        Of ``descend``.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def fit_module(
     Raises
     ------
     TrainingDivergedError
-        As :func:`descend`.
+        As ``descend``.
     """
     parameters = _trainable(module)
 

@@ -1,4 +1,4 @@
-"""Laws on the line, their Wasserstein barycentre, and the monotone maps towards it."""
+"""Distributions on the line, their Wasserstein barycentre, and the monotone maps to it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,15 +11,14 @@ __all__ = ["BarycenterMaps", "LineLaw"]
 
 @dataclass(frozen=True)
 class LineLaw:
-    """A distribution on the line, by points of its piecewise linear quantile function.
+    """A distribution on the line, given by points of its piecewise linear quantile function.
 
     Parameters
     ----------
     points : ndarray of shape (m,)
         In increasing order.
     levels : ndarray of shape (m,)
-        In [0, 1], in increasing order: the share of the law below each point, and of a point that
-        has mass one half of it.
+        In [0, 1], in increasing order: the probability below each point, plus half of its mass.
     """
 
     points: np.ndarray
@@ -27,7 +26,7 @@ class LineLaw:
 
     @classmethod
     def from_sample(cls, values: ArrayLike) -> "LineLaw":
-        """Return the law of a sample; equal values are one point.
+        """Return the empirical distribution of a sample; equal values are one point.
 
         Parameters
         ----------
@@ -42,14 +41,14 @@ class LineLaw:
 
     @classmethod
     def from_counts(cls, edges: ArrayLike, counts: ArrayLike) -> "LineLaw":
-        """Return the law that is uniform within bins.
+        """Return the distribution with given masses that is uniform within bins.
 
         Parameters
         ----------
         edges : array-like of shape (m + 1,)
             In increasing order.
         counts : array-like of shape (m,)
-            None of them negative, and one positive.
+            Non-negative, with a positive sum.
 
         Returns
         -------
@@ -72,7 +71,7 @@ class LineLaw:
         return np.interp(np.asarray(levels), self.levels, self.points)
 
     def level(self, values: ArrayLike) -> np.ndarray:
-        """Return the share of the law below each value.
+        """Return the probability below each value.
 
         Parameters
         ----------
@@ -87,18 +86,19 @@ class LineLaw:
 
 @dataclass(frozen=True)
 class BarycenterMaps:
-    """Monotone maps of several laws on the line to their 2-Wasserstein barycentre.
+    """Monotone maps of several distributions on the line to their 2-Wasserstein barycentre.
 
-    The barycentre minimizes the weighted mean of the squared distances to the laws. On the line
-    its quantile function is the weighted mean of theirs, and the map of a law is the only monotone
-    one. A part of the way t moves each law along its geodesic: then all distances between the laws
-    are (1 - t) of what they were.
+    The barycentre minimizes the weighted mean of the squared distances to the distributions. On
+    the line its quantile function is the weighted mean of theirs, and each map to it is monotone.
+    A map of strength t moves a distribution along its geodesic, and multiplies all distances
+    between the distributions by 1 - t.
 
     Parameters
     ----------
     laws : sequence of LineLaw
+        The distributions.
     weights : array-like of shape (n_laws,)
-        Positive; they are scaled to a sum of one.
+        Positive; normalized to sum 1.
 
     References
     ----------
@@ -126,9 +126,9 @@ class BarycenterMaps:
         ----------
         values : array-like of shape (n,)
         codes : array-like of int of shape (n,)
-            Which law each value is of.
+            Index of the distribution of each value.
         strength : float, default=1.0
-            Part of the way, in [0, 1].
+            Fraction of the way to the barycentre, in [0, 1].
 
         Returns
         -------
@@ -145,15 +145,15 @@ class BarycenterMaps:
     def transport_mixed(
         self, values: ArrayLike, weights: ArrayLike, strength: float = 1.0
     ) -> np.ndarray:
-        """Move values of laws that are known by their probabilities alone.
+        """Move values whose distribution is known only by its probabilities.
 
         Parameters
         ----------
         values : array-like of shape (n,)
         weights : array-like of shape (n, n_laws)
-            The probability that each value is of each law.
+            Probability that a value belongs to each distribution.
         strength : float, default=1.0
-            Part of the way to the mean of where the maps of all laws lead, in [0, 1].
+            Fraction of the way to the weighted mean of the values of all maps, in [0, 1].
 
         Returns
         -------
@@ -165,7 +165,7 @@ class BarycenterMaps:
         return values + strength * (mean - values)
 
     def rates_above(self, threshold: float, strength: float = 1.0) -> np.ndarray:
-        """Return the share of each law above a threshold, after a part of the way.
+        """Return the probability above a threshold after the map, for each distribution.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class BarycenterMaps:
         return np.array([1 - np.interp(threshold, points, levels) for points in moved])
 
     def largest_distance(self) -> float:
-        """Return the largest 2-Wasserstein distance between two of the laws.
+        """Return the largest 2-Wasserstein distance between two of the distributions.
 
         Returns
         -------
@@ -194,7 +194,7 @@ class BarycenterMaps:
         levels = self.barycenter.levels
         points = np.stack([law.quantile(levels) for law in self.laws])
         gaps = points[:, None] - points[None]
-        # Gaps are linear between levels, and the integral of their squares is by Simpson's rule.
+        # Differences are linear between levels, so Simpson's rule integrates squares exactly.
         first, last = gaps[..., :-1], gaps[..., 1:]
         squares = (first**2 + first * last + last**2) / 3
         return float(np.sqrt((squares * np.diff(levels)).sum(axis=-1).max()))

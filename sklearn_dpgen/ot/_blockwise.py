@@ -8,6 +8,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch.autograd.function import once_differentiable
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ot._problem import (
     DualPotentials,
     check_points,
@@ -48,7 +49,7 @@ def sinkhorn_blockwise(
     a, b, reg, n_iter, tol
         As in :func:`sinkhorn`.
     block_entries : int, default=2**20
-        Most cost entries held at once. A block has at least one row, that is m entries.
+        Largest number of cost entries held at once. A block has at least one row, or m entries.
 
     Returns
     -------
@@ -57,17 +58,17 @@ def sinkhorn_blockwise(
 
     Raises
     ------
-    ValueError
+    PublicValueError
         If a block of costs is not finite or has the wrong shape, or an option is invalid.
-    RuntimeError
+    PublicRuntimeError
         If weights are so small that a scaling leaves the range of the dtype.
 
     Notes
     -----
-    The iteration of :func:`sinkhorn` with the potentials absorbed every time. A block of rows is
-    evaluated once an iteration: its row update is complete before its share of the column sums
-    is taken. All scalings of an iteration lie between the least weight and its inverse, since
-    rows or columns of the kernel have just been normalized.
+    This is the iteration of :func:`sinkhorn` with the potentials absorbed in each step. A block of
+    rows is evaluated once per iteration: after its row update it contributes to the column sums.
+    All scalings of an iteration are between the smallest weight and its inverse, as rows or
+    columns of the kernel have just been normalized.
     """
     check_points(X, Y)
     scale = check_solver(reg, n_iter, tol)
@@ -95,13 +96,13 @@ def entropic_loss_blockwise(
     Parameters
     ----------
     X, Y, cost_fn, a, b, reg, n_iter, tol, block_entries
-        As in :func:`sinkhorn_blockwise`; ``cost_fn`` is differentiable in its first argument.
+        As in ``sinkhorn_blockwise``; ``cost_fn`` is differentiable in its first argument.
 
     Returns
     -------
     Tensor of shape ()
         The dual objective. The gradient in X holds the plan fixed (envelope theorem) and is
-        accumulated block by block; Y, the weights and whatever ``cost_fn`` refers to get none.
+        accumulated block by block; Y, the weights and the parameters of ``cost_fn`` get none.
     """
     return _EntropicLossBlockwise.apply(X, Y, cost_fn, a, b, reg, n_iter, tol, block_entries)
 
@@ -156,17 +157,17 @@ def _solve_on_support(X, Y, cost_fn, a, b, scale, n_iter, tol, block_entries):
 def _solve(X, Y, cost_fn, a, b, scale, n_iter, tol, block_entries):
     """Solve for positive weights."""
     blocks = list(_row_blocks(len(X), len(Y), block_entries))
-    # Row, then column minima: every row and column of the first kernel has an entry 1.
+    # Subtracting row, then column minima leaves an entry 1 in each row and column of the kernel.
     phi, psi = torch.empty_like(a), torch.full_like(b, math.inf)
     for rows in blocks:
         cost = _cost(cost_fn, X[rows], Y) * scale
         if not torch.isfinite(cost).all():
-            raise ValueError("cost_fn must return finite costs, also after division by reg.")
+            raise PublicValueError("cost_fn must return finite costs, also after division by reg.")
         phi[rows] = cost.amin(1)
         torch.minimum(psi, cost.sub_(phi[rows, None]).amin(0), out=psi)
 
-    # Pass k measures the error after k iterations while it does the next one; before the first,
-    # the columns are not normalized and the error means nothing.
+    # Pass k computes the error of iteration k - 1. Before the first pass the columns are not
+    # normalized, and the error is meaningless.
     for done in range(n_iter + 1):
         row_sums, column_sums = torch.empty_like(a), torch.zeros_like(b)
         for rows in blocks:
@@ -189,7 +190,7 @@ def _solve(X, Y, cost_fn, a, b, scale, n_iter, tol, block_entries):
 
 def _check_block_entries(block_entries):
     if not isinstance(block_entries, Integral) or block_entries < 1:
-        raise ValueError(f"block_entries must be a positive integer, got {block_entries!r}.")
+        raise PublicValueError(f"block_entries must be a positive integer, got {block_entries!r}.")
 
 
 def _row_blocks(n, m, block_entries):
@@ -200,7 +201,7 @@ def _row_blocks(n, m, block_entries):
 def _cost(cost_fn, X_block, Y_block):
     cost = cost_fn(X_block, Y_block)
     if cost.shape != (len(X_block), len(Y_block)):
-        raise ValueError(
+        raise PublicValueError(
             f"cost_fn must return shape {(len(X_block), len(Y_block))}, got {tuple(cost.shape)}."
         )
     return cost

@@ -1,8 +1,8 @@
-"""Smoothed transport on many lines at once, between histograms and moving points.
+"""Smoothed Wasserstein distances on many lines, between histograms and moving points.
 
-Noise far wider than the points it hides makes samples a poor way to compare smoothed laws: of two
-samples of one law, n values each, the distance is large and smallest for a law that is too narrow.
-Here the smoothing of the moving side is an integral, not a sample, and the fixed side is a
+If the noise is much wider than the points, samples estimate a distance of smoothed distributions
+poorly: the distance of two samples of n values is large, and least for a distribution that is too
+narrow. Here the smoothing of the moving points is integrated exactly, and the fixed side is a
 histogram of any number of values.
 """
 
@@ -13,23 +13,23 @@ import torch
 
 __all__ = ["LineGrid", "SmoothedLines"]
 
-# Transport maps are smooth on the scale of the noise: they are computed at every such center.
+# Transport maps are smooth at the scale of the noise, and computed at every fourth center.
 _STRIDE = 4
-# The narrowest smoothing that the coarse centers resolve, in steps of the grid.
+# Smallest noise scale that the coarse centers resolve, in steps of the grid.
 _NARROWEST = 2 * _STRIDE
-# Room for the noise beyond the points, in its standard deviations.
+# Margin for the noise beyond the points, in standard deviations.
 _MARGIN = 5
 _CHUNK_LINES = 128
 
 
 @dataclass(frozen=True)
 class LineGrid:
-    """Equal bins on [-reach, reach].
+    """A grid of equal bins on [-reach, reach].
 
     Parameters
     ----------
     reach : float
-        Values beyond it count in the outermost bins.
+        Values beyond it are counted in the outermost bins.
     n_bins : int, default=256
         A multiple of 4.
     """
@@ -39,13 +39,13 @@ class LineGrid:
 
     @classmethod
     def around(cls, radius: float, noise_scale: float, n_bins: int = 256) -> Self:
-        """Return the grid for points within a radius, with room for their smoothing.
+        """Return the grid for points within a radius, with a margin for their smoothing.
 
         Parameters
         ----------
         radius : float
         noise_scale : float
-            0 or more; there is room for what `SmoothedLines` raises it to.
+            Non-negative; `SmoothedLines` raises it to the narrowest resolved scale.
         n_bins : int, default=256
             A multiple of 4, more than 80.
 
@@ -63,7 +63,7 @@ class LineGrid:
 
     @property
     def narrowest(self) -> float:
-        """Standard deviation of the narrowest smoothing that the grid resolves."""
+        """Smallest standard deviation of a smoothing that the grid resolves."""
         return _NARROWEST * self.step
 
     def centers(self, like: torch.Tensor) -> torch.Tensor:
@@ -72,7 +72,7 @@ class LineGrid:
         return (index + 0.5) * self.step - self.reach
 
     def counts(self, points: torch.Tensor, directions: torch.Tensor) -> torch.Tensor:
-        """Count the projections of points on lines, by bin.
+        """Count the projections of points on lines in bins.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class LineGrid:
         points = points.t().contiguous()
         counts = []
         for chunk in directions.split(_CHUNK_LINES):
-            # A line a row: its counts stay in the cache.
+            # One line per row keeps its counts in the cache.
             values = (chunk @ points).add_(self.reach).div_(self.step)
             bins = values.clamp_(0, self.n_bins - 1).long()
             bins += self.n_bins * torch.arange(len(chunk), device=bins.device)[:, None]
@@ -95,7 +95,7 @@ class LineGrid:
         return torch.cat(counts).double().view(len(directions), self.n_bins)
 
     def locate(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the center at or below each value, and the share that goes to the next one."""
+        """Return the center at or below each value, and the share given to the next center."""
         position = (values + self.reach) / self.step - 0.5
         below = position.floor().clamp_(0, self.n_bins - 2)
         return below.long(), (position - below).clamp_(0, 1)
@@ -104,29 +104,29 @@ class LineGrid:
 class SmoothedLines:
     r"""Distance of moving points to fixed distributions on lines, known by noisy values.
 
-    With :math:`P_{cj}` the fixed law of group c on line j, noise included, and :math:`Q_{cj}` that
-    of the points, convolved with the noise :math:`N(0, \sigma^2)`,
+    With :math:`P_{cj}` the fixed distribution of group c on line j, noise included, and
+    :math:`Q_{cj}` that of the points, convolved with the noise :math:`N(0, \sigma^2)`,
 
     .. math:: \frac1{Ck} \sum_{c,j} W_q^q(P_{cj}, Q_{cj}) .
 
     For q = 2 each term is the squared difference of the means plus the distance of the centered
-    laws, and the second has a weight of its own: smoothing takes a factor of about
-    :math:`(s/\sigma)^2` from it, s the spread of the points, that a descent has to be given back.
+    distributions. The latter has a weight of its own, as smoothing multiplies it by about
+    :math:`(s/\sigma)^2`, with s the spread of the points, which slows a descent.
 
     Parameters
     ----------
     grid : LineGrid
-        It must cover the points, and all but a few of the noisy values.
+        It covers the points, and almost all of the noisy values.
     counts : Tensor of shape (C, k, n_bins)
-        Noisy values by bin, at least one on each line.
+        Noisy values in bins, at least one on each line.
     noise_scale : float
-        σ. Noise below 8 steps of the grid is raised to it, on both sides.
+        σ. Noise below 8 steps of the grid is increased to 8 steps, on both sides.
     q : {1, 2}, default=2
         Order of the distance.
     shape_weight : float, default=1.0
-        Weight of the distance of the centered laws, for q = 2.
+        Weight of the distance of the centered distributions, for q = 2.
     shares : Tensor of shape (C,) or None, default=None
-        Of group c this share is spread as the points are, and the rest lies at 0. None for 1.
+        Share of group c that is distributed as the points; the rest is at 0. None for 1.
 
     Attributes
     ----------
@@ -155,12 +155,12 @@ class SmoothedLines:
         if missing > 0:
             kernel = _normal_kernel(centers, centers, missing**0.5).double()
             laws = torch.cat([chunk @ kernel for chunk in laws.split(1)])
-        # Within its bin, a bin's mass is spread evenly: half of it is below the center.
+        # Mass is uniform within a bin, so half of it is below the center.
         self._fixed_cdf = (laws.cumsum(-1) - laws / 2).float().contiguous()
         self._tail = 0.5 / float(counts[0, 0].sum())
         coarse = centers[_STRIDE // 2 :: _STRIDE]
-        # Points are split between two centers, which adds step²/6 on average; the fixed values
-        # are moved to one, which adds step²/12.
+        # Splitting points between two centers adds a variance of step²/6 on average; moving fixed
+        # values to one center adds step²/12.
         scale = (self.noise_scale**2 - grid.step**2 / 12) ** 0.5
         self._to_cdf = torch.special.ndtr((coarse - centers[:, None]) / scale)
         self._to_density = _normal_kernel(centers, coarse, scale)
@@ -170,21 +170,21 @@ class SmoothedLines:
     def gradient(
         self, points: torch.Tensor, lines: slice = slice(None)
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the distance to points of weight 1/m each, and its gradient in each of them.
+        """Return the distance to points of weight 1/m each, and its gradient at each point.
 
         Parameters
         ----------
         points : Tensor of float32 of shape (C, m, k)
             Projections on the lines.
         lines : slice, default=slice(None)
-            The lines that they are on, k of them.
+            The k lines of the projections.
 
         Returns
         -------
         value : Tensor of shape ()
-            With the weight of the shapes.
+            Distance, with the shape weight.
         gradient : Tensor of shape (C, m, k)
-            The mean over the noise of the gradient of W_q^q in a noisy point.
+            Mean over the noise of the gradient of W_q^q at a noisy point.
         """
         grid, fixed = self.grid, self._fixed_cdf[:, lines]
         n_groups, m, k = points.shape
@@ -214,7 +214,7 @@ class SmoothedLines:
         return value, (at_points * scale / (n_groups * m * k)).transpose(1, 2)
 
     def _quantiles(self, fixed, levels):
-        """Return the quantiles of the fixed laws, linear between the centers."""
+        """Return the quantiles of the fixed distributions, linear between the centers."""
         above = torch.searchsorted(fixed.contiguous(), levels).clamp_(1, self.grid.n_bins - 1)
         low, high = fixed.gather(2, above - 1), fixed.gather(2, above)
         share = ((levels - low) / (high - low).clamp_min_(1e-12)).clamp_(0, 1)
@@ -222,5 +222,5 @@ class SmoothedLines:
 
 
 def _normal_kernel(centers, targets, scale):
-    """Return weights of shape (n_centers, n_targets), rows sum to 1."""
+    """Return normal weights of shape (n_centers, n_targets), with row sums 1."""
     return torch.softmax(-(((targets - centers[:, None]) / scale) ** 2) / 2, dim=1)

@@ -1,4 +1,4 @@
-"""Training losses from costs or log-likelihoods, and baselines that do not deconvolve."""
+"""Training losses from costs or log-likelihoods, and baselines without deconvolution."""
 
 import math
 
@@ -7,6 +7,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch.autograd.function import once_differentiable
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ot._problem import LN2, check_exponent, check_points, pairwise_cost
 from sklearn_dpgen.ot._sinkhorn import sinkhorn
 from sklearn_dpgen.utils._validation import check_positive
@@ -26,7 +27,7 @@ def entropic_loss(
     """Entropic transport value of a cost matrix, differentiable in the cost.
 
     With ``reg=1`` and ``cost[i, j] = -log p(y_j | x_i)`` it is the loss of entropic deconvolution
-    (Algorithm 1 of the paper).
+    (Reshetova, Chen and Özgür, 2024, Algorithm 1).
 
     Parameters
     ----------
@@ -74,30 +75,33 @@ def likelihood_loss(log_likelihood: torch.Tensor) -> torch.Tensor:
     Parameters
     ----------
     log_likelihood : Tensor of shape (n, m)
-        Entry (i, j) is log p(y_j | x_i) in nats; -inf where y_j is impossible from x_i.
+        Entry (i, j) is log p(y_j | x_i) in nats; -inf if y_j is impossible given x_i.
 
     Returns
     -------
     Tensor of shape ()
-        The loss in nats a record, differentiable.
+        The loss in nats per record, differentiable.
 
     Raises
     ------
-    ValueError
-        If the matrix is empty or not a matrix.
+    PublicValueError
+        If the matrix is empty or not two-dimensional.
     """
     if log_likelihood.ndim != 2 or log_likelihood.numel() == 0:
-        raise ValueError("log_likelihood must have shape (n, m) with n, m > 0.")
+        raise PublicValueError(
+            f"log_likelihood must have shape (n, m) with n, m > 0, got "
+            f"{tuple(log_likelihood.shape)}."
+        )
     return _LikelihoodLoss.apply(log_likelihood)
 
 
 class _LikelihoodLoss(torch.autograd.Function):
-    """One exponential, kept for the gradient: the posterior weights of the components."""
+    """Likelihood loss with one exponential, kept for the gradient: the posterior weights."""
 
     @staticmethod
     def forward(ctx, log_likelihood):
         n, m = log_likelihood.shape
-        # exp2 is the cheaper exponential. A record impossible everywhere has an infinite loss.
+        # exp2 is cheaper than exp. A record that is impossible everywhere has an infinite loss.
         top = log_likelihood.amax(0).clamp_min(torch.finfo(log_likelihood.dtype).min)
         weights = log_likelihood.sub(top).mul_(1 / LN2).exp2_()
         total = weights.sum(0)
@@ -134,14 +138,14 @@ def wasserstein_loss(X: torch.Tensor, Y: torch.Tensor, p: int = 2) -> torch.Tens
     with torch.no_grad():
         cost = pairwise_cost(X, Y, p)
     n, m = cost.shape
-    # The default iteration limit of the network simplex is too low from a few thousand points.
+    # The default iteration limit of the network simplex is too low for some thousand points.
     plan = ot.emd(
         np.full(n, 1 / n),
         np.full(m, 1 / m),
         cost.cpu().numpy().astype(np.float64),
         numItermax=10**8,
     )
-    # A vertex of the polytope has at most n + m - 1 entries: no dense matrix in the graph.
+    # A vertex of the polytope has at most n + m - 1 entries, so the graph holds no dense matrix.
     rows, columns = (torch.from_numpy(index).to(X.device) for index in plan.nonzero())
     mass = torch.from_numpy(plan[plan != 0]).to(X)
     return mass @ (X[rows] - Y[columns]).abs().pow(p).sum(1)
@@ -168,8 +172,8 @@ def sinkhorn_divergence(
         Regularization, in units of the cost.
     scaling : float in (0, 1), default=0.9
         Ratio of successive blurs in the annealing, geomloss's only control of accuracy: larger is
-        slower and more accurate. At 0.9 the error is a few percent where ``reg`` is a hundredth
-        of the largest cost, and far less above.
+        slower and more accurate. At 0.9 the error is a few percent if ``reg`` is a hundredth of
+        the largest cost, and far less for larger ``reg``.
 
     Returns
     -------
@@ -193,7 +197,7 @@ def sinkhorn_divergence(
         cost=lambda x, y: pairwise_cost(x[0], y[0], p)[None],
         backend="tensorized",
     )
-    # geomloss switches gradients on and leaves them on.
+    # geomloss enables gradients and does not restore the mode.
     with torch.set_grad_enabled(torch.is_grad_enabled()):
         value = loss(X, Y)
     return value if torch.is_grad_enabled() else value.detach()

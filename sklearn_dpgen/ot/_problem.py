@@ -1,4 +1,4 @@
-"""Ground costs, and the checks, units and results that the solvers share."""
+"""Ground costs, and the checks, units and results shared by the solvers."""
 
 import math
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from numbers import Integral, Real
 
 import torch
 
+from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._validation import check_positive
 
 __all__ = [
@@ -31,15 +32,15 @@ class DualPotentials:
     Attributes
     ----------
     f : Tensor of shape (n,)
-        Potential of the rows, in units of the cost. Where ``a`` is zero it is the extension
+        Potential of the rows, in units of the cost. For zero weights it is the extension
         ``-reg * log(sum_j b_j exp((g_j - C_ij) / reg))``.
     g : Tensor of shape (m,)
         Potential of the columns, likewise.
     n_iter : int
-        Full iterations done (a row update followed by a column update).
+        Number of full iterations (a row update followed by a column update).
     marginal_error : float
         l1 distance between the row sums of the plan and ``a``. The column sums are ``b``, up to
-        rounding. It exceeds the tolerance if and only if the iterations ran out.
+        rounding. It exceeds the tolerance if and only if ``n_iter`` was reached.
     value : float
         Dual objective ``<a, f> + <b, g>``: a lower bound of the entropic transport value, and
         equal to it at convergence.
@@ -53,24 +54,24 @@ class DualPotentials:
 
 
 def check_solver(reg, n_iter, tol):
-    """Return the factor from cost units to bits, 1 / (reg ln 2), of checked solver options."""
+    """Check solver options; return the factor from cost units to bits, 1 / (reg ln 2)."""
     reg = check_positive(reg, "reg")
     if isinstance(n_iter, bool) or not isinstance(n_iter, Integral) or n_iter < 1:
-        raise ValueError(f"n_iter must be a positive integer, got {n_iter!r}.")
+        raise PublicValueError(f"n_iter must be a positive integer, got {n_iter!r}.")
     if not isinstance(tol, Real) or not float(tol) >= 0:
-        raise ValueError(f"tol must be a non-negative number, got {tol!r}.")
+        raise PublicValueError(f"tol must be a non-negative number, got {tol!r}.")
     return 1 / (reg * LN2)
 
 
 def check_points(X, Y):
-    """Check that two point clouds can be compared."""
+    """Check that two point clouds have a common dimension, dtype and device."""
     for points, name in ((X, "X"), (Y, "Y")):
         if not isinstance(points, torch.Tensor) or points.dtype not in DTYPES:
-            raise TypeError(f"{name} must be a float32 or float64 tensor.")
+            raise PublicTypeError(f"{name} must be a float32 or float64 tensor.")
         if points.ndim != 2 or len(points) == 0:
-            raise ValueError(f"{name} must have shape (n, d) with n > 0.")
+            raise PublicValueError(f"{name} must have shape (n, d) with n > 0.")
     if (X.shape[1], X.dtype, X.device) != (Y.shape[1], Y.dtype, Y.device):
-        raise ValueError("X and Y must agree in dimension, dtype and device.")
+        raise PublicValueError("X and Y must agree in dimension, dtype and device.")
 
 
 def check_weights(weights, size, name, like):
@@ -79,18 +80,18 @@ def check_weights(weights, size, name, like):
         return like.new_full((size,), 1 / size)
     weights = torch.as_tensor(weights, dtype=like.dtype, device=like.device).detach()
     if weights.shape != (size,):
-        raise ValueError(f"{name} must have shape ({size},), got {tuple(weights.shape)}.")
+        raise PublicValueError(f"{name} must have shape ({size},), got {tuple(weights.shape)}.")
     if not (torch.isfinite(weights) & (weights >= 0)).all():
-        raise ValueError(f"{name} must be finite and non-negative.")
+        raise PublicValueError(f"{name} must be finite and non-negative.")
     total = weights.sum(dtype=torch.float64)
     if abs(total.item() - 1) > 1e-3:
-        raise ValueError(f"{name} must sum to 1.")
+        raise PublicValueError(f"{name} must sum to 1.")
     return weights / total
 
 
 def range_error(dtype):
-    """Return the error of scalings that no stabilization keeps in the range of ``dtype``."""
-    return RuntimeError(
+    """Return the error for scalings that leave the range of ``dtype`` despite stabilization."""
+    return PublicRuntimeError(
         f"Sinkhorn left the range of {dtype}: the weights are too small. Use float64, or set "
         "negligible weights to zero."
     )
@@ -123,7 +124,7 @@ def pairwise_cost(X: torch.Tensor, Y: torch.Tensor, p: int) -> torch.Tensor:
     check_exponent(p)
     if p == 1:
         return torch.cdist(X, Y, p=1)
-    # Centering keeps the cancellation in the expanded square small.
+    # Centering reduces the cancellation in the expanded square.
     center = Y.detach().mean(0)
     X, Y = X - center, Y - center
     squares = X.square().sum(1)[:, None] + Y.square().sum(1)
@@ -133,4 +134,4 @@ def pairwise_cost(X: torch.Tensor, Y: torch.Tensor, p: int) -> torch.Tensor:
 def check_exponent(p):
     """Check the exponent of the ground cost."""
     if p not in (1, 2):
-        raise ValueError(f"p must be 1 or 2, got {p!r}.")
+        raise PublicValueError(f"p must be 1 or 2, got {p!r}.")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from numpy.typing import ArrayLike
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ot._problem import (
     DTYPES,
     LN2,
@@ -19,8 +20,8 @@ from sklearn_dpgen.utils._threads import threads_for
 
 __all__ = ["SinkhornResult", "sinkhorn"]
 
-# Most iterations between two looks at the marginals and at the range of the scalings. The first
-# looks come after 1, 2, 3, 4, 6, ... iterations: easy problems need no more.
+# Largest number of iterations between two checks of the marginals and of the range of scalings.
+# The first checks are after 1, 2, 3, 4, 6, ... iterations, which suffice for easy problems.
 CHECK_EVERY = 10
 
 
@@ -67,7 +68,7 @@ def sinkhorn(
     reg : float, default=1.0
         Regularization, in units of the cost.
     n_iter : int, default=1000
-        Most iterations. Running out raises nothing: ``marginal_error`` of the result tells.
+        Largest number of iterations. Reaching it raises no error; see ``marginal_error``.
     tol : float, default=1e-3
         Stop once the l1 error of the row marginal is at most this. In float32 the error levels
         off around 1e-6. With 0, exactly ``n_iter`` iterations are done unless the error is 0.
@@ -79,19 +80,19 @@ def sinkhorn(
 
     Raises
     ------
-    ValueError
+    PublicValueError
         If the cost is not finite, also after division by ``reg``, or an option is invalid.
-    RuntimeError
+    PublicRuntimeError
         If weights are so small that not even a freshly normalized kernel fits the dtype.
 
     Notes
     -----
     Scaling iterations [1]_ on the kernel :math:`2^{\varphi_i + \psi_j - C_ij / (reg \ln 2)}`: two
-    matrix-vector products each, and base 2 because ``exp2`` is the cheaper exponential. Subtracting
-    row, then column minima leaves a 1 in every row and column of the first kernel, so no row
-    starts underflowed. Scalings that grow large are absorbed into the potentials [2]_. When one
-    leaves the range of the dtype, the iterations since the last absorption are repeated in the log
-    domain, whose normalized kernel has all row sums between the least weight and its inverse.
+    matrix-vector products each, in base 2 because ``exp2`` is cheaper. Subtracting row, then
+    column minima leaves a 1 in every row and column of the first kernel, so no row underflows at
+    the start. Large scalings are absorbed into the potentials [2]_. If one leaves the range of the
+    dtype, the iterations since the last absorption are repeated in the log domain, where the row
+    sums of the normalized kernel are between the smallest weight and its inverse.
 
     References
     ----------
@@ -113,23 +114,25 @@ def sinkhorn(
 
 def _check_cost(cost):
     if not isinstance(cost, torch.Tensor) or cost.dtype not in DTYPES:
-        raise TypeError("cost must be a float32 or float64 tensor.")
+        raise PublicTypeError("cost must be a float32 or float64 tensor.")
     if cost.ndim != 2 or cost.numel() == 0:
-        raise ValueError(f"cost must have shape (n, m) with n, m > 0, got {tuple(cost.shape)}.")
+        raise PublicValueError(
+            f"cost must have shape (n, m) with n, m > 0, got {tuple(cost.shape)}."
+        )
 
 
 def _check_range(cost, scale):
     extremes = torch.stack((cost.amin(), cost.amax())).abs().max().item()
     if not math.isfinite(extremes):
-        raise ValueError("cost must be finite.")
-    # Sums of a few terms of this size occur below.
+        raise PublicValueError("cost must be finite.")
+    # Sums of a few terms of this size occur in the solver.
     if not extremes * scale < torch.finfo(cost.dtype).max / 8:
-        raise ValueError(f"cost / reg overflows {cost.dtype}; rescale the cost or raise reg.")
+        raise PublicValueError(f"cost / reg overflows {cost.dtype}; rescale the cost or raise reg.")
 
 
 def _solve(cost, a, b, scale, n_iter, tol):
     """Solve for positive weights."""
-    # Kernel entries lost to underflow stay negligible while scalings are below this, in bits.
+    # Entries lost to underflow are negligible as long as scalings are below this, in bits.
     max_drift = -math.log2(torch.finfo(cost.dtype).tiny) / 4
     state = _AbsorbedKernel(cost, a, b, scale)
     done = absorbed = 0
@@ -152,10 +155,10 @@ def _solve(cost, a, b, scale, n_iter, tol):
 
 
 class _AbsorbedKernel:
-    """The kernel 2^(phi_i + psi_j - scale * C_ij) and weighted scalings around it.
+    """The kernel 2^(phi_i + psi_j - scale * C_ij) with weighted scalings.
 
-    Between calls the scaled columns sum to ``b``, and ``row_product`` is K @ bv, which serves the
-    marginal check and the next row update alike. Potentials are in bits.
+    Between calls the scaled columns sum to ``b``, and ``row_product`` is K @ bv, used by the
+    marginal check and by the next row update. Potentials are in bits.
     """
 
     def __init__(self, cost, a, b, scale):
@@ -217,7 +220,7 @@ class _AbsorbedKernel:
         self._normalize_columns()
 
     def result(self, n_iter, error):
-        """Return the result; the kernel's memory becomes the plan."""
+        """Return the result; the plan reuses the memory of the kernel."""
         phi, psi = self.potentials()
         value = (self.a.double() @ phi + self.b.double() @ psi).item() / self.scale
         return SinkhornResult(

@@ -1,4 +1,4 @@
-"""Sliced Wasserstein distances of point clouds, random directions, gradients in closed form."""
+"""Sliced Wasserstein distances of point clouds, random directions, closed-form gradients."""
 
 import math
 from numbers import Integral
@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ot._problem import DTYPES, check_points
 from sklearn_dpgen.utils._random import torch_generator
 from sklearn_dpgen.utils._threads import threads_for
@@ -36,19 +37,19 @@ def random_directions(
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
 ) -> torch.Tensor:
-    r"""Draw unit vectors, each of them uniform on the sphere.
+    r"""Draw random unit vectors, each uniform on the sphere.
 
     Parameters
     ----------
     n_projections : int
-        How many directions, k.
+        Number of directions, k.
     n_features : int
-        Their dimension, d.
+        Dimension, d.
     kind : {"orthogonal", "independent"}, default="orthogonal"
         "orthogonal" draws independent blocks of d orthonormal directions, each block Haar
-        distributed and the last one cut short. "independent" draws all directions independently.
+        distributed and the last one truncated. "independent" draws all directions independently.
     generator : torch.Generator, default=None
-        Source of the draws, on any device. None takes a fresh one, seeded from the system's
+        Source of the draws, on any device. None takes a new one, seeded from the system's
         entropy; the global generator is never used.
     dtype : torch.dtype, default=torch.float32
         Type of the result; the draws are made in float64.
@@ -62,19 +63,19 @@ def random_directions(
 
     Notes
     -----
-    Directions know nothing of the data: they are public, and the result may be released.
+    Directions do not depend on the data: they are public, and may be released.
 
     With orthogonal blocks the matrix :math:`\Theta` of the directions satisfies
     :math:`\|\Theta^\top \Theta\|_2 \le \lceil k / d \rceil`. So the mean over the directions of
     the squared projection of any vector is at most :math:`\lceil k / d \rceil / k` of its squared
-    norm: 1 / d where d divides k.
+    norm: 1 / d if d divides k.
     """
     value: Any
     for value, name in ((n_projections, "n_projections"), (n_features, "n_features")):
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-            raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+            raise PublicValueError(f"{name} must be a positive integer, got {value!r}.")
     if kind not in KINDS:
-        raise ValueError(f"kind must be one of {KINDS}, got {kind!r}.")
+        raise PublicValueError(f"kind must be one of {KINDS}, got {kind!r}.")
     if generator is None:
         generator = torch_generator(None, device)
 
@@ -90,7 +91,7 @@ def random_directions(
         columns, triangles = torch.linalg.qr(
             normal(n_blocks, n_features, min(n_projections, n_features))
         )
-        # The factor is Haar distributed only when the triangle's diagonal is positive.
+        # The factor is Haar distributed only if the diagonal of the triangle is positive.
         signs = torch.ones_like(triangles[:, :1]).copysign(
             triangles.diagonal(dim1=1, dim2=2)[:, None]
         )
@@ -98,11 +99,11 @@ def random_directions(
     return directions.to(dtype=dtype, device=device)
 
 
-# Most projected values held at once, a side, if that leaves enough rows for a matrix product.
+# Largest number of projected values held at once per side, if a matrix product has enough rows.
 CHUNK_ENTRIES = 2**21
 MIN_CHUNK_ROWS = 8
 
-# From this length on torch sorts a vector of integers by radix, ten times faster than floats.
+# From this length on, torch sorts integer vectors by radix, ten times faster than floats.
 RADIX_ENTRIES = 2**15
 MAX_RADIX_ROWS = 2**8
 
@@ -129,8 +130,8 @@ def sliced_wasserstein(
     directions : Tensor of shape (k, d), default=None
         Unit rows to project on, of the dtype and device of X. They get no gradient.
     n_projections : int, default=50
-        How many directions :func:`random_directions` draws where none are given. For d = 1 a
-        single one says everything, and this is ignored.
+        Number of directions drawn by :func:`random_directions` if ``directions`` is None. Ignored
+        for d = 1, where one direction suffices.
     p : float, default=2
         Exponent, at least 1.
     generator : torch.Generator, default=None
@@ -140,21 +141,21 @@ def sliced_wasserstein(
     -------
     Tensor of shape ()
         The mean of the :math:`W_p^p`, without a root, differentiable once in both arguments. Not
-        finite where a point is not.
+        finite if a point is not.
 
     Raises
     ------
-    TypeError
+    PublicTypeError
         If a point cloud is not a float32 or float64 tensor.
-    ValueError
-        If shapes, dtypes or devices disagree, a cloud is empty, a direction has not unit norm, or
-        p is below 1.
+    PublicValueError
+        If shapes, dtypes or devices disagree, a cloud is empty, a direction does not have unit
+        norm, or p is below 1.
 
     Notes
     -----
-    Two sorts a direction, and extra memory linear in n + m whatever k is. The forward pass computes
-    the gradient too and keeps nothing else. Ranks of equal projections go by index; for p = 1 the
-    subgradient of a distance of zero is zero.
+    Takes two sorts per direction, and extra memory linear in n + m for any k. The forward pass
+    computes the gradient and keeps nothing else. Equal projections are ranked by index; for p = 1
+    the subgradient of a distance of zero is zero.
     """
     check_points(X, Y)
     p = _check_exponent(p)
@@ -185,7 +186,7 @@ class _SlicedWasserstein(torch.autograd.Function):
 
 
 def wasserstein_lines(U: torch.Tensor, V: torch.Tensor, *, p: float = 2) -> torch.Tensor:
-    r"""Mean over the columns of the Wasserstein distance of uniform samples, to the power p.
+    r"""Mean over columns of the one-dimensional Wasserstein distance of samples, to the power p.
 
     Parameters
     ----------
@@ -204,17 +205,17 @@ def wasserstein_lines(U: torch.Tensor, V: torch.Tensor, *, p: float = 2) -> torc
 
     Raises
     ------
-    TypeError
+    PublicTypeError
         If an argument is not a float32 or float64 tensor.
-    ValueError
+    PublicValueError
         If shapes, dtypes or devices disagree, a sample is empty, or p is below 1.
     """
     for values, name in ((U, "U"), (V, "V")):
         _check_dtype(values, name)
         if values.ndim != 2 or values.numel() == 0:
-            raise ValueError(f"{name} must have shape (n, k) with n > 0 and k > 0.")
+            raise PublicValueError(f"{name} must have shape (n, k) with n > 0 and k > 0.")
     if (U.shape[1], U.dtype, U.device) != (V.shape[1], V.dtype, V.device):
-        raise ValueError("U and V must agree in their number of columns, dtype and device.")
+        raise PublicValueError("U and V must agree in their number of columns, dtype and device.")
     return _WassersteinLines.apply(U, V, _check_exponent(p))
 
 
@@ -257,13 +258,13 @@ def sliced_wasserstein2_gradient(
     dX : Tensor of shape (n, d)
         Its gradient in X: row i is the mean over the directions of
         :math:`\theta \, \partial W_2^2 / \partial U_i`, with :math:`U_i = \langle \theta, x_i
-        \rangle` (see :func:`wasserstein2_gradient`).
+        \rangle` (see ``wasserstein2_gradient``).
     dY : Tensor of shape (m, d)
         Its gradient in Y, likewise.
 
     Raises
     ------
-    TypeError, ValueError
+    PublicTypeError, PublicValueError
         As in :func:`sliced_wasserstein`.
     """
     check_points(X, Y)
@@ -294,17 +295,17 @@ def wasserstein2_gradient(U: torch.Tensor, V: torch.Tensor) -> tuple[torch.Tenso
 
     Raises
     ------
-    TypeError
+    PublicTypeError
         If an argument is not a float32 or float64 tensor.
-    ValueError
+    PublicValueError
         If a sample is empty, or batch shapes, dtypes or devices disagree.
     """
     for values, name in ((U, "U"), (V, "V")):
         _check_dtype(values, name)
         if values.ndim == 0 or values.shape[-1] == 0:
-            raise ValueError(f"{name} must have shape (..., n) with n > 0.")
+            raise PublicValueError(f"{name} must have shape (..., n) with n > 0.")
     if (U.shape[:-1], U.dtype, U.device) != (V.shape[:-1], V.dtype, V.device):
-        raise ValueError("U and V must agree in batch shape, dtype and device.")
+        raise PublicValueError("U and V must agree in batch shape, dtype and device.")
     dU, dV = (
         W.reshape(-1, W.shape[-1]).clone(memory_format=torch.contiguous_format) for W in (U, V)
     )
@@ -315,13 +316,13 @@ def wasserstein2_gradient(U: torch.Tensor, V: torch.Tensor) -> tuple[torch.Tenso
 
 def _check_dtype(values, name):
     if not isinstance(values, torch.Tensor) or values.dtype not in DTYPES:
-        raise TypeError(f"{name} must be a float32 or float64 tensor.")
+        raise PublicTypeError(f"{name} must be a float32 or float64 tensor.")
 
 
 def _check_exponent(p):
     p = check_positive(p, "p")
     if p < 1:
-        raise ValueError(f"p must be at least 1, got {p}.")
+        raise PublicValueError(f"p must be at least 1, got {p}.")
     return p
 
 
@@ -334,20 +335,20 @@ def check_directions(directions, X):
         or len(directions) == 0
         or (directions.shape[1], directions.dtype, directions.device) != like
     ):
-        raise ValueError(
+        raise PublicValueError(
             f"directions must be a tensor of shape (k, {X.shape[1]}) with k > 0, of the dtype and "
             "device of X."
         )
     norms = torch.linalg.vector_norm(directions.detach(), dim=1)
     if not ((norms - 1).abs() <= 1e-5).all():
-        raise ValueError("directions must have rows of unit norm.")
+        raise PublicValueError("directions must have rows of unit norm.")
 
 
 def _sliced_gradient(X, Y, directions, p):
     """Return the mean of W_p^p over the directions, and its gradients in X and Y."""
     k, rows = len(directions), max(MIN_CHUNK_ROWS, CHUNK_ENTRIES // max(len(X), len(Y)))
     value, dX, dY = X.new_zeros(()), torch.zeros_like(X), torch.zeros_like(Y)
-    # Lines are sorted one by one where they are long.
+    # Long lines are sorted one by one.
     with threads_for(max(len(X), len(Y))):
         for chunk in directions.split(rows):
             U, V = chunk @ X.t(), chunk @ Y.t()
@@ -358,12 +359,12 @@ def _sliced_gradient(X, Y, directions, p):
 
 
 def _replace_by_gradients(U, V, p):
-    """Overwrite the rows of U and V by the gradients of their W_p^p; return the sum of these."""
+    """Overwrite the rows of U and V by the gradients of their W_p^p; return the sum of W_p^p."""
     value, n, m = U.new_zeros(()), U.shape[1], V.shape[1]
     overlaps = None if n == m else (_overlaps(n, m, U), _overlaps(m, n, U))
     rows = len(U)
     if not U.is_cuda:
-        # Short rows together, long rows one by one: sorted faster, and in cache from sort to sort.
+        # Short rows are sorted together, long rows one by one, so that they stay in the cache.
         rows = min(MAX_RADIX_ROWS, (2 * RADIX_ENTRIES - 1) // max(n, m))
     for u, v in zip(U.split(max(1, rows)), V.split(max(1, rows)), strict=True):
         u_order, v_order = _argsort(u), _argsort(v)
@@ -408,24 +409,24 @@ def _dot(A, B):
 
 
 def _overlaps(n, m, like):
-    """Return which intervals ((j - 1) / m, j / m] make up each ((r - 1) / n, r / n].
+    """Return the overlaps of the intervals ((j - 1) / m, j / m] with ((r - 1) / n, r / n].
 
     Returns
     -------
     index : Tensor of shape (s, n)
-        Column r holds, from 0, the intervals j that meet r, the last repeated to fill up.
+        Column r has, from 0, the intervals j that meet r; the last one is repeated as padding.
     weight : Tensor of shape (s, n)
-        Share of each in r, 0 where it fills up: computed from integers, with columns of sum 1.
+        Share of each in r, 0 for padding. Computed from integers; columns sum to 1.
 
     Notes
     -----
-    It is the sparse form of the matrix R, by rows, with n s < 2 n + m entries. It depends on the
+    This is a row-sparse form of an n by m matrix, with n s < 2 n + m entries. It depends on the
     sizes alone, so it serves all directions.
     """
     rank = torch.arange(n, device=like.device)
     start, stop = rank * m, (rank + 1) * m
     first, last = start // n, (stop - 1) // n
-    # Most intervals that one meets: a start lies at most n - gcd behind an interval's.
+    # Largest number of intervals that meet one: its start is at most n - gcd behind another's.
     size = -((math.gcd(n, m) - n - m) // n)
     index = first + torch.arange(size, device=like.device)[:, None]
     shared = torch.minimum(stop, (index + 1) * n) - torch.maximum(start, index * n)
@@ -433,13 +434,13 @@ def _overlaps(n, m, like):
 
 
 def _argsort(U):
-    """Return the stable sorting order of every row, of long ones by a sort of integers."""
+    """Return the stable sorting order of every row; long rows are sorted as integers."""
     if U.is_cuda or U.numel() < RADIX_ENTRIES:
         return torch.sort(U, dim=1, stable=True).indices
     n_rows, n = U.shape
     order = torch.sort(_integer_keys(U).flatten(), stable=True).indices
     if n_rows > 1:
-        # A second stable sort brings the rows together again.
+        # A second stable sort groups the values by row again.
         row = (order // n).to(torch.uint8)
         order = order[torch.sort(row, stable=True).indices].view(n_rows, n)
         order -= torch.arange(0, n_rows * n, n)[:, None]
@@ -447,10 +448,10 @@ def _argsort(U):
 
 
 def _integer_keys(U):
-    """Return integers in the order of the floats, and equal where these are."""
+    """Return integers in the order of the floats, equal if and only if the floats are."""
     dtype = torch.int32 if U.dtype == torch.float32 else torch.int64
     bits = (U + 0.0).view(dtype)  # -0.0 becomes 0.0
-    # Negative floats grow in magnitude with their bits.
+    # The magnitude of negative floats grows with their bits.
     return bits ^ ((bits >> (torch.iinfo(dtype).bits - 1)) & torch.iinfo(dtype).max)
 
 
@@ -467,10 +468,10 @@ def noisy_projected_wasserstein(
 
     .. math:: \frac1k \sum_j W_p^p(X \theta_j + v_j, Y \theta_j + w_j)
 
-    With independent noise of one law on both sides its mean is a distance between smoothed laws:
-    it vanishes, up to what finite samples leave, where the laws of X and Y agree and nowhere else.
-    It is not private: :func:`sklearn_dpgen.smoothed.smoothed_sliced_wasserstein` is, and returns
-    the p-th root.
+    With independent noise of one distribution on both sides, its mean is a distance between
+    smoothed distributions: up to the finite-sample bias it vanishes if and only if X and Y have
+    the same distribution. It is not private:
+    :func:`sklearn_dpgen.smoothed.smoothed_sliced_wasserstein` is, and returns the p-th root.
 
     Parameters
     ----------
@@ -481,9 +482,9 @@ def noisy_projected_wasserstein(
     directions : Tensor of shape (k, d)
         Unit rows :math:`\theta_j`, of the dtype and device of X. They get no gradient.
     noise_X : Tensor of shape (n, k)
-        Noise of the projections of X, :math:`v_j` its columns, of the dtype and device of X.
+        Noise of the projections of X, with columns :math:`v_j`, of the dtype and device of X.
     noise_Y : Tensor of shape (m, k)
-        Noise of the projections of Y, :math:`w_j` its columns, likewise.
+        Noise of the projections of Y, with columns :math:`w_j`, likewise.
     p : float, default=2
         Exponent, at least 1.
 
@@ -494,17 +495,14 @@ def noisy_projected_wasserstein(
 
     Raises
     ------
-    TypeError
-        If a point cloud is not a float32 or float64 tensor.
-    ValueError
-        If shapes, dtypes or devices disagree, a cloud is empty, a direction has not unit norm, or
-        p is below 1.
+    PublicTypeError, PublicValueError
+        As in :func:`sliced_wasserstein`.
 
     Notes
     -----
-    Nothing here is private by itself. Where X is private, its noisy projections are what may be
-    released; the gradient in X passes by their noise and is not covered. Compare a release with
-    other projections by :func:`wasserstein_lines`.
+    If X is private, only its noisy projections may be released; the gradient in X does not pass
+    through their noise and is not protected. Compare a release with other projections by
+    ``wasserstein_lines``.
 
     References
     ----------
@@ -519,34 +517,34 @@ def noisy_projected_wasserstein(
             not isinstance(noise, torch.Tensor)
             or (tuple(noise.shape), noise.dtype, noise.device) != like
         ):
-            raise ValueError(
+            raise PublicValueError(
                 f"{name} must be a tensor of shape {like[0]}, of the dtype and device of X."
             )
     theta = directions.detach().t()
     return wasserstein_lines(X @ theta + noise_X, Y @ theta + noise_Y, p=p)
 
 
-# Of the directions: it is public, and the same for all that is compared.
+# Seed of the directions: it is public, and common to all distances that are compared.
 _SEED = 0
 _FEWEST_DIRECTIONS = 256
 
 
 def held_out_distance(groups, *, device="cpu"):
-    r"""Return the sliced Wasserstein distance of order 2 between records and generated ones.
+    r"""Return the class-wise sliced 2-Wasserstein distance of generated to held-out records.
 
     .. math:: \Big(\sum_c \frac{n_c}{n} SW_2^2(X_c, G_c)\Big)^{1/2}
 
     Parameters
     ----------
     groups : list of (ndarray of shape (n_c, d), ndarray of shape (m_c, d))
-        Held-out records and generated ones, class by class.
+        Held-out and generated records of each class.
     device : torch.device or str, default="cpu"
 
     Returns
     -------
     float
-        In the units of the records. The directions come in whole orthonormal blocks, so that of
-        two laws that differ by a shift it is exact.
+        In the units of the records. The directions are whole orthonormal blocks, so the distance
+        is exact for two distributions that differ by a shift.
     """
     d = groups[0][0].shape[1]
     n_projections = d * math.ceil(_FEWEST_DIRECTIONS / d)

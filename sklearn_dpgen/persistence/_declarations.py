@@ -1,7 +1,7 @@
 """Declarations of what a file may hold: type hints, and the closed registry of classes.
 
 A class enters the registry when it is defined: a private estimator by declaring ``_saved_state``,
-any other class by the decorator :func:`saved`. A file names classes by their ``__name__`` alone.
+any other class by the decorator ``saved``. A file names classes by their ``__name__`` alone.
 """
 
 import importlib

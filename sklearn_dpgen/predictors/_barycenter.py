@@ -1,4 +1,4 @@
-"""Base of the predictors whose scores are moved to a Wasserstein barycentre of the groups."""
+"""Base of the predictors whose scores are mapped to a Wasserstein barycentre of the groups."""
 
 import inspect
 import math
@@ -18,12 +18,11 @@ from sklearn_dpgen.accounting import (
     PrivacyReport,
     Public,
     calibrate_noise_multiplier,
-    calibrate_remainder,
-    check_delta_size,
 )
-from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting._calibration import calibrate_remainder
+from sklearn_dpgen.accounting._checks import check_count, check_delta_size
 from sklearn_dpgen.accounting._guarantee import common_guarantee
-from sklearn_dpgen.exceptions import SmallGroupWarning
+from sklearn_dpgen.exceptions import PublicRuntimeError, PublicValueError, SmallGroupWarning
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._unit import split_unit
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
@@ -58,17 +57,17 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["BarycenterEstimator"]
 
 _SMALL_GROUPS = (
-    "Below that, noise hides how predictions for a group differ from those for all, and they may "
-    "be moved as all are. Raise epsilon, leave more of it to the counts, or merge groups."
+    "In a small group, noise hides how predictions differ from those for all rows, and they may "
+    "be mapped as all are. Raise epsilon, leave more of it to the counts, or merge groups."
 )
 
-# A record adds a vector of norm 1 without a negative entry. A replaced record takes one such vector
-# away and adds another.
+# A record adds a vector of norm 1 with no negative entry. Replacing a record subtracts one such
+# vector and adds another.
 _SENSITIVITIES = {"replace_one": math.sqrt(2), "add_or_remove": 1.0}
-# Shares of the budget left by the fits within: the counts for the maps, and the means.
+# Shares of the budget left by the nested fits: counts for the maps, and means.
 _SHARES = (0.85, 0.15)
-# Largest standard deviation of the noise on the share of scores above 1/2, of a group that is
-# large enough.
+# Largest standard deviation of the noise on the share of scores above 1/2, in a group that counts
+# as large enough.
 _TOLERATED_NOISE = 0.1
 # Distances are computed for all pairs of groups.
 _MOST_GROUPS = 200
@@ -98,7 +97,7 @@ class BarycenterDetails:
 
 
 class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
-    """Base of the estimators whose scores, in [0, 1], are moved group by group."""
+    """Base of the estimators whose scores, in [0, 1], are mapped group by group."""
 
     _parameter_constraints: dict = {
         "max_gap": [Interval(Real, 0, None, closed="left"), None],
@@ -138,12 +137,12 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         Returns
         -------
         PrivacyReport
-            Equal to ``privacy_`` of a fit; it includes the fits within.
+            Equal to ``privacy_`` of a fit; it includes the nested fits.
 
         Raises
         ------
-        ValueError
-            An estimator that is not private, or that leaves nothing of the budget.
+        PublicValueError
+            The estimator is not private, or it leaves nothing of the budget.
 
         Warns
         -----
@@ -178,14 +177,14 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         return (X, y, codes), facts | sizes
 
     def _plan(self, n_samples, n_groups, **sizes):
-        """Return the plan of a fit, with the fits within: all of it is one charge.
+        """Return the plan of a fit and of the nested fits, which are one charge.
 
         Parameters
         ----------
         n_samples : int
         n_groups : int
         **sizes
-            Public facts that the plans of the fits within may need.
+            Public facts that the plans of the nested fits may need.
         """
         check_n_groups(n_groups)
         fitted = {"estimator": self.estimator}
@@ -213,8 +212,8 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
     def _release(self, plan, records, seed):
         """Return the maps, their strength, the sums of outcomes by group, and their noise scale.
 
-        The fits within release ``estimator_`` and ``group_estimator_``, whose scores are counted.
-        Maps follow from the released counts; moved outcomes are summed.
+        The nested fits release ``estimator_`` and ``group_estimator_``, whose scores are counted.
+        The maps are post-processing of the counts; mapped outcomes are summed in a second release.
         """
         (X, y, codes), details = records, plan.details
         mechanism, n_groups = details.mechanism, details.n_groups
@@ -251,11 +250,11 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         self._set_means(mean_intervals(sums, noise_scale, self.groups_ or ["all"]))
 
     def _held_out(self, X, y, codes, seed):
-        """Split public rows: those that are fitted, then records and groups for the maps."""
+        """Split public rows into those to fit, and the records and groups for the maps."""
         X = self._without_unit(X)
         if not self._has_unfrozen():
             return X, y, codes, X, codes
-        # An overfitted estimator has other scores on the rows that it saw than on new ones.
+        # The scores of an overfitted estimator differ between training rows and new rows.
         is_read = not isinstance(self.estimator, FrozenEstimator)
         y = column_or_1d(y, warn=True) if is_read else np.zeros(len(codes))
         X_fit, X, y_fit, _, codes_fit, codes = train_test_split(
@@ -269,13 +268,13 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         return X_fit, y_fit, codes_fit, X, codes
 
     def _least_size(self, mechanism):
-        """Return the size of a group below which noise hides how it differs from the others."""
+        """Return the group size below which noise hides the difference to other groups."""
         return first_split_noise(mechanism.noise_scales[0], self.n_levels) / _TOLERATED_NOISE
 
     def _plan_mechanism(self, n_samples, costs):
-        """Return the mechanism of counts and means, at what the fits within leave of the budget."""
+        """Return the mechanism of counts and means, calibrated to the budget that is left."""
         if not _is_n_public(costs) and self.delta == "auto":
-            raise ValueError(
+            raise PublicValueError(
                 "delta must be a number, got 'auto': the estimator protects the number of records."
             )
         delta = self._delta(n_samples)
@@ -285,7 +284,7 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         if costs:
             common_guarantee(costs)
             releases = [release for cost in costs for release in cost.composable()]
-            # A margin for the rounding of the searches.
+            # The margin covers the rounding of the searches.
             mu = (1 - 1e-9) * calibrate_remainder(left, delta, releases)
             left = GaussianProfile(mu).epsilon(delta)
         return GaussianSequenceMechanism(_SENSITIVITIES[_neighbours(costs)], _SHARES, left, delta)
@@ -324,7 +323,7 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
             caveats=tuple(caveats),
             split=dict(zip(("counts", "means by group"), _SHARES, strict=True)),
             precision=self._precision(mechanism),
-            # Counts of 2, 4, 8, ... cells a group, and two sums.
+            # There are counts of 2, 4, 8, ... cells in each group, and two sums.
             rounding=n_groups * 2 ** (self.n_levels + 1) * ROUNDING,
             **relation,
             **mechanism.report_fields(),
@@ -332,17 +331,17 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
 
     def _precision(self, mechanism):
         """Return the precision of the map and of the mean of a group, in words."""
-        # If half of the outcomes are 1, the error of the mean is √½ of the noise on both sums.
+        # If half of the outcomes are 1, the error of the mean is √½ times the noise of both sums.
         off = mechanism.noise_scales[1] * math.sqrt(0.5)
         return {
             "mean outcome of a group": f"± {off:.2g} records: ± {off / _EXAMPLE:.2g} of its range "
             f"in a group of {_EXAMPLE}, ± {10 * off / _EXAMPLE:.2g} in one of {_EXAMPLE // 10}",
             "map of a group": f"its own above about {self._least_size(mechanism):.0f} records; "
-            "below that much as that of all",
+            "below that it is close to the map of all",
         }
 
     def _whole_report(self, parts, mechanism):
-        """Return the report of the fits within and of the releases of counts and means."""
+        """Return the report of the nested fits and of the releases of counts and means."""
         *fits, counts = parts
         whole = 1 / calibrate_noise_multiplier(self.epsilon, mechanism.delta)
         own = min(1.0, (1 / (counts.noise_multiplier * whole)) ** 2)
@@ -370,7 +369,7 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         )
 
     def _has_unfrozen(self):
-        """Return whether a fit fits an estimator."""
+        """Return whether a fit includes an estimator that is not frozen."""
         estimators = [e for e in (self.estimator, self.group_estimator) if e is not None]
         return not all(isinstance(estimator, FrozenEstimator) for estimator in estimators)
 
@@ -383,9 +382,9 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
             labels = np.array(self.groups_)[codes] if is_of_groups else y
             estimator.fit(X, column_or_1d(labels, warn=True))
             if details.mechanism is not None and differs(next(costs), fit_cost(estimator)):
-                raise RuntimeError(
-                    f"{type(estimator).__name__} was fitted at another cost than it had planned, "
-                    "so the stated guarantee does not hold."
+                raise PublicRuntimeError(
+                    f"{type(estimator).__name__} must cost what it had planned, and its fit did "
+                    "not: the stated guarantee does not hold."
                 )
         self.estimator_, *others = fitted
         self._check_estimator()
@@ -398,7 +397,7 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         positions = {group: code for code, group in enumerate(groups)}
         classes = self.group_estimator_.classes_.tolist()
         if not positions.keys() >= set(classes):
-            raise ValueError(f"The classes of group_estimator must be groups, got {classes}.")
+            raise PublicValueError(f"The classes of group_estimator must be groups, got {classes}.")
         return [positions[label] for label in classes]
 
     def _group_weights(self, X):
@@ -411,22 +410,22 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         return weights
 
     def _quietly(self, function, X):
-        """Return predictions for the records of a fit; no error shows a value of a record."""
+        """Return predictions for the records of a fit, without showing private values in errors."""
         try:
             return function(X)
-        except Exception as error:  # of any kind, by what the estimator is
+        except Exception as error:  # An estimator may raise any class.
             if not math.isfinite(self.epsilon):
                 raise
             kind = type(error).__name__
-        raise ValueError(f"estimator must predict the records; it raised {kind}.")
+        raise PublicValueError(f"estimator must predict the records; it raised {kind}.")
 
     def _fit_scores(self, X, n_samples):
         """Return the scores of the records of a fit."""
         scores = self._quietly(self._scores, X)
         if scores.shape != (n_samples,):
-            raise ValueError(
-                f"estimator must predict one number for each of {n_samples} records, got an array "
-                f"of shape {scores.shape}."
+            raise PublicValueError(
+                f"estimator must predict one number for each record, got an array of {scores.ndim} "
+                "dimensions, or of another length."
             )
         return scores
 
@@ -435,15 +434,16 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
             self.groups_ = None
             if self._asks_for_parity():
                 warn_user(
-                    "sensitive_features is absent: nothing is moved. In a pipeline or a search, "
-                    "enable metadata routing and call set_fit_request(sensitive_features=True).",
+                    "sensitive_features is absent: no prediction is changed. In a pipeline or a "
+                    "search, enable metadata routing and call "
+                    "set_fit_request(sensitive_features=True).",
                     UserWarning,
                 )
             return np.zeros(n_samples, dtype=np.int64)
         codes, groups = check_sensitive_features(sensitive_features, n_samples, self.groups)
         check_n_groups(len(groups))
         if self.group_estimator is not None and isinstance(groups[0], tuple):
-            raise ValueError("group_estimator needs sensitive_features of a single column.")
+            raise PublicValueError("group_estimator needs sensitive_features of a single column.")
         self.groups_ = groups
         return codes
 
@@ -459,9 +459,9 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
             )
 
     def _strength_by_gap(self, maps, max_gap):
-        """Return the least strength at which the largest distance of two groups is ``max_gap``.
+        """Return the least strength at which no distance of two groups exceeds ``max_gap``.
 
-        Distances shrink in proportion to one minus the strength.
+        Distances are proportional to one minus the strength.
         """
         gap = maps.largest_distance()
         return 0.0 if gap <= max_gap else 1 - max_gap / gap
@@ -475,8 +475,8 @@ class BarycenterEstimator(MetaEstimatorMixin, PrivateEstimator):
         if hasattr(self, "group_estimator_"):
             return _moved(self.maps_, scores, None, self._group_weights(X), self.strength_)
         if sensitive_features is None:
-            raise ValueError(
-                "sensitive_features is needed: each group has a map of its own. If groups are "
+            raise PublicValueError(
+                "sensitive_features must be given, as each group has its own map. If groups are "
                 "unknown at prediction, fit with a group_estimator."
             )
         codes, _ = check_sensitive_features(sensitive_features, len(scores), self.groups_)
@@ -500,7 +500,7 @@ def _moved(maps, scores, codes, weights, strength):
 
 
 def _widths(X):
-    """Return the number of columns, and their names in a data frame, for the plans within."""
+    """Return the number of columns, and their names in a data frame, for the nested plans."""
     rule = "X must be a table, or rows of one length."
     shape = X.shape if hasattr(X, "shape") else call_quietly(rule, np.shape, X)
     names = list(X.columns) if hasattr(X, "columns") else None
@@ -508,11 +508,11 @@ def _widths(X):
 
 
 def check_n_groups(n_groups):
-    """Raise if there are more groups than pairs of groups can be compared."""
+    """Raise an error if there are too many groups to compare all pairs."""
     if n_groups > _MOST_GROUPS:
-        raise ValueError(
-            f"sensitive_features has {n_groups} groups, more than {_MOST_GROUPS}: bin numbers by "
-            "public edges first."
+        raise PublicValueError(
+            f"sensitive_features must have at most {_MOST_GROUPS} groups, got {n_groups}. Bin "
+            "numbers by public edges first."
         )
 
 
@@ -526,21 +526,22 @@ def _is_n_public(costs):
 
 
 def _neighbours(costs):
-    """Return the neighbouring relation that the fits within share."""
+    """Return the neighbouring relation that the nested fits share."""
     is_added = not _is_n_public(costs) and all(c.neighbours == "add_or_remove" for c in costs)
     return "add_or_remove" if is_added else "replace_one"
 
 
 def within(estimator, epsilon, *, unit=None):
-    """Return a clone to fit within another estimator, if its fit has a price.
+    """Return a clone to fit within another estimator, if its fit is private.
 
     Parameters
     ----------
     estimator : estimator
-        Private, or a pipeline of TabularEncoders and a private one.
+        A private estimator, or a pipeline of TabularEncoders and a private one.
     epsilon : float
-        The whole budget.
+        Budget of the outer fit.
     unit : str or None
+        Column of the protected persons, in the outer and so in this estimator.
         Column of the protected persons, of the whole and so of this estimator.
 
     Returns
@@ -549,8 +550,8 @@ def within(estimator, epsilon, *, unit=None):
 
     Raises
     ------
-    ValueError
-        The estimator is not private, takes the whole budget, or has a ledger or a unit of its own.
+    PublicValueError
+        The estimator is not private, takes the whole budget, or has its own ledger or unit.
     """
     estimator = clone(estimator)
     *before, last = _steps(estimator)
@@ -560,40 +561,39 @@ def within(estimator, epsilon, *, unit=None):
         if step != "passthrough" and not isinstance(step, TabularEncoder)
     ]
     if unpaid:
-        raise ValueError(
-            f"estimator has steps that may learn from private records, unpaid: {unpaid}. Scale by "
-            "public bounds, with a TabularEncoder."
+        raise PublicValueError(
+            f"estimator must have no step that learns from private records without a budget, got "
+            f"{unpaid}. Scale by public bounds, with a TabularEncoder."
         )
     if not isinstance(last, PrivateEstimator):
-        raise ValueError(
-            f"estimator must be private, with a report privacy_: {type(last).__name__} is not. "
+        raise PublicValueError(
+            f"estimator must be private, with a report privacy_, got {type(last).__name__}. "
             "Wrap it in SyntheticDataClassifier or SyntheticDataRegressor; or fit it on public "
-            "rows and wrap it in sklearn.frozen.FrozenEstimator; or take epsilon=np.inf for "
+            "rows and wrap it in sklearn.frozen.FrozenEstimator; or use epsilon=np.inf for "
             "public rows."
         )
     params = last.get_params()
     own = params.get("epsilon", params.get("sampler__epsilon", 0.0))
     if own >= epsilon:
-        raise ValueError(
-            f"epsilon must be more than the {own:g} that {type(last).__name__} takes of it, got "
-            f"{epsilon:g}."
+        raise PublicValueError(
+            f"epsilon must be more than the {own:g} of {type(last).__name__}, got {epsilon:g}."
         )
     booked = [k for k, v in params.items() if k.split("__")[-1] == "ledger" and v is not None]
     if booked:
-        raise ValueError(
-            f"{type(last).__name__} has a ledger of its own, {booked}, which would not see the "
-            "other releases. Give it to the outer estimator alone."
+        raise PublicValueError(
+            f"{type(last).__name__} must have no ledger, got {booked}: it would not be charged "
+            "for the other releases. Give the ledger to the outer estimator alone."
         )
     units = {v for k, v in params.items() if k.split("__")[-1] == "unit" and v is not None}
     if units - {unit}:
-        raise ValueError(
-            f"{type(last).__name__} protects unit {sorted(units)[0]!r}, and the whole would not: "
-            "give unit to the outer estimator."
+        raise PublicValueError(
+            f"{type(last).__name__} must have no unit of its own, got {sorted(units)[0]!r}: give "
+            "unit to the outer estimator."
         )
     if unit is not None:
         if before:
-            raise ValueError(
-                "unit needs an estimator that reads its column, and a pipeline takes it away: give "
+            raise PublicValueError(
+                "unit needs an estimator that reads its column, which a pipeline removes: give "
                 "the last step alone."
             )
         if not units:
@@ -602,7 +602,7 @@ def within(estimator, epsilon, *, unit=None):
 
 
 def plan_cost(estimator, n_samples, **sizes):
-    """Return the PrivacyReport that the fit of an estimator will have.
+    """Return the PrivacyReport that a nested fit will have.
 
     Parameters
     ----------
@@ -611,7 +611,7 @@ def plan_cost(estimator, n_samples, **sizes):
     n_samples : int
         Number of records.
     **sizes
-        Other public sizes; a plan is given those among its parameters that are not None.
+        Other public sizes; the plan gets those among its parameters that are not None.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""BarycenterClassifier: decisions that are alike between groups, after any classifier."""
+"""BarycenterClassifier: demographic parity by mapping the probabilities of any classifier."""
 
 from typing import Self
 
@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.predictors._barycenter import BarycenterEstimator
 from sklearn_dpgen.utils._validation import (
@@ -24,7 +25,7 @@ _STRENGTHS = np.linspace(0, 1, 201)
 
 
 class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
-    """Decisions that are alike between groups, by mapping a classifier's probabilities.
+    """Classifier with demographic parity, by mapping predicted probabilities group by group.
 
     A monotone map for each group moves the predicted probabilities towards the 2-Wasserstein
     barycentre of the distributions of all groups. At strength 1 every group has the same
@@ -60,23 +61,23 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         takes the groups that occur, which are then public.
     group_estimator : classifier or None, default=None
         Classifier of the group, for one sensitive feature that is unknown at prediction.
-        Probabilities are then moved by the mean of the groups' maps, weighted by its predicted
-        probabilities. It is fitted and paid for, or frozen, as ``estimator`` is. None needs the
+        Probabilities are then mapped by the mean of the groups' maps, weighted by its predicted
+        probabilities. It is fitted and charged, or frozen, as ``estimator`` is. None requires the
         groups at prediction.
     n_levels : int, default=5
         Number of levels on which [0, 1] is halved for the counts; the last one has
         ``2 ** n_levels`` bins.
     calibration_fraction : float, default=0.3
-        With ``epsilon=np.inf``, the share of rows held out from the fit of the estimator, for the
-        maps.
+        With ``epsilon=np.inf``, the share of rows that are held out from the fit of the estimator
+        for the maps.
     ledger : PrivacyLedger, path or None, default=None
-        Ledger that a fit charges once for the whole, the fits within included, before any of them.
-        BudgetExceededError is raised if too little is left. None charges no ledger. Estimators
-        within must have no ledger.
+        Ledger that a fit charges once, nested fits included, before any of them.
+        BudgetExceededError is raised if too little is left. None charges no ledger. Nested
+        estimators must have no ledger.
     unit : str or None, default=None
         Name of the column of X, a data frame, that identifies the person of a row. The guarantee,
-        also of the estimators within, then protects a person with all their rows; counts and means
-        use one row of each person, drawn at random. None protects single rows.
+        The guarantee, also of the nested estimators, then protects a person with all their rows;
+        counts and means use one row of each person, drawn at random. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
         guarantee against anybody who knows or guesses it.
@@ -84,13 +85,13 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     Attributes
     ----------
     estimator_ : classifier
-        Fitted.
+        The fitted classifier.
     group_estimator_ : classifier
-        Fitted, if there is one.
+        The fitted group classifier, if there is one.
     maps_ : BarycenterMaps
         Maps of the probability of the second class, for each group.
     strength_ : float
-        Share of the way to the barycentre by which probabilities are moved, in [0, 1].
+        Fraction of the way to the barycentre by which probabilities are moved, in [0, 1].
     rates_ : DataFrame
         Rate of positive decisions by group: "mean"; "low" and "high", a 95 % confidence interval
         of the population rate; and "n_rows", the noisy size of the group.
@@ -99,7 +100,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
     classes_ : ndarray of shape (2,)
         The labels; the second is the positive one.
     privacy_ : PrivacyReport
-        The guarantee of the fit, with the estimator's.
+        The guarantee of the fit, nested fits included.
 
     Warns
     -----
@@ -202,7 +203,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         *,
         sensitive_features: ArrayLike | None = None,
     ) -> Self:
-        """Fit the classifier where it is not frozen, then the maps, and measure the rates.
+        """Fit the classifier unless it is frozen, fit the maps, and measure the rates.
 
         Parameters
         ----------
@@ -211,8 +212,8 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         y : array-like of shape (n_samples,) or None, default=None
             Labels. Optional with a frozen classifier, which does not read them.
         sensitive_features : array-like or data frame of shape (n_samples,) or (n_samples, k)
-            Features that decisions shall not depend on; each combination of several columns is a
-            group. None moves nothing, and warns unless ``min_ratio`` is 0.
+            Features on which decisions shall not depend; each combination of several columns is a
+            group. None changes no prediction, and warns unless ``min_ratio`` is 0.
 
         Returns
         -------
@@ -220,9 +221,8 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
 
         Raises
         ------
-        ValueError
-            An estimator that is not private, that takes all of ``epsilon``, or that has other than
-            two classes.
+        PublicValueError
+            The estimator is not private, takes all of ``epsilon``, or does not have two classes.
         """
         return self._fit(X, y, sensitive_features)
 
@@ -245,12 +245,12 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         return np.column_stack([1 - positive, positive])
 
     def predict(self, X: ArrayLike, *, sensitive_features: ArrayLike | None = None) -> np.ndarray:
-        """Return the label whose moved probability is larger.
+        """Return the label with the larger mapped probability.
 
         Parameters
         ----------
         X, sensitive_features
-            As of :meth:`predict_proba`.
+            As in :meth:`predict_proba`.
 
         Returns
         -------
@@ -267,12 +267,12 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         *,
         sensitive_features: ArrayLike | None = None,
     ) -> float:
-        """Return the accuracy, without noise: of private records it is not private.
+        """Return the accuracy, without noise: on private records it is not private.
 
         Parameters
         ----------
         X, sensitive_features
-            As of :meth:`predict_proba`.
+            As in :meth:`predict_proba`.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,) or None, default=None
 
@@ -283,7 +283,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
         Warns
         -----
         UnpaidScoreWarning
-            After a private fit: nothing is paid for the score.
+            After a private fit, as the score charges no ledger.
         """
         predicted = self.predict(X, sensitive_features=sensitive_features)
         self._warn_of_score()
@@ -302,7 +302,7 @@ class BarycenterClassifier(ClassifierMixin, BarycenterEstimator):
 
     def _check_estimator(self):
         if len(self.classes_) != 2:
-            raise ValueError(
+            raise PublicValueError(
                 "Only binary classification is supported. The type of the target is multiclass: "
                 f"estimator has {len(self.classes_)} classes."
             )

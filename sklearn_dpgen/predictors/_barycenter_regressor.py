@@ -1,4 +1,4 @@
-"""BarycenterRegressor: predictions of numbers that are alike between groups."""
+"""BarycenterRegressor: demographic parity by mapping the predictions of any regressor."""
 
 from typing import Self
 
@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.predictors._barycenter import BarycenterEstimator
 from sklearn_dpgen.utils._validation import HasMethods, fit_context
@@ -15,9 +16,9 @@ __all__ = ["BarycenterRegressor"]
 
 
 class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
-    """Predictions that are alike between groups, by mapping those of a regressor.
+    """Regressor with demographic parity, by mapping predictions group by group.
 
-    As :class:`BarycenterClassifier`, in the units of the target.
+    Like :class:`BarycenterClassifier`, in the units of the target.
 
     Parameters
     ----------
@@ -28,7 +29,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
     max_gap : float, default=0.0
         Largest 2-Wasserstein distance between the distributions of two groups' predictions, in the
         units of the target. The least strength that reaches it, by the noisy counts, is used; 0 is
-        parity, of strength 1.
+        parity, at strength 1.
     epsilon, delta, groups, group_estimator, n_levels, calibration_fraction
         As in :class:`BarycenterClassifier`.
     ledger, unit, random_state
@@ -37,20 +38,20 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
     Attributes
     ----------
     estimator_ : regressor
-        Fitted.
+        The fitted regressor.
     group_estimator_ : classifier
-        Fitted, if there is one.
+        The fitted group classifier, if there is one.
     maps_ : BarycenterMaps
         Maps of predictions, scaled from ``y_domain`` to [0, 1], for each group.
     strength_ : float
-        Share of the way to the barycentre by which predictions are moved, in [0, 1].
+        Fraction of the way to the barycentre by which predictions are moved, in [0, 1].
     means_ : DataFrame
         Mean prediction by group: "mean"; "low" and "high", a 95 % confidence interval of the
         population mean; and "n_rows", the noisy size of the group.
     groups_ : list or None
         The groups, in order.
     privacy_ : PrivacyReport
-        The guarantee of the fit, with the estimator's.
+        The guarantee of the fit, nested fits included.
 
     Warns
     -----
@@ -154,7 +155,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         *,
         sensitive_features: ArrayLike | None = None,
     ) -> Self:
-        """Fit the regressor where it is not frozen, then the maps, and measure the means.
+        """Fit the regressor unless it is frozen, fit the maps, and measure the means.
 
         Parameters
         ----------
@@ -163,8 +164,8 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         y : array-like of shape (n_samples,) or None, default=None
             Targets. Optional with a frozen regressor, which does not read them.
         sensitive_features : array-like or data frame of shape (n_samples,) or (n_samples, k)
-            Features that predictions shall not depend on; each combination of several columns is a
-            group. None moves nothing, and warns.
+            Features on which predictions shall not depend; each combination of several columns is
+            a group. None changes no prediction, and warns.
 
         Returns
         -------
@@ -172,8 +173,8 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
 
         Raises
         ------
-        ValueError
-            Invalid bounds, or an estimator that is not private or takes all of ``epsilon``.
+        PublicValueError
+            The bounds are invalid, or the estimator is not private or takes all of ``epsilon``.
         """
         return self._fit(X, y, sensitive_features)
 
@@ -188,7 +189,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         self.means_ = means
 
     def predict(self, X: ArrayLike, *, sensitive_features: ArrayLike | None = None) -> np.ndarray:
-        """Return moved predictions.
+        """Return the mapped predictions.
 
         Parameters
         ----------
@@ -211,12 +212,12 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         *,
         sensitive_features: ArrayLike | None = None,
     ) -> float:
-        """Return R², without noise: of private records it is not private.
+        """Return R², without noise: on private records it is not private.
 
         Parameters
         ----------
         X, sensitive_features
-            As of :meth:`predict`.
+            As in :meth:`predict`.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,) or None, default=None
 
@@ -227,7 +228,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         Warns
         -----
         UnpaidScoreWarning
-            After a private fit: nothing is paid for the score.
+            After a private fit, as the score charges no ledger.
         """
         predicted = self.predict(X, sensitive_features=sensitive_features)
         self._warn_of_score()
@@ -239,7 +240,7 @@ class BarycenterRegressor(RegressorMixin, BarycenterEstimator):
         except (TypeError, ValueError):
             low, high = np.nan, np.nan
         if not (np.isfinite([low, high, high - low]).all() and low < high):
-            raise ValueError(
+            raise PublicValueError(
                 f"y_domain must be a lower and an upper bound of the target, got {self.y_domain!r}."
             )
         return low, high

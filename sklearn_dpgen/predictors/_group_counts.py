@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from sklearn_dpgen.ot import BarycenterMaps, LineLaw
+from sklearn_dpgen.ot._barycenter import BarycenterMaps, LineLaw
 
 __all__ = [
     "count_halves",
@@ -17,11 +17,11 @@ __all__ = [
 ]
 
 # Shares of the squared budget of the counts, up to a factor: the first split of [0, 1], and each
-# finer one. A small group is distinguishable from noise in the first split, or in none.
+# finer one. The split of a small group exceeds the noise in the first split, or in none.
 _FIRST_SPLIT, _OTHER_SPLITS = 6.0, 1.0
 # Variance between groups of the share q of one of two halves, in units of q (1 - q).
 _SPREAD = 0.25
-# Means among which an interval is searched.
+# Grid on which the ends of an interval are searched.
 _CANDIDATES = np.linspace(0, 1, 2001)
 
 
@@ -97,9 +97,9 @@ def first_split_noise(noise_scale, n_levels):
 def maps_of_halves(vector, n_groups, n_levels, noise_scale):
     """Return the maps to the barycentre, from noisy counts.
 
-    In each half of each level, the split of a group is shrunk towards that of all groups together:
-    the best linear estimate if the splits of groups spread about it. It is shrunk by the share of
-    noise and sampling in the variance of the counts, so a small group is mapped as all rows are.
+    In each half of each level, the split of a group is shrunk towards that of all groups together.
+    The factor is the share of noise and sampling in the variance of the counts, which gives the
+    best linear estimate; a small group is mapped as all rows are.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def maps_of_halves(vector, n_groups, n_levels, noise_scale):
         pooled = np.maximum(count.sum(axis=0), 0.0) + 1e-9
         split = pooled[:, 0] / pooled.sum(axis=1)
         rows = np.maximum(sizes[:, None] * shares, 1e-9)
-        # The noisy (1 - q) left - q right, of mean 0 where the group is split as all are.
+        # (1 - q) left - q right has mean 0 if the group is split as all groups are.
         excess = (count[..., 0] - split * count.sum(axis=2)) / rows
         noisy = (noise_scale / weight / rows) ** 2 * ((1 - split) ** 2 + split**2)
         explained = noisy + split * (1 - split) / rows

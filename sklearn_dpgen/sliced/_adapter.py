@@ -1,26 +1,39 @@
 """DPSlicedWassersteinAdapter: a classifier for another domain, by private Wasserstein gradients."""
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import nn
+from torch.nn import functional
 
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons
-from sklearn_dpgen.nn import DomainHead
-from sklearn_dpgen.sliced._adaptation import (
-    SIDES,
-    batch_rows,
-    public_loss,
-    released_gradient,
-    train_on_source,
+from sklearn_dpgen.nn._generators import DomainHead
+from sklearn_dpgen.nn._training import fit_module
+from sklearn_dpgen.sliced._base import (
+    CAVEATS,
+    Descent,
+    Records,
+    SlicedEstimator,
+    count_parameters,
+    linear_stack,
+    step_precision,
 )
-from sklearn_dpgen.sliced._adapter_plan import AdapterPlanMixin
-from sklearn_dpgen.sliced._base import Records, SlicedEstimator, linear_stack
-from sklearn_dpgen.sliced._strata import Members
+from sklearn_dpgen.sliced._objective import (
+    FairObjective,
+    fair_gradient,
+    penalty_gradient,
+    softmax_residuals,
+)
+from sklearn_dpgen.sliced._strata import Members, Strata
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._source_and_target import (
     check_labels_of_both,
@@ -41,7 +54,156 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["DPSlicedWassersteinAdapter"]
 
 
-class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, SlicedEstimator):
+# The two domains, in the order of the strata.
+SIDES = ("source", "target")
+_PUBLIC = ("sample_domain", "column_names", "domain_sizes")
+_PROTECTED = {(0,): "source_record", (1,): "target_record", (0, 1): "source_or_target_record"}
+
+# Rows of a public source a step.
+_BATCH_SIZE = 512
+
+
+def public_loss(module, source, labels, generator):
+    """Return the mean log loss on a batch of a public source.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        From records to logits.
+    source : Tensor of shape (n, n_features)
+    labels : Tensor of int of shape (n,)
+    generator : torch.Generator
+        Draws the rows, with replacement.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+    """
+    rows = torch.randint(len(source), (_BATCH_SIZE,), generator=generator, device=source.device)
+    return functional.cross_entropy(module(source[rows]), labels[rows])
+
+
+def train_on_source(module, source, labels, generator, **options):
+    """Train on a public source alone.
+
+    Parameters
+    ----------
+    module, source, labels, generator
+        As in :func:`public_loss`.
+    **options
+        Of ``fit_module``.
+    """
+    fit_module(module, lambda step: public_loss(module, source, labels, generator), **options)
+
+
+def released_gradient(objective, module, sides, labels, directions):
+    """Return the part of a step's gradient that sees private records, of known sensitivity.
+
+    Parameters
+    ----------
+    objective : FairObjective
+        Of one or of two domains, the source first.
+    module : torch.nn.Sequential
+        Features, and the classifier on them.
+    sides : list of Tensor of shape (n_i, n_features)
+        The batch of each domain.
+    labels : Tensor of int of shape (n_0,) or None
+        Of the source. None where the source is public, so that its loss needs no release.
+    directions : Tensor of shape (k, feature_dim)
+
+    Returns
+    -------
+    list of Tensor
+        One for each parameter of the module; where the source is public, of the features alone.
+    """
+    X = torch.cat(sides)
+    batch = [slice(a, b) for a, b in pairwise([0, *accumulate(map(len, sides))])]
+    if labels is None:
+        return penalty_gradient(objective, module[0], X, batch, directions)
+    return fair_gradient(
+        objective,
+        module,
+        module[0],
+        lambda logits: softmax_residuals(logits, labels),
+        X,
+        batch,
+        directions,
+    )
+
+
+def batch_rows(drawn, private, sizes, batch_sizes, rng):
+    """Return the rows of a step in each domain: those drawn in secret, and public ones.
+
+    Parameters
+    ----------
+    drawn : list of ndarray of int
+        Of the private domains.
+    private : tuple of int
+        Which they are.
+    sizes, batch_sizes : list of int
+        Of all domains.
+    rng : Generator
+        Draws public rows, without replacement.
+
+    Returns
+    -------
+    list of ndarray of int
+    """
+    secret = iter(drawn)
+    return [
+        next(secret) if position in private else rng.choice(size, batch_size, replace=False)
+        for position, (size, batch_size) in enumerate(zip(sizes, batch_sizes, strict=True))
+    ]
+
+
+def adaptation_guarantee(objective, private):
+    """Return the neighbouring relation, public facts, bounds and caveats.
+
+    Parameters
+    ----------
+    objective : FairObjective
+    private : tuple of int
+        Which of its domains are private.
+
+    Returns
+    -------
+    dict of fields of a Guarantee
+    """
+    public = ("label_set",) if 0 in private else ("source",)
+    bounds = []
+    if 0 in private and objective.alpha < 1:
+        bounds.append(Bound("source_loss_clip", objective.task_clip))
+    if objective.alpha > 0:
+        bounds.append(Bound("feature_jacobian_clip", objective.jacobian_clip))
+        bounds.append(Bound("feature_radius", objective.ball.radius))
+        if 1 not in private:
+            public += ("target_records",)
+    return {
+        "protected": _PROTECTED[private],
+        "shared": ("domain",),
+        "public": (*public, *_PUBLIC),
+        "norm": "l2",
+        "bounds": tuple(bounds),
+        "caveats": CAVEATS,
+    }
+
+
+def source_report(name):
+    """Return the report of a fit that reads no private record: of a public source alone."""
+    return PrivacyReport(
+        name=name,
+        events=(Event("nothing"),),
+        epsilon=0.0,
+        delta=0.0,
+        protected="target_record",
+        public=("source", *_PUBLIC),
+        n_releases=0,
+        rounding=0.0,
+    )
+
+
+class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
     """Private classifier of a domain without labels, learned from one with labels.
 
     Features g and a classifier on them minimize (1 - alpha) times the mean log loss on the source
@@ -262,6 +424,107 @@ class DPSlicedWassersteinAdapter(AdapterPlanMixin, TargetClassifierMixin, Sliced
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        *,
+        n_source: int | None = None,
+        n_classes: int = 2,
+    ) -> PrivacyReport:
+        """Return the privacy report of a fit on a number of records, before any is read.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of private records, or with ``unit`` of persons: of the target, of the source,
+            or of both. Without any, of a private target, the source alone is learned from.
+        n_features : int
+            Number of features.
+        n_source : int or None, default=None
+            How many of them are of the source, where both domains are private. It is not read
+            otherwise: the size of a public domain costs nothing.
+        n_classes : int, default=2
+            Number of labels of the source.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit with both domains, with what its noise leaves of the
+            gradients, and about how long it takes.
+
+        Raises
+        ------
+        ValueError
+            What ``fit`` would refuse of the parameters, or sizes that do not fit together.
+        """
+        n_classes = check_count(n_classes, "n_classes")
+        if self.private == "both":
+            n_source = check_count(n_source, "n_source")
+            sizes = (n_source, check_count(n_samples, "n_samples") - n_source)
+            if sizes[1] < 1:
+                raise ValueError("n_source must be less than n_samples: some are of the target.")
+        elif self.private == "source":
+            sizes = (check_count(n_samples, "n_samples"), 1)
+        else:
+            sizes = (1, 0 if n_samples == 0 else check_count(n_samples, "n_samples"))
+        return self._plan(sizes, n_features, n_classes).report
+
+    def _is_private(self, position):
+        return self.private in (SIDES[position], "both")
+
+    def _stacks(self, n_features, n_classes):
+        """Return the widths of the network of the features, and of the classifier."""
+        n_features = check_count(n_features, "n_features")
+        return [n_features, *self._widths(), self.feature_dim], [self.feature_dim, n_classes]
+
+    def _plan(self, sizes, n_features, n_classes):
+        stacks = tuple(self._stacks(n_features, n_classes))
+        compares = self.alpha > 0 and sizes[1] > 0
+        strata = Strata(tuple(sizes), ((0, 1),)) if compares else Strata((sizes[0],))
+        private = tuple(filter(self._is_private, range(len(strata.sizes))))
+        objective = FairObjective(
+            alpha=self.alpha if compares else 0.0,
+            strata=strata,
+            task_clip=self.task_clip,
+            jacobian_clip=self.jacobian_clip,
+            ball=Ball(self.output_bound, n_features=self.feature_dim),
+            n_directions=self._n_directions(self.feature_dim),
+            group_weights="equal",
+            n_labelled=1,
+        )
+        if not private:
+            report = self._protected(source_report(type(self).__name__))
+            return Plan(report, Descent(objective, None, stacks, private, ()))
+        batch_sizes = self._batch_sizes(strata, private)
+        sensitivities = objective.sensitivities(batch_sizes)
+        protected = Strata(tuple(strata.sizes[position] for position in private))
+        mechanism = self._price(
+            protected, [sensitivities[position] for position in private], sum(protected.sizes)
+        )
+        # The loss on a public source is not released.
+        released = stacks if 0 in private else stacks[:1]
+        task, distance = objective.largest_gradients()
+        norms = {"the task": task if 0 in private else 0.0, "the distance": distance}
+        n_values = sum(map(count_parameters, released))
+        report = self._report(
+            mechanism,
+            n_values,
+            precision=step_precision(norms, mechanism, n_values),
+            **adaptation_guarantee(objective, private),
+        )
+        return Plan(report, Descent(objective, mechanism, stacks, private, batch_sizes))
+
+    def _batch_sizes(self, strata, private):
+        """Return the records a step of each domain; of a public one as many as of the other."""
+        sizes = strata.batch_sizes(self.batch_fraction)
+        largest = max(sizes[position] for position in private)
+        return tuple(
+            size if position in private else min(largest, there)
+            for position, (size, there) in enumerate(zip(sizes, strata.sizes, strict=True))
+        )
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: ArrayLike | None = None) -> Self:

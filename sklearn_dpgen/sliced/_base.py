@@ -10,9 +10,11 @@ import torch
 from torch import nn
 
 from sklearn_dpgen.accounting import Event, PrivacyReport
+from sklearn_dpgen.accounting._wording import number_words
 from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
-from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, SCHEDULES, descend
+from sklearn_dpgen.nn._generators import ACTIVATIONS
+from sklearn_dpgen.nn._training import OPTIMIZERS, SCHEDULES, descend
 from sklearn_dpgen.ot import random_directions
 from sklearn_dpgen.sliced._strata import Members
 from sklearn_dpgen.utils._random import ROUNDING, split_random_state, torch_generator
@@ -39,6 +41,7 @@ __all__ = [
     "SlicedEstimator",
     "count_parameters",
     "linear_stack",
+    "step_precision",
 ]
 
 # Points that go through a network at a time.
@@ -61,6 +64,41 @@ def linear_stack(widths, activation):
 def count_parameters(widths):
     """Return the number of parameters of the linear layers between widths."""
     return sum((n_in + 1) * n_out for n_in, n_out in pairwise(widths))
+
+
+def step_precision(norms, mechanism, n_parameters):
+    """Return what noise leaves of a step, in words: whether it points anywhere.
+
+    Parameters
+    ----------
+    norms : dict of str to float
+        By part of the objective, the largest norm that its mean gradient can have.
+    mechanism : StratifiedGaussianMechanism
+    n_parameters : int
+        Of what is released of a step.
+
+    Returns
+    -------
+    dict of str to str
+    """
+    noise = mechanism.noise_scale
+    if noise == 0:
+        return {"gradients": "exact, without noise"}
+    every = noise * math.sqrt(n_parameters)
+    root = math.sqrt(mechanism.n_releases)
+    parts = {
+        f"gradient of {part}": f"of norm {number_words(norm)} at most: signal over noise of a step "
+        f"up to {number_words(norm / noise)} along a direction, and {number_words(norm / every)} "
+        "over all parameters"
+        for part, norm in norms.items()
+        if norm > 0
+    }
+    return parts | {
+        "noise of a step": f"{number_words(noise)} along a direction, {number_words(every)} over "
+        f"all {n_parameters} parameters",
+        "noise of the mean step": f"{number_words(noise / root)} along a direction, "
+        f"{number_words(every / root)} over all parameters",
+    }
 
 
 @dataclass(frozen=True)

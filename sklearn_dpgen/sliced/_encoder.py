@@ -13,7 +13,7 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.nn import DomainHead
+from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.persistence._declarations import Maybe
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.sliced._base import DTYPE, linear_stack

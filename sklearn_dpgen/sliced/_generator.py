@@ -9,21 +9,36 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.accounting import Bound, PrivacyReport
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains._ball import enclosing_ball
+from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.nn import mlp_generator
+from sklearn_dpgen.nn import linearize, mlp_generator
+from sklearn_dpgen.nn._jacobian import clip_weights
+from sklearn_dpgen.ot import sliced_wasserstein2_gradient
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.preprocessing._records import (
     ENCODED_STATE,
     check_saved_encoding,
+    declared_domain,
     decode_records,
     encode_records,
 )
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.sliced._base import DTYPE, Records, SlicedEstimator
-from sklearn_dpgen.sliced._generator_gradient import clipped_once_more, generator_gradient
-from sklearn_dpgen.sliced._generator_plan import GeneratorPlanMixin
-from sklearn_dpgen.sliced._strata import Members
+from sklearn_dpgen.sliced._base import (
+    CAVEATS,
+    CHUNK,
+    DTYPE,
+    Descent,
+    Records,
+    SlicedEstimator,
+    count_parameters,
+    step_precision,
+)
+from sklearn_dpgen.sliced._objective import projection_spread, transport_gradient_sensitivity
+from sklearn_dpgen.sliced._strata import Members, Strata
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import resolve_device
@@ -41,7 +56,33 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["DPSlicedWassersteinGenerator"]
 
 
-class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstimator):
+def clipped_once_more(gradients, bound):
+    """Scale released gradients, all of a step together, to a norm of at most ``bound``."""
+    norm = torch.linalg.vector_norm(torch.cat([gradient.flatten() for gradient in gradients]))
+    factor = torch.clamp(bound / norm, max=1.0)
+    return [factor * gradient for gradient in gradients]
+
+
+def generator_gradient(module, Z, records, directions, clip, ball=None, *, clipping="spectral"):
+    """Return the clipped gradient of SW_2^2 between generated points and records.
+
+    The sensitivity to a latent rests on all points being in ``ball``, whatever the latents.
+    """
+    with torch.no_grad():
+        points = torch.nan_to_num(torch.cat([module(chunk) for chunk in Z.split(CHUNK)]))
+    if ball is not None:
+        points = ball.project(points)
+    _, pulls, _ = sliced_wasserstein2_gradient(points, records, directions)
+    totals = None
+    for latents, pull in zip(Z.split(CHUNK), pulls.split(CHUNK), strict=True):
+        jacobian = linearize(module, latents)
+        weights = clip_weights(jacobian.gram(), pull, clip, clipping=clipping)
+        part = jacobian.weighted_sum(weights)
+        totals = part if totals is None else [a + b for a, b in zip(totals, part, strict=True)]
+    return totals
+
+
+class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
     """A generator trained on private records by noisy sliced Wasserstein gradients.
 
     Latents go through a network, and the network descends the squared sliced Wasserstein distance
@@ -232,6 +273,97 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def plan(
+        self, n_samples: int, n_features: int | None = None, *, n_latents: int | None = None
+    ) -> PrivacyReport:
+        """Return the privacy report of a fit on a number of records, before any is read.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records, or with ``unit`` of persons.
+        n_features : int or None, default=None
+            Number of columns; it is needed where ``domain`` is a function of it.
+        n_latents : int or None, default=None
+            Number of private latents; None is a fit with public ones.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit, with what its noise leaves of the gradients, and about
+            how long it takes.
+
+        Raises
+        ------
+        ValueError
+            What ``fit`` would refuse of the parameters.
+        """
+        self._check_unit()
+        sizes = [check_count(n_samples, "n_samples")]
+        if n_latents is not None:
+            sizes.append(check_count(n_latents, "n_latents"))
+            self._check_unit_of_latents()
+        return self._plan(tuple(sizes), declared_domain(self, n_features)).report
+
+    def _plan(self, sizes, domain):
+        strata = Strata(sizes)
+        batch_sizes = strata.batch_sizes(self.batch_fraction)
+        mechanism = self._price(strata, self._sensitivities(batch_sizes, domain), strata.sizes[0])
+        widths = [self.latent_dim, *self._widths(), domain.n_features]
+        # As far as all points can be from the records that they are matched with.
+        longest = batch_sizes[0] * self._sensitivities(batch_sizes[:1], domain)[0]
+        n_values = count_parameters(widths)
+        report = self._report(
+            mechanism,
+            n_values,
+            precision=step_precision({"the distance": longest}, mechanism, n_values),
+            **self._guarantee_fields(domain, len(strata.sizes) > 1),
+        )
+        private = tuple(range(len(sizes)))
+        return Plan(report, Descent(domain, mechanism, (widths,), private, tuple(batch_sizes)))
+
+    def _check_unit_of_latents(self):
+        if self.unit is not None:
+            raise ValueError("latents have no column of persons: leave out unit, or latents.")
+
+    def _sensitivities(self, batch_sizes, domain):
+        """Return the l2 sensitivity of a step to replacing a record, or a private latent."""
+        width = domain.n_features
+        spread = projection_spread(self._n_directions(width), width)
+        n_records, *n_latents = batch_sizes
+        records = transport_gradient_sensitivity(
+            n_records,
+            radius=domain.diameter(2) / 2,
+            clip=0.0,
+            other_clip=self.jacobian_clip,
+            spread=spread,
+        )
+        return [records] + [
+            transport_gradient_sensitivity(
+                n,
+                radius=enclosing_ball(domain).radius,
+                clip=self.jacobian_clip,
+                other_clip=0.0,
+                spread=spread,
+            )
+            for n in n_latents
+        ]
+
+    def _guarantee_fields(self, domain, private_latents):
+        sizes = ("n_samples", "n_latents") if private_latents else ("n_samples",)
+        return {
+            "protected": "record_or_latent" if private_latents else "record",
+            "public": (*sizes, "domain", "column_names"),
+            "norm": "l2",
+            "bounds": (
+                Bound("l2_diameter", domain.diameter(2)),
+                Bound("point_jacobian_clip", self.jacobian_clip),
+                Bound("orthonormal_directions"),
+            ),
+            "caveats": CAVEATS,
+        }
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(

@@ -9,10 +9,11 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.domains import Ball, Box, Domain, enclosing_ball
+from sklearn_dpgen.domains import Ball, Box, Domain
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import UnpaidScoreMixin
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.nn import DomainHead
+from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import standardized

@@ -254,7 +254,7 @@ def test_likelihoods_of_what_each_candidate_privatizes_are_warned_of(tiny):
     ):
         (name,) = (n for n in raw.get_params() if n.endswith("mechanism__epsilon"))
         grid = {name: [2.0, 5.0]}
-        with pytest.warns(UserWarning, match="candidates of one mechanism alone"):
+        with pytest.warns(UserWarning, match="compare candidates on one release"):
             GridSearchCV(raw, grid, scoring=likelihood_score, cv=2).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -107,7 +107,7 @@ MECHANISMS = {
     "gaussian": (GaussianMechanism(4.0, 1e-4, domain=Box(-1, 1)), POINTS),
     "response": (RandomizedResponse(4.0, domain=OneHot(2)), np.eye(2)[np.arange(40) % 2]),
     "table": (TabularMechanism(4.0, schema=SCHEMA), TABLE),
-    "bins": (TabularMechanism(4.0, schema=SCHEMA, bins=4), TABLE),
+    "bins": (TabularMechanism(4.0, schema=SCHEMA, n_bins=4), TABLE),
 }
 
 
@@ -180,7 +180,7 @@ def test_bad_input():
     schema = Schema({"a": Categorical(["x", "y"]), "b": Categorical(["x", "y"])})
     joint = JointRandomizedResponse(3.0, schema=schema, random_state=0)
     answers = joint.fit_transform(pd.DataFrame({"a": ["x", "y"] * 5, "b": ["x", "y"] * 5}))
-    with pytest.raises(ValueError, match="of JointRandomizedResponse name questions"):
+    with pytest.raises(ValueError, match="got answers to questions of JointRandomizedResponse"):
         energy_score(DeconvolutionEM(joint, n_points=4).fit(answers), answers)
     other = LaplaceMechanism(4.0, domain=Box(-1, 1)).fit_transform(np.zeros((9, 1)))
     with pytest.raises(ValueError, match="released by LaplaceMechanism"):

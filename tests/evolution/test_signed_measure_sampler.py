@@ -8,12 +8,9 @@ from scipy.stats import wasserstein_distance
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Ball, Box, Product
-from sklearn_dpgen.evolution import (
-    PrivateSignedMeasureSampler,
-    project_bounded_lipschitz,
-    project_simplex,
-)
+from sklearn_dpgen.evolution import PrivateSignedMeasureSampler
 from sklearn_dpgen.evolution._signed_measure_sampler import grid_support
+from sklearn_dpgen.evolution._weight_projections import project_bounded_lipschitz, project_simplex
 
 DISC = Ball(1.0, n_features=2)
 PLAIN = {"device": "cpu", "random_state": 0}

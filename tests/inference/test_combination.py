@@ -146,7 +146,7 @@ def test_series_name_what_is_estimated():
 
 @pytest.mark.parametrize("results", [[[1.0]], [[1.0], [np.nan]], []], ids=["one", "nan", "none"])
 def test_results_must_be_several_and_finite(results):
-    with pytest.raises(ValueError, match="estimates must be finite, and of two tables"):
+    with pytest.raises(ValueError, match="estimates must be finite, and of at least two tables"):
         combine_estimates(results)
 
 
@@ -156,7 +156,7 @@ def test_results_must_be_several_and_finite(results):
         ({"n_tables": 1}, "n_tables"),
         ({"n_samples": 0}, "n_samples"),
         ({"n_rows": 5}, "n_rows"),
-        ({"columns": ["z"]}, "columns must name"),
+        ({"columns": ["z"]}, "columns must be columns of the schema"),
     ],
 )
 def test_errors_come_before_a_table(sampler, options, message):

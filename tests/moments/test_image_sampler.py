@@ -15,7 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.nn.functional import affine_grid
 
 from sklearn_dpgen.accounting import Bound, Event
-from sklearn_dpgen.mechanisms import ClassSums, GaussianSequenceRun
+from sklearn_dpgen.mechanisms import ClassSums
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.moments import MomentImageSampler, _image_laws
 from sklearn_dpgen.moments._image_laws import ImageModel, _pixel_places
 from sklearn_dpgen.preprocessing import DCTTransformer

@@ -9,7 +9,7 @@ import pytest
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.exceptions import BudgetExceededError
 from sklearn_dpgen.ledger import PrivacyLedger
-from sklearn_dpgen.mechanisms import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.moments._base import BaseMomentSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema

@@ -157,7 +157,7 @@ def _fit_images():
 
 
 LAPLACE = LaplaceMechanism(5.0, domain=BOX)
-JOINT = JointRandomizedResponse(4.0, schema=WIDE_SCHEMA, bins={"wage": [0, 30, 100]})
+JOINT = JointRandomizedResponse(4.0, schema=WIDE_SCHEMA, n_bins={"wage": [0, 30, 100]})
 
 
 def _fit_local(privatize):
@@ -206,7 +206,7 @@ FITS = {
     "Gauss": GaussianMechanism(2.0, domain=Ball(1, n_features=2)).fit,
     "randomized response": RandomizedResponse(2.0, domain=OneHot(3)).fit,
     "tables": lambda: TabularMechanism(2.0, schema=SCHEMA).fit(FRAME[["b", "a"]]),
-    "tables in bins": TabularMechanism(2.0, schema=SCHEMA, bins={"a": [0, 0.3, 1]}).fit,
+    "tables in bins": TabularMechanism(2.0, schema=SCHEMA, n_bins={"a": [0, 0.3, 1]}).fit,
     "joint answers": lambda: clone(JOINT).fit(wide_frame()),
     "laws of answers": partial(_fit_local, False),
     "laws of records": partial(_fit_local, True),

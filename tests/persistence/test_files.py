@@ -24,7 +24,7 @@ from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.exceptions import InvalidFileError
 from sklearn_dpgen.moments import MomentSampler
-from sklearn_dpgen.persistence import FORMAT
+from sklearn_dpgen.persistence._files import FORMAT
 from sklearn_dpgen.tables import TableSampler
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -128,7 +128,7 @@ def test_groups_of_several_columns_are_known_at_prediction():
 def test_errors_name_what_is_wrong():
     model = BarycenterClassifier(CLASSIFIER, epsilon=np.inf)
     model.fit(X, LABELS, sensitive_features=GROUP)
-    with pytest.raises(ValueError, match="sensitive_features is needed"):
+    with pytest.raises(ValueError, match="sensitive_features must be given, as each group has its"):
         model.predict(X)
     with pytest.raises(ValueError, match="not among the declared groups"):
         model.predict(X[:2], sensitive_features=["a", "z"])
@@ -241,7 +241,7 @@ def test_errors_of_group_estimators():
         BarycenterClassifier(CLASSIFIER, group_estimator=other).fit(
             X, None, sensitive_features=GROUP
         )
-    with pytest.raises(ValueError, match="LogisticRegression is not"):
+    with pytest.raises(ValueError, match="must be private, .* got LogisticRegression"):
         BarycenterClassifier(CLASSIFIER, group_estimator=LogisticRegression()).fit(
             X, None, sensitive_features=GROUP
         )
@@ -275,7 +275,7 @@ def test_moved_predictions_stay_in_their_domain(epsilon):
 
 def test_a_number_is_no_group():
     model = BarycenterClassifier(CLASSIFIER, epsilon=np.inf)
-    with pytest.raises(ValueError, match="has 6000 groups, more than 200: bin numbers"):
+    with pytest.raises(ValueError, match="at most 200 groups, got 6000. Bin numbers"):
         model.fit(X, LABELS, sensitive_features=X[:, 0])
     assert not hasattr(model, "groups_")
 

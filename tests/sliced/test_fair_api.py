@@ -16,7 +16,8 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import Pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sklearn_dpgen.domains import Ball, Box, enclosing_ball
+from sklearn_dpgen.domains import Ball, Box
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import (

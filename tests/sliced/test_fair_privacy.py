@@ -8,14 +8,18 @@ import torch
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.exceptions import TrainingDivergedError
-from sklearn_dpgen.nn import Linearization
-from sklearn_dpgen.sliced._objective import FairObjective, penalty_gradient, task_gradient
-from sklearn_dpgen.sliced._sensitivity import parity_penalty_sensitivity
+from sklearn_dpgen.nn._jacobian import Linearization
+from sklearn_dpgen.sliced._objective import (
+    FairObjective,
+    parity_penalty_sensitivity,
+    penalty_gradient,
+    task_gradient,
+)
 from sklearn_dpgen.sliced._strata import Strata
 
 KINDS = ["regressor", "classifier", "encoder", "generator"]
 OBJECTIVE = "sklearn_dpgen.sliced._objective"
-GENERATOR = "sklearn_dpgen.sliced._generator_gradient"
+GENERATOR = "sklearn_dpgen.sliced._generator"
 
 # The gradient: neighbours within the sensitivity.
 

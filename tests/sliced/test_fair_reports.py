@@ -13,7 +13,7 @@ from sklearn_dpgen.accounting._wording import caveat_texts, public_texts
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
-from sklearn_dpgen.sliced._sensitivity import parity_penalty_sensitivity
+from sklearn_dpgen.sliced._objective import parity_penalty_sensitivity
 from sklearn_dpgen.utils._random import NoiseSource
 
 KINDS = ["regressor", "classifier", "encoder", "generator"]

@@ -6,11 +6,12 @@ import torch
 from torch import nn
 
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.nn import DomainHead, linearize
+from sklearn_dpgen.nn import linearize
+from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.preprocessing._records import encode_records
 from sklearn_dpgen.sliced import _base
 from sklearn_dpgen.sliced._base import SlicedEstimator
-from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
+from sklearn_dpgen.sliced._objective import projection_spread, transport_gradient_sensitivity
 
 # A task gradient whose back-propagated row cancels.
 

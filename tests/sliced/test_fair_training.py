@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.sliced import _generator, _generator_gradient, _objective
+from sklearn_dpgen.sliced import _generator, _objective
 from sklearn_dpgen.sliced._base import SlicedEstimator
 
 FAIR = ["regressor", "classifier", "encoder"]
@@ -159,7 +159,7 @@ def test_directions_are_fresh_in_each_step(tiny, table, monkeypatch, kind, seed)
     if kind == "regressor":
         table.y = table.Y
     seen = []
-    module = _generator_gradient if kind == "generator" else _objective
+    module = _generator if kind == "generator" else _objective
     gradient = module.sliced_wasserstein2_gradient
 
     def watch(U, V, directions):

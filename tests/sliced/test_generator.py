@@ -8,10 +8,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
 from sklearn_dpgen.datasets import make_half_circle
-from sklearn_dpgen.domains import Ball, Box, OneHot, Product, enclosing_ball
+from sklearn_dpgen.domains import Ball, Box, OneHot, Product
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ot import random_directions, sliced_wasserstein
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
-from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator, _generator, _generator_gradient
+from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator, _generator
 from sklearn_dpgen.sliced._base import SlicedEstimator
 
 HUGE = 1e9
@@ -40,7 +41,7 @@ def directions(monkeypatch):
 def test_without_clipping_it_is_the_gradient_of_the_loss(
     tiny, table, probe, directions, monkeypatch, n_latents, chunk, domain
 ):
-    monkeypatch.setattr(_generator_gradient, "CHUNK", chunk)
+    monkeypatch.setattr(_generator, "CHUNK", chunk)
     theta = directions(3)
     Z = np.random.default_rng(1).normal(size=(n_latents, 2))
     generator = tiny("generator", domain=domain, jacobian_clip=HUGE, epsilon=np.inf)
@@ -62,7 +63,7 @@ def test_points_are_clipped_in_every_chunk(tiny, table, probe, directions, monke
     Z = np.random.default_rng(1).normal(size=(30, 2))
 
     def gradient(chunk, clip):
-        monkeypatch.setattr(_generator_gradient, "CHUNK", chunk)
+        monkeypatch.setattr(_generator, "CHUNK", chunk)
         generator = tiny("generator", jacobian_clip=clip, epsilon=np.inf)
         return probe(generator.fit, table.X, latents=Z).gradients[0]
 
@@ -80,7 +81,7 @@ def matched_points(generator, X, latents, monkeypatch):
         matched.append((points.numpy(), records.numpy()))
         return torch.zeros(()), torch.zeros_like(points), torch.zeros_like(records)
 
-    monkeypatch.setattr(_generator_gradient, "sliced_wasserstein2_gradient", watch)
+    monkeypatch.setattr(_generator, "sliced_wasserstein2_gradient", watch)
     generator.fit(X, latents=latents)
     return matched
 

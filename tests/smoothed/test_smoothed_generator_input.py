@@ -16,7 +16,7 @@ from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinGenerator,
     smoothed_sliced_wasserstein,
 )
-from sklearn_dpgen.smoothed._generator_training import train_generators
+from sklearn_dpgen.smoothed._training import train_generators
 
 QUICK = {
     "hidden_layer_sizes": (4,),

@@ -1,23 +1,98 @@
-"""Laws of tables whose columns are drawn one after another, from log-linear conditionals."""
+"""Distributions of tables of categories: log-linear chains, and mixtures of products."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
 
-from sklearn_dpgen.domains import Product
+from sklearn_dpgen.domains import OneHot, Product
 from sklearn_dpgen.persistence._declarations import (
     Array,
     demand,
+    is_distribution,
     list_of,
     saved,
     tuple_of,
 )
-from sklearn_dpgen.tables._draws import RARE, category_counts, draw_codes, draw_weighted
 
-__all__ = ["LogLinearChain", "LogLinearConditional", "LogLinearTerm", "joint_codes"]
+__all__ = [
+    "LogLinearChain",
+    "LogLinearConditional",
+    "LogLinearTerm",
+    "ProductMixture",
+    "draw_codes",
+    "draw_weighted",
+    "joint_codes",
+]
+
+# A condition of smaller probability is impossible.
+RARE = 1e-9
+
+
+def draw_codes(shares, rng):
+    """Draw a category of each row.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (n, m)
+        Of the categories; they need not sum to one. Fortran's order is the fast one.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of int64 of shape (n,)
+        Never one without a share, where another has one.
+    """
+    edges = np.array(shares.T, order="C")
+    # Faster than a sum along either axis.
+    for low, edge in pairwise(edges):
+        edge += low
+    # In (0, 1], so that a draw lies above the edge of what has no share.
+    draws = ((1 - rng.uniform(size=len(shares))) * edges[-1]).astype(edges.dtype)
+    codes = np.zeros(len(shares), dtype=np.int64)
+    for edge in edges[:-1]:
+        codes += draws > edge
+    return codes
+
+
+def draw_weighted(codes, weights, drawn, rng):
+    """Draw, for each of some codes, a position at which a list holds it.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n,)
+        From 0: the list.
+    weights : ndarray of shape (n,)
+        By which positions with the same code are drawn.
+    drawn : ndarray of int of shape (m,)
+        The codes that are wanted, each with a positive weight somewhere.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of int64 of shape (m,)
+    """
+    (order,) = np.nonzero(weights)
+    order = order[np.argsort(codes[order], kind="stable")]
+    codes, weights = codes[order], weights[order]
+    stops = np.cumsum(np.bincount(codes))
+    starts = np.append(0, stops)
+    # Of equal sum, so that rounding is small beside each of the codes.
+    edges = np.append(0.0, np.cumsum(weights / np.bincount(codes, weights)[codes]))
+    first, stop = starts[drawn], stops[drawn]
+    targets = edges[first] + rng.uniform(size=len(drawn)) * (edges[stop] - edges[first])
+    return order[np.clip(np.searchsorted(edges, targets, side="right") - 1, first, stop - 1)]
+
+
+def category_counts(domain):
+    """Return the number of categories of each column, or raise InvalidFileError without any."""
+    is_categorical = all(isinstance(factor, OneHot) for factor in domain.domains)
+    demand(is_categorical, "A distribution has columns without categories.")
+    return [factor.n_categories for factor in domain.domains]
+
 
 # Entries of logits and of cells that are held at a time: they stay in the cache.
 _ENTRIES = 1 << 17
@@ -376,3 +451,94 @@ def _check_term(term, column, earlier, n_blocks):
     for part, groups, size in zip(columns, term.groups, term.logits.shape, strict=True):
         demand(len(groups) == n_blocks[part], "A term has groups of other blocks.")
         demand(not groups.size or int(groups.max()) < size, "A term has other groups.")
+
+
+@saved
+@dataclass(frozen=True)
+class ProductMixture:
+    """A mixture whose components have independent columns.
+
+    Parameters
+    ----------
+    domain : Product of OneHot
+        Of the encoded records: a block of categories for each column.
+    shares : ndarray of shape (k,)
+        Probabilities of the components.
+    probabilities : ndarray of shape (k, domain.n_features)
+        Of the categories of each column in each component.
+    """
+
+    _saved_state = {
+        "domain": Product,
+        "shares": Array("f", 1, low=0),
+        "probabilities": Array("f", 2, low=0),
+    }
+
+    domain: Product
+    shares: np.ndarray
+    probabilities: np.ndarray
+
+    def _check_saved_state(self):
+        category_counts(self.domain)
+        demand(is_distribution(self.shares), "The shares of a mixture do not sum to one.")
+        shape = (len(self.shares), self.domain.n_features)
+        demand(self.probabilities.shape == shape, "A mixture has probabilities of other columns.")
+        for part in self.domain.slices:
+            sums = self.probabilities[self.shares > 0, part].sum(axis=1)
+            demand((sums > 0).all(), "A mixture has a column without categories.")
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw records.
+
+        Parameters
+        ----------
+        n : int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of int64 of shape (n, p)
+            The category of each record in each column.
+        """
+        components = rng.choice(len(self.shares), size=n, p=self.shares)
+        codes = np.empty((n, len(self.domain.slices)), dtype=np.int64)
+        for column, part in enumerate(self.domain.slices):
+            size = part.stop - part.start
+            owners = np.repeat(np.arange(len(self.shares)), size)
+            weights = self.probabilities[:, part].ravel()
+            codes[:, column] = draw_weighted(owners, weights, components, rng) % size
+        return codes
+
+    def restricted(self, allowed: Mapping) -> Self | None:
+        """Return the law of the records that fulfil independent conditions on columns.
+
+        Parameters
+        ----------
+        allowed : mapping of int to ndarray
+            Of a column, the part of each category that is allowed, from 0 to 1.
+
+        Returns
+        -------
+        ProductMixture or None
+            Components weighted by their probabilities of the condition, with the other categories
+            taken out; None where fewer than one in a billion records fulfil it.
+        """
+        shares, probabilities = self.shares, self.probabilities.copy()
+        for column, parts in allowed.items():
+            block = probabilities[:, self.domain.slices[column]]
+            wanted = block * parts
+            sums = wanted.sum(axis=1, keepdims=True)
+            # A component that cannot fulfil it has weight 0, whatever it holds.
+            np.divide(wanted, sums, where=sums > 0, out=block)
+            shares = shares * sums[:, 0]
+        total = shares.sum()
+        return (
+            None
+            if total < RARE
+            else replace(self, shares=shares / total, probabilities=probabilities)
+        )
+
+    @property
+    def effective_size(self) -> float:
+        """(Σ w)² / Σ w² of the shares w of the components."""
+        return float(self.shares.sum() ** 2 / (self.shares**2).sum())

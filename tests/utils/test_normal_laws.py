@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
-from sklearn_dpgen.moments._normal_laws import (
+from sklearn_dpgen.utils._normal_laws import (
     denoised_covariances,
     draw_normals,
     mixture_log_densities,
