@@ -9,14 +9,10 @@ from _evolution_runs import DELTA, EPSILON, Start, draw, evolution, fit, mean_er
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Ball
-from sklearn_dpgen.evolution import (
-    EuclideanVariation,
-    convergence_bound,
-    theory_parameters,
-    variation_contraction,
-)
+from sklearn_dpgen.evolution import EuclideanVariation, theory_parameters, variation_contraction
 from sklearn_dpgen.evolution._theory import (
     contraction_rate,
+    convergence_bound,
     sampling_bound,
     signed_measure_bound,
     step_error_bound,

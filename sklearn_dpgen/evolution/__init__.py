@@ -11,7 +11,7 @@ from sklearn_dpgen.evolution._signed_measure_sampler import (
     PrivateSignedMeasureSampler,
 )
 from sklearn_dpgen.evolution._tabular_variation import TabularVariation
-from sklearn_dpgen.evolution._theory import convergence_bound, variation_contraction
+from sklearn_dpgen.evolution._theory import variation_contraction
 from sklearn_dpgen.evolution._variation_interface import EuclideanVariation, VariationInterface
 from sklearn_dpgen.evolution._votes import VoteCounter, nearest_neighbor_votes
 
@@ -24,7 +24,6 @@ __all__ = [
     "TabularVariation",
     "VariationInterface",
     "annealed_parameters",
-    "convergence_bound",
     "VoteCounter",
     "nearest_neighbor_votes",
     "theory_parameters",

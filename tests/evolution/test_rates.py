@@ -10,16 +10,12 @@ from scipy.stats import wasserstein_distance
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.evolution import (
-    EuclideanVariation,
-    convergence_bound,
-    theory_parameters,
-    variation_contraction,
-)
+from sklearn_dpgen.evolution import EuclideanVariation, theory_parameters, variation_contraction
 from sklearn_dpgen.evolution._signed_measure_sampler import grid_support
 from sklearn_dpgen.evolution._theory import (
     closeness_lower_bound,
     contraction_rate,
+    convergence_bound,
     gaussian_complexity_bound,
     lipschitz_complexity_bound,
     sampling_bound,

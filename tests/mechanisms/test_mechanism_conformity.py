@@ -78,7 +78,7 @@ class AnyWidthJoint(SchemaOfX, JointRandomizedResponse):
     Generic checks subtract what transform returns.
     """
 
-    epsilon, bins, n_asked, always, weights = 1.0, "auto", "auto", (), None
+    epsilon, n_bins, n_asked, always, weights = 1.0, "auto", "auto", (), None
     index = "keep"
 
     def __init__(self, random_state=None):
