@@ -208,6 +208,7 @@ def enclosing_ball(domain: Domain) -> Ball:
     Ball
 
     Raises
+    ------
     PublicTypeError
         The enclosing ball of the domain is not known.
     PublicValueError

@@ -273,7 +273,7 @@ class JointAnswersMixin(EstimatorMixin):
         reset : bool, default=False
             Whether the estimator stores the names of the columns, or compares them.
         estimator : estimator or None, default=None
-            Estimator that stores the names; None is the mechanism.
+            Estimator whose column names are stored or compared; None skips this.
 
         Returns
         -------

@@ -33,9 +33,9 @@ class Binned(CategoryColumn):
     ----------
     column : Numeric or Datetime
         The declared column.
+    edges : tuple of float
         Ascending from -1 to 1, on the column's unit scale. A bin includes its lower edge; the last
         bin includes both.
-        one holds both.
     """
 
     _saved_state = {"column": Numeric | Datetime, "edges": tuple[float, ...]}

@@ -51,8 +51,9 @@ def read_codebook(codebook, check_column):
 
     Parameters
     ----------
+    codebook : mapping or sequence
         In one of the forms of `Schema.draft`.
-        In any of the forms that `Schema.draft` accepts.
+    check_column : callable
         Called with the name and the complete declaration of a column; raises if it is invalid.
 
     Returns
