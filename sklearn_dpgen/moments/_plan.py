@@ -1,4 +1,4 @@
-"""The plan of class-wise moments: what is released, what it costs, and the laws that follow."""
+"""The plan of class-wise moments: releases, cost and precision."""
 
 import math
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class MomentPlan:
     ----------
     mechanism : ClassSumMechanism
     sizes : ndarray of shape (n_classes,)
-        What is publicly known of the sizes of the classes.
+        Public sizes of the classes, or their public approximation.
     """
 
     mechanism: ClassSumMechanism
@@ -45,11 +45,11 @@ class MomentPlan:
         Parameters
         ----------
         name : str
-            Of the estimator.
+            Name of the estimator.
         noise : str
-            Where its noise comes from.
+            Source of its noise.
         **fields
-            Fields of the report that the plan does not determine.
+            Further fields of the report.
 
         Returns
         -------
@@ -79,14 +79,14 @@ class MomentPlan:
         )
 
     def precision(self) -> dict[str, str]:
-        """Return in words how precise the moments of the smallest class are."""
+        """Return the precision of the moments of the smallest class, in words."""
         (coarse, fine), smallest = self.mechanism.queries, float(self.sizes.min())
         if self.mechanism.noise_scales[0] == 0:
             return {"mean of a feature": "exact: there is no noise"}
         of_means, of_moments = cast(BallMeans, coarse.features), cast(BallMoments, fine.features)
         ball, smallest = of_means.ball, max(smallest, 1.0)
         of_class = " in the smallest class" if len(self.sizes) > 1 else ""
-        # The residuals about a mean are released once more, and make up for its noise.
+        # The noise of a mean is corrected by the second release, of the residuals about it.
         scales = np.array(self.mechanism.noise_scales) / smallest
         mean = ball.radius * min(scales)
         words = {
@@ -107,7 +107,7 @@ class MomentPlan:
     def release(
         self, X: np.ndarray, codes: np.ndarray, noise: NoiseSource
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Make the releases, and take off covariances what is noise.
+        """Release the moments, and remove the effect of noise on covariances.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class MomentPlan:
         covariances : ndarray of shape (n_classes, d, d)
             Positive definite.
         sizes : ndarray of shape (n_classes,)
-            Of the classes: noisy where they are released, else what is publicly known.
+            Sizes of the classes: noisy if they are released, otherwise the public ones.
         """
         run = self.mechanism.run()
 
@@ -148,23 +148,23 @@ def price_moments(
     delta: float,
     weight: float | str = "auto",
 ) -> MomentPlan:
-    """Price moments by class from public numbers, and warn where their noise hides them.
+    """Calibrate the release of moments by class, and warn if noise hides them.
 
     Parameters
     ----------
     ball : Ball
-        Public. Records outside are moved to it.
+        Public; records outside are projected on it.
     n_samples : int
     n_classes : int
-        1 without labels, which are public then.
+        1 without labels.
     class_sizes : array-like of shape (n_classes,) or None
-        With public labels. None are private ones.
+        Public class sizes; None if labels are private.
     label_proportions : array-like of shape (n_classes,) or None
-        Public ones; without them private class sizes are released.
+        Public shares of the classes; None releases the sizes if labels are private.
     epsilon, delta : float
-        The whole budget.
+        Budget of the fit.
     weight : float or "auto", default="auto"
-        Of second moments beside first ones. "auto" is that of :class:`MomentSampler`.
+        Weight of second moments relative to first ones; "auto" as in :class:`MomentSampler`.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def price_moments(
     """
     d, labels = ball.n_features, "private" if class_sizes is None else "public"
     sizes = _public_sizes(n_samples, n_classes, class_sizes, label_proportions)
-    # Sums, noise, and some three matrices a class.
+    # Memory for the sums, the noise, and about three matrices per class.
     check_fits(64 * n_classes * d * (d + 3) // 2, f"Moments of {d} columns")
     if weight == "auto":
         weight = automatic_weight(d, n_samples, n_classes, epsilon, delta)
@@ -190,27 +190,27 @@ def price_moments(
 
 
 def _public_sizes(n_samples, n_classes, class_sizes, label_proportions):
-    """Return what is publicly known of the number of records of each class."""
+    """Return the public sizes of the classes, or their public approximation."""
     if class_sizes is not None:
         sizes = np.asarray(class_sizes, dtype=np.float64)
         if sizes.min() <= 0:
-            raise PublicValueError("With public labels every class of classes needs a record.")
+            raise PublicValueError("classes must each have a record if labels are public.")
         return sizes
     if label_proportions is None:
         return np.full(n_classes, n_samples / n_classes)
-    # As noisy sizes are, kept at half a record.
+    # At least half a record, as noisy sizes are.
     return (n_samples * np.asarray(label_proportions, dtype=np.float64)).clip(0.5)
 
 
 def _warn_of_noise(mechanism, smallest):
-    """Warn where the mean of a class of public size would be noise alone."""
+    """Warn if the noise on the mean of a class of public size exceeds its signal."""
     width = mechanism.queries[0].features.ball.n_features
     noise = mechanism.noise_scales[0] * np.sqrt(width) / smallest
     if noise > 1:
         warn_user(
-            f"The noise on the mean of a class is {noise:.2g} times the radius of the domain: it "
-            f"says little about the records. Here epsilon={mechanism.epsilon:g}, {width} columns "
-            f"and {smallest:.0f} records in the smallest class; a larger epsilon, fewer columns "
-            "or more records would help.",
+            f"The noise on the mean of a class is {noise:.2g} times the radius of the domain, so "
+            f"the mean has almost no information. Here epsilon={mechanism.epsilon:g}, {width} "
+            f"columns and {smallest:.0f} records in the smallest class. Use a larger epsilon, "
+            "fewer columns or more records.",
             UserWarning,
         )
