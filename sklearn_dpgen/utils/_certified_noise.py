@@ -1,8 +1,8 @@
-"""Noise that is exact on a computer: integers on a grid, to which values are rounded before.
+"""Certified noise: exact discrete distributions on a grid, to which values are rounded first.
 
-The algorithms of Canonne, Kamath and Steinke ("The discrete Gaussian for differential privacy",
-NeurIPS 2020, section 5), for scales that are powers of two and whole arrays at a time. No
-probability is rounded: each is a fraction of integers that random bits are compared with.
+The algorithms are those of Canonne, Kamath and Steinke ("The discrete Gaussian for differential
+privacy", NeurIPS 2020, section 5), for scales that are powers of two, on whole arrays. No
+probability is rounded: each is a ratio of integers, compared with random bits.
 """
 
 import functools
@@ -38,7 +38,7 @@ __all__ = [
 
 _WORD = 64
 _LARGEST = np.uint64(2**64 - 1)
-# Rounds of e^-1 that the product with a scale must not overflow by; nobody will see one.
+# Limit that keeps the product of rounds and scale from overflowing; its probability is e^-(2^24).
 _MOST_ROUNDS = 2**24
 
 
@@ -49,7 +49,7 @@ def _random_bits(n_bits, count):
 
 
 def uniform_integers(high: int | np.ndarray, size: int | tuple[int, ...]) -> np.ndarray:
-    """Draw integers uniform on ``range(high)``, without a bias.
+    """Draw integers uniform on ``range(high)``, without bias.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def uniform_integers(high: int | np.ndarray, size: int | tuple[int, ...]) -> np.
     Returns
     -------
     ndarray of int64
-        Words beyond the last multiple of ``high`` are drawn anew.
+        Words beyond the last multiple of ``high`` are drawn again.
     """
     bounds = np.broadcast_to(np.asarray(high, dtype=np.uint64), size).ravel()
     drawn = np.empty(len(bounds), dtype=np.uint64)
@@ -90,9 +90,9 @@ def bernoulli_exp(whole: np.ndarray, part: np.ndarray, n_bits: int) -> np.ndarra
 
     Notes
     -----
-    For γ ≤ 1, of independent events of probability γ/1, γ/2, γ/3, ... the first k − 1 happen with
-    probability γ^(k−1) / (k−1)!. So the first that does not has an odd number with probability
-    1 − γ + γ²/2! − ... = exp(−γ). For larger γ there are as many more draws of exp(−1).
+    For γ ≤ 1, among independent events of probability γ/1, γ/2, γ/3, ..., the first k − 1 happen
+    with probability γ^(k−1) / (k−1)!. So the number of the first event that does not happen is odd
+    with probability 1 − γ + γ²/2! − ... = exp(−γ). A larger γ needs further draws of exp(−1).
     """
     is_drawn = _bernoulli_exp_part(part, n_bits)
     left = np.flatnonzero(is_drawn & (whole > 0))
@@ -108,7 +108,7 @@ def bernoulli_exp(whole: np.ndarray, part: np.ndarray, n_bits: int) -> np.ndarra
 
 
 def _bernoulli_exp_part(part, n_bits):
-    """Draw True with probability exp(−part / 2**n_bits), for a part of at most 2**n_bits."""
+    """Draw True with probability exp(−part / 2**n_bits), for ``part`` of at most 2**n_bits."""
     is_odd = np.ones(len(part), dtype=bool)
     left, number = np.arange(len(part)), 1
     while len(left):
@@ -122,7 +122,7 @@ def _bernoulli_exp_part(part, n_bits):
 
 
 def _geometric(count):
-    """Return how often a draw of exp(−1) succeeds before it fails."""
+    """Return the number of draws of exp(−1) that succeed before the first failure."""
     found, left = np.zeros(count, dtype=np.int64), np.arange(count)
     while len(left):
         left = left[_bernoulli_exp_part(np.full(len(left), np.uint64(2)), 1)]
@@ -147,8 +147,8 @@ def discrete_laplace(count: int, n_bits: int) -> np.ndarray:
 
     Notes
     -----
-    U uniform on range(t) and kept with probability exp(−U/t), plus t times a geometric number, is
-    geometric of ratio exp(−1/t). Then comes a sign; of the two zeros one is drawn anew.
+    U, uniform on range(t) and kept with probability exp(−U/t), plus t times a geometric number, is
+    geometric with ratio exp(−1/t). A random sign is added; negative zeros are drawn again.
     """
     drawn = np.empty(count, dtype=np.int64)
     left = np.arange(count)
@@ -178,7 +178,7 @@ def discrete_gaussian(count: int, n_bits: int) -> np.ndarray:
 
     Notes
     -----
-    Of a draw k of :func:`discrete_laplace` of scale s, kept with probability
+    Draws k of :func:`discrete_laplace` with scale s are kept with probability
     exp(−(|k| − s)² / (2 s²)).
     """
     drawn = np.empty(count, dtype=np.int64)
@@ -194,7 +194,7 @@ def discrete_gaussian(count: int, n_bits: int) -> np.ndarray:
 def _bernoulli_exp_square(size, n_bits):
     """Draw True with probability exp(−size² / 2**n_bits)."""
     if len(size) and size.max() >= 1 << 31:
-        # Squares beyond 64 bits, which a draw in 10**13 or fewer has.
+        # Squares beyond 64 bits are needed in at most one of 10**13 draws.
         size = size.astype(object)
     square = size * size
     whole, part = square >> n_bits, square & ((1 << n_bits) - 1)
@@ -219,8 +219,8 @@ def exponential_choices(scores: np.ndarray, n_bits: int, count: int) -> np.ndarr
 
     Notes
     -----
-    A uniform proposal is accepted with probability exp(−gap), its gap to the largest score that is
-    left: the first accepted one has the law that is wanted, after n proposals at most on average.
+    A uniform proposal is accepted with probability exp(−gap), its gap to the largest remaining
+    score. The first accepted one has the right distribution, after at most n proposals on average.
     """
     left, chosen = np.arange(len(scores)), []
     for _ in range(count):
@@ -241,27 +241,27 @@ CERTIFIED = "certified: exact draws from operating system entropy, on values rou
 
 # The scale of the noise is 2**GRID_BITS steps of the grid.
 GRID_BITS = 26
-# Further values are moved to it; a value that was rounded once to a float is still within an eighth
-# of a step.
+# Values beyond this distance are moved to it. A value that was rounded once to a float is within an
+# eighth of a step of the grid.
 FARTHEST_SCALES = 2**24
 _FARTHEST = FARTHEST_SCALES << GRID_BITS
 _DRAWS = {"gaussian": discrete_gaussian, "laplace": discrete_laplace}
-# Of the odds of an answer: integers below 2**63 add up to what is drawn from.
+# Bits of the odds of an answer; sums of the integers are below 2**63.
 _ODDS_BITS, _MOST_ODDS_BITS = 24, 50
 
 
 class CertifiedNoise(NoiseSource):
-    """Noise whose distribution on a computer is exactly the one that is priced.
+    """Noise source with exactly the distribution that is accounted for.
 
     Values and scores are rounded to a grid of step ``scale`` / 2**26 and moved to within 2**24
-    scales of 0. Noise is then discrete Gaussian or discrete Laplace on that grid, selections are
-    those of the exponential mechanism, and all are drawn without an error, as are integers. There
-    are no draws in floating point. See :ref:`certified_noise` for proofs.
+    scales of 0. Noise is discrete Gaussian or discrete Laplace on that grid, selections are those
+    of the exponential mechanism, and all draws, also of integers, are exact. There are no draws in
+    floating point. See :ref:`certified_noise` for proofs.
 
     Raises
     ------
-    ImportError
-        Without OpenDP.
+    PublicImportError
+        OpenDP is not installed.
     """
 
     is_certified = True
@@ -277,13 +277,13 @@ class CertifiedNoise(NoiseSource):
 
     @property
     def public(self) -> NoiseSource:
-        """A source for draws that no guarantee depends on, and which may be in floating point."""
+        """A source for draws on which no guarantee depends, possibly in floating point."""
         return NoiseSource()
 
     def respond(self, codes: np.ndarray, table: np.ndarray, epsilon: float) -> np.ndarray:
-        """Return randomized categories, as `NoiseSource.respond`, by the budget alone.
+        """Return randomized categories, as `NoiseSource.respond`, by the budget only.
 
-        Each true one has at most e^ε times the probability of each other one.
+        Each true category has at most e^ε times the probability of each other one.
         """
         others = np.full(len(codes), len(table) - 1)
         if len(table) == 1:
@@ -293,21 +293,21 @@ class CertifiedNoise(NoiseSource):
         return np.where(self.covers(np.ones_like(others), others, epsilon), codes, other)
 
     def covers(self, inside: np.ndarray, outside: np.ndarray, epsilon: float) -> np.ndarray:
-        """Draw whether an answer is one of those that are true, as `NoiseSource.covers`."""
+        """Draw whether an answer is a true one, as `NoiseSource.covers`."""
         if math.isinf(epsilon):
             return np.asarray(inside) > 0
         high, low = odds(epsilon)
         inside, outside = np.asarray(inside, dtype=np.int64), np.asarray(outside, dtype=np.int64)
-        # As floats they do not overflow.
+        # In floats the products do not overflow.
         if (inside * float(high) + outside * float(low)).max(initial=0) >= 2.0**62:
             raise PublicOverflowError(
-                f"epsilon={epsilon:g} with so many answers needs odds of more than 62 bits."
+                f"epsilon={epsilon:g} with this number of answers needs odds of more than 62 bits."
             )
         total = inside * high + outside * low
         return self.integers(total, total.shape) < inside * high
 
     def integers(self, high: int | np.ndarray, size: int | tuple[int, ...]) -> np.ndarray:
-        """Draw integers uniform on ``range(high)``, without a bias."""
+        """Draw integers uniform on ``range(high)``, without bias."""
         return uniform_integers(high, size)
 
     def _choice(self, n, size):
@@ -336,16 +336,16 @@ def grid_integers(values: np.ndarray, scale: float) -> np.ndarray:
     Returns
     -------
     ndarray of int64
-        Within five eighths of a step: one half by rounding, an eighth at most by the division.
+        Within five eighths of a step: one half by rounding, at most an eighth by the division.
 
     Raises
     ------
-    ValueError
-        NaN among the values, or a scale without a grid.
+    PublicValueError
+        A value is NaN, or the scale has no grid.
     """
     if not 2.0**-900 <= scale <= 2.0**900:
         raise PublicValueError(
-            f"The scale of certified noise must be from 2**-900 to 2**900: {scale!r}."
+            f"The scale of certified noise must be from 2**-900 to 2**900, got {scale!r}."
         )
     if np.isnan(values).any():
         raise PublicValueError("Values must not be NaN.")
@@ -356,17 +356,17 @@ def grid_integers(values: np.ndarray, scale: float) -> np.ndarray:
 
 @functools.lru_cache(maxsize=1024)
 def odds(epsilon: float) -> tuple[int, int]:
-    """Return integers whose ratio is at most e^ε, and near to it.
+    """Return integers whose ratio is at most e^ε, and close to it.
 
     Parameters
     ----------
     epsilon : float
-        Not negative, finite.
+        Non-negative and finite.
 
     Returns
     -------
     high, low : int
-        A partial sum of the series of e^ε, in fractions, is below it: rounded down it has a
+        A partial sum of the series of e^ε, in fractions, is below it; its rounding down has a
         relative error of at most 2**-24.
     """
     if epsilon > 64:
@@ -375,7 +375,7 @@ def odds(epsilon: float) -> tuple[int, int]:
     number = 0
     while term * 2**64 > total or number < exact:
         number += 1
-        # A term that is rounded down keeps the sum below, and its fractions short.
+        # Terms are rounded down, which keeps the sum below e^ε and the fractions short.
         term = Fraction(math.floor(term * exact / number * 2**128), 2**128)
         total += term
     bits = _ODDS_BITS if epsilon <= 18 else 0
@@ -383,7 +383,7 @@ def odds(epsilon: float) -> tuple[int, int]:
 
 
 def require_opendp() -> None:
-    """Raise an ImportError that says how to install OpenDP, where it is not."""
+    """Raise an error that says how to install OpenDP, unless it is installed."""
     if importlib.util.find_spec("opendp") is None:
         raise PublicImportError(
             "noise='certified' needs OpenDP: pip install 'sklearn-dpgen[opendp]'"

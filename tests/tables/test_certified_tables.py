@@ -18,7 +18,6 @@ from sklearn_dpgen.utils._random import NoiseObserver, observed_noise
 CERTIFIED_NOISE, FLOATING_POINT = "certified_noise", "floating_point"
 
 
-
 pytest.importorskip("opendp")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
