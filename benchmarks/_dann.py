@@ -13,9 +13,10 @@ from torch import nn
 from torch.nn import functional
 
 from sklearn_dpgen.accounting import ProjectionLaw
-from sklearn_dpgen.domains import enclosing_ball
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
-from sklearn_dpgen.ot import random_directions, wasserstein_lines
+from sklearn_dpgen.ot import random_directions
+from sklearn_dpgen.ot._sliced import wasserstein_lines
 from sklearn_dpgen.smoothed._features import RADIUS, clip_rows
 from sklearn_dpgen.utils._random import noise_source
 

@@ -24,7 +24,8 @@ from scipy.io import loadmat
 from sklearn.datasets import load_digits, load_svmlight_file
 from sklearn.model_selection import train_test_split
 
-from sklearn_dpgen.datasets import fetch_mnist, get_data_home
+from sklearn_dpgen.datasets import fetch_mnist
+from sklearn_dpgen.datasets._fetch import get_data_home
 from sklearn_dpgen.domains import Ball, Box, Domain
 
 __all__ = [

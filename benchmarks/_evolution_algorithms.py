@@ -9,18 +9,16 @@ from _evolution_runs import DELTA, EPSILON, Start, draw, evolution, fit, mean_er
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Ball
-from sklearn_dpgen.evolution import (
-    EuclideanVariation,
+from sklearn_dpgen.evolution import EuclideanVariation, theory_parameters, variation_contraction
+from sklearn_dpgen.evolution._theory import (
     contraction_rate,
     convergence_bound,
-    project_bounded_lipschitz,
     sampling_bound,
     signed_measure_bound,
     step_error_bound,
-    theory_parameters,
     thresholded_laplace_bound,
-    variation_contraction,
 )
+from sklearn_dpgen.evolution._weight_projections import project_bounded_lipschitz
 from sklearn_dpgen.moments import MomentSampler
 
 __all__ = [

@@ -54,7 +54,7 @@ GROUPS = (
 
 def encoder():
     """Return the encoder of the table, with 32 bins for each number and date."""
-    return TabularEncoder(SCHEMA, bins=N_BINS).fit()
+    return TabularEncoder(SCHEMA, n_bins=N_BINS).fit()
 
 
 class Batches:

@@ -26,17 +26,18 @@ from sklearn_dpgen.mechanisms import (
     RandomizedResponse,
     TabularMechanism,
 )
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier, DPSlicedWassersteinFairRegressor
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "budget"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "ledger"))
 from contract_cases import CASES, FAIR, FRAME, SIDE
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.uniform(size=(120, 2))
 TABLE = pd.DataFrame({"a": 100 * POINTS[:, 0], "b": RNG.choice(["x", "y", "z"], 120)})
 SCHEMA = Schema({"a": Numeric(0, 100), "b": Categorical(["x", "y", "z"])})
-LINEAR = FAIR | {"hidden_layer_sizes": (), "alpha": 0.0}
+LINEAR = FAIR | {"training": Training(max_iter=2, device="cpu"), "alpha": 0.0}
 BLACK_BOX = ("signed measures", "moments", "evolution")
 
 
@@ -75,7 +76,7 @@ def local():
         "randomized response": (RandomizedResponse(1.0, domain=OneHot(3)), one_hot),
         "tabular, Laplace": (TabularMechanism(2.0, schema=SCHEMA), TABLE),
         "tabular, Gaussian": (TabularMechanism(2.0, schema=SCHEMA, noise="gaussian"), TABLE),
-        "tabular, bins": (TabularMechanism(2.0, schema=SCHEMA, bins=5), TABLE),
+        "tabular, bins": (TabularMechanism(2.0, schema=SCHEMA, n_bins=5), TABLE),
         "joint randomized response": (JointRandomizedResponse(2.0, schema=SCHEMA), TABLE),
     }
     for name, (mechanism, X) in mechanisms.items():

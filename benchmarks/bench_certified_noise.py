@@ -24,7 +24,7 @@ from sklearn_dpgen.datasets import fetch_adult, load_rand_health
 from sklearn_dpgen.mechanisms import JointRandomizedResponse, TabularMechanism
 from sklearn_dpgen.metrics import marginal_total_variation
 from sklearn_dpgen.tables import TableSampler
-from sklearn_dpgen.utils._certified_noise import GRID_BITS, discrete_gaussian, discrete_laplace
+from sklearn_dpgen.utils._exact_draws import GRID_BITS, discrete_gaussian, discrete_laplace
 from sklearn_dpgen.utils._random import NoiseSource
 
 N_DRAWS = 100_000

@@ -17,7 +17,7 @@ from _common import record
 from torch import nn
 from torch.func import functional_call, jacrev, vmap
 
-from sklearn_dpgen.nn import ClippedJacobianSum
+from sklearn_dpgen.nn._jacobian import ClippedJacobianSum
 from sklearn_dpgen.utils._torch import seeded_initialization
 
 CASES = [(6000, (16, 64, 2)), (2000, (100, 256, 2)), (2000, (64, 128, 10))]

@@ -29,8 +29,8 @@ from scipy.stats import ks_2samp, wasserstein_distance
 
 from sklearn_dpgen.accounting import calibrate_noise_multiplier
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
-from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder
 from sklearn_dpgen.tables._column_trees import ColumnTree
+from sklearn_dpgen.tables._releases import column_trees, fine_encoder
 
 BEFORE = "675713e"
 N_COLUMNS, SHARE, DELTA = 12, 0.2, 1e-5

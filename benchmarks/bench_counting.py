@@ -83,9 +83,7 @@ def fitted(n_rows):
             return counter
 
     _records.StreamedRecords = Timed
-    sampler = TableSampler(
-        schema=SCHEMA, marginals="pairs", store="none", n_jobs=2, random_state=0
-    )
+    sampler = TableSampler(schema=SCHEMA, marginals="pairs", store="none", n_jobs=2, random_state=0)
     with Meter() as meter:
         sampler.fit(Batches(n_rows))
     wall, cpu = np.sum(spent, axis=0).tolist()

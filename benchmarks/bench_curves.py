@@ -25,7 +25,8 @@ from _common import RESULTS, record
 from _moment_deconvolution import moment_deconvolution
 from threadpoolctl import threadpool_limits
 
-from sklearn_dpgen.datasets import make_ellipse, make_half_circle, make_rectangle
+from sklearn_dpgen.datasets import make_half_circle
+from sklearn_dpgen.datasets._simulated import make_ellipse, make_rectangle
 from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism

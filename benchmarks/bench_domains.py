@@ -31,10 +31,10 @@ SETTINGS = (
 # clipped until the distance asks for no more noise than the task.
 FROM_SCRATCH = {
     "alpha": 0.2,
-    "hidden_layer_sizes": (32,),
-    "jacobian_clip": 0.1,
-    "learning_rate": 0.005,
-    "max_iter": 200,
+    "training__hidden_layer_sizes": (32,),
+    "gradient__jacobian_clip": 0.1,
+    "training__learning_rate": 0.005,
+    "training__max_iter": 200,
 }
 
 
@@ -42,7 +42,8 @@ def fitted(source, target, **options):
     """Return a fitted adapter and its accuracy on target rows that were left out."""
     X, y, *_ = source
     X_target, y_target, X_test, y_test = target
-    adapter = DPSlicedWassersteinAdapter(**options).fit(
+    adapter = DPSlicedWassersteinAdapter().set_params(**options)
+    adapter.fit(
         np.concatenate([X, X_target]),
         np.concatenate([y, np.full(len(y_target), -1)]),
         sample_domain=np.repeat([1, -2], [len(X), len(X_target)]),
@@ -55,8 +56,8 @@ def measure(domains, source, target, seeds):
     for private, options in SETTINGS:
         # A public side has as many rows in a batch as the private one.
         smaller = target if private == "target" else source
-        base = {"alpha": 0.8, "hidden_layer_sizes": (128,), "source_iter": 3000}
-        base["batch_fraction"] = 0.02 if private == "both" else FRACTIONS[smaller]
+        base = {"alpha": 0.8, "training__hidden_layer_sizes": (128,), "source_iter": 3000}
+        base["gradient__batch_fraction"] = 0.02 if private == "both" else FRACTIONS[smaller]
         if "private" in options:
             base |= FROM_SCRATCH
         start = time.perf_counter()

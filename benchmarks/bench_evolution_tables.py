@@ -55,7 +55,7 @@ def synthetic(model, labels, epsilon, frame, table, seed):
     bins = {name: edges for name, edges in bins.items() if name in columns}
     rest, kept = frame[list(columns)], Schema(columns)
     if model == "marginals":
-        encoder = TabularEncoder(kept, bins=bins)
+        encoder = TabularEncoder(kept, n_bins=bins)
         X = encoder.fit_transform(rest)
         S, codes = independent(labels, epsilon, X, y, encoder.blocks_, seed)
         made = encoder.inverse_transform(S, rng=np.random.default_rng(seed))

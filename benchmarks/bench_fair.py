@@ -32,8 +32,10 @@ from sklearn_dpgen.metrics import (
     group_wasserstein_distance,
     over_diagonal_rates,
 )
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.ot import random_directions, sliced_wasserstein
 from sklearn_dpgen.sliced import (
+    ClippedGradient,
     DPSlicedWassersteinFairClassifier,
     DPSlicedWassersteinFairEncoder,
     DPSlicedWassersteinFairRegressor,
@@ -44,13 +46,7 @@ ALPHAS = (0.0, 0.25, 0.5, 0.75)
 EPSILONS = (np.inf, 5.0, 1.0, 0.5)
 COLOURS = ("tab:blue", "tab:orange")
 N_WATCHED = 3000
-PRINTED = {
-    "averaging": 0.0,
-    "group_weights": "equal",
-    "jacobian_clipping": "componentwise",
-    "schedule": "constant",
-    "solver": "sgd",
-}
+PRINTED = {"averaging": 0.0, "schedule": "constant", "solver": "sgd"}
 
 TRAIN = make_biased_labels(30000, random_state=0)
 TEST = make_biased_labels(30000, random_state=1)
@@ -61,15 +57,12 @@ Y_TRAIN, Y_TEST = TRAIN.y_continuous - 0.5, TEST.y_continuous - 0.5
 def classification(penalty, **options):
     return DPSlicedWassersteinFairClassifier(
         penalty=penalty,
-        hidden_layer_sizes=(),
-        task_clip=5.0,
-        output_bound=1.0,
-        jacobian_clip=1.0,
-        max_iter=500,
-        learning_rate=0.05,
-        **PRINTED,
-        **options,
-    )
+        training=Training(hidden_layer_sizes=(), max_iter=500, learning_rate=0.05, **PRINTED),
+        gradient=ClippedGradient(
+            jacobian_clipping="componentwise", task_clip=5.0, output_bound=1.0, jacobian_clip=1.0
+        ),
+        group_weights="equal",
+    ).set_params(**options)
 
 
 def regression(**options):
@@ -77,29 +70,27 @@ def regression(**options):
     # paper's, where the objective is half as large.
     return DPSlicedWassersteinFairRegressor(
         y_domain=Box(-0.5, 0.5, n_features=2),
-        hidden_layer_sizes=(64,),
-        task_clip=20.0,
-        jacobian_clip=2.0,
-        max_iter=1000,
-        learning_rate=0.025,
-        **PRINTED,
-        **options,
-    )
+        training=Training(hidden_layer_sizes=(64,), max_iter=1000, learning_rate=0.025, **PRINTED),
+        gradient=ClippedGradient(
+            jacobian_clipping="componentwise", task_clip=20.0, jacobian_clip=2.0
+        ),
+        group_weights="equal",
+    ).set_params(**options)
 
 
 def representation(**options):
     return DPSlicedWassersteinFairEncoder(
         n_components=2,
         code_law="free",
-        hidden_layer_sizes=(62,),
-        task_clip=10.0,
-        output_bound=2.0,
-        jacobian_clip=np.sqrt(2),
-        max_iter=500,
-        learning_rate=0.01,
-        **PRINTED,
-        **options,
-    )
+        training=Training(hidden_layer_sizes=(62,), max_iter=500, learning_rate=0.01, **PRINTED),
+        gradient=ClippedGradient(
+            jacobian_clipping="componentwise",
+            task_clip=10.0,
+            output_bound=2.0,
+            jacobian_clip=np.sqrt(2),
+        ),
+        group_weights="equal",
+    ).set_params(**options)
 
 
 class LossCurve:
@@ -258,7 +249,7 @@ def run(name, alphas, epsilons):
     for alpha in alphas:
         for epsilon in epsilons:
             curve, start = LossCurve(alpha=alpha, **watched), time.perf_counter()
-            model = make(alpha=alpha, epsilon=epsilon, random_state=0, callback=curve)
+            model = make(alpha=alpha, epsilon=epsilon, random_state=0, training__callback=curve)
             model.fit(TRAIN.X, targets, sensitive_features=TRAIN.sensitive)
             outputs[alpha, epsilon], measures = describe(model)
             curves[alpha, epsilon] = (curve.steps, curve.losses)

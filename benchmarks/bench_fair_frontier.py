@@ -31,6 +31,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
@@ -57,8 +58,7 @@ def gradients(data, epsilon, seed, group_weights="size"):
         model = DPSlicedWassersteinFairClassifier(
             alpha,
             epsilon=epsilon,
-            hidden_layer_sizes=(),
-            learning_rate=0.05,
+            training=Training(hidden_layer_sizes=(), learning_rate=0.05),
             group_weights=group_weights,
             classes=[0, 1],
             delta=data.task.delta,
@@ -72,9 +72,7 @@ def barycentres(data, epsilon, seed, share=SHARE):
     """Yield boosted trees of synthetic rows, mapped to the barycentre, for several least ratios."""
     frame, schema = with_target(data)
     delta = data.task.delta
-    sampler = TableSampler(
-        share * epsilon, delta, schema=schema, target="label", random_state=seed
-    )
+    sampler = TableSampler(share * epsilon, delta, schema=schema, target="label", random_state=seed)
     model = BarycenterClassifier(
         SyntheticDataClassifier(sampler, random_state=seed),
         epsilon=epsilon,

@@ -23,9 +23,11 @@ from sklearn.model_selection import train_test_split
 from sklearn_dpgen.datasets import fetch_adult, load_rand_health
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.metrics import disparate_impact, group_wasserstein_distance
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.sliced import (
+    ClippedGradient,
     DPSlicedWassersteinFairClassifier,
     DPSlicedWassersteinFairRegressor,
 )
@@ -69,8 +71,7 @@ def adult(seeds):
                     alpha,
                     epsilon=epsilon,
                     group_weights="equal",
-                    hidden_layer_sizes=(),
-                    learning_rate=0.05,
+                    training=Training(hidden_layer_sizes=(), learning_rate=0.05),
                     classes=[0, 1],
                     random_state=seed,
                 ).fit(X_fit, y_fit, sensitive_features=a_fit)
@@ -114,9 +115,8 @@ def rand_health(seeds):
                 epsilon=epsilon,
                 y_domain=Box(0, 24),
                 group_weights="equal",
-                hidden_layer_sizes=(),
-                jacobian_clip=0.1,
-                learning_rate=0.02,
+                training=Training(hidden_layer_sizes=(), learning_rate=0.02),
+                gradient=ClippedGradient(jacobian_clip=0.1),
                 random_state=seed,
             ).fit(X_fit, y_fit, sensitive_features=a_fit)
             predicted = model.predict(X_test)

@@ -22,10 +22,10 @@ from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
 
 BATCHES = (
-    {"learning_rate": 0.02},
-    {"learning_rate": 0.05},
-    {"batch_fraction": 1.0, "max_iter": 100, "learning_rate": 0.2},
-    {"batch_fraction": 1.0, "max_iter": 200, "learning_rate": 0.1},
+    {"training__learning_rate": 0.02},
+    {"training__learning_rate": 0.05},
+    {"gradient__batch_fraction": 1.0, "training__max_iter": 100, "training__learning_rate": 0.2},
+    {"gradient__batch_fraction": 1.0, "training__max_iter": 200, "training__learning_rate": 0.1},
 )
 
 
@@ -57,18 +57,19 @@ def fitted(train, test, alpha, *, seed=0, epsilon=1.0, **options):
     """Return a row of what a fit gives."""
     X, y, a = train
     model = DPSlicedWassersteinFairClassifier(
-        alpha, epsilon=epsilon, classes=[0, 1], random_state=seed, **options
-    )
+        alpha, epsilon=epsilon, classes=[0, 1], random_state=seed
+    ).set_params(**options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoisyGradientsWarning)
         model.fit(X, y, sensitive_features=a)
     X, y, a = test
     predicted, scores = model.predict(X), model.predict_proba(X)[:, 1]
     sigma = model.privacy_.noise_scale or 0.0
-    row = {"n": len(train[0]), "alpha": alpha, "epsilon": epsilon, "seed": seed, **options}
+    row = {"n": len(train[0]), "alpha": alpha, "epsilon": epsilon, "seed": seed}
+    row |= {name.rpartition("__")[2]: value for name, value in options.items()}
     row |= {
         "sigma": sigma,
-        "noise": float(sigma / np.sqrt(model.max_iter) / (1 - alpha)),
+        "noise": float(sigma / np.sqrt(model.n_iter_) / (1 - alpha)),
         "AUC": float(roc_auc_score(y, scores)),
         "accuracy": float((predicted == y).mean()),
         "DI": float(disparate_impact(y, predicted, sensitive_features=a)),
@@ -79,7 +80,7 @@ def fitted(train, test, alpha, *, seed=0, epsilon=1.0, **options):
 
 def small():
     test = uniform(6000, 1)
-    options = {"max_iter": 150, "learning_rate": 0.1}
+    options = {"training__max_iter": 150, "training__learning_rate": 0.1}
     return [
         {"small group": n_small}
         | fitted(uniform(6000, 0, n_small), test, 0.5, seed=seed, group_weights=weights, **options)
@@ -125,7 +126,7 @@ def batches():
 
 def clips():
     return [
-        {"table": name} | fitted(train, test, alpha, seed=seed, jacobian_clip=clip)
+        {"table": name} | fitted(train, test, alpha, seed=seed, gradient__jacobian_clip=clip)
         for name, train, test, seed in tables()
         for alpha in (0.5, 0.75, 0.95)
         for clip in (0.25, 0.5, 1.0)

@@ -15,6 +15,7 @@ from bench_fair import EPSILONS, TEST, TRAIN
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.metrics import disparate_impact, equalized_odds_ratios
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
 
 N_BINS = 50
@@ -79,8 +80,7 @@ def threshold_groups(seeds):
                 0.0,
                 classes=[0, 1],
                 epsilon=0.8 * epsilon,
-                hidden_layer_sizes=(),
-                learning_rate=0.02,
+                training=Training(hidden_layer_sizes=(), learning_rate=0.02),
                 random_state=seed,
             ).fit(TRAIN.X, TRAIN.y)
             scores = [model.predict_proba(data.X)[:, 1] for data in (TRAIN, TEST)]

@@ -86,7 +86,8 @@ def fit_table(name, relation, seed):
 def fit_images(seed):
     rng = np.random.default_rng(0)
     X, y = rng.integers(256, size=(N_IMAGES, 28 * 28)), rng.integers(3, size=N_IMAGES)
-    sampler = MomentImageSampler(shape=(28, 28), pixel_range=(0, 255), random_state=seed)
+    options = {"shape": (28, 28), "pixel_range": (0, 255), "labels": "public"}
+    sampler = MomentImageSampler(random_state=seed, **options)
     start = time.process_time()
     sampler.fit(X, y)
     return {"seconds": time.process_time() - start}

@@ -24,13 +24,18 @@ from _common import record
 
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.metrics import wasserstein_distance
-from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator
+from sklearn_dpgen.nn import Training
+from sklearn_dpgen.sliced import ClippedGradient, DPSlicedWassersteinGenerator
 
 IMAGES = Path(__file__).parents[1] / "doc" / "images"
 EPSILONS = (np.inf, 5.0, 1.0, 0.5)
 N, N_COMPARED, MAX_ITER = 100_000, 2_000, 500
 SNAPSHOTS = (0, 50, 100, 200, 499)
-PRINTED = {"jacobian_clipping": "componentwise", "schedule": "constant", "averaging": 0.0}
+PRINTED = {
+    "gradient__jacobian_clipping": "componentwise",
+    "training__schedule": "constant",
+    "training__averaging": 0.0,
+}
 
 
 def make_circle(n, seed):
@@ -55,14 +60,10 @@ def fitted(batch_size, epsilon, *, private="both sides", **options):
     generator = DPSlicedWassersteinGenerator(
         epsilon,
         domain=Ball(1.0, n_features=2),
-        jacobian_clip=2 * np.sqrt(2),
-        batch_fraction=batch_size / N,
-        max_iter=MAX_ITER,
-        learning_rate=0.0075,
-        callback=watch,
+        gradient=ClippedGradient(jacobian_clip=2 * np.sqrt(2), batch_fraction=batch_size / N),
+        training=Training(max_iter=MAX_ITER, learning_rate=0.0075, callback=watch),
         random_state=0,
-        **options,
-    )
+    ).set_params(**options)
     generator.fit(circle, latents=latents if private == "both sides" else None)
     samples = generator.sample(N_COMPARED, random_state=1)
     costs = [generator.mechanism_.epsilons(step) for step in (1, MAX_ITER)]
@@ -115,7 +116,11 @@ def printed(batch_size):
     for solver, bound in (("adam", 1.0), ("sgd", 1.0)):
         for epsilon in (np.inf, 1.0):
             generator, row, clouds = fitted(
-                batch_size, epsilon, solver=solver, released_clip=bound, **PRINTED
+                batch_size,
+                epsilon,
+                training__solver=solver,
+                gradient__released_clip=bound,
+                **PRINTED,
             )
             if solver == "adam":
                 runs[epsilon] = generator.mechanism_, clouds

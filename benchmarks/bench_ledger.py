@@ -22,13 +22,8 @@ import pandas as pd
 from _common import record
 from sklearn.model_selection import GridSearchCV
 
-from sklearn_dpgen.accounting import (
-    GaussianProfile,
-    LaplaceProfile,
-    PrivacyReport,
-    SampledProfile,
-    gaussian_sigma,
-)
+from sklearn_dpgen.accounting import GaussianProfile, LaplaceProfile, PrivacyReport, gaussian_sigma
+from sklearn_dpgen.accounting._profiles import SampledProfile
 from sklearn_dpgen.exceptions import BudgetExceededError
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.schema import Categorical, Numeric, Schema

@@ -76,7 +76,7 @@ EVERY = {name: TABLES[name] for name in TWO} | {"large": large}
 
 def joint_response(table, epsilon, seed, options, **defaults):
     options = (
-        {"schema": table.schema, "bins": table.bins, "random_state": seed} | defaults | options
+        {"schema": table.schema, "n_bins": table.bins, "random_state": seed} | defaults | options
     )
     return JointRandomizedResponse(epsilon, **options).fit()
 
@@ -97,10 +97,10 @@ def local_sampler(train, table, epsilon, seed, n, args, asked=nothing):
 
 def found_bins(train, table, epsilon, seed, n, args):
     first, rest = train[: len(train) // 5], train[len(train) // 5 :]
-    asked = joint_response(table, epsilon, seed, {}, bins=64, n_asked=1)
+    asked = joint_response(table, epsilon, seed, {}, n_bins=64, n_asked=1)
     finder = LocalTableSampler(asked, **{"random_state": seed} | args.sampler)
     bins = finder.fit(asked.transform(first)).find_bins()
-    return local_sampler(rest, table, epsilon, seed, n, args, asked=lambda table: {"bins": bins})
+    return local_sampler(rest, table, epsilon, seed, n, args, asked=lambda table: {"n_bins": bins})
 
 
 def least_squares(train, table, epsilon, seed, n, args, asked=nothing):
@@ -110,7 +110,7 @@ def least_squares(train, table, epsilon, seed, n, args, asked=nothing):
 
 
 def split_budget(table, epsilon, seed):
-    options = {"schema": table.schema, "bins": table.bins, "random_state": seed}
+    options = {"schema": table.schema, "n_bins": table.bins, "random_state": seed}
     return TabularMechanism(epsilon, **options).fit()
 
 
@@ -148,10 +148,12 @@ MODELS = {
     "LocalTableSampler, target always": partial(local_sampler, asked=always),
     "LocalTableSampler": local_sampler,
     "LocalTableSampler, found bins": found_bins,
-    "LocalTableSampler, equal bins": partial(local_sampler, asked=lambda table: {"bins": "auto"}),
+    "LocalTableSampler, equal bins": partial(local_sampler, asked=lambda table: {"n_bins": "auto"}),
     "least squares of pairs, target always": partial(least_squares, asked=always),
     "least squares of pairs": least_squares,
-    "least squares of pairs, equal bins": partial(least_squares, asked=lambda t: {"bins": "auto"}),
+    "least squares of pairs, equal bins": partial(
+        least_squares, asked=lambda t: {"n_bins": "auto"}
+    ),
     "split budget, naive Bayes": partial(
         inverted, learn=lambda mechanism, Y, table: naive_bayes(mechanism, Y, table.target)
     ),
@@ -280,7 +282,7 @@ def scale_case(name, path, n, epsilon, chunk=50_000):
     else:
         schema = Schema({f"x{i}": Categorical(range(10)) for i in range(100)})
         bins, chunks = {}, wide(n, chunk)
-    mechanism = JointRandomizedResponse(epsilon, schema=schema, bins=bins, random_state=0).fit()
+    mechanism = JointRandomizedResponse(epsilon, schema=schema, n_bins=bins, random_state=0).fit()
     made = 0.0
 
     def timed(chunks):

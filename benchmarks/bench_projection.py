@@ -28,7 +28,8 @@ import numpy as np
 from _common import record
 from scipy.stats import beta, norm
 
-from sklearn_dpgen.accounting import ProjectionLaw, calibrate_noise_multiplier, projection_bound
+from sklearn_dpgen.accounting import ProjectionLaw, calibrate_noise_multiplier
+from sklearn_dpgen.accounting._projection import projection_bound
 
 EPSILON = 10.0
 # Name, d, k, N, epochs, B, delta, the paper's Bernstein and central limit noise.

@@ -19,7 +19,9 @@ import torch
 from _common import record, timed
 from threadpoolctl import threadpool_limits
 
-from sklearn_dpgen.ot import entropic_loss, likelihood_loss, pairwise_cost, sinkhorn
+from sklearn_dpgen.ot import entropic_loss, sinkhorn
+from sklearn_dpgen.ot._losses import likelihood_loss
+from sklearn_dpgen.ot._problem import pairwise_cost
 
 torch.set_num_threads(1)
 

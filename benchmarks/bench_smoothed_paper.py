@@ -37,7 +37,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from sklearn_dpgen.accounting import ProjectionLaw, calibrate_noise_multiplier, epsilon_spent
-from sklearn_dpgen.datasets import fetch_mnist, get_data_home
+from sklearn_dpgen.datasets import fetch_mnist
+from sklearn_dpgen.datasets._fetch import get_data_home
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.moments import MomentImageSampler
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
@@ -92,6 +93,7 @@ def make(method, args, seed, y):
         DELTA,
         domain=Ball(RADIUS, center=np.full(784, GREY)),
         output_domain=Box(0.0, 1.0, n_features=784),
+        labels="public",
         release="projections",
         n_projections=args.directions,
         directions="orthogonal" if args.directions <= 784 else "independent",

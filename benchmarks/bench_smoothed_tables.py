@@ -45,7 +45,7 @@ def generated(model, labels, epsilon, X, y, domain, seed, args):
         epsilon,
         DELTA,
         domain=domain,
-        labels="public" if labels == "none" else labels,
+        labels=None if labels == "none" else labels,
         classes=None if labels == "none" else [0, 1],
         # A record with a private label has a slot in each class, and takes as long as two.
         n_epochs=args.epochs / 2 if labels == "private" else args.epochs,
@@ -68,7 +68,9 @@ def synthetic(model, labels, epsilon, frame, table, seed, args):
     # The label says what a column of two categories holds, and leaves it out.
     is_label = labels != "none" and target not in bins
     columns = {name: column for name, column in schema.items() if not (is_label and name == target)}
-    encoder = TabularEncoder(Schema(columns), bins={k: v for k, v in bins.items() if k in columns})
+    encoder = TabularEncoder(
+        Schema(columns), n_bins={k: v for k, v in bins.items() if k in columns}
+    )
     X = encoder.fit_transform(frame[list(columns)])
     if model == "marginals":
         S, codes = independent(labels, epsilon, X, y, encoder.blocks_, seed)

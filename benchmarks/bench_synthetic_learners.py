@@ -29,6 +29,7 @@ from sklearn.metrics import accuracy_score, mean_absolute_error, r2_score, roc_a
 from sklearn.model_selection import train_test_split
 
 from sklearn_dpgen.accounting import gaussian_sigma
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairRegressor
@@ -74,7 +75,7 @@ def binned(table, names, train, test):
     """Return blocks of one-hot public bins, and the encoded features."""
     schema = Schema({name: table.schema[name] for name in names})
     bins = {name: value for name, value in table.bins.items() if name in names}
-    encoder = TabularEncoder(schema, bins=bins).fit()
+    encoder = TabularEncoder(schema, n_bins=bins).fit()
     return encoder.blocks_, encoder.transform(train[names]), encoder.transform(test[names])
 
 
@@ -175,9 +176,8 @@ def regress(seed):
         y_domain=(column.low, column.high),
         epsilon=EPSILON,
         delta=DELTA,
-        hidden_layer_sizes=(),
+        training=Training(hidden_layer_sizes=(), device="cpu"),
         random_state=seed,
-        device="cpu",
     ).fit(encoder.transform(train[names]), y)
     predicted = linear.predict(encoder.transform(test[names]))
     yield row("gradients: linear", EPSILON, predicted, time.process_time() - start)

@@ -60,7 +60,7 @@ class Task(NamedTuple):
     def of(cls, name):
         table = TABLES[name]()
         train, test = split(table.frame)
-        encoder = TabularEncoder(table.schema, bins=table.bins).fit(train)
+        encoder = TabularEncoder(table.schema, n_bins=table.bins).fit(train)
         codes = [column.codes(train[name]) for name, column in encoder.columns_.items()]
         codes = pd.DataFrame({f"c{i}": values for i, values in enumerate(codes)})
         return cls(table, train, test, encoder, codes)

@@ -32,13 +32,11 @@ from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import (
     TableSampler,
     _marginals,
-    _measurements,
     _privacy_plan,
-    _resolution,
-    _selection,
+    _releases,
 )
-from sklearn_dpgen.tables._chain_fit import ChainFit
-from sklearn_dpgen.tables._measurements import Measurements
+from sklearn_dpgen.tables._log_linear_fit import ChainFit
+from sklearn_dpgen.tables._releases import Measurements
 
 EPSILON = 1.0
 RELATIONS = ("add_or_remove", "replace_one")
@@ -83,14 +81,14 @@ CASES = {
     ),
     "columns do not learn of pairs": ({}, {(Measurements, "_learn"): no_learning}),
     "zero is no edge": ({}, {(_marginals, "_zero_edge"): lambda column: 0}),
-    "tables finer": ({}, {(_resolution, "_CLEAR"): 3.0}),
-    "tables coarser": ({}, {(_resolution, "_CLEAR"): 12.0}),
-    "scores with their noise": ({}, {(_selection, "scores"): with_noise}),
+    "tables finer": ({}, {(_privacy_plan, "_CLEAR"): 3.0}),
+    "tables coarser": ({}, {(_privacy_plan, "_CLEAR"): 12.0}),
+    "scores with their noise": ({}, {(_releases, "scores"): with_noise}),
     "5 steps": ({"max_iter": 5}, {}),
     "50 steps": ({"max_iter": 50}, {}),
     "5000 rows": ({"population_size": 5000}, {}),
     "80000 rows": ({"population_size": 80_000}, {}),
-} | {f"ridge {r:g}": ({}, {(_measurements, "_ridge"): fixed_ridge(r)}) for r in RIDGES}
+} | {f"ridge {r:g}": ({}, {(_releases, "_ridge"): fixed_ridge(r)}) for r in RIDGES}
 
 
 @contextmanager

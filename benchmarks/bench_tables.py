@@ -102,7 +102,7 @@ def sliced_gradients(train, table, epsilon, seed):
 
 
 def smoothed(train, table, epsilon, seed):
-    encoder = TabularEncoder(table.schema, bins=table.bins).fit(train)
+    encoder = TabularEncoder(table.schema, n_bins=table.bins).fit(train)
     options = {"domain": encoder.domain_, "random_state": seed}
     generator = SmoothedSlicedWassersteinGenerator(epsilon, DELTA, **options)
     made, report = drawn(generator, encoder.transform(train), seed)
@@ -110,7 +110,7 @@ def smoothed(train, table, epsilon, seed):
 
 
 def deconvolution(train, table, epsilon, seed):
-    options = {"schema": table.schema, "bins": table.bins, "random_state": seed}
+    options = {"schema": table.schema, "n_bins": table.bins, "random_state": seed}
     mechanism = TabularMechanism(epsilon, **options).fit(train)
     gan = EntropicDeconvGAN(mechanism, random_state=seed)
     return drawn(gan, mechanism.transform(train), seed)
@@ -124,7 +124,7 @@ def drawn(sampler, records, seed):
 
 def given_target(train, table, epsilon, seed, options):
     """Return columns that are independent given the target: noisy counts of each pair with it."""
-    encoder = TabularEncoder(table.schema, bins=table.bins).fit(train)
+    encoder = TabularEncoder(table.schema, n_bins=table.bins).fit(train)
     codes = {name: column.codes(train[name]) for name, column in encoder.columns_.items()}
     sizes = {name: column.n_categories for name, column in encoder.columns_.items()}
     target = codes.pop(table.target)
@@ -153,7 +153,7 @@ def given_target(train, table, epsilon, seed, options):
 
 
 def columns_alone(train, table, epsilon, seed):
-    encoder = TabularEncoder(table.schema, bins=table.bins).fit(train)
+    encoder = TabularEncoder(table.schema, n_bins=table.bins).fit(train)
     made, _ = independent("none", epsilon, encoder.transform(train), None, encoder.blocks_, seed)
     return encoder.inverse_transform(made, rng=np.random.default_rng(seed)), None
 

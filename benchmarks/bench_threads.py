@@ -99,10 +99,11 @@ def evolution():
 
 def fair_classifier():
     from sklearn_dpgen.datasets import make_biased_labels
+    from sklearn_dpgen.nn import Training
     from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
 
     data = make_biased_labels(10000, random_state=0)
-    options = {"groups": [0, 1], "max_iter": 50, "random_state": 0}
+    options = {"groups": [0, 1], "training": Training(max_iter=50), "random_state": 0}
 
     def run():
         model = DPSlicedWassersteinFairClassifier(**BUDGET, **options)

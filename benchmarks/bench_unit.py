@@ -15,15 +15,13 @@ from _common import record
 
 from sklearn_dpgen.datasets import load_rand_health
 from sklearn_dpgen.ledger._unit import Persons
-from sklearn_dpgen.mechanisms import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import TableSampler
-from sklearn_dpgen.tables._code_counter import CodeCounter
-from sklearn_dpgen.tables._count_layout import CountLayout
 from sklearn_dpgen.tables._marginals import all_pairs
-from sklearn_dpgen.tables._record_codes import encode_codes
-from sklearn_dpgen.tables._row_weights import weights_of
+from sklearn_dpgen.tables._records import encode_codes
+from sklearn_dpgen.tables._table_counter import CodeCounter, CountLayout, weights_of
 
 MOST_ROWS, EXPONENT = 36, 1.4
 N_DRAWN, N_BINS = 200_000, 10
@@ -121,7 +119,7 @@ def sampler_of(options, schema, seed):
 
 def learned(frame, schema, n_seeds):
     """Yield a row for each way: distances to both laws, means over seeds."""
-    encoder = TabularEncoder(schema, bins=N_BINS).fit()
+    encoder = TabularEncoder(schema, n_bins=N_BINS).fit()
     persons = Persons(frame["who"])
     records = frame.drop(columns="who")
     laws = [tables_of(records, encoder, weights) for weights in (weights_of(persons.n_rows), None)]
@@ -172,7 +170,7 @@ def let_out(sampler, frame, given=None):
 
 def changed(frame, schema):
     """Yield a row for each way and relation: the largest change by a person of equal rows."""
-    encoder = TabularEncoder(schema, bins=N_BINS).fit()
+    encoder = TabularEncoder(schema, n_bins=N_BINS).fit()
     widths = [column.n_categories for column in encoder.columns_.values()]
     low, high = (
         encoder.decode_codes(np.array([[code * (width - 1) for width in widths]] * MOST_ROWS))

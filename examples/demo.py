@@ -50,7 +50,7 @@ def fit_central(rows, schema):
 def fit_local(rows, schema):
     """Return a sampler of answers that were randomized one by one, and the answers."""
     mechanism = JointRandomizedResponse(
-        LOCAL_EPSILON, schema=schema, bins=BINS, always=("mdvis",)
+        LOCAL_EPSILON, schema=schema, n_bins=BINS, always=("mdvis",)
     ).fit()
     answers = mechanism.transform(rows)
     return LocalTableSampler().fit(answers), answers
@@ -158,7 +158,7 @@ def main(folder):
     print("Nobody is trusted: each person sends one randomized answer ...")
     local, answers = fit_local(rows, schema)
     tables = {"central": central.sample(len(rows)), "local": local.sample(len(rows))}
-    randomized = TabularMechanism(LOCAL_EPSILON, schema=schema, bins=BINS).fit_transform(rows)
+    randomized = TabularMechanism(LOCAL_EPSILON, schema=schema, n_bins=BINS).fit_transform(rows)
 
     print("Writing tables, models, reports and cards ...")
     files = {

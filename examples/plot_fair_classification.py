@@ -25,7 +25,8 @@ import numpy as np
 
 from sklearn_dpgen.datasets import make_biased_labels
 from sklearn_dpgen.metrics import disparate_impact, group_wasserstein_distance
-from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
+from sklearn_dpgen.nn import Training
+from sklearn_dpgen.sliced import ClippedGradient, DPSlicedWassersteinFairClassifier
 
 train = make_biased_labels(20_000, random_state=0)
 test = make_biased_labels(20_000, random_state=1)
@@ -48,10 +49,8 @@ for epsilon in (np.inf, 1.0):
             alpha,
             epsilon=epsilon,
             classes=[0, 1],
-            hidden_layer_sizes=(),
-            jacobian_clip=0.5,
-            learning_rate=0.05,
-            max_iter=300,
+            training=Training(hidden_layer_sizes=(), learning_rate=0.05, max_iter=300),
+            gradient=ClippedGradient(jacobian_clip=0.5),
         )
         classifier.fit(train.X, train.y, sensitive_features=train.sensitive)
         scores[epsilon, alpha] = classifier.predict_proba(test.X)[:, 1]

@@ -23,7 +23,8 @@ import numpy as np
 from sklearn_dpgen.datasets import make_biased_labels
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.metrics import group_wasserstein_distance, over_diagonal_rates
-from sklearn_dpgen.sliced import DPSlicedWassersteinFairRegressor
+from sklearn_dpgen.nn import Training
+from sklearn_dpgen.sliced import ClippedGradient, DPSlicedWassersteinFairRegressor
 
 train = make_biased_labels(20_000, agreement=0.85, random_state=0)
 test = make_biased_labels(20_000, agreement=0.85, random_state=1)
@@ -43,11 +44,8 @@ for epsilon in (np.inf, 1.0):
             alpha,
             y_domain=Box(0, 1, n_features=2),
             epsilon=epsilon,
-            hidden_layer_sizes=(),
-            jacobian_clip=0.5,
-            n_projections=20,
-            learning_rate=0.05,
-            max_iter=300,
+            training=Training(hidden_layer_sizes=(), learning_rate=0.05, max_iter=300),
+            gradient=ClippedGradient(jacobian_clip=0.5, n_projections=20),
         )
         regressor.fit(train.X, train.y_continuous, sensitive_features=train.sensitive)
         predictions[epsilon, alpha] = regressor.predict(test.X)

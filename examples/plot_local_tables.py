@@ -37,7 +37,7 @@ health = load_rand_health()
 raw = health.frame
 declared = {
     "schema": health.schema,
-    "bins": {
+    "n_bins": {
         "mdvis": [0, 1, 3, 6, 24],
         "lpi": [0, *np.log([1.01, 400, 500, 900, 1100]), 7.2],
         "fmde": [0, *np.log([1.01, 400, 500, 900, 1100]), 8.3],
@@ -73,14 +73,14 @@ for epsilon in budgets:
 
 def binned(table, name):
     """Return the public bins that the values of a column fall in, as integers."""
-    edges = declared["bins"][name]
+    edges = declared["n_bins"][name]
     return np.minimum(np.searchsorted(edges, table[name], side="right"), len(edges) - 1) - 1
 
 
 def shares(table, *names):
     """Return the share of the rows in each bin, or pair of bins."""
     counts = pd.crosstab(binned(table, names[0]), binned(table, names[-1]), normalize=True)
-    sizes = [range(len(declared["bins"][name]) - 1) for name in (names[0], names[-1])]
+    sizes = [range(len(declared["n_bins"][name]) - 1) for name in (names[0], names[-1])]
     table = counts.reindex(index=sizes[0], columns=sizes[1], fill_value=0.0).to_numpy()
     return table if len(names) > 1 else np.diag(table)
 

@@ -58,7 +58,7 @@ bins = {
 # are grouped, the answer, the budget, and a digest of the declaration.
 
 mechanism = JointRandomizedResponse(
-    epsilon=EPSILON, schema=health.schema, bins=bins, always=("mdvis",)
+    epsilon=EPSILON, schema=health.schema, n_bins=bins, always=("mdvis",)
 )
 answers = mechanism.fit_transform(raw)
 print(mechanism.privacy_)
@@ -85,7 +85,7 @@ print(local.head().to_string())
 split = TabularMechanism(
     epsilon=EPSILON,
     schema=health.schema,
-    bins=bins,
+    n_bins=bins,
     split={name: {"mdvis": 4, "disea": 2}.get(name, 1) for name in health.schema},
 )
 randomized = split.fit_transform(raw)

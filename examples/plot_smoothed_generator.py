@@ -50,6 +50,7 @@ for epsilon in (1.0, 3.0, 10.0):
         1e-5,
         domain=domain,
         output_domain=pixels,
+        labels="public",
         n_projections=320,
         max_iter=400,
     ).fit(records, y_records)

@@ -46,6 +46,6 @@ def load(path: "str | os.PathLike") -> "BaseEstimator":
     >>> sampler = sklearn_dpgen.load("health.safetensors")  # doctest: +SKIP
     """
     # It imports NumPy, which `sklearn-dpgen --help` does without.
-    from sklearn_dpgen import persistence
+    from sklearn_dpgen.persistence._files import load as load_file
 
-    return persistence.load(path)
+    return load_file(path)

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sklearn_dpgen.mechanisms import GaussianSequenceRun, ThresholdedLaplaceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
 
 
 @pytest.fixture

@@ -177,9 +177,10 @@ _OTHERS = [
 
 @cache
 def trials():
-    """Return a trial of each class: the first of the contract's cases, or one from here."""
-    found = {}
-    for case in contract.CASES.values():
+    """Return a trial of each public class: the first of the contract's cases, or one from here."""
+    found, public = {}, private_classes()
+    # A case may come before its class is public.
+    for case in (case for case in contract.CASES.values() if type(case.estimator) in public):
         one = _quick(case.estimator)
         trial = Trial(one, case.sizes(SIZES), _FITS[case.fit.__name__])
         found.setdefault(type(one), trial)
@@ -432,7 +433,7 @@ def rows():
             has = {
                 "neighbours": relation(cls),
                 "persons": YES if "unit" in names else NO,
-                "GPU": YES if "device" in names else NO,
+                "GPU": YES if {"device", "training"} & names.keys() else NO,
                 "certified": YES if "certified" in _noises(trial.estimator) else NO,
                 "saved": saves(fitted, folder),
                 "before a fit": before,

@@ -7,13 +7,12 @@ import pytest
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
-from sklearn_dpgen.mechanisms import (
-    GaussianSequenceRun,
-    LaplaceMechanism,
-    StratifiedGaussianRun,
-    ThresholdedLaplaceRun,
-)
+from sklearn_dpgen.mechanisms import LaplaceMechanism
+from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
 from sklearn_dpgen.moments import MomentSampler
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinAdapter,
@@ -38,8 +37,10 @@ X = np.random.default_rng(0).integers(0, 2, (N, 2)).astype(float)
 HALVES = np.repeat([0, 1], N // 2)
 TABLE = pd.DataFrame(X, columns=["a", "b"])
 NETWORK = {"hidden_layer_sizes": (4,), "max_iter": 2, "epsilon": 3.0}
-FAIR = NETWORK | {"alpha": 0.0}
-ADAPTER = NETWORK | {"source_iter": 2, "feature_dim": 2}
+TRAINED = {"training": Training(hidden_layer_sizes=(4,), max_iter=2), "epsilon": 3.0}
+FAIR = TRAINED | {"alpha": 0.0}
+FEATURES = {"source_iter": 2, "feature_dim": 2}
+ADAPTER = NETWORK | FEATURES
 SOURCE = np.where(HALVES, -1, np.arange(N) % 2)
 
 LEARNER = SyntheticDataClassifier(
@@ -68,7 +69,7 @@ FITS = {
         (TABLE,),
     ),
     "synthetic classifier": (LEARNER, (TABLE[["a"]], TABLE["b"])),
-    "sliced generator": (DPSlicedWassersteinGenerator(domain=BOX, **NETWORK), (X,)),
+    "sliced generator": (DPSlicedWassersteinGenerator(domain=BOX, **TRAINED), (X,)),
     "fair classifier": (DPSlicedWassersteinFairClassifier(**FAIR), (X, HALVES)),
     "fair regressor": (
         DPSlicedWassersteinFairRegressor(y_domain=Box(0, 1), **FAIR),
@@ -94,9 +95,9 @@ FITS = {
         (X, HALVES),
     ),
     "adapter": (SmoothedSlicedWassersteinAdapter(**ADAPTER), (X, SOURCE)),
-    "adapter by gradients": (DPSlicedWassersteinAdapter(**ADAPTER), (X, SOURCE)),
+    "adapter by gradients": (DPSlicedWassersteinAdapter(**TRAINED, **FEATURES), (X, SOURCE)),
     "adapter from a private source": (
-        DPSlicedWassersteinAdapter(private="source", **ADAPTER),
+        DPSlicedWassersteinAdapter(private="source", **TRAINED, **FEATURES),
         (X, SOURCE),
     ),
     "adapter by projections": (

@@ -107,6 +107,8 @@ def test_what_the_page_names_can_be_imported():
     text = PAGE.read_text(encoding="utf-8")
     targets = re.findall(r":(?:class|func|meth|mod|attr):`(?:[^`<]*<)?([^`>]+)>?`", text)
     assert len(targets) > 20
+    # What is private is named by its module.
+    targets += [f"sklearn_dpgen.{name}" for name in re.findall(r"``(\w+\._\w+\.\w+)``", text)]
     for target in targets:
         resolve(target)
     with pytest.raises(AttributeError):

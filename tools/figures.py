@@ -39,13 +39,6 @@ TITLES = {"adult": "Adult", "rand health": "RAND health"}
 TARGETS = {"adult": "``income``", "rand health": "``mdvis``"}
 BUDGETS = (0.3, 1.0, 3.0, 10.0)
 _THREADS = {"all": "all threads", "default": "default", "one": "``OMP_NUM_THREADS=1``"}
-# By the relation, and whether ε is 1.
-FILES = {
-    ("replaced", True): "compare_replace",
-    ("replaced", False): "tables_budgets",
-    ("added or removed", True): "compare_ours",
-    ("added or removed", False): "compare_ours_budgets",
-}
 TOLD = "OpenDP AIM, target named"
 NEVER = "not run"
 
@@ -119,8 +112,13 @@ class Score:
     sign: int = 1
     short: str = ""
 
-    def better(self):
-        return "more is better" if self.sign > 0 else "less is better"
+    @property
+    def arrow(self):
+        return "↑" if self.sign > 0 else "↓"
+
+    @property
+    def name(self):
+        return self.short or self.label
 
 
 AUC = Score("AUC of boosting on real rows", short="AUC")
@@ -158,7 +156,7 @@ class Task:
     chosen : str
         On what the settings were chosen.
     sources : str
-        Scripts and files.
+        Scripts.
     entries : list of Entry
     remarks : str
     scores : tuple of Score
@@ -302,9 +300,7 @@ def named_target(results, table):
         title=f"{TITLES[table]}, ε = 1, {TARGETS[table]} named as the target",
         guarantee="one record replaced (the default), δ = 1e-5",
         chosen="other tables, and splits of the training rows of this one",
-        sources="``bench_tables.py``, ``bench_table_peers.py``, ``bench_synthetic_learners.py``: "
-        "``compare_replace``, ``compare_ours``, ``compare_independent``, ``compare_real``, "
-        "``tables_target_unknown``, ``table_peers``, ``synthetic_learners``",
+        sources="``bench_tables.py``, ``bench_table_peers.py``, ``bench_synthetic_learners.py``",
         remarks="Other methods know the target only where their name says so. Their guarantee is "
         "weaker, and needs less noise.",
         entries=entries,
@@ -326,10 +322,9 @@ def unknown_target(results, table):
         title=f"{TITLES[table]}, ε = 1, target not named",
         guarantee="one record added or removed, δ = 1e-5",
         chosen="other tables, and splits of the training rows of this one",
-        sources="the same scripts: ``tables_target_unknown``, ``compare_independent``, "
-        "``table_peers``, ``compare_real``",
+        sources="the same scripts",
         remarks="All methods get the same information and have the same guarantee, except "
-        "independent columns.",
+        "independent columns; methods that know the target are left out.",
         entries=entries,
         missing=missing,
         n_headlines=1,
@@ -352,7 +347,7 @@ def local_defaults(results, name):
         title=f"{TITLES[name]}, ε = 4, local privacy, all defaults",
         guarantee="each record by itself, δ = 0",
         chosen="splits of the training rows of Adult, of the least squares too",
-        sources="``bench_local_tables.py``: ``local_tables_snippet``, ``compare_real``",
+        sources="``bench_local_tables.py``",
         entries=entries,
         n_headlines=1 if name == "adult" else 0,
     )
@@ -378,8 +373,7 @@ def local_asked(results):
         title="Adult, ε = 4, local privacy, income asked of everybody, public bins",
         guarantee="each record by itself, δ = 0",
         chosen="splits of the training rows of Adult, of the least squares too",
-        sources="``bench_local_tables.py``: ``local_tables_adult``, "
-        "``local_tables_adult_others``, ``compare_real``",
+        sources="``bench_local_tables.py``",
         remarks="The public bins follow the distribution of the numbers; the default bins have "
         "equal width.",
         entries=entries,
@@ -432,7 +426,7 @@ def fair(results):
         title=f"Adult by sex, ε = 1, the smaller rate of approval at least {RATE} of the larger",
         guarantee="one record replaced, δ = 1e-5",
         chosen="simulated records, for the other methods too",
-        sources="``bench_fair_frontier.py``: ``fair_frontier``",
+        sources="``bench_fair_frontier.py``",
         remarks=f"Of each method the most accurate setting whose ratio of rates is {RATE} or more, "
         "by the means over three splits. DP-FERMI does not know the group when it predicts.",
         entries=entries,
@@ -469,7 +463,7 @@ def images(results):
         title="MNIST by class, ε = 1, trained on synthetic images",
         guarantee="one image replaced, with its label, δ = 1e-5",
         chosen="the last 10,000 training images",
-        sources="``bench_moments_mnist.py``: ``moments_mnist``; ``printed``",
+        sources="``bench_moments_mnist.py``, ``printed.json``",
         remarks="Figures of others are printed by them, of other networks, and were not run here.",
         entries=entries,
         scores=tuple(scores),
@@ -512,7 +506,7 @@ def adaptation(results):
         title="Nine domain adaptations, ε = 10",
         guarantee="one record of the target replaced, δ = 1e-5",
         chosen="three other transformations, by labels of the target",
-        sources="``bench_adaptation.py``: ``adaptation``",
+        sources="``bench_adaptation.py``",
         remarks="In brackets the means of the lowest and of the highest seed of each task. The "
         "source alone needs no guarantee.",
         entries=entries,
@@ -539,7 +533,7 @@ def rectangle(results):
         title="Rectangle from Laplace noise, ε = 5, local privacy",
         guarantee="each point by itself, δ = 0",
         chosen="curves like these: no independent test",
-        sources="``bench_curves.py``: ``curves``",
+        sources="``bench_curves.py``",
         entries=entries,
         scores=(score,),
     )
@@ -581,9 +575,7 @@ def headline(results):
     for task in tasks(results):
         for score in task.scores[: task.n_headlines]:
             leaders = task.leaders(score)
-            arrow = "↑" if score.sign > 0 else "↓"
-            name = score.short or score.label
-            row = [f"{task.title}; {task.guarantee}: **{name}** {arrow}"]
+            row = [f"{task.title}; {task.guarantee}: **{score.name}** {score.arrow}"]
             for role in (HERE, CHEAP, OTHER, REAL):
                 best = task.best(role, score)
                 row.append("" if best is None else _cell(task, best, score, leaders))
@@ -609,11 +601,14 @@ def _cell(task, entry, score, leaders):
 
 
 def details(results):
-    """Return a table for each task, with all methods that are in the files."""
+    """Return a table for each task, with the methods that are in the files.
+
+    Rows of methods of others that an earlier table has are left out.
+    """
     roles = {HERE: "this package", OTHER: "others"}
-    parts = []
+    parts, shown = [], set()
     for task in tasks(results):
-        scores = {score: f"{score.label[0].upper()}{score.label[1:]}" for score in task.scores}
+        scores = {score: f"{score.name[0].upper()}{score.name[1:]}" for score in task.scores}
         rows = []
         for found in task.entries:
             figures = found.figures
@@ -624,30 +619,34 @@ def details(results):
         rows += [
             [name, "others", "", "", *([why] * len(scores))] for name, why in task.missing.items()
         ]
+        data = task.name.partition(",")[0]
+        kept = [row for row in rows if (data, *row) not in shown]
+        above = f"Other methods: see the first table of {data}." if len(kept) < len(rows) else ""
+        shown |= {(data, *row) for row in rows if row[1] == "others"}
         widths = [34, 13, 18, 7, *([28 // len(scores)] * len(scores))]
-        better = ", ".join(f"{score.label} ({score.better()})" for score in scores)
-        text = f"{task.title}; {task.guarantee}: {better}. {task.losses()} {task.remarks}"
-        text += f" Settings were chosen on {task.chosen}. Source: {task.sources}."
+        better = ", ".join(f"{score.name} {score.arrow}" for score in scores)
+        text = f"{task.title}; {task.guarantee}: {better}. {task.losses()} {task.remarks} {above}"
         parts += [f"{task.name}\n{'~' * len(task.name)}", wrapped(" ".join(text.split()))]
+        parts.append(wrapped(f"Settings were chosen on {task.chosen}. Source: {task.sources}."))
         parts.append(
-            table(["Method", "Kind", "Guarantee", "Seeds", *scores.values()], rows, widths)
+            table(["Method", "Kind", "Guarantee", "Seeds", *scores.values()], kept, widths)
         )
     return "\n\n".join(parts)
 
 
 def budgets(results):
-    """Return the scores of two tables by budget, under both neighbouring relations."""
+    """Return the scores of two tables by budget, where one record is replaced."""
     rows = []
     for name, title in TITLES.items():
         for score in (AUC, PAIRS):
-            for changed in ("replaced", "added or removed"):
-                cells = []
-                for epsilon in BUDGETS:
-                    found = results.row(FILES[changed, epsilon == 1.0], table=name, epsilon=epsilon)
-                    figure = entry(found, HERE).figures[score]
-                    cells.append(f"{figure.text(score.digits)} [{figure.seeds}]")
-                rows.append([f"{title}, one record {changed}: {score.short}", *cells])
-    head = ["Target named, δ = 1e-5", *(f"ε = {budget:g}" for budget in BUDGETS)]
+            cells = []
+            for epsilon in BUDGETS:
+                file = "compare_replace" if epsilon == 1.0 else "tables_budgets"
+                found = results.row(file, table=name, epsilon=epsilon)
+                figure = entry(found, HERE).figures[score]
+                cells.append(f"{figure.text(score.digits)} [{figure.seeds}]")
+            rows.append([f"{title}: {score.short}", *cells])
+    head = ["Target named, one record replaced", *(f"ε = {budget:g}" for budget in BUDGETS)]
     return table(head, rows, [40, 15, 15, 15, 15])
 
 
@@ -866,10 +865,7 @@ def estimators(results, name):
     rows = []
 
     def add(label, row):
-        kind = {"one record replaced": " (replace)", "one record added or removed": " (add)"}
-        suffix = (
-            " (no guarantee)" if row["model"] == "real" else kind.get(relation(row), " (local)")
-        )
+        suffix = " (local)" if relation(row) == "local" else ""
         seconds = "" if row["model"] == "real" else f"{row['cpu seconds']:.0f}"
         rows.append(
             [
@@ -883,10 +879,6 @@ def estimators(results, name):
         )
 
     add(f"``{OURS}``, target named", results.row("compare_replace", table=name))
-    add(f"``{OURS}``, target named", results.row("compare_ours", table=name))
-    for row in results.rows("tables_target_unknown", table=name):
-        if row["model"] == NO_TARGET:
-            add(f"``{OURS}``, target not named", row)
     others = {
         "PrivateEvolutionSampler": "",
         "SmoothedSlicedWassersteinGenerator": ", public bins",
@@ -900,8 +892,8 @@ def estimators(results, name):
         )
     row = results.row("tables_others", table=name, model="EntropicDeconvGAN")
     add("``EntropicDeconvGAN``, public bins", row)
-    for row in results.rows("tables_target_unknown", table=name):
-        if row["model"] == "pairs with the target":
+    for row in results.rows("tables_target_unknown", table=name, model="pairs with the target"):
+        if "replace" in row["guarantee"]:
             add("noisy pairs with the target, independent given it, public bins", row)
     row = results.row("tables_others", table=name, model="independent")
     add("independent columns, public bins", row)

@@ -33,7 +33,6 @@ from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = [
-    "accountant_description",
     "calibrate_noise_multiplier",
     "calibrate_remainder",
     "epsilon_spent",
@@ -41,37 +40,9 @@ __all__ = [
     "laplace_scale",
 ]
 
-_ACCOUNTANTS = {
-    "profile": "privacy profile, composed numerically",
-    "rdp": "Rényi divergence",
-}
-_PAPER_ACCOUNTANTS = {
-    "bernstein": (
-        "Rényi divergence under Bernstein's bound on the projections, paid once with delta/2: for "
-        "comparison, a guarantee for a single release only"
-    ),
-    "clt": (
-        "Rényi divergence under a normal approximation of the projections, paid once with delta/2: "
-        "for comparison, not a guarantee"
-    ),
-}
-
-
-def accountant_description(accountant: str) -> str:
-    """Return the description of an accountant for reports.
-
-    Parameters
-    ----------
-    accountant : {"profile", "rdp", "bernstein", "clt"}
-        As in :func:`epsilon_spent`.
-
-    Returns
-    -------
-    str
-        It states if the result is not a guarantee.
-    """
-    known = _ACCOUNTANTS | _PAPER_ACCOUNTANTS
-    return known[check_choice(accountant, "accountant", known)]
+_ACCOUNTANTS = ("profile", "rdp")
+# Those of the paper on smoothed sliced distances, for comparison.
+_PAPER_ACCOUNTANTS = ("bernstein", "clt")
 
 
 def laplace_scale(epsilon: float, sensitivity: float = 1.0) -> float:
@@ -361,7 +332,7 @@ def calibrate_remainder(
 
 def _check_accountant(accountant, projections):
     if projections is None:
-        check_choice(accountant, "accountant", list(_ACCOUNTANTS))
+        check_choice(accountant, "accountant", _ACCOUNTANTS)
         return
     if not isinstance(projections, ProjectionLaw):
         raise PublicTypeError(

@@ -10,7 +10,7 @@ import math
 from sklearn_dpgen.accounting._calibration import gaussian_sigma, laplace_scale
 from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.utils._certified_noise import GRID_BITS
+from sklearn_dpgen.utils._exact_draws import GRID_BITS
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
 
 __all__ = [
@@ -145,7 +145,7 @@ def certified_range(score_range: float, scale: float) -> float:
     Parameters
     ----------
     score_range : float
-        As in :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`.
+        As in ``SelectionMechanism``.
     scale : float
         Weights are exp(score / scale).
     """

@@ -89,7 +89,7 @@ def compose_epsilon(
     delta : float
         In (0, 1).
     discretization : float or None
-        Grid step of the privacy loss, in nats; :func:`default_discretization` if None. Any step
+        Grid step of the privacy loss, in nats; ``default_discretization`` if None. Any step
         gives a valid answer, a finer one a smaller answer.
 
     Returns
@@ -484,11 +484,11 @@ def dominating_renyi(
     Parameters
     ----------
     releases : sequence of (PrivacyProfile, int)
-        As in :func:`dominating_gaussian`.
+        As in ``dominating_gaussian``.
     order : float
         α > 1.
     delta : float
-        As in :func:`dominating_gaussian`.
+        As in ``dominating_gaussian``.
 
     Returns
     -------

@@ -326,7 +326,7 @@ class MaximumProfile(PrivacyProfile):
 class SampledProfile(PrivacyProfile):
     """A mechanism on a batch drawn without replacement: γ δ(log(1 + (e^ε − 1)/γ)).
 
-    See :func:`sampled_without_replacement`.
+    See ``sampled_without_replacement``.
 
     Parameters
     ----------

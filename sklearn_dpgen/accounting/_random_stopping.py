@@ -260,7 +260,7 @@ _LAWS = {kind.__name__: kind for kind in (PoissonRuns, NegativeBinomialRuns, Bin
 class FailingGaussianProfile(PrivacyProfile):
     """A Gaussian mechanism with a catastrophic failure of probability δ₀: δ₀ + (1 − δ₀) δ(ε).
 
-    It is the result of :func:`dominating_gaussian` as a profile, for example of one run.
+    It is the result of ``dominating_gaussian`` as a profile, for example of one run.
 
     Parameters
     ----------
@@ -452,7 +452,7 @@ def calibrate_runs(
     Returns
     -------
     RandomStoppingProfile
-        Its runs have the :class:`FailingGaussianProfile` with the largest μ, up to a relative 1e-4,
+        Its runs have the ``FailingGaussianProfile`` with the largest μ, up to a relative 1e-4,
         at which δ(epsilon) is at most ``delta``.
     """
     epsilon, delta = check_epsilon(epsilon, allow_infinite=False), check_delta(delta)

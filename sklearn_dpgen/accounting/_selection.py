@@ -175,7 +175,7 @@ def calibrate_releases(
     Notes
     -----
     A common factor multiplies all of them: the largest, up to a relative 1e-4, at which
-    :func:`compose_epsilon` of the Gaussian profiles and of a :class:`BoundedRangeProfile` is at
+    :func:`compose_epsilon` of the Gaussian profiles and of a ``BoundedRangeProfile`` is at
     most ``epsilon``. The releases may be in any order, and adaptive.
     """
     epsilon = check_epsilon(epsilon)

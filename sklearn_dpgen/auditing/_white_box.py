@@ -10,7 +10,8 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
 
-from sklearn_dpgen.accounting import Public, Shared
+from sklearn_dpgen.accounting import Public
+from sklearn_dpgen.accounting._guarantee import Shared
 from sklearn_dpgen.auditing._bounds import (
     DiscretePair,
     GaussianPair,

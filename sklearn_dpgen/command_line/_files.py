@@ -216,7 +216,8 @@ def read_schema(path: str) -> "Schema":
     """
     check_files(schema=path)
     declaration = parse(read_text(path, "schema"), path)
-    from sklearn_dpgen.schema import Schema, SchemaDraft
+    from sklearn_dpgen.schema import Schema
+    from sklearn_dpgen.schema._schema import SchemaDraft
 
     entries = declaration.values() if isinstance(declaration, dict) else [None]
     if all(isinstance(entry, dict) for entry in entries):

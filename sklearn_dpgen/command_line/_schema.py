@@ -169,8 +169,9 @@ def _from_table(paths: Sequence[str]):
     """Draft from the names of columns, and from the types that files declare."""
     paths = files_of(paths)
     from sklearn_dpgen.preprocessing._files import CsvFiles, open_files
-    from sklearn_dpgen.schema import Schema, SchemaDraft
+    from sklearn_dpgen.schema import Schema
     from sklearn_dpgen.schema._codebook import GAP
+    from sklearn_dpgen.schema._schema import SchemaDraft
 
     files = open_files(paths, None)
     if isinstance(files, CsvFiles):

@@ -122,7 +122,7 @@ def fetch_adult(
     Parameters
     ----------
     data_home : path-like or None, default=None
-        Folder of ``adult.csv.gz``; see :func:`get_data_home`.
+        Folder of ``adult.csv.gz``; see ``get_data_home``.
     download_if_missing : bool, default=True
         Download from OpenML if the file is missing. Its copy has the test rows too: 48842 rows
         instead of 32561.
@@ -181,7 +181,7 @@ def fetch_mnist(
     as_images : bool, default=False
         Return images of shape (n, 28, 28) instead of rows of shape (n, 784).
     data_home : path-like or None, default=None
-        Folder of ``mnist.npz``; see :func:`get_data_home`.
+        Folder of ``mnist.npz``; see ``get_data_home``.
     download_if_missing : bool, default=True
         Download from OpenML if the file is missing.
 
@@ -214,7 +214,7 @@ def fetch_fashion_mnist(
         Return images of shape (n, 28, 28) instead of rows of shape (n, 784).
     data_home : path-like or None, default=None
         Folder of ``fashion_mnist.npz``, a file with the returned arrays; see
-        :func:`get_data_home`.
+        ``get_data_home``.
     download_if_missing : bool, default=True
         Download from OpenML if the file is missing.
 

@@ -30,7 +30,8 @@ from sklearn_dpgen.mechanisms._release import (
     learner_report,
     moment_score,
 )
-from sklearn_dpgen.nn import ACTIVATIONS, dcgan_generator, mlp_generator
+from sklearn_dpgen.nn import dcgan_generator, mlp_generator
+from sklearn_dpgen.nn._generators import ACTIVATIONS
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.utils._random import noise_source, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (

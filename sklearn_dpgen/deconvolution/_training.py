@@ -9,14 +9,10 @@ from torch.utils.checkpoint import checkpoint
 
 from sklearn_dpgen.deconvolution._model import score_latents
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.nn import fit_module
-from sklearn_dpgen.ot import (
-    entropic_loss,
-    entropic_loss_blockwise,
-    likelihood_loss,
-    sinkhorn_divergence,
-    wasserstein_loss,
-)
+from sklearn_dpgen.nn._training import fit_module
+from sklearn_dpgen.ot import entropic_loss, sinkhorn_divergence
+from sklearn_dpgen.ot._blockwise import entropic_loss_blockwise
+from sklearn_dpgen.ot._losses import likelihood_loss, wasserstein_loss
 from sklearn_dpgen.utils._random import torch_generator
 from sklearn_dpgen.utils._threads import threads_for
 
@@ -122,7 +118,7 @@ def train_generator(model, loss, Y, *, seed, batch_size, n_generated, **options)
     n_generated : int
         Points per step.
     **options
-        Options of :func:`sklearn_dpgen.nn.fit_module`.
+        Options of ``fit_module``.
 
     Returns
     -------

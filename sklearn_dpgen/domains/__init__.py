@@ -5,11 +5,11 @@ A domain is declared, never estimated. `Domain.project` maps any record into the
 query if a record is replaced.
 """
 
-from sklearn_dpgen.domains._ball import Ball, enclosing_ball
-from sklearn_dpgen.domains._base import Domain, array_namespace
+from sklearn_dpgen.domains._ball import Ball
+from sklearn_dpgen.domains._base import Domain
 from sklearn_dpgen.domains._product import Box, OneHot, Product
 
-__all__ = ["Ball", "Box", "Domain", "OneHot", "Product", "array_namespace", "enclosing_ball"]
+__all__ = ["Ball", "Box", "Domain", "OneHot", "Product"]
 
 for _domain in (Ball, Box, Domain, OneHot, Product):
     # Pickles and hashes refer to the public module.

@@ -33,6 +33,4 @@ traceback could show records. Other errors are reported by the engine, and writt
 for any task.
 """
 
-from sklearn_dpgen.engines._tables import engine_columns, is_engine_table, map_reduce
-
-__all__ = ["engine_columns", "is_engine_table", "map_reduce"]
+__all__: list[str] = []

@@ -11,32 +11,11 @@ from sklearn_dpgen.evolution._signed_measure_sampler import (
     PrivateSignedMeasureSampler,
 )
 from sklearn_dpgen.evolution._tabular_variation import TabularVariation
-from sklearn_dpgen.evolution._theory import (
-    closeness_lower_bound,
-    contraction_rate,
-    convergence_bound,
-    gaussian_complexity_bound,
-    lipschitz_complexity_bound,
-    sampling_bound,
-    signed_measure_bound,
-    step_error_bound,
-    thresholded_laplace_bound,
-    variation_contraction,
-)
-from sklearn_dpgen.evolution._variation_interface import (
-    EuclideanVariation,
-    VariationInterface,
-    paper_degrees,
-)
+from sklearn_dpgen.evolution._theory import variation_contraction
+from sklearn_dpgen.evolution._variation_interface import EuclideanVariation, VariationInterface
 from sklearn_dpgen.evolution._votes import VoteCounter, nearest_neighbor_votes
-from sklearn_dpgen.evolution._voting_sampler import ClassVotes
-from sklearn_dpgen.evolution._weight_projections import (
-    project_bounded_lipschitz,
-    project_simplex,
-)
 
 __all__ = [
-    "ClassVotes",
     "DiffusionVariation",
     "EuclideanVariation",
     "LatentVariation",
@@ -45,20 +24,8 @@ __all__ = [
     "TabularVariation",
     "VariationInterface",
     "annealed_parameters",
-    "closeness_lower_bound",
-    "contraction_rate",
-    "convergence_bound",
-    "gaussian_complexity_bound",
-    "lipschitz_complexity_bound",
     "VoteCounter",
     "nearest_neighbor_votes",
-    "paper_degrees",
-    "project_bounded_lipschitz",
-    "project_simplex",
-    "sampling_bound",
-    "signed_measure_bound",
-    "step_error_bound",
     "theory_parameters",
-    "thresholded_laplace_bound",
     "variation_contraction",
 ]

@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from tqdm import tqdm
 
-from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.evolution._schedules import (
     check_threshold,
     class_settings,
@@ -32,14 +33,10 @@ from sklearn_dpgen.evolution._voting_sampler import (
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.moments import (
-    denoised_covariances,
-    draw_normals,
-    moment_queries,
-    release_moments,
-)
+from sklearn_dpgen.mechanisms._class_moments import moment_queries, release_moments
 from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.utils._normal_laws import denoised_covariances, draw_normals
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     HasMethods,
@@ -273,10 +270,10 @@ class PrivateEvolutionSampler(VotingSampler):
         a domain without another interface, Gaussian noise and the annealed schedule.
     start_share : float, default=0.2
         Share of the budget for "moments", in the scale in which Gaussian releases add up.
-    labels : {"public", "private"}, default="public"
-        Privacy of the labels. "public": neighbours differ in a record of the same class, and the
-        class sizes are public. "private": neighbours differ in a record and its label; class sizes
-        are estimated by the sums of the votes. The noise is the same.
+    labels : {"public", "private"} or None, default=None
+        Privacy of the labels, required by ``fit(X, y)``. "public": neighbours differ in a record of
+        the same class, and the class sizes are public. "private": neighbours differ in a record and
+        its label; class sizes are estimated by the sums of the votes. The noise is the same.
     classes : array-like of shape (n_classes,) or None, default=None
         The public labels, at least two; private labels need them. None takes those that occur in
         ``y``, which are then public: ``privacy_`` says so.
@@ -367,8 +364,8 @@ class PrivateEvolutionSampler(VotingSampler):
 
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
-    :Neighbours: Replace one record; the number of records is public. With labels: replace one
-        record by another of the same class; the sizes of the classes are public. With
+    :Neighbours: Replace one record; the number of records is public. With ``labels="public"``:
+        replace one record by another of the same class; the sizes of the classes are public. With
         ``labels="private"``: replace one record and its label; the number of records is public.
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; names of the columns; those of ``schema``, ``domain``, ``interface`` and
@@ -453,7 +450,7 @@ class PrivateEvolutionSampler(VotingSampler):
         interface: VariationInterface | None = None,
         start: str = "public",
         start_share: float = 0.2,
-        labels: str = "public",
+        labels: str | None = None,
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
         n_samples: int | str = "auto",

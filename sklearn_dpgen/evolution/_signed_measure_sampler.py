@@ -114,7 +114,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
         k-means centers of public samples. Points of private records are not public.
     n_points : int or "auto", default="auto"
         Largest number of grid points. "auto" balances its cells and the noise (see Notes).
-    labels : {"public", "private"}, default="public"
+    labels : {"public", "private"} or None, default=None
         As in :class:`PrivateEvolutionSampler`.
     classes, label_proportions : array-like of shape (n_classes,) or None, default=None
         As in :class:`PrivateEvolutionSampler`.
@@ -170,8 +170,8 @@ class PrivateSignedMeasureSampler(VotingSampler):
 
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
-    :Neighbours: Replace one record; the number of records is public. With labels: replace one
-        record by another of the same class; the sizes of the classes are public. With
+    :Neighbours: Replace one record; the number of records is public. With ``labels="public"``:
+        replace one record by another of the same class; the sizes of the classes are public. With
         ``labels="private"``: replace one record and its label; the number of records is public.
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; names of the columns; ``domain``. With labels their set of labels or
@@ -236,7 +236,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
         domain: Domain | Callable[..., Domain] | None = None,
         support: str | ArrayLike = "grid",
         n_points: int | str = "auto",
-        labels: str = "public",
+        labels: str | None = None,
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
         histogram: str = "gaussian",

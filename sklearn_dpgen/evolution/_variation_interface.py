@@ -82,7 +82,7 @@ class EuclideanVariation:
     -----
     ``vary`` adds N(0, s² I) with s = degree · D / sqrt(d) and projects on the domain [1]_: the
     root mean square displacement is ``degree`` times the diameter D, before the projection, which
-    only shortens it. The degree may exceed 1; :func:`paper_degrees` gives the scales of the paper.
+    only shortens it. The degree may exceed 1; ``paper_degrees`` gives the scales of the paper.
 
     No Gaussian moves a category: each one-hot block is drawn anew with probability
     min(degree, 1), and d and D are those of the other features. For tables with a schema use

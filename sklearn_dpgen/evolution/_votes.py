@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.engines import is_engine_table, map_reduce
+from sklearn_dpgen.engines._tables import is_engine_table, map_reduce
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.preprocessing._reader import as_matrix, pieces
 from sklearn_dpgen.utils._validation import Transformer, check_array, check_positive

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, check_delta_size
-from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
+from sklearn_dpgen.accounting._checks import check_count, check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.domains import Domain
-from sklearn_dpgen.engines import engine_columns, is_engine_table
+from sklearn_dpgen.engines._tables import engine_columns, is_engine_table
 from sklearn_dpgen.evolution._votes import nearest_neighbor_votes
 from sklearn_dpgen.evolution._weight_projections import (
     project_bounded_lipschitz,
@@ -24,7 +24,7 @@ from sklearn_dpgen.evolution._weight_projections import (
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
-from sklearn_dpgen.moments import MOMENT_SHARES
+from sklearn_dpgen.mechanisms._class_moments import MOMENT_SHARES
 from sklearn_dpgen.persistence._declarations import (
     Array,
     demand,
@@ -323,7 +323,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         "epsilon": BUDGET,
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
         "domain": [Domain, callable, None],
-        "labels": [StrOptions({"public", "private"})],
+        "labels": [StrOptions({"public", "private"}), None],
         "classes": ["array-like", None],
         "label_proportions": ["array-like", None],
         "histogram": [StrOptions(set(HISTOGRAMS))],

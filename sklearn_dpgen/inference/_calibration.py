@@ -12,7 +12,7 @@ from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.schema import Numeric
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import MadeUpColumn
-from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._records import encode_codes
 from sklearn_dpgen.utils._random import split_random_state
 
 __all__ = ["Calibration"]

@@ -18,8 +18,7 @@ from sklearn_dpgen.inference._calibration import Calibration
 from sklearn_dpgen.schema import Datetime
 from sklearn_dpgen.schema._column import MadeUpColumn
 from sklearn_dpgen.tables import TableSampler
-from sklearn_dpgen.tables._table_rules import is_number
-from sklearn_dpgen.tables._value_sets import ValueSet
+from sklearn_dpgen.tables._table_rules import ValueSet, is_number
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import Integral, Real, check_is_fitted
 

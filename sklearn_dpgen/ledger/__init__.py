@@ -2,6 +2,5 @@
 
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import PrivacyLedger
-from sklearn_dpgen.ledger._ledger_report import Charge, LedgerReport
 
-__all__ = ["Charge", "LedgerReport", "Plan", "PrivacyLedger", "PrivateEstimator"]
+__all__ = ["Plan", "PrivacyLedger", "PrivateEstimator"]

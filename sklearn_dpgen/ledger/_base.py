@@ -6,7 +6,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from sklearn_dpgen.ledger._unit import drop_unit, split_unit
 from sklearn_dpgen.persistence._declarations import Array, Maybe, demand
 from sklearn_dpgen.persistence._files import SavedEstimator
 from sklearn_dpgen.schema import Identifier
-from sklearn_dpgen.utils._certified_noise import require_opendp
+from sklearn_dpgen.utils._exact_draws import require_opendp
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_state
 from sklearn_dpgen.utils._threads import one_thread
@@ -33,9 +33,12 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     ParametersMixin,
     Real,
+    Settings,
     StrOptions,
     check_delta,
     check_is_fitted,
+    check_settings,
+    completed,
     warn_user,
 )
 
@@ -348,7 +351,7 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
             return noise_source(certified=certified)
         settings = {
             name: value
-            for name, value in self.get_params(deep=False).items()
+            for name, value in self._all_parameters().items()
             if name not in _NOT_BOUND and not callable(value) and not _is_absent(value)
         }
         if "device" in settings:
@@ -357,6 +360,10 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
             settings["device"] = str(resolve_device(settings["device"]))
         named = (part for item in sorted(settings.items()) for part in item)
         return noise_source(seed, type(self).__qualname__, *named, *bound)
+
+    def _all_parameters(self):
+        """Return the parameters by name, among them those of nested settings."""
+        return self.get_params(deep=False)
 
     def _noise_description(self):
         """Return the source of the noise for a report; no RandomState is advanced."""
@@ -416,8 +423,49 @@ class TrainedEstimator(PrivateEstimator):
         "device": DEVICE,
         "verbose": ["verbose"],
     }
+    # The classes of nested settings by parameter, and the estimator's own value of each setting
+    # that it has.
+    _settings: dict[str, type[Settings]] = {}
+    _setting_defaults: dict[str, dict[str, Any]] = {}
     # The last attribute that a fit sets.
     _trained = "module_"
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also nested ones such as ``training__max_iter``.
+
+        Parameters
+        ----------
+        **params : dict
+            Settings that are None become an object when one of them is set.
+
+        Returns
+        -------
+        self : object
+        """
+        for name, kind in self._settings.items():
+            is_nested = any(key.startswith(f"{name}__") for key in params)
+            if is_nested and params.get(name, getattr(self, name)) is None:
+                params[name] = kind()
+        return super().set_params(**params)
+
+    def _validate_params(self):
+        super()._validate_params()
+        for name, defaults in self._setting_defaults.items():
+            if getattr(self, name) is not None:
+                check_settings(getattr(self, name), defaults, type(self).__name__)
+
+    def _completed(self, name):
+        """Return nested settings, with the estimator's own values where they are None."""
+        settings = getattr(self, name)
+        given = self._settings[name]() if settings is None else settings
+        return completed(given, self._setting_defaults[name])
+
+    def _all_parameters(self):
+        found = super()._all_parameters()
+        for name in self._settings:
+            del found[name]
+            found |= self._completed(name).get_params(deep=False)
+        return found
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, self._trained)

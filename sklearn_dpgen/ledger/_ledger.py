@@ -8,7 +8,8 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sklearn_dpgen.accounting import DominatingCost, PrivacyReport
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._composition import DominatingCost
 from sklearn_dpgen.exceptions import BudgetExceededError, PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._ledger_file import LedgerFile, last_number
 from sklearn_dpgen.ledger._ledger_report import FILTERS, Charge, LedgerReport
@@ -289,7 +290,7 @@ class PrivacyLedger:
             )
         else:
             text += (
-                f"fails openly with a probability up to {cost.delta:.3g}, of which the ledger of "
+                f"may fail with a probability up to {cost.delta:.3g}, of which the ledger of "
                 f"{self.dataset!r} has {self._filter.open_delta - totals[1]:.3g} left, from a "
                 "tenth of its delta: choose a smaller delta of the fit"
             )

@@ -13,16 +13,14 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from sklearn_dpgen.accounting import (
+from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport, gaussian_sigma
+from sklearn_dpgen.accounting._composition import (
     ComposedProfile,
     DominatingCost,
-    GaussianProfile,
-    PrivacyProfile,
-    PrivacyReport,
     dominating_gaussian,
     dominating_renyi,
-    gaussian_sigma,
 )
+from sklearn_dpgen.accounting._profiles import PrivacyProfile
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._html import notebook
 

@@ -8,13 +8,12 @@ import numpy as np
 from sklearn_dpgen.accounting import (
     Bound,
     Event,
-    FailingGaussianProfile,
     GaussianProfile,
     LaplaceProfile,
     PrivacyReport,
     gaussian_sigma,
-    laplace_scale,
 )
+from sklearn_dpgen.accounting._calibration import laplace_scale
 from sklearn_dpgen.accounting._certified import (
     certified_failure,
     certified_gaussian_sigma,
@@ -23,6 +22,7 @@ from sklearn_dpgen.accounting._certified import (
     certified_mu,
     check_certified,
 )
+from sklearn_dpgen.accounting._random_stopping import FailingGaussianProfile
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
@@ -33,7 +33,7 @@ from sklearn_dpgen.mechanisms._base import (
     laplace_log_likelihood,
     noise_variance,
 )
-from sklearn_dpgen.utils._certified_noise import FARTHEST_SCALES
+from sklearn_dpgen.utils._exact_draws import FARTHEST_SCALES
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import Interval, Real, StrOptions, check_delta
 

@@ -468,7 +468,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         demand(n_columns == width, "A mechanism has another number of columns.")
         if schema is None:
             return [self.domain.n_categories] if isinstance(self.domain, OneHot) else []
-        bins, sizes = getattr(self, "bins", None), []
+        bins, sizes = getattr(self, "n_bins", None), []
         for name, column in schema.items():
             if isinstance(column, Numeric | Datetime):
                 given = bins.get(name) if isinstance(bins, dict) else bins

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sklearn_dpgen.accounting import check_delta_size
-from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting._checks import check_count, check_delta_size
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.mechanisms._bounded_features import BoundedFeatures
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceMechanism
@@ -31,8 +30,8 @@ class ClassSums:
     n_samples : int
         Number of records, public.
     n_classes : int, default=1
-    labels : {"public", "private"}, default="public"
-        Whether neighbours may differ in the label.
+    labels : {"public", "private"} or None, default=None
+        Whether neighbours may differ in the label. Required for more than one class.
     with_counts : bool, default=False
         Whether the class counts are released too, in the same vector. For private labels.
 
@@ -65,7 +64,7 @@ class ClassSums:
     n_samples: int
     n_classes: int = 1
     _: KW_ONLY
-    labels: str = "public"
+    labels: str | None = None
     with_counts: bool = False
     count_weight: float = field(init=False)
     sensitivity: float = field(init=False)
@@ -77,9 +76,9 @@ class ClassSums:
             )
         n_samples = check_count(self.n_samples, "n_samples")
         n_classes = check_count(self.n_classes, "n_classes")
-        if self.labels not in ("public", "private"):
+        if self.labels not in ("public", "private") and (n_classes > 1 or self.labels is not None):
             raise PublicValueError(f"labels must be 'public' or 'private', got {self.labels!r}.")
-        if self.with_counts and self.labels == "public":
+        if self.with_counts and self.labels != "private":
             raise PublicValueError(
                 "with_counts must be False for public labels, whose counts are public."
             )

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, RandomizedResponseProfile
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
+from sklearn_dpgen.accounting._profiles import RandomizedResponseProfile
 from sklearn_dpgen.domains import OneHot
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike

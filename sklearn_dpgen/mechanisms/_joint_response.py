@@ -64,9 +64,9 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         Privacy budget of one whole record, in nats. ``np.inf`` answers truthfully.
     schema : Schema
         The public declaration of the columns.
-    bins : "auto", int or mapping, default="auto"
+    n_bins : "auto", int or mapping, default="auto"
         Public bins of numbers and dates: a number of equal ones for each, or ``{column: number or
-        edges}``, as ``bins`` of :class:`~sklearn_dpgen.preprocessing.TabularEncoder`. "auto", and
+        edges}``, as ``n_bins`` of :class:`~sklearn_dpgen.preprocessing.TabularEncoder`. "auto", and
         columns that a mapping does not name, have 16 bins.
     n_asked : "auto" or int, default="auto"
         About how many columns each person is asked. "auto" minimizes the expected error of pairs of
@@ -170,7 +170,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
     _parameter_constraints: dict = {
         "epsilon": Mechanism._parameter_constraints["epsilon"],
         "schema": [Schema],
-        "bins": [StrOptions({"auto"}), Integral, Mapping],
+        "n_bins": [StrOptions({"auto"}), Integral, Mapping],
         "n_asked": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
         "always": [list, tuple],
         "weights": [None, Mapping],
@@ -186,7 +186,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         epsilon: float = 1.0,
         *,
         schema: Schema | None = None,
-        bins: str | int | Mapping = "auto",
+        n_bins: str | int | Mapping = "auto",
         n_asked: str | int = "auto",
         always: Sequence[str] = (),
         weights: Mapping[str, float] | None = None,
@@ -197,7 +197,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
     ) -> None:
         self.epsilon = epsilon
         self.schema = schema  # type: ignore[assignment]
-        self.bins = bins
+        self.n_bins = n_bins
         self.n_asked = n_asked
         self.always = always
         self.weights = weights
@@ -234,7 +234,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
                 f"schema must not have all the columns of answers {RELEASE_COLUMNS}."
             )
         X = None if is_release(X) else X
-        self.encoder_ = TabularEncoder(self.schema, bins=self._bins()).fit(X)
+        self.encoder_ = TabularEncoder(self.schema, n_bins=self._bins()).fit(X)
         self.domain_ = self.encoder_.domain_
         self.n_features_in_ = len(self.schema)
         self.feature_names_in_ = self.encoder_.feature_names_in_
@@ -322,9 +322,9 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
     def _bins(self):
         """Return bins for all numeric and datetime columns."""
         names = [n for n, column in self.schema.items() if isinstance(column, Numeric | Datetime)]
-        if not isinstance(self.bins, Mapping):
-            return dict.fromkeys(names, _BINS if isinstance(self.bins, str) else self.bins)
-        return dict.fromkeys(names, _BINS) | dict(self.bins)
+        if not isinstance(self.n_bins, Mapping):
+            return dict.fromkeys(names, _BINS if isinstance(self.n_bins, str) else self.n_bins)
+        return dict.fromkeys(names, _BINS) | dict(self.n_bins)
 
     def _design(self):
         return self._sizes, self.epsilon_, self._limit

@@ -8,18 +8,18 @@ from dataclasses import KW_ONLY, dataclass, field
 import numpy as np
 
 from sklearn_dpgen.accounting import (
-    ComposedProfile,
     GaussianProfile,
-    MaximumProfile,
-    PrivacyProfile,
     ProjectionLaw,
     calibrate_noise_multiplier,
-    check_delta_size,
-    default_discretization,
     epsilon_spent,
+)
+from sklearn_dpgen.accounting._checks import check_count, check_delta_size
+from sklearn_dpgen.accounting._composition import ComposedProfile, default_discretization
+from sklearn_dpgen.accounting._profiles import (
+    MaximumProfile,
+    PrivacyProfile,
     sampled_without_replacement,
 )
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
@@ -84,7 +84,7 @@ class StratifiedGaussianMechanism:
         Privacy budget of all releases together, in nats; ``inf`` adds no noise.
     delta : float
         In (0, 1), and below every sampling rate: see
-        :func:`~sklearn_dpgen.accounting.check_delta_size`, which warns above one over the number
+        ``check_delta_size``, which warns above one over the number
         of records.
     n_releases : int
         Number of releases.

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklearn_dpgen.accounting import BoundedRangeProfile
 from sklearn_dpgen.accounting._certified import certified_score_scale
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting._selection import BoundedRangeProfile
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import check_epsilon, check_positive

@@ -6,14 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sklearn_dpgen.accounting import (
-    FailingGaussianProfile,
-    GaussianProfile,
-    PrivacyProfile,
-    calibrate_releases,
-    compose_epsilon,
-    default_discretization,
-)
+from sklearn_dpgen.accounting import GaussianProfile, compose_epsilon
 from sklearn_dpgen.accounting._certified import (
     certified_failure,
     certified_gaussian_scale,
@@ -22,6 +15,10 @@ from sklearn_dpgen.accounting._certified import (
     remaining_delta,
 )
 from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting._composition import default_discretization
+from sklearn_dpgen.accounting._profiles import PrivacyProfile
+from sklearn_dpgen.accounting._random_stopping import FailingGaussianProfile
+from sklearn_dpgen.accounting._selection import calibrate_releases
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.mechanisms._selection import SelectionMechanism, check_paid
 from sklearn_dpgen.utils._random import NoiseSource
@@ -34,8 +31,8 @@ __all__ = ["GaussianSequenceMechanism", "GaussianSequenceRun"]
 class GaussianSequenceMechanism:
     """Vectors computed on all records, one after another, released with Gaussian noise.
 
-    Indices of large scores may be selected between them, by
-    :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`, from the same budget.
+    Indices of large scores may be selected between them, by ``SelectionMechanism``, from the same
+    budget.
 
     Parameters
     ----------
@@ -54,7 +51,7 @@ class GaussianSequenceMechanism:
         Share of all selections together, on the scale of ``shares``: a selection counts by the
         largest variance of its privacy loss, ε₀²/4. None without selections.
     score_range : float or None, default=None
-        As in :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`; None without selections.
+        As in ``SelectionMechanism``; None without selections.
     n_values : sequence of int or None, default=None
         For certified noise, the largest number of values of each release. None is noise in floating
         point. See :ref:`certified_noise`.
@@ -273,7 +270,7 @@ class GaussianSequenceRun:
         return noise.add(value, self._scales.pop(0), "gaussian")
 
     def select(self, scores: np.ndarray, noise: NoiseSource, *, count: int = 1) -> np.ndarray:
-        """Return indices of large scores, as in :meth:`SelectionRun.release`."""
+        """Return indices of large scores, as in ``SelectionRun.release``."""
         if self._selection is None:
             raise PublicRuntimeError("The privacy budget paid for no selection.")
         return self._selection.release(scores, noise, count=count)

@@ -17,8 +17,8 @@ from sklearn_dpgen.accounting import (
     GaussianProfile,
     PrivacyReport,
     gaussian_sigma,
-    laplace_scale,
 )
+from sklearn_dpgen.accounting._calibration import laplace_scale
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._additive import priced_laplace
@@ -204,7 +204,7 @@ class TabularMechanism(Mechanism):
         Privacy budget of one whole record, in nats. ``np.inf`` adds no noise.
     schema : Schema
         The public declaration of the columns.
-    bins : None, int or mapping, default=None
+    n_bins : None, int or mapping, default=None
         Public bins for numbers and dates, as in TabularEncoder. Binned columns are released by
         randomized response, which preserves distributions far better than noise if the budget of a
         column is at most about one nat.
@@ -289,7 +289,7 @@ class TabularMechanism(Mechanism):
     _parameter_constraints: dict = {
         "epsilon": Mechanism._parameter_constraints["epsilon"],
         "schema": [Schema],
-        "bins": [None, Integral, Mapping],
+        "n_bins": [None, Integral, Mapping],
         "split": [StrOptions({"uniform"}), Mapping, callable],
         "noise": [StrOptions({*_DENSITIES, "certified"})],
         "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -305,7 +305,7 @@ class TabularMechanism(Mechanism):
         epsilon: float = 1.0,
         *,
         schema: Schema | None = None,
-        bins: int | Mapping | None = None,
+        n_bins: int | Mapping | None = None,
         split: str | Mapping[str, float] | Callable[[Schema], Mapping[str, float]] = "uniform",
         noise: str = "laplace",
         delta: float = 1e-5,
@@ -315,7 +315,7 @@ class TabularMechanism(Mechanism):
     ) -> None:
         self.epsilon = epsilon
         self.schema = schema  # type: ignore[assignment]
-        self.bins = bins
+        self.n_bins = n_bins
         self.split = split
         self.noise = noise
         self.delta = delta
@@ -338,7 +338,7 @@ class TabularMechanism(Mechanism):
         self : object
         """
         self._forget()
-        self.encoder_ = TabularEncoder(self.schema, bins=self.bins).fit(X)
+        self.encoder_ = TabularEncoder(self.schema, n_bins=self.n_bins).fit(X)
         self.domain_ = self.encoder_.domain_
         self.n_features_in_ = len(self.schema)
         self.feature_names_in_ = self.encoder_.feature_names_in_

@@ -6,19 +6,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sklearn_dpgen.accounting import (
-    CatastrophicFailureProfile,
-    LaplaceProfile,
-    PrivacyProfile,
-    compose_delta,
-    default_discretization,
-)
+from sklearn_dpgen.accounting import LaplaceProfile
 from sklearn_dpgen.accounting._certified import (
     certified_laplace_epsilon,
     certified_laplace_scale,
     check_certified,
 )
 from sklearn_dpgen.accounting._checks import check_count, smallest_passing
+from sklearn_dpgen.accounting._composition import compose_delta, default_discretization
+from sklearn_dpgen.accounting._profiles import CatastrophicFailureProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError
 from sklearn_dpgen.mechanisms._selection import check_paid
 from sklearn_dpgen.utils._random import NoiseSource

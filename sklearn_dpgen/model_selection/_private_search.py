@@ -15,15 +15,9 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 
-from sklearn_dpgen.accounting import (
-    Bound,
-    Event,
-    PoissonRuns,
-    PrivacyReport,
-    calibrate_runs,
-    check_delta_size,
-)
-from sklearn_dpgen.accounting._random_stopping import RandomRuns
+from sklearn_dpgen.accounting import Bound, Event, PoissonRuns, PrivacyReport
+from sklearn_dpgen.accounting._checks import check_delta_size
+from sklearn_dpgen.accounting._random_stopping import RandomRuns, calibrate_runs
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
@@ -330,7 +324,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         validation part, and then changes a mean of values in [0, 1].
     :Noise: That of the fits, Gaussian noise on scores, and a secret random number of runs, in
         floating point, from the operating system's entropy.
-    :Priced by: :class:`~sklearn_dpgen.accounting.RandomStoppingProfile`: the best of a random
+    :Priced by: ``RandomStoppingProfile``: the best of a random
         number of runs, each of which costs the larger of a fit and a score.
     :Not covered: The number of runs, all other candidates, and how long the search took: do not
         publish them. ``predict`` that does not treat each row by itself; fits that fail on account
@@ -351,7 +345,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     sensitivity μ (except for a probability δ₀ = 10⁻³ δ / E[K] of catastrophic failure), and the
     score has normal noise of standard deviation 1/(μ n_validation). A candidate without such a
     budget is refused by its plan, independently of the records. The best of K such runs has the
-    :class:`~sklearn_dpgen.accounting.RandomStoppingProfile`, and μ is the largest at which its
+    ``RandomStoppingProfile``, and μ is the largest at which its
     (ε, δ) is the budget.
 
     The argument needs identically distributed and independent runs: parameters, seeds and noise of

@@ -7,7 +7,7 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
-from sklearn_dpgen.moments._plan import price_moments
+from sklearn_dpgen.mechanisms._class_moments import price_moments
 from sklearn_dpgen.persistence._declarations import Array, demand
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._labels import LabelSamplerMixin
@@ -27,7 +27,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
-        "labels": [StrOptions({"public", "private"})],
+        "labels": [StrOptions({"public", "private"}), None],
         "classes": ["array-like", None],
         "label_proportions": ["array-like", None],
         "second_order_weight": [StrOptions({"auto"}), Interval(Real, 1e-3, 1e3, closed="both")],

@@ -59,10 +59,10 @@ class MomentImageSampler(BaseMomentSampler):
     pixel_range : tuple of float
         Public (low, high) of the pixels, such as (0, 255). Pixels outside are clipped without a
         warning, as a warning would reveal them: see :meth:`check`.
-    labels : {"public", "private"}, default="public"
-        Labels of ``fit(X, y)``. "public": neighbours differ in an image of the same class, and
-        class sizes are public. "private": neighbours differ in an image and its label; class sizes
-        are released with the means, at little or no cost.
+    labels : {"public", "private"} or None, default=None
+        Privacy of the labels, required by ``fit(X, y)``. "public": neighbours differ in an image of
+        the same class, and class sizes are public. "private": neighbours differ in an image and its
+        label; class sizes are released with the means, at little or no cost.
     classes : array-like of shape (n_classes,) or None, default=None
         The public labels, at least two; required for private labels. None takes those that occur
         in ``y``, which are then public, as stated in ``privacy_``.
@@ -133,8 +133,8 @@ class MomentImageSampler(BaseMomentSampler):
 
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
-    :Neighbours: Replace one record; the number of records is public. With labels: replace one
-        record by another of the same class; the sizes of the classes are public. With
+    :Neighbours: Replace one record; the number of records is public. With ``labels="public"``:
+        replace one record by another of the same class; the sizes of the classes are public. With
         ``labels="private"``: replace one record and its label; the number of records is public.
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; names of the columns; ``shape`` and ``pixel_range``. With labels their
@@ -195,7 +195,7 @@ class MomentImageSampler(BaseMomentSampler):
         *,
         shape: Sequence[int],
         pixel_range: Sequence[float],
-        labels: str = "public",
+        labels: str | None = None,
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
         n_frequencies: int = 10,

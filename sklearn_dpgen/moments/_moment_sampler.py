@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.moments._base import BaseMomentSampler
-from sklearn_dpgen.moments._normal_laws import draw_normals, mixture_log_densities
 from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.preprocessing._records import (
     ENCODED_STATE,
@@ -23,6 +23,7 @@ from sklearn_dpgen.preprocessing._records import (
     resolve_domain,
 )
 from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.utils._normal_laws import draw_normals, mixture_log_densities
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     check_array,
@@ -54,10 +55,10 @@ class MomentSampler(BaseMomentSampler):
         are projected on it: see :meth:`check`. The noise is proportional to the radius of its
         smallest ball, so a ball of about the typical norm around a public centre is better than a
         wide one.
-    labels : {"public", "private"}, default="public"
-        Labels of ``fit(X, y)``. "public": neighbours differ in a record of the same class, and
-        class sizes are public. "private": neighbours differ in a record and its label; class sizes
-        are released with the means, at little or no cost.
+    labels : {"public", "private"} or None, default=None
+        Privacy of the labels, required by ``fit(X, y)``. "public": neighbours differ in a record of
+        the same class, and class sizes are public. "private": neighbours differ in a record and its
+        label; class sizes are released with the means, at little or no cost.
     classes : array-like of shape (n_classes,) or None, default=None
         The public labels, at least two; required for private labels. None takes those that occur
         in ``y``, which are then public, as stated in ``privacy_``.
@@ -106,8 +107,8 @@ class MomentSampler(BaseMomentSampler):
 
     :Promise: Central (ε, δ)-differential privacy of all that ``fit`` stores, and of all that is
         computed from it.
-    :Neighbours: Replace one record; the number of records is public. With labels: replace one
-        record by another of the same class; the sizes of the classes are public. With
+    :Neighbours: Replace one record; the number of records is public. With ``labels="public"``:
+        replace one record by another of the same class; the sizes of the classes are public. With
         ``labels="private"``: replace one record and its label; the number of records is public.
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; names of the columns; ``schema`` or ``domain``. With labels their set of
@@ -158,7 +159,7 @@ class MomentSampler(BaseMomentSampler):
         *,
         schema: Schema | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
-        labels: str = "public",
+        labels: str | None = None,
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
         second_order_weight: float | str = "auto",

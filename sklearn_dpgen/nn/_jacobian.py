@@ -101,7 +101,7 @@ def linearize(
     ----------
     module : torch.nn.Module
         Maps a batch to outputs of shape (n, d), sample by sample. Stacks (``nn.Sequential``) of
-        ``nn.Linear``, elementwise activations, and flattening, softmax and :class:`DomainHead`
+        ``nn.Linear``, elementwise activations, and flattening, softmax and ``DomainHead``
         layers are fast; any other module is differentiated by ``torch.func``.
     X : Tensor of shape (n, ...)
         The batch.
@@ -539,7 +539,7 @@ class ClippedJacobianSum:
     bound : float
         Largest spectral norm of a Jacobian, declared without looking at the samples.
     clipping : {"spectral", "componentwise"}, default="spectral"
-        See :func:`clip_weights`.
+        See ``clip_weights``.
     chunk_size : int, default=256
         See :func:`linearize`.
     """

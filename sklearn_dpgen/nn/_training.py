@@ -12,12 +12,23 @@ import torch
 from tqdm import tqdm
 
 from sklearn_dpgen.exceptions import TrainingDivergedError
+from sklearn_dpgen.nn._generators import ACTIVATIONS
+from sklearn_dpgen.persistence._declarations import saved
+from sklearn_dpgen.utils._validation import (
+    DEVICE,
+    Integral,
+    Interval,
+    Real,
+    Settings,
+    StrOptions,
+)
 
 __all__ = [
     "Adam",
     "GradientDescent",
     "OPTIMIZERS",
     "SCHEDULES",
+    "Training",
     "TrainingResult",
     "descend",
     "fit_module",
@@ -95,6 +106,87 @@ OPTIMIZERS = {"adam": Adam, "sgd": GradientDescent}
 SCHEDULES = ("cosine", "constant")
 
 
+@saved
+class Training(Settings):
+    """Network and optimizer of an estimator that is trained by steps.
+
+    An estimator takes it as ``training``. A setting that is None is the estimator's own default,
+    which its documentation states; one that the estimator does not have is refused.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : sequence of int or None, default=None
+        Widths of the hidden layers; () is a linear map.
+    activation : {"relu", "silu", "tanh"} or None, default=None
+        Of the hidden layers.
+    max_iter : int or None, default=None
+        Number of steps.
+    solver : {"adam", "sgd"} or None, default=None
+        How a gradient becomes a step.
+    learning_rate : float or None, default=None
+        Peak learning rate.
+    schedule : {"cosine", "constant"} or None, default=None
+        Of the learning rate: warm-up over 50 steps and cosine decay, or none.
+    averaging : float or None, default=None
+        Share of the steps, from the end, over which the parameters are averaged, in [0, 1). It
+        costs nothing in privacy, and removes some of the noise.
+    callback : callable or None, default=None
+        Called as ``callback(step, module)`` after each step, to watch the iterates on *public*
+        data. Where the gradients are private the iterates are released; a loss of the records is
+        not.
+    device : str or torch.device, default="auto"
+        "auto" trains on a GPU where there is one.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.nn import Training
+    >>> from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
+    >>> classifier = DPSlicedWassersteinFairClassifier(training=Training(max_iter=300))
+    >>> classifier.set_params(training__learning_rate=0.1).training
+    Training(learning_rate=0.1, max_iter=300)
+    """
+
+    _parameter_constraints: dict = {
+        "hidden_layer_sizes": ["array-like", None],
+        "activation": [StrOptions(set(ACTIVATIONS)), None],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "solver": [StrOptions(set(OPTIMIZERS)), None],
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
+        "schedule": [StrOptions(set(SCHEDULES)), None],
+        "averaging": [Interval(Real, 0, 1, closed="left"), None],
+        "callback": [callable, None],
+        "device": DEVICE,
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        *,
+        hidden_layer_sizes: Sequence[int] | None = None,
+        activation: str | None = None,
+        max_iter: int | None = None,
+        solver: str | None = None,
+        learning_rate: float | None = None,
+        schedule: str | None = None,
+        averaging: float | None = None,
+        callback: Callable[[int, torch.nn.Module], object] | None = None,
+        device: str | torch.device = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.max_iter = max_iter
+        self.solver = solver
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.averaging = averaging
+        self.callback = callback
+        self.device = device
+        self.verbose = verbose
+
+
 @dataclass(frozen=True)
 class TrainingResult:
     """Losses of a training run, one per step, and the number of steps."""
@@ -115,7 +207,7 @@ def fit_module(
     loss_fn : callable
         ``loss_fn(step)`` returns a scalar tensor on a fresh batch.
     **options
-        Options of :func:`descend`.
+        Options of ``descend``.
 
     Returns
     -------
@@ -124,7 +216,7 @@ def fit_module(
     Raises
     ------
     TrainingDivergedError
-        As :func:`descend`.
+        As ``descend``.
     """
     parameters = _trainable(module)
 

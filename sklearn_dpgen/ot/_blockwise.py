@@ -96,7 +96,7 @@ def entropic_loss_blockwise(
     Parameters
     ----------
     X, Y, cost_fn, a, b, reg, n_iter, tol, block_entries
-        As in :func:`sinkhorn_blockwise`; ``cost_fn`` is differentiable in its first argument.
+        As in ``sinkhorn_blockwise``; ``cost_fn`` is differentiable in its first argument.
 
     Returns
     -------

@@ -41,10 +41,6 @@ def entropic_loss(
     Tensor of shape ()
         The dual objective. Its gradient is the transport plan (envelope theorem): the iterations
         are not differentiated. There is no second derivative.
-
-    See Also
-    --------
-    entropic_loss_blockwise : The same with memory linear in n + m.
     """
     return _EntropicLoss.apply(cost, a, b, reg, n_iter, tol)
 

@@ -258,7 +258,7 @@ def sliced_wasserstein2_gradient(
     dX : Tensor of shape (n, d)
         Its gradient in X: row i is the mean over the directions of
         :math:`\theta \, \partial W_2^2 / \partial U_i`, with :math:`U_i = \langle \theta, x_i
-        \rangle` (see :func:`wasserstein2_gradient`).
+        \rangle` (see ``wasserstein2_gradient``).
     dY : Tensor of shape (m, d)
         Its gradient in Y, likewise.
 
@@ -502,7 +502,7 @@ def noisy_projected_wasserstein(
     -----
     If X is private, only its noisy projections may be released; the gradient in X does not pass
     through their noise and is not protected. Compare a release with other projections by
-    :func:`wasserstein_lines`.
+    ``wasserstein_lines``.
 
     References
     ----------

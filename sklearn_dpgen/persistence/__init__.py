@@ -11,7 +11,6 @@ PyTorch either. A file of this package can name only classes that are declared, 
 takes memory, and every object passes its constructor and the checks of its class.
 """
 
-from sklearn_dpgen.persistence._declarations import Array, Maybe, saved
-from sklearn_dpgen.persistence._files import FORMAT, load
+from sklearn_dpgen.persistence._declarations import Array, Maybe
 
-__all__ = ["FORMAT", "Array", "Maybe", "load", "saved"]
+__all__ = ["Array", "Maybe"]

@@ -62,7 +62,9 @@ class Encoder:
         if entry is not None:
             fields = entry.describe(value)
             if not entry.is_json:
-                prefix = f"{place}." if place else ""
+                # Settings within an estimator have the names by which its set_params knows them.
+                is_nested = hasattr(value, "set_params") and not hasattr(value, "fit")
+                prefix = f"{place}{'__' if is_nested else '.'}" if place else ""
                 fields = {key: self.encode(part, f"{prefix}{key}") for key, part in fields.items()}
             return {"object": entry.type.__name__, "fields": fields}
         if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
 """Declarations of what a file may hold: type hints, and the closed registry of classes.
 
 A class enters the registry when it is defined: a private estimator by declaring ``_saved_state``,
-any other class by the decorator :func:`saved`. A file names classes by their ``__name__`` alone.
+any other class by the decorator ``saved``. A file names classes by their ``__name__`` alone.
 """
 
 import importlib
@@ -42,7 +42,9 @@ _MODULES = {
     "evolution": ["PrivateEvolutionSampler", "PrivateSignedMeasureSampler"],
     "moments": ["MomentImageSampler", "MomentSampler"],
     "moments._image_laws": ["ImageModel"],
+    "nn": ["Training"],
     "sliced": [
+        "ClippedGradient",
         "DPSlicedWassersteinAdapter",
         "DPSlicedWassersteinFairClassifier",
         "DPSlicedWassersteinFairEncoder",
@@ -275,7 +277,7 @@ def class_of_type(kind: type) -> SavedClass | None:
 
 def _is_complete(kind):
     """Return whether a class is more than a base that declares the state of its subclasses."""
-    is_base = inspect.isabstract(kind) or (hasattr(kind, "get_params") and not hasattr(kind, "fit"))
+    is_base = inspect.isabstract(kind) or (hasattr(kind, "save") and not hasattr(kind, "fit"))
     return not is_base
 
 

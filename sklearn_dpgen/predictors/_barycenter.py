@@ -18,10 +18,9 @@ from sklearn_dpgen.accounting import (
     PrivacyReport,
     Public,
     calibrate_noise_multiplier,
-    calibrate_remainder,
-    check_delta_size,
 )
-from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting._calibration import calibrate_remainder
+from sklearn_dpgen.accounting._checks import check_count, check_delta_size
 from sklearn_dpgen.accounting._guarantee import common_guarantee
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicValueError, SmallGroupWarning
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from sklearn_dpgen.ot import BarycenterMaps, LineLaw
+from sklearn_dpgen.ot._barycenter import BarycenterMaps, LineLaw
 
 __all__ = [
     "count_halves",

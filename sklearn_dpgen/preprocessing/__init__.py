@@ -1,6 +1,6 @@
 """Encoding of tables and images as arrays in a public domain, and decoding."""
 
-from sklearn_dpgen.preprocessing._dct import DCTTransformer, dct_mask
+from sklearn_dpgen.preprocessing._dct import DCTTransformer
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder
 
-__all__ = ["DCTTransformer", "TabularEncoder", "dct_mask"]
+__all__ = ["DCTTransformer", "TabularEncoder"]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from sklearn_dpgen.domains import array_namespace
+from sklearn_dpgen.domains._base import array_namespace
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._declarations import demand, saved
 from sklearn_dpgen.utils._validation import (

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.engines import engine_columns, is_engine_table, map_reduce
+from sklearn_dpgen.engines._tables import engine_columns, is_engine_table, map_reduce
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.preprocessing._sources import open_named, open_source
 from sklearn_dpgen.utils._validation import as_frame, call_quietly, check_array

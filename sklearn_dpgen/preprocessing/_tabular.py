@@ -40,7 +40,7 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
     ----------
     schema : Schema
         The public declaration of the columns.
-    bins : None, int or mapping, default=None
+    n_bins : None, int or mapping, default=None
         Public bins for numbers and dates, which then become one-hot blocks too: a number of equal
         bins for each, or ``{column: number or edges}`` for the named columns. A bin narrower than
         1/20000 of the range is decoded to its number with the fewest decimals.
@@ -88,24 +88,24 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
     1  100     no
     """
 
-    _parameter_constraints: dict = {"schema": [Schema], "bins": [None, Integral, Mapping]}
+    _parameter_constraints: dict = {"schema": [Schema], "n_bins": [None, Integral, Mapping]}
 
     _saved_state = {
         "schema": Schema,
-        "bins": object,
+        "n_bins": object,
         "edges": dict[str, tuple[float, ...]],
         "names": list[str],
     }
     _saved_bytes = 1 << 14
 
-    def __init__(self, schema: Schema, *, bins: int | Mapping | None = None) -> None:
+    def __init__(self, schema: Schema, *, n_bins: int | Mapping | None = None) -> None:
         self.schema = schema
-        self.bins = bins
+        self.n_bins = n_bins
 
     def _to_saved(self):
         binned = {n: c.edges for n, c in self.columns_.items() if isinstance(c, Binned)}
         names = list(self.dtypes_)
-        return {"schema": self.schema, "bins": self.bins, "edges": binned, "names": names}
+        return {"schema": self.schema, "n_bins": self.n_bins, "edges": binned, "names": names}
 
     @classmethod
     def _from_saved(cls, fields):
@@ -116,9 +116,9 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         for column in binned.values():
             column._check_saved_state()
         # A fit reads only the names of the columns, here of a row of nulls.
-        encoder = cls(schema, bins=binned).fit(pd.DataFrame(index=[0], columns=names))
-        # The saved columns are used, whatever ``bins`` would give in this version.
-        encoder.bins = fields["bins"]
+        encoder = cls(schema, n_bins=binned).fit(pd.DataFrame(index=[0], columns=names))
+        # The saved columns are used, whatever ``n_bins`` would give in this version.
+        encoder.n_bins = fields["n_bins"]
         return encoder
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -266,11 +266,11 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         )
 
     def _binned_columns(self):
-        bins = self.bins
+        bins = self.n_bins
         if isinstance(bins, Mapping):
             unknown = [name for name in bins if name not in self.schema]
             if unknown:
-                raise PublicValueError(f"bins must name columns of the schema, got {unknown}.")
+                raise PublicValueError(f"n_bins must name columns of the schema, got {unknown}.")
         elif bins is not None:
             bins = {n: bins for n, c in self.schema.items() if isinstance(c, Numeric | Datetime)}
         else:

@@ -6,17 +6,15 @@ for them, are computed without noise and are not private.
 
 from sklearn_dpgen.reporting._fairness_displays import FairnessCurveDisplay, FairnessDisplay
 from sklearn_dpgen.reporting._marginal_displays import MarginalDisplay, PairDisplay
-from sklearn_dpgen.reporting._model_card import ModelCard, model_card, verify_model_card
-from sklearn_dpgen.reporting._privacy_displays import PrivacyUtilityDisplay, TradeOffDisplay
+from sklearn_dpgen.reporting._model_card import model_card, verify_model_card
+from sklearn_dpgen.reporting._privacy_displays import TradeOffDisplay
 from sklearn_dpgen.reporting._quality_report import QualityReport
 
 __all__ = [
     "FairnessCurveDisplay",
     "FairnessDisplay",
     "MarginalDisplay",
-    "ModelCard",
     "PairDisplay",
-    "PrivacyUtilityDisplay",
     "QualityReport",
     "TradeOffDisplay",
     "model_card",

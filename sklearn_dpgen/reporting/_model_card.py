@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Union
@@ -316,7 +317,8 @@ def verify_model_card(
 def _public_parameters(estimator):
     """Return the parameters that are plain values and reveal no seed, path or record."""
     shown = {}
-    for name, value in estimator.get_params(deep=False).items():
+    find = getattr(estimator, "_all_parameters", None) or partial(estimator.get_params, deep=False)
+    for name, value in find().items():
         if name not in _NOT_SHOWN and (value is None or type(value) in (bool, int, float, str)):
             shown[name] = value
     return shown

@@ -166,7 +166,7 @@ class PrivacyUtilityDisplay:
 
     Examples
     --------
-    >>> from sklearn_dpgen.reporting import PrivacyUtilityDisplay
+    >>> from sklearn_dpgen.reporting._privacy_displays import PrivacyUtilityDisplay
     >>> display = PrivacyUtilityDisplay([0.5, 2.0], [[0.7, 0.72], [0.8, 0.81]])
     >>> display.plot()  # doctest: +SKIP
     """

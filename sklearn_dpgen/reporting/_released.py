@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sklearn_dpgen.evolution import project_simplex
+from sklearn_dpgen.evolution._weight_projections import project_simplex
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.metrics._marginals import column_correlations
 from sklearn_dpgen.reporting._columns import (

@@ -5,7 +5,7 @@ from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._labels import Categorical, Ordinal
 from sklearn_dpgen.schema._numbers import Numeric
 from sklearn_dpgen.schema._rules import FunctionalDependency, Implication, Inequality, Sum
-from sklearn_dpgen.schema._schema import Schema, SchemaDraft
+from sklearn_dpgen.schema._schema import Schema
 
 __all__ = [
     "Categorical",
@@ -17,6 +17,5 @@ __all__ = [
     "Numeric",
     "Ordinal",
     "Schema",
-    "SchemaDraft",
     "Sum",
 ]

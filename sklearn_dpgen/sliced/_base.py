@@ -10,10 +10,14 @@ import torch
 from torch import nn
 
 from sklearn_dpgen.accounting import Event, PrivacyReport
+from sklearn_dpgen.accounting._wording import number_words
 from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
-from sklearn_dpgen.nn import ACTIVATIONS, OPTIMIZERS, SCHEDULES, descend
+from sklearn_dpgen.nn import Training
+from sklearn_dpgen.nn._generators import ACTIVATIONS
+from sklearn_dpgen.nn._training import descend
 from sklearn_dpgen.ot import random_directions
+from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.sliced._strata import Members
 from sklearn_dpgen.utils._random import ROUNDING, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (
@@ -26,6 +30,7 @@ from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
     Real,
+    Settings,
     StrOptions,
     check_widths,
 )
@@ -34,11 +39,15 @@ __all__ = [
     "CAVEATS",
     "CHUNK",
     "DTYPE",
+    "GRADIENT",
+    "TRAINING",
+    "ClippedGradient",
     "Descent",
     "Records",
     "SlicedEstimator",
     "count_parameters",
     "linear_stack",
+    "step_precision",
 ]
 
 # Points that go through a network at a time.
@@ -48,6 +57,91 @@ CHUNK = 512
 DTYPE = torch.float64
 
 CAVEATS = ("earlier_fits", "floating_point")
+
+# What all estimators of this module have as their own values.
+TRAINING = {
+    "activation": "relu",
+    "solver": "adam",
+    "schedule": "cosine",
+    "averaging": 0.2,
+    "callback": None,
+    "device": "auto",
+    "verbose": 0,
+}
+GRADIENT = {"n_projections": 50, "batch_fraction": 0.2}
+
+
+@saved
+class ClippedGradient(Settings):
+    """Bounds on what a record adds to a gradient, and what a step draws.
+
+    An estimator takes it as ``gradient``. A setting that is None is the estimator's own default,
+    which its documentation states; one that the estimator does not have is refused.
+
+    Parameters
+    ----------
+    task_clip : float or None, default=None
+        C, the l2 norm to which the gradient of each record's loss is clipped.
+    output_bound : float or None, default=None
+        M, the radius of the ball in which the outputs that are compared lie.
+    jacobian_clip : float or None, default=None
+        L, the spectral norm to which the Jacobian of each record's outputs in the parameters is
+        clipped.
+    jacobian_clipping : {"spectral", "componentwise"} or None, default=None
+        Exact clipping, or that of Remark A.2 of [1]_: each output's gradient to L / sqrt(d).
+    n_projections : int or None, default=None
+        Random directions a step, where more than one output is compared: in orthonormal blocks,
+        rounded up to a multiple of the number of outputs.
+    batch_fraction : float or None, default=None
+        Share of the records of each group, or of a private sample, in the batch of a step, drawn
+        without replacement.
+    released_clip : float or None, default=None
+        l2 norm to which the gradient of a step is clipped once more when its noise is in it, as in
+        appendix C of [1]_: it costs nothing.
+
+    References
+    ----------
+    .. [1] D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private
+       (sliced) Wasserstein gradients", 2025.
+
+    Examples
+    --------
+    >>> from sklearn_dpgen.sliced import ClippedGradient, DPSlicedWassersteinFairClassifier
+    >>> classifier = DPSlicedWassersteinFairClassifier(
+    ...     gradient=ClippedGradient(jacobian_clip=0.5)
+    ... )
+    >>> classifier.get_params()["gradient__jacobian_clip"]
+    0.5
+    """
+
+    _parameter_constraints: dict = {
+        "task_clip": [Interval(Real, 0, None, closed="neither"), None],
+        "output_bound": [Interval(Real, 0, None, closed="neither"), None],
+        "jacobian_clip": [Interval(Real, 0, None, closed="neither"), None],
+        "jacobian_clipping": [StrOptions({"spectral", "componentwise"}), None],
+        "n_projections": [Interval(Integral, 1, None, closed="left"), None],
+        "batch_fraction": [Interval(Real, 0, 1, closed="right"), None],
+        "released_clip": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    def __init__(
+        self,
+        *,
+        task_clip: float | None = None,
+        output_bound: float | None = None,
+        jacobian_clip: float | None = None,
+        jacobian_clipping: str | None = None,
+        n_projections: int | None = None,
+        batch_fraction: float | None = None,
+        released_clip: float | None = None,
+    ) -> None:
+        self.task_clip = task_clip
+        self.output_bound = output_bound
+        self.jacobian_clip = jacobian_clip
+        self.jacobian_clipping = jacobian_clipping
+        self.n_projections = n_projections
+        self.batch_fraction = batch_fraction
+        self.released_clip = released_clip
 
 
 def linear_stack(widths, activation):
@@ -61,6 +155,41 @@ def linear_stack(widths, activation):
 def count_parameters(widths):
     """Return the number of parameters of the linear layers between widths."""
     return sum((n_in + 1) * n_out for n_in, n_out in pairwise(widths))
+
+
+def step_precision(norms, mechanism, n_parameters):
+    """Return what noise leaves of a step, in words: whether it points anywhere.
+
+    Parameters
+    ----------
+    norms : dict of str to float
+        By part of the objective, the largest norm that its mean gradient can have.
+    mechanism : StratifiedGaussianMechanism
+    n_parameters : int
+        Of what is released of a step.
+
+    Returns
+    -------
+    dict of str to str
+    """
+    noise = mechanism.noise_scale
+    if noise == 0:
+        return {"gradients": "exact, without noise"}
+    every = noise * math.sqrt(n_parameters)
+    root = math.sqrt(mechanism.n_releases)
+    parts = {
+        f"gradient of {part}": f"of norm {number_words(norm)} at most: signal over noise of a step "
+        f"up to {number_words(norm / noise)} along a direction, and {number_words(norm / every)} "
+        "over all parameters"
+        for part, norm in norms.items()
+        if norm > 0
+    }
+    return parts | {
+        "noise of a step": f"{number_words(noise)} along a direction, {number_words(every)} over "
+        f"all {n_parameters} parameters",
+        "noise of the mean step": f"{number_words(noise / root)} along a direction, "
+        f"{number_words(every / root)} over all parameters",
+    }
 
 
 @dataclass(frozen=True)
@@ -122,18 +251,22 @@ class SlicedEstimator(TrainedEstimator):
         "mechanism_": "plan() gives the price of a fit, and privacy_ what was paid."
     }
     _parameter_constraints: dict = TrainedEstimator._parameter_constraints | {
-        "activation": [StrOptions(set(ACTIVATIONS))],
-        "jacobian_clip": [Interval(Real, 0, None, closed="neither")],
-        "n_projections": [Interval(Integral, 1, None, closed="left")],
-        "batch_fraction": [Interval(Real, 0, 1, closed="right")],
-        "solver": [StrOptions(set(OPTIMIZERS))],
-        "schedule": [StrOptions(set(SCHEDULES))],
-        "callback": [callable, None],
+        "training": [Training, None],
+        "gradient": [ClippedGradient, None],
     }
+    _settings = {"training": Training, "gradient": ClippedGradient}
+
+    @property
+    def _training(self):
+        return self._completed("training")
+
+    @property
+    def _gradient(self):
+        return self._completed("gradient")
 
     def _price(self, strata, sensitivities, n_samples):
         """Price every step from public quantities: sizes, rates, clips, number of steps."""
-        batch_sizes = strata.batch_sizes(self.batch_fraction)
+        batch_sizes = strata.batch_sizes(self._gradient.batch_fraction)
         return StratifiedGaussianMechanism(
             [
                 Stratum(size, batch_size, sensitivity)
@@ -143,7 +276,7 @@ class SlicedEstimator(TrainedEstimator):
             ],
             epsilon=self.epsilon,
             delta=self._delta(n_samples),
-            n_releases=self.max_iter,
+            n_releases=self._training.max_iter,
         )
 
     def _report(self, mechanism, n_values, **fields):
@@ -195,7 +328,7 @@ class SlicedEstimator(TrainedEstimator):
         descent = plan.details
         # Initial weights, directions and the like are public: their draws are not the noise's.
         noise_seed, init_seed, public_seed = split_random_state(seed, 3)
-        device = resolve_device(self.device)
+        device = resolve_device(self._training.device)
         members = records.members.only(descent.private)
         source = self._noise_source(noise_seed, *records.arrays, *records.bound)
         noise = records.members.bind(source)
@@ -248,26 +381,29 @@ class SlicedEstimator(TrainedEstimator):
             released = [p.view_as(g) for p, g in zip(parts, gradients, strict=True)]
             return None, released if finish is None else finish(released)
 
-        watch = None if self.callback is None else (lambda step: self.callback(step, module))
+        settings = self._training
+        callback = settings.callback
+        watch = None if callback is None else (lambda step: callback(step, module))
         return descend(
             module,
             released_gradient,
-            max_iter=self.max_iter,
-            learning_rate=self.learning_rate,
-            averaging=self.averaging,
-            optimizer=self.solver,
-            schedule=self.schedule,
-            verbose=self.verbose,
+            max_iter=settings.max_iter,
+            learning_rate=settings.learning_rate,
+            averaging=settings.averaging,
+            optimizer=settings.solver,
+            schedule=settings.schedule,
+            verbose=settings.verbose,
             name=type(self).__name__,
             callback=watch,
         ).n_iter
 
     def _widths(self):
-        return check_widths(self.hidden_layer_sizes)
+        return check_widths(self._training.hidden_layer_sizes)
 
     def _n_directions(self, n_features):
         """Return the directions a step: whole orthonormal blocks, whose spread is smallest."""
-        return 1 if n_features == 1 else n_features * math.ceil(self.n_projections / n_features)
+        n_projections = self._gradient.n_projections
+        return 1 if n_features == 1 else n_features * math.ceil(n_projections / n_features)
 
     def _directions(self, seed, n_features, device):
         """Return a function that draws the directions of a step; they are public."""

@@ -1,7 +1,5 @@
 """DPSlicedWassersteinFairClassifier: private classification whose scores ignore a group."""
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
@@ -13,8 +11,10 @@ from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.ledger._base import UnpaidScoreMixin
 from sklearn_dpgen.ledger._ledger import LedgerLike
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.persistence._declarations import Array
 from sklearn_dpgen.persistence._networks import check_classifier
+from sklearn_dpgen.sliced._base import GRADIENT, TRAINING, ClippedGradient
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import softmax_residuals
 from sklearn_dpgen.utils._labels import check_classes, check_labels, distinct_labels
@@ -56,44 +56,19 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
-    hidden_layer_sizes : tuple of int, default=()
-        () is logistic regression, with ``coef_`` and ``intercept_``.
-    activation : {"relu", "silu", "tanh"}, default="relu"
-        Of the hidden layers.
-    task_clip : float, default=1.0
-        C, the l2 norm to which the gradient of each record's loss is clipped. The sensitivity of
-        a step grows with (1 - alpha) 2 C / n'.
-    output_bound : float or "auto", default="auto"
-        M, the radius of the ball that probabilities are projected on before they are compared.
-        "auto" is 1/2 for two classes and sqrt(1 - 1/K) for K, where nothing is cut.
-    jacobian_clip : float, default=0.25
-        L, the spectral norm to which the Jacobian of each record's probabilities in the
-        parameters is clipped. The sensitivity of a step grows with alpha 16 M L / n' for groups of
-        one size, and at most twice that for others; with "equal" weights of two groups, with
-        alpha 8 M L / n'_j, n'_j the smallest group's share of a batch of n'.
-    jacobian_clipping : {"spectral", "componentwise"}, default="spectral"
-        Exact clipping, or that of Remark A.2 of [1]_: each output's gradient to L / sqrt(d).
-    n_projections : int, default=50
-        Random directions a step, for more than two classes: in orthonormal blocks, rounded up
-        to a multiple of their number.
-    batch_fraction : float, default=0.2
-        Share of each group in a batch, drawn without replacement.
-    max_iter : int, default=500
-        Number of steps; all of them are paid for by ``epsilon``.
-    solver : {"adam", "sgd"}, default="adam"
-        "sgd" is the paper's.
-    learning_rate : float, default=0.05
-        Peak learning rate.
-    schedule : {"cosine", "constant"}, default="cosine"
-        Of the learning rate: warm-up over 50 steps and cosine decay, which is ours, or none, as in
-        the paper.
-    averaging : float, default=0.2
-        Share of the steps, from the end, over which the parameters are averaged: it costs nothing
-        and takes noise away.
-    callback : callable or None, default=None
-        Called as ``callback(step, module)`` after each step, to watch the iterates on *public*
-        data. The iterates are released; a loss of the private records is not, so there is no
-        ``loss_curve_``.
+    training : Training or None, default=None
+        Network and optimizer: :ref:`training_settings`. All steps are paid for by ``epsilon``.
+        Defaults: ``hidden_layer_sizes=()``, which is logistic regression with ``coef_`` and
+        ``intercept_``, ``activation="relu"``, ``max_iter=500``, ``solver="adam"``,
+        ``learning_rate=0.05``, ``schedule="cosine"``, ``averaging=0.2``.
+    gradient : ClippedGradient or None, default=None
+        Clips and batches: :ref:`training_settings`. Defaults: ``task_clip=1.0``; ``output_bound``
+        of 1/2 for two classes and sqrt(1 - 1/K) for K, where no probability is cut;
+        ``jacobian_clip=0.25``, ``jacobian_clipping="spectral"``, ``n_projections=50`` for more than
+        two classes, ``batch_fraction=0.2``. The sensitivity of a step grows with
+        (1 - alpha) 2 C / n' and, for groups of one size, with alpha 16 M L / n', n' the batch, and
+        at most twice that for others; with "equal" weights of two groups, with alpha 8 M L / n'_j,
+        n'_j the smallest group's share of it.
     ledger : PrivacyLedger, path or None, default=None
         Where a fit books what it will cost, before anything of a record is released: it raises
         BudgetExceededError where less is left. None books nowhere.
@@ -106,10 +81,6 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee for whoever knows or guesses it.
-    device : str or torch.device, default="auto"
-        "auto" trains on a GPU where there is one.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -180,9 +151,10 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     Examples
     --------
     >>> from sklearn_dpgen.datasets import make_biased_labels
+    >>> from sklearn_dpgen.nn import Training
     >>> from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
     >>> data = make_biased_labels(10000, random_state=0)
-    >>> classifier = DPSlicedWassersteinFairClassifier(alpha=0.5, max_iter=50)
+    >>> classifier = DPSlicedWassersteinFairClassifier(alpha=0.5, training=Training(max_iter=50))
     >>> classifier = classifier.fit(data.X, data.y, sensitive_features=data.sensitive)
     >>> classifier.predict_proba(data.X[:3]).shape
     (3, 2)
@@ -192,6 +164,21 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
     _parameter_constraints: dict = {
         **FairPredictor._parameter_constraints,
         "classes": ["array-like", None],
+    }
+    _setting_defaults: dict = {
+        "training": {
+            **TRAINING,
+            "hidden_layer_sizes": (),
+            "max_iter": 500,
+            "learning_rate": 0.05,
+        },
+        "gradient": {
+            **GRADIENT,
+            "task_clip": 1.0,
+            "output_bound": "auto",
+            "jacobian_clip": 0.25,
+            "jacobian_clipping": "spectral",
+        },
     }
 
     def __init__(
@@ -204,25 +191,11 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         group_weights: str = "size",
         epsilon: float = 1.0,
         delta: float | str = "auto",
-        hidden_layer_sizes: Sequence[int] = (),
-        activation: str = "relu",
-        task_clip: float = 1.0,
-        output_bound: float | str = "auto",
-        jacobian_clip: float = 0.25,
-        jacobian_clipping: str = "spectral",
-        n_projections: int = 50,
-        batch_fraction: float = 0.2,
-        max_iter: int = 500,
-        solver: str = "adam",
-        learning_rate: float = 0.05,
-        schedule: str = "cosine",
-        averaging: float = 0.2,
-        callback: Callable[[int, torch.nn.Module], object] | None = None,
+        training: Training | None = None,
+        gradient: ClippedGradient | None = None,
         ledger: LedgerLike = None,
         unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
-        device: str | torch.device = "auto",
-        verbose: int = 0,
     ) -> None:
         self.alpha = alpha
         self.penalty = penalty
@@ -231,25 +204,11 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         self.group_weights = group_weights
         self.epsilon = epsilon
         self.delta = delta
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.task_clip = task_clip
-        self.output_bound = output_bound
-        self.jacobian_clip = jacobian_clip
-        self.jacobian_clipping = jacobian_clipping
-        self.n_projections = n_projections
-        self.batch_fraction = batch_fraction
-        self.max_iter = max_iter
-        self.solver = solver
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.averaging = averaging
-        self.callback = callback
+        self.training = training
+        self.gradient = gradient
         self.ledger = ledger
         self.unit = unit
         self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def plan(
@@ -314,7 +273,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         )
 
     def _read(self, X, y, *, seed, sensitive_features, sample_weight):
-        resolve_device(self.device)
+        resolve_device(self._training.device)
         declared = None if self.classes is None else check_classes(self.classes)
         X, persons = self._split_unit(X)
         X, y = validate_data(self, X, y, dtype=np.float64)

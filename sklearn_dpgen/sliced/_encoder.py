@@ -1,10 +1,8 @@
 """DPSlicedWassersteinFairEncoder: a private representation that is alike between groups."""
 
-from collections.abc import Callable, Sequence
 from typing import Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import nn
@@ -13,16 +11,16 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.nn import DomainHead
+from sklearn_dpgen.nn import Training
+from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.persistence._declarations import Maybe
 from sklearn_dpgen.persistence._networks import check_network
-from sklearn_dpgen.sliced._base import DTYPE, linear_stack
+from sklearn_dpgen.sliced._base import DTYPE, GRADIENT, TRAINING, ClippedGradient, linear_stack
 from sklearn_dpgen.sliced._fair import FairEstimator
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
-    Real,
     StrOptions,
     check_array,
     check_is_fitted,
@@ -67,40 +65,18 @@ class DPSlicedWassersteinFairEncoder(
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
-    hidden_layer_sizes : tuple of int, default=(64,)
-        Of the encoder, and in reverse of the decoder.
-    activation : {"relu", "silu", "tanh"}, default="relu"
-        Of the hidden layers.
-    task_clip : float, default=1.0
-        C, the l2 norm to which the gradient of each record's reconstruction error is clipped. The
-        sensitivity of a step grows with (1 - alpha) 2 C / n'.
-    output_bound : float, default=2.0
-        M, the radius of the ball in which codes lie.
-    jacobian_clip : float, default=1.0
-        L, the spectral norm to which the Jacobian of each record's code in the parameters is
-        clipped. The sensitivity of a step grows with alpha 8 M L / n' for a batch of n', and twice
-        that for "free" codes of groups of one size.
-    jacobian_clipping : {"spectral", "componentwise"}, default="spectral"
-        Exact clipping, or that of Remark A.2 of [1]_: each output's gradient to L / sqrt(d).
-    n_projections : int, default=50
-        Random directions a step, for more than one component: in orthonormal blocks, rounded up
-        to a multiple of their number.
-    batch_fraction : float, default=0.2
-        Share of each group in a batch, drawn without replacement.
-    max_iter : int, default=500
-        Number of steps; all of them are paid for by ``epsilon``.
-    solver : {"adam", "sgd"}, default="adam"
-        "sgd" is the paper's.
-    learning_rate : float, default=0.01
-        Peak learning rate.
-    schedule : {"cosine", "constant"}, default="cosine"
-        Of the learning rate: warm-up over 50 steps and cosine decay, which is ours, or none, as in
-        the paper.
-    averaging : float, default=0.2
-        Share of the steps, from the end, over which the parameters are averaged.
-    callback : callable or None, default=None
-        Called as ``callback(step, module)`` after each step, to watch the iterates on *public*
-        data.
+    training : Training or None, default=None
+        Network and optimizer: :ref:`training_settings`. All steps are paid for by ``epsilon``.
+        Defaults: ``hidden_layer_sizes=(64,)`` of the encoder, and in reverse of the decoder,
+        ``activation="relu"``, ``max_iter=500``, ``solver="adam"``, ``learning_rate=0.01``,
+        ``schedule="cosine"``, ``averaging=0.2``.
+    gradient : ClippedGradient or None, default=None
+        Clips and batches: :ref:`training_settings`. Defaults: ``task_clip=1.0`` of the
+        reconstruction error, ``output_bound=2.0``, the radius of the ball in which codes lie,
+        ``jacobian_clip=1.0`` of the codes, ``jacobian_clipping="spectral"``, ``n_projections=50``
+        for more than one component, ``batch_fraction=0.2``. The sensitivity of a step grows with
+        (1 - alpha) 2 C / n' and alpha 8 M L / n' for a batch of n', and twice the latter for "free"
+        codes of groups of one size.
     ledger : PrivacyLedger, path or None, default=None
         Where a fit books what it will cost, before anything of a record is released: it raises
         BudgetExceededError where less is left. None books nowhere.
@@ -113,10 +89,6 @@ class DPSlicedWassersteinFairEncoder(
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee for whoever knows or guesses it.
-    device : str or torch.device, default="auto"
-        "auto" trains on a GPU where there is one.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -174,9 +146,10 @@ class DPSlicedWassersteinFairEncoder(
     Examples
     --------
     >>> from sklearn_dpgen.datasets import make_biased_labels
+    >>> from sklearn_dpgen.nn import Training
     >>> from sklearn_dpgen.sliced import DPSlicedWassersteinFairEncoder
     >>> data = make_biased_labels(10000, random_state=0)
-    >>> encoder = DPSlicedWassersteinFairEncoder(alpha=0.25, max_iter=50)
+    >>> encoder = DPSlicedWassersteinFairEncoder(alpha=0.25, training=Training(max_iter=50))
     >>> codes = encoder.fit_transform(data.X, sensitive_features=data.sensitive)
     >>> codes.shape, encoder.inverse_transform(codes).shape
     ((10000, 2), (10000, 16))
@@ -187,7 +160,21 @@ class DPSlicedWassersteinFairEncoder(
         **FairEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "code_law": [StrOptions({"uniform", "free"})],
-        "output_bound": [Interval(Real, 0, None, closed="neither")],
+    }
+    _setting_defaults: dict = {
+        "training": {
+            **TRAINING,
+            "hidden_layer_sizes": (64,),
+            "max_iter": 500,
+            "learning_rate": 0.01,
+        },
+        "gradient": {
+            **GRADIENT,
+            "task_clip": 1.0,
+            "output_bound": 2.0,
+            "jacobian_clip": 1.0,
+            "jacobian_clipping": "spectral",
+        },
     }
 
     def __init__(
@@ -200,25 +187,11 @@ class DPSlicedWassersteinFairEncoder(
         group_weights: str = "size",
         epsilon: float = 1.0,
         delta: float | str = "auto",
-        hidden_layer_sizes: Sequence[int] = (64,),
-        activation: str = "relu",
-        task_clip: float = 1.0,
-        output_bound: float = 2.0,
-        jacobian_clip: float = 1.0,
-        jacobian_clipping: str = "spectral",
-        n_projections: int = 50,
-        batch_fraction: float = 0.2,
-        max_iter: int = 500,
-        solver: str = "adam",
-        learning_rate: float = 0.01,
-        schedule: str = "cosine",
-        averaging: float = 0.2,
-        callback: Callable[[int, torch.nn.Module], object] | None = None,
+        training: Training | None = None,
+        gradient: ClippedGradient | None = None,
         ledger: LedgerLike = None,
         unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
-        device: str | torch.device = "auto",
-        verbose: int = 0,
     ) -> None:
         self.alpha = alpha
         self.n_components = n_components
@@ -227,25 +200,11 @@ class DPSlicedWassersteinFairEncoder(
         self.group_weights = group_weights
         self.epsilon = epsilon
         self.delta = delta
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.task_clip = task_clip
-        self.output_bound = output_bound
-        self.jacobian_clip = jacobian_clip
-        self.jacobian_clipping = jacobian_clipping
-        self.n_projections = n_projections
-        self.batch_fraction = batch_fraction
-        self.max_iter = max_iter
-        self.solver = solver
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.averaging = averaging
-        self.callback = callback
+        self.training = training
+        self.gradient = gradient
         self.ledger = ledger
         self.unit = unit
         self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def plan(
@@ -283,7 +242,7 @@ class DPSlicedWassersteinFairEncoder(
         return self._plan(strata, n_features).report
 
     def _plan(self, strata, n_features, groups=None):
-        ball = Ball(self.output_bound, n_features=self.n_components)
+        ball = Ball(self._gradient.output_bound, n_features=self.n_components)
         widths = [check_count(n_features, "n_features"), *self._widths(), self.n_components]
         return self._planned(
             strata,
@@ -322,13 +281,13 @@ class DPSlicedWassersteinFairEncoder(
         return self._fit(X, sensitive_features=sensitive_features)
 
     def _read(self, X, *, seed, sensitive_features):
-        resolve_device(self.device)
+        resolve_device(self._training.device)
         X, persons = self._split_unit(X)
         X = validate_data(self, X, dtype=np.float64)
         return self._stratified(X, X, persons, sensitive_features)
 
     def _network(self, descent):
-        down, up = (linear_stack(widths, self.activation) for widths in descent.stacks)
+        down, up = (linear_stack(widths, self._training.activation) for widths in descent.stacks)
         return nn.Sequential(nn.Sequential(down, DomainHead(descent.objective.ball)), up)
 
     def _parts(self, module):

@@ -1,6 +1,6 @@
 """DPSlicedWassersteinGenerator: a generator that moves towards private records."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Self
 
@@ -9,29 +9,45 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.accounting import Bound, PrivacyReport
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains._ball import enclosing_ball
+from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.nn import mlp_generator
+from sklearn_dpgen.nn import Training, linearize, mlp_generator
+from sklearn_dpgen.nn._jacobian import clip_weights
+from sklearn_dpgen.ot import sliced_wasserstein2_gradient
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.preprocessing._records import (
     ENCODED_STATE,
     check_saved_encoding,
+    declared_domain,
     decode_records,
     encode_records,
 )
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.sliced._base import DTYPE, Records, SlicedEstimator
-from sklearn_dpgen.sliced._generator_gradient import clipped_once_more, generator_gradient
-from sklearn_dpgen.sliced._generator_plan import GeneratorPlanMixin
-from sklearn_dpgen.sliced._strata import Members
+from sklearn_dpgen.sliced._base import (
+    CAVEATS,
+    CHUNK,
+    DTYPE,
+    GRADIENT,
+    TRAINING,
+    ClippedGradient,
+    Descent,
+    Records,
+    SlicedEstimator,
+    count_parameters,
+    step_precision,
+)
+from sklearn_dpgen.sliced._objective import projection_spread, transport_gradient_sensitivity
+from sklearn_dpgen.sliced._strata import Members, Strata
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import (
     Integral,
     Interval,
-    Real,
-    StrOptions,
     check_array,
     check_is_fitted,
     check_n_samples,
@@ -41,7 +57,33 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["DPSlicedWassersteinGenerator"]
 
 
-class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstimator):
+def clipped_once_more(gradients, bound):
+    """Scale released gradients, all of a step together, to a norm of at most ``bound``."""
+    norm = torch.linalg.vector_norm(torch.cat([gradient.flatten() for gradient in gradients]))
+    factor = torch.clamp(bound / norm, max=1.0)
+    return [factor * gradient for gradient in gradients]
+
+
+def generator_gradient(module, Z, records, directions, clip, ball=None, *, clipping="spectral"):
+    """Return the clipped gradient of SW_2^2 between generated points and records.
+
+    The sensitivity to a latent rests on all points being in ``ball``, whatever the latents.
+    """
+    with torch.no_grad():
+        points = torch.nan_to_num(torch.cat([module(chunk) for chunk in Z.split(CHUNK)]))
+    if ball is not None:
+        points = ball.project(points)
+    _, pulls, _ = sliced_wasserstein2_gradient(points, records, directions)
+    totals = None
+    for latents, pull in zip(Z.split(CHUNK), pulls.split(CHUNK), strict=True):
+        jacobian = linearize(module, latents)
+        weights = clip_weights(jacobian.gram(), pull, clip, clipping=clipping)
+        part = jacobian.weighted_sum(weights)
+        totals = part if totals is None else [a + b for a, b in zip(totals, part, strict=True)]
+    return totals
+
+
+class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
     """A generator trained on private records by noisy sliced Wasserstein gradients.
 
     Latents go through a network, and the network descends the squared sliced Wasserstein distance
@@ -63,37 +105,15 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
         Records outside are moved to its nearest point.
     latent_dim : int, default=2
         Width of the latents, standard normal.
-    hidden_layer_sizes : tuple of int, default=(128, 64, 64)
-        Of the network.
-    activation : {"relu", "silu", "tanh"}, default="relu"
-        Of the hidden layers.
-    jacobian_clip : float, default=1.0
-        L, the spectral norm to which the Jacobian of each generated point in the parameters is
-        clipped.
-    jacobian_clipping : {"spectral", "componentwise"}, default="spectral"
-        Exact clipping, or that of Remark A.2 of [1]_: each coordinate's gradient to L / sqrt(d).
-    released_clip : float or None, default=None
-        l2 norm to which each gradient is clipped once more when its noise is in it, as in appendix
-        C of [1]_: it costs nothing. None does not.
-    n_projections : int, default=50
-        Random directions a step, in orthonormal blocks: rounded up to a multiple of the width of
-        the domain.
-    batch_fraction : float, default=0.1
-        Share of the records in a batch, drawn without replacement; as many points are generated.
-    max_iter : int, default=500
-        Number of steps; all of them are paid for by ``epsilon``.
-    solver : {"adam", "sgd"}, default="adam"
-        "sgd" is the paper's.
-    learning_rate : float, default=0.005
-        Peak learning rate.
-    schedule : {"cosine", "constant"}, default="cosine"
-        Of the learning rate: warm-up over 50 steps and cosine decay, which is ours, or none, as in
-        the paper.
-    averaging : float, default=0.2
-        Share of the steps, from the end, over which the parameters are averaged.
-    callback : callable or None, default=None
-        Called as ``callback(step, module)`` after each step, to watch the iterates on *public*
-        data.
+    training : Training or None, default=None
+        Network and optimizer: :ref:`training_settings`. All steps are paid for by ``epsilon``.
+        Defaults: ``hidden_layer_sizes=(128, 64, 64)``, ``activation="relu"``, ``max_iter=500``,
+        ``solver="adam"``, ``learning_rate=0.005``, ``schedule="cosine"``, ``averaging=0.2``.
+    gradient : ClippedGradient or None, default=None
+        Clips and batches: :ref:`training_settings`, without ``task_clip`` and ``output_bound``.
+        Defaults: ``jacobian_clip=1.0`` of each generated point, ``jacobian_clipping="spectral"``,
+        ``n_projections=50``, ``batch_fraction=0.1``, with as many points generated,
+        ``released_clip=None``, which is no second clip.
     ledger : PrivacyLedger, path or None, default=None
         Where a fit books what it will cost, before anything of a record is released: it raises
         BudgetExceededError where less is left. None books nowhere.
@@ -105,10 +125,6 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
         and voids the guarantee for whoever knows or guesses it.
-    device : str or torch.device, default="auto"
-        "auto" trains on a GPU where there is one.
-    verbose : int, default=0
-        1 shows a progress bar.
 
     Attributes
     ----------
@@ -165,9 +181,11 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
     --------
     >>> from sklearn_dpgen.datasets import make_half_circle
     >>> from sklearn_dpgen.domains import Ball
+    >>> from sklearn_dpgen.nn import Training
     >>> from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator
     >>> X = make_half_circle(2000, random_state=0)
-    >>> generator = DPSlicedWassersteinGenerator(domain=Ball(1.0, n_features=2), max_iter=20)
+    >>> domain = Ball(1.0, n_features=2)
+    >>> generator = DPSlicedWassersteinGenerator(domain=domain, training=Training(max_iter=20))
     >>> generator.fit(X).sample(3).shape
     (3, 2)
     """
@@ -178,8 +196,21 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
         "schema": [Schema, None],
         "domain": [Domain, callable, None],
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
-        "jacobian_clipping": [StrOptions({"spectral", "componentwise"})],
-        "released_clip": [Interval(Real, 0, None, closed="neither"), None],
+    }
+    _setting_defaults: dict = {
+        "training": {
+            **TRAINING,
+            "hidden_layer_sizes": (128, 64, 64),
+            "max_iter": 500,
+            "learning_rate": 0.005,
+        },
+        "gradient": {
+            **GRADIENT,
+            "jacobian_clip": 1.0,
+            "jacobian_clipping": "spectral",
+            "batch_fraction": 0.1,
+            "released_clip": None,
+        },
     }
 
     def __init__(
@@ -190,48 +221,113 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
         schema: Schema | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
         latent_dim: int = 2,
-        hidden_layer_sizes: Sequence[int] = (128, 64, 64),
-        activation: str = "relu",
-        jacobian_clip: float = 1.0,
-        jacobian_clipping: str = "spectral",
-        released_clip: float | None = None,
-        n_projections: int = 50,
-        batch_fraction: float = 0.1,
-        max_iter: int = 500,
-        solver: str = "adam",
-        learning_rate: float = 0.005,
-        schedule: str = "cosine",
-        averaging: float = 0.2,
-        callback: Callable[[int, torch.nn.Module], object] | None = None,
+        training: Training | None = None,
+        gradient: ClippedGradient | None = None,
         ledger: LedgerLike = None,
         unit: str | None = None,
         random_state: int | np.random.RandomState | None = None,
-        device: str | torch.device = "auto",
-        verbose: int = 0,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.schema = schema
         self.domain = domain
         self.latent_dim = latent_dim
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.jacobian_clip = jacobian_clip
-        self.jacobian_clipping = jacobian_clipping
-        self.released_clip = released_clip
-        self.n_projections = n_projections
-        self.batch_fraction = batch_fraction
-        self.max_iter = max_iter
-        self.solver = solver
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.averaging = averaging
-        self.callback = callback
+        self.training = training
+        self.gradient = gradient
         self.ledger = ledger
         self.unit = unit
         self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def plan(
+        self, n_samples: int, n_features: int | None = None, *, n_latents: int | None = None
+    ) -> PrivacyReport:
+        """Return the privacy report of a fit on a number of records, before any is read.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records, or with ``unit`` of persons.
+        n_features : int or None, default=None
+            Number of columns; it is needed where ``domain`` is a function of it.
+        n_latents : int or None, default=None
+            Number of private latents; None is a fit with public ones.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit, with what its noise leaves of the gradients, and about
+            how long it takes.
+
+        Raises
+        ------
+        ValueError
+            What ``fit`` would refuse of the parameters.
+        """
+        self._check_unit()
+        sizes = [check_count(n_samples, "n_samples")]
+        if n_latents is not None:
+            sizes.append(check_count(n_latents, "n_latents"))
+            self._check_unit_of_latents()
+        return self._plan(tuple(sizes), declared_domain(self, n_features)).report
+
+    def _plan(self, sizes, domain):
+        strata = Strata(sizes)
+        batch_sizes = strata.batch_sizes(self._gradient.batch_fraction)
+        mechanism = self._price(strata, self._sensitivities(batch_sizes, domain), strata.sizes[0])
+        widths = [self.latent_dim, *self._widths(), domain.n_features]
+        # As far as all points can be from the records that they are matched with.
+        longest = batch_sizes[0] * self._sensitivities(batch_sizes[:1], domain)[0]
+        n_values = count_parameters(widths)
+        report = self._report(
+            mechanism,
+            n_values,
+            precision=step_precision({"the distance": longest}, mechanism, n_values),
+            **self._guarantee_fields(domain, len(strata.sizes) > 1),
+        )
+        private = tuple(range(len(sizes)))
+        return Plan(report, Descent(domain, mechanism, (widths,), private, tuple(batch_sizes)))
+
+    def _check_unit_of_latents(self):
+        if self.unit is not None:
+            raise ValueError("latents have no column of persons: leave out unit, or latents.")
+
+    def _sensitivities(self, batch_sizes, domain):
+        """Return the l2 sensitivity of a step to replacing a record, or a private latent."""
+        width = domain.n_features
+        spread = projection_spread(self._n_directions(width), width)
+        n_records, *n_latents = batch_sizes
+        records = transport_gradient_sensitivity(
+            n_records,
+            radius=domain.diameter(2) / 2,
+            clip=0.0,
+            other_clip=self._gradient.jacobian_clip,
+            spread=spread,
+        )
+        return [records] + [
+            transport_gradient_sensitivity(
+                n,
+                radius=enclosing_ball(domain).radius,
+                clip=self._gradient.jacobian_clip,
+                other_clip=0.0,
+                spread=spread,
+            )
+            for n in n_latents
+        ]
+
+    def _guarantee_fields(self, domain, private_latents):
+        sizes = ("n_samples", "n_latents") if private_latents else ("n_samples",)
+        return {
+            "protected": "record_or_latent" if private_latents else "record",
+            "public": (*sizes, "domain", "column_names"),
+            "norm": "l2",
+            "bounds": (
+                Bound("l2_diameter", domain.diameter(2)),
+                Bound("point_jacobian_clip", self._gradient.jacobian_clip),
+                Bound("orthonormal_directions"),
+            ),
+            "caveats": CAVEATS,
+        }
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -260,7 +356,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
         return self._fit(X, latents=latents)
 
     def _read(self, X, *, seed, latents):
-        resolve_device(self.device)
+        resolve_device(self._training.device)
         self._check_unit()
         X, persons = self._split_unit(X)
         samples = [encode_records(self, X)]
@@ -272,13 +368,16 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
         return records, {"sizes": members.sizes, "domain": self.domain_}
 
     def _network(self, descent):
-        return mlp_generator(self.latent_dim, self.domain_, self._widths(), self.activation)
+        return mlp_generator(
+            self.latent_dim, self.domain_, self._widths(), self._training.activation
+        )
 
     def _gradients(self, descent, module, tensors, seed):
         latent_seed, direction_seed = split_random_state(seed, 2)
         device, domain = tensors[0].device, descent.objective
         draw_directions = self._directions(direction_seed, domain.n_features, device)
         normal = torch_generator(latent_seed, device)
+        settings = self._gradient
         # The sensitivity to a private latent needs all points in a ball.
         ball = enclosing_ball(domain) if len(tensors) > 1 else None
 
@@ -295,14 +394,14 @@ class DPSlicedWassersteinGenerator(FramesMixin, GeneratorPlanMixin, SlicedEstima
                 latents[0],
                 records,
                 draw_directions(),
-                self.jacobian_clip,
+                settings.jacobian_clip,
                 ball,
-                clipping=self.jacobian_clipping,
+                clipping=settings.jacobian_clipping,
             )
 
-        if self.released_clip is None:
+        if settings.released_clip is None:
             return gradient, None
-        return gradient, partial(clipped_once_more, bound=self.released_clip)
+        return gradient, partial(clipped_once_more, bound=settings.released_clip)
 
     def sample(
         self, n_samples: int = 1, *, random_state: int | np.random.RandomState | None = None

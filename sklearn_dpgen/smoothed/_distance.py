@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.accounting._wording import number_words
-from sklearn_dpgen.domains import Domain, enclosing_ball
+from sklearn_dpgen.domains import Domain
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._ledger import LedgerLike, open_ledger
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
-from sklearn_dpgen.ot import wasserstein_lines
+from sklearn_dpgen.ot._sliced import wasserstein_lines
 from sklearn_dpgen.utils._random import ROUNDING, noise_source, on_grid, split_random_state
 from sklearn_dpgen.utils._torch import as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import check_array, check_delta, check_positive
@@ -161,7 +162,7 @@ def smoothed_sliced_wasserstein(
 
     The private records are projected on random directions and released once with Gaussian noise;
     the projections of the public ones get fresh noise of the same scale. Both are taken from the
-    center of :func:`~sklearn_dpgen.domains.enclosing_ball`, which changes no distance and keeps
+    center of ``enclosing_ball``, which changes no distance and keeps
     the rounding errors small where the domain is far from the origin.
 
     Parameters

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from sklearn_dpgen.nn import ACTIVATIONS
+from sklearn_dpgen.nn._generators import ACTIVATIONS
 from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.persistence._networks import dense_arguments, saved_network
 from sklearn_dpgen.smoothed._releases import ClassRecords
 from sklearn_dpgen.utils._torch import as_array, as_tensor
 
-__all__ = ["RADIUS", "AdaptedNetwork", "AffineMove", "clip_rows", "feature_records"]
+__all__ = ["RADIUS", "AdaptedNetwork", "AffineMove", "clip_rows", "feature_records", "normal_map"]
 
 # Of the ball of the features: one row in the place of another moves by a diameter, 1, at most.
 RADIUS = 0.5
@@ -20,6 +20,8 @@ RADIUS = 0.5
 # Location shows through noise before shape does: of a map of features, the linear part learns
 # slower.
 _LINEAR_GAIN = 0.2
+# Of the mean variance of the source, added to both covariances: directions without any have no map.
+_RIDGE = 0.02
 
 
 def clip_rows(Z, radius=RADIUS):
@@ -189,3 +191,28 @@ def feature_records(module, X):
     """
     features = as_array(clip_rows(module.features(X)))
     return ClassRecords(features, np.zeros(len(features), dtype=np.int64), 1, True)
+
+
+def normal_map(source, target):
+    """Return the linear part of the optimal map between normal laws.
+
+    Parameters
+    ----------
+    source, target : ndarray of shape (d, d)
+        Covariances, positive semidefinite.
+
+    Returns
+    -------
+    ndarray of shape (d, d)
+        Symmetric, T with T source T = target, both with a little of the identity added.
+
+    References
+    ----------
+    G. Peyré, M. Cuturi, "Computational optimal transport", 2019, Remark 2.31.
+    """
+    ridge = _RIDGE * max(np.trace(source) / len(source), np.finfo(np.float64).tiny)
+    source, target = (C + ridge * np.eye(len(C)) for C in (source, target))
+    values, vectors = np.linalg.eigh(source)
+    root, inverse = ((vectors * values**power) @ vectors.T for power in (0.5, -0.5))
+    values, vectors = np.linalg.eigh(root @ target @ root)
+    return inverse @ (vectors * np.sqrt(values.clip(0))) @ vectors.T @ inverse

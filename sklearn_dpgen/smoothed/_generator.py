@@ -8,39 +8,70 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.domains import Domain, OneHot, Product, enclosing_ball
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
+from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.domains import Domain, OneHot, Product
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
+from sklearn_dpgen.mechanisms._class_moments import price_moments
+from sklearn_dpgen.nn import dcgan_generator, mlp_generator, upsampling_generator
+from sklearn_dpgen.nn._generators import DrawnGenerator
+from sklearn_dpgen.ot._sliced import held_out_distance
 from sklearn_dpgen.persistence._networks import check_network
 from sklearn_dpgen.preprocessing import DCTTransformer
 from sklearn_dpgen.preprocessing._records import (
     ENCODED_STATE,
     check_saved_encoding,
+    declared_domain,
+    decode_records,
+    draw_categories,
     encode_records,
+    read_records,
 )
 from sklearn_dpgen.schema import Schema
-from sklearn_dpgen.smoothed._base import RELEASE_CONSTRAINTS
-from sklearn_dpgen.smoothed._generated_records import GeneratedRecordsMixin
-from sklearn_dpgen.smoothed._generator_releases import GeneratorReleasesMixin
-from sklearn_dpgen.smoothed._generator_training import train_generators
-from sklearn_dpgen.smoothed._networks import NETWORKS, build_network
-from sklearn_dpgen.utils._random import split_random_state
-from sklearn_dpgen.utils._torch import as_tensor, resolve_device
+from sklearn_dpgen.smoothed._plan import plan_projections, plan_releases
+from sklearn_dpgen.smoothed._releases import (
+    RELEASE_CONSTRAINTS,
+    ClassRecords,
+    ProjectedBatches,
+    normal_laws,
+    release_laws,
+    released_proportions,
+)
+from sklearn_dpgen.smoothed._training import n_normals, one_hot, train_generators
+from sklearn_dpgen.utils._frames import FramesMixin
+from sklearn_dpgen.utils._labels import LabelSamplerMixin
+from sklearn_dpgen.utils._random import split_random_state, torch_generator
+from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 from sklearn_dpgen.utils._validation import (
     HasMethods,
     Integral,
     Interval,
     StrOptions,
     Transformer,
+    check_is_fitted,
+    check_n_samples,
+    check_widths,
     fit_context,
 )
 
 __all__ = ["SmoothedSlicedWassersteinGenerator"]
 
+_CHUNK = 2048
+# Of the records that a score draws: it is public, and the same for all that is compared.
+_SEED = 0
+# Of a class: fewer would add to the distance, and favour a law that is too narrow.
+_FEWEST_GENERATED = 1000
+# Of projections, where they are chosen here: records of a batch, and directions.
+_BATCH_SIZE, _MOST_DIRECTIONS = 100, 100
+_EVENTS = {"records": "records", "projections": "batch_projections"}
+_PERCEPTRONS: dict[str, Callable] = {"auto": DrawnGenerator, "mlp": mlp_generator}
+_IMAGES: dict[str, Callable] = {"dcgan": dcgan_generator, "upsampling": upsampling_generator}
+NETWORKS = {*_PERCEPTRONS, *_IMAGES}
 
-class SmoothedSlicedWassersteinGenerator(
-    GeneratedRecordsMixin, GeneratorReleasesMixin, TrainedEstimator
-):
+
+class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, TrainedEstimator):
     """A generator trained to match noisy records in the smoothed sliced Wasserstein distance.
 
     Secret batches of records are released with Gaussian noise, or the moments of each class, and
@@ -62,10 +93,10 @@ class SmoothedSlicedWassersteinGenerator(
         The public set in which records lie, or a function of ``n_features`` that returns it.
         Records outside are moved to its nearest point. Noise is in proportion to its diameter:
         a ball of about the typical norm, about a public center, is better than a wide one.
-    labels : {"public", "private"}, default="public"
-        Of ``fit(X, y)``. "public": neighbours differ in a record of the same class, and class
-        sizes are public. "private": neighbours differ in a record and its label. This needs
-        some ``n_classes`` times the records for the same quality.
+    labels : {"public", "private"} or None, default=None
+        Privacy of the labels, required by ``fit(X, y)``. "public": neighbours differ in a record of
+        the same class, and class sizes are public. "private": neighbours differ in a record and its
+        label. This needs some ``n_classes`` times the records for the same quality.
     classes : array-like of shape (n_classes,) or None, default=None
         The public labels, at least two. Private labels need them. None takes those that occur
         in ``y``, which are then public: ``privacy_`` says so.
@@ -112,7 +143,7 @@ class SmoothedSlicedWassersteinGenerator(
         A network, or ``generator(n_inputs, domain)`` that returns a module: inputs are the latent
         and, with labels, the class as a one-hot vector. A module with an attribute ``n_noise``
         gets that many standard normals before them. "auto" is a multilayer perceptron that draws
-        the categories of one-hot blocks (:class:`~sklearn_dpgen.nn.DrawnGenerator`), "mlp" one with
+        the categories of one-hot blocks (``DrawnGenerator``), "mlp" one with
         soft blocks; "upsampling" is the paper's.
     hidden_layer_sizes : tuple of int, default=(200, 200)
         Of the multilayer perceptron.
@@ -178,8 +209,8 @@ class SmoothedSlicedWassersteinGenerator(
 
     :Promise: Central (ε, δ)-differential privacy of all that is released of the records, and so of
         the generator and its samples.
-    :Neighbours: Replace one record; the number of records is public. With labels: replace one
-        record by another of the same class; the sizes of the classes are public. With
+    :Neighbours: Replace one record; the number of records is public. With ``labels="public"``:
+        replace one record by another of the same class; the sizes of the classes are public. With
         ``labels="private"``: replace one record and its label; the number of records is public.
         With ``unit``: a person with all their rows in place of a record.
     :Public: ``n_samples``; ``domain``, or that of ``schema``; names of the columns. With labels
@@ -248,7 +279,7 @@ class SmoothedSlicedWassersteinGenerator(
         **RELEASE_CONSTRAINTS,
         "schema": [Schema, None],
         "domain": [Domain, callable, None],
-        "labels": [StrOptions({"public", "private"})],
+        "labels": [StrOptions({"public", "private"}), None],
         "classes": ["array-like", None],
         "label_proportions": ["array-like", None],
         "output_domain": [Domain, None],
@@ -270,7 +301,7 @@ class SmoothedSlicedWassersteinGenerator(
         *,
         schema: Schema | None = None,
         domain: Domain | Callable[..., Domain] | None = None,
-        labels: str = "public",
+        labels: str | None = None,
         classes: ArrayLike | None = None,
         label_proportions: ArrayLike | None = None,
         output_domain: Domain | None = None,
@@ -327,6 +358,47 @@ class SmoothedSlicedWassersteinGenerator(
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int | None = None,
+        *,
+        class_sizes: ArrayLike | None = None,
+    ) -> PrivacyReport:
+        """Return the privacy report of a fit on a number of records, before any is read.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records, or with ``unit`` of persons, as all sizes here.
+        n_features : int or None, default=None
+            Number of columns; it is needed where ``domain`` is a function of it.
+        class_sizes : array-like of int of shape (n_classes,) or None, default=None
+            Of public labels, in the order of the classes. None is a fit without labels, or with
+            private ones where ``classes`` are declared.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit, with what noise leaves of the means, and about how long
+            it takes.
+
+        Raises
+        ------
+        ValueError
+            What ``fit`` would refuse of the parameters, or sizes that do not fit together.
+
+        Warns
+        -----
+        UserWarning
+            Where noise leaves little of the mean of the records, as ``fit`` does.
+        """
+        self._check_declared()
+        n_samples = check_count(n_samples, "n_samples")
+        classes = self._planned_classes(n_samples, class_sizes)
+        return self._planned(declared_domain(self, n_features), n_samples, *classes)[1]
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
@@ -428,12 +500,283 @@ class SmoothedSlicedWassersteinGenerator(
             G = self.output_transform.transform(G)
         return G if self.output_domain is None else self.domain_.project(G)
 
+    def _check_declared(self):
+        self._check_unit()
+        if self.output_transform is not None and self.output_domain is None:
+            raise ValueError("output_transform needs an output_domain: where the network ends.")
+        if self.output_transform is not None and self.schema is not None:
+            raise ValueError("output_transform needs a domain: a schema's columns come after it.")
+
+    def _check_release(self, has_labels):
+        """Refuse what projections at each step cannot be."""
+        if self.release != "projections":
+            return
+        if has_labels and self.labels == "private":
+            raise ValueError(
+                'release="projections" takes labels="public": of another label a record would move '
+                "the projections of two classes, which is not priced."
+            )
+        if self.n_generators > 1:
+            raise ValueError(
+                'release="projections" trains one network, as each step has a release of its own: '
+                f"n_generators must be 1, got {self.n_generators}."
+            )
+
+    def _planned(self, domain, n_samples, n_classes, class_sizes):
+        """Return the plan of a fit, and its report.
+
+        Parameters
+        ----------
+        domain : Domain
+        n_samples : int
+            Number of records, or of persons.
+        n_classes : int
+            0 without labels.
+        class_sizes : ndarray of int or None
+            Of public labels; None without any.
+        """
+        self._check_release(n_classes > 0)
+        price = getattr(self, f"_price_{self.release}")
+        plan = price(domain, n_samples, n_classes, class_sizes)
+        relation, public = self._label_terms(n_classes > 0)
+        fields = relation | {"public": ("n_samples", "domain", "column_names", *public)}
+        name, noise = type(self).__name__, self._noise_description()
+        if self.release == "moments":
+            report = plan.report(name, noise, **fields)
+        else:
+            report = plan.report(
+                name=name,
+                events=(Event(_EVENTS[self.release]),),
+                norm="l2",
+                bounds=(Bound("l2_diameter", domain.diameter(2)),),
+                noise_source=noise,
+                **fields,
+            )
+        return plan, self._protected(report)
+
+    def _price_moments(self, domain, n_samples, n_classes, class_sizes):
+        return price_moments(
+            enclosing_ball(domain),
+            n_samples,
+            max(1, n_classes),
+            class_sizes=class_sizes if n_classes else [n_samples],
+            label_proportions=self.label_proportions,
+            epsilon=self.epsilon,
+            delta=self._delta(n_samples),
+        )
+
+    def _price_projections(self, domain, n_samples, n_classes, class_sizes):
+        d, automatic = domain.n_features, self.n_projections == "auto"
+        n_projections = min(d, _MOST_DIRECTIONS) if automatic else self.n_projections
+        return plan_projections(
+            [n_samples] if class_sizes is None else list(map(int, class_sizes)),
+            domain.diameter(2),
+            ProjectionLaw(d, 1 if d == 1 else n_projections, self.directions),
+            epsilon=self.epsilon,
+            delta=self._delta(n_samples),
+            batch_size=(
+                min(n_samples, _BATCH_SIZE) if self.batch_size == "auto" else self.batch_size
+            ),
+            n_releases=self.max_iter,
+        )
+
+    def _price_records(self, domain, n_samples, n_classes, class_sizes):
+        sizes = [n_samples] if class_sizes is None else list(map(int, class_sizes))
+        is_private = n_classes > 0 and self.labels == "private"
+        batch_size = self.batch_size
+        if batch_size == "auto":
+            # At one rate for all: a higher one of a small class would be paid by every class.
+            batch_size = n_samples // max(1, min(sizes))
+        return plan_releases(
+            sizes,
+            domain.diameter(2),
+            domain.n_features,
+            epsilon=self.epsilon,
+            delta=self._delta(n_samples),
+            batch_size=batch_size,
+            n_epochs=self.n_epochs,
+            slot_radius=enclosing_ball(domain).radius if is_private else None,
+            n_slots=n_classes if is_private else 1,
+            with_counts=is_private and self.label_proportions is None,
+        )
+
+    def _release_moments(self, plan, X, codes, n_classes, persons, ball, seed, lines):
+        noise = self._noise_source(seed, X, codes, self.domain_)
+        means, covariances, sizes = plan.release(X, codes, noise)
+        if n_classes:
+            self._set_proportions(sizes)
+        return normal_laws(means - ball.center, covariances, ball.radius, **lines)
+
+    def _release_records(self, plan, X, codes, n_classes, persons, ball, seed, lines):
+        is_public = n_classes == 0 or self.labels == "public"
+        records = ClassRecords(X - ball.center, codes, max(1, n_classes), is_public)
+        noise = self._noise_source(seed, X, codes, n_classes, self.domain_)
+        if n_classes:
+            self.label_proportions_ = released_proportions(
+                self.label_proportions, codes, n_classes, plan.counts, noise
+            )
+        shares = None if is_public else self.label_proportions_
+        return release_laws(
+            plan.records,
+            noise,
+            records,
+            ball.radius,
+            shares=shares,
+            verbose=self.verbose,
+            **lines,
+        )
+
+    def _release_projections(self, plan, X, codes, n_classes, persons, ball, seed, lines):
+        records = ClassRecords(
+            X - ball.center, codes, max(1, n_classes), is_public=True, persons=persons
+        )
+        noise = self._noise_source(seed, X, codes, n_classes, self.domain_)
+        if persons is not None:
+            noise.bind(persons.codes)
+        if n_classes:
+            self.label_proportions_ = released_proportions(
+                self.label_proportions, records.member_codes, n_classes, None, noise
+            )
+        return ProjectedBatches(
+            plan.records,
+            noise,
+            records,
+            ball.radius,
+            q=self.q,
+            device=lines["device"],
+        )
+
+    def _keep(self, module):
+        """Store a trained network, and what sample needs of the parameters: they may change."""
+        self._n_normals = n_normals(module, self.latent_dim)
+        self._output_domain = self.domain_ if self.output_domain is None else self.output_domain
+        self._output_transform = self.output_transform
+        self.generator_ = module
+
+    @torch.no_grad()
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        y: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray | pd.DataFrame:
+        """Draw synthetic records.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many; as many as wanted, at no cost in privacy.
+        y : label, array-like of shape (n_samples,) or None, default=None
+            The class of all records, or of each. None draws them as ``sample_labels`` does.
+        random_state : int, RandomState or None, default=None
+            Seed of the draw.
+
+        Returns
+        -------
+        X : ndarray or data frame of shape (n_samples, n_features)
+            A data frame with a schema, or where ``fit`` was given one with names of columns. With
+            an ``output_transform`` it is an array of what comes before it, in columns of its own.
+
+        Raises
+        ------
+        ValueError
+            A label that was not in ``classes_``, or any after a fit without labels.
+        """
+        check_is_fitted(self)
+        n_classes = len(self.classes_) if hasattr(self, "classes_") else 0
+        width = self._n_normals + n_classes + self._output_domain.n_features
+        n_samples = check_n_samples(n_samples, width)
+        label_seed, latent_seed, category_seed = split_random_state(random_state, 3)
+        codes = self._sample_codes(n_samples, y, label_seed)
+        device = next(self.generator_.parameters()).device
+        Z = torch.randn(n_samples, self._n_normals, generator=torch_generator(latent_seed))
+        inputs = torch.cat([Z.to(device), one_hot(torch.from_numpy(codes), n_classes, device)], 1)
+        X = as_array(torch.cat([self.generator_(chunk) for chunk in inputs.split(_CHUNK)]))
+        rng = np.random.default_rng(category_seed)
+        if self._output_transform is not None:
+            return draw_categories(self._output_domain, X, rng)
+        return decode_records(self, X, rng, domain=self._output_domain)
+
+    def score(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> float:
+        """Return minus the sliced Wasserstein distance between records and samples.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+            Records, of which the score tells: if they are private, it is not.
+        y : array-like of shape (n_samples,) or None, default=None
+            Their labels, of which it tells as well. With them each class is compared with samples
+            of its own, and counts by its share of X. None compares all records with all classes.
+
+        Returns
+        -------
+        float
+            At most 0, and larger is better: minus the root of the mean of W_2 squared, over fixed
+            directions. It is in the units of the records, which are not moved into the domain, so
+            that fits with other domains can be compared; with a schema, in those of its encoding.
+            Directions and samples are the same at each call.
+
+        Raises
+        ------
+        ValueError
+            Other columns than those of ``fit``, a label that was not in ``classes_``, or any after
+            a fit without labels.
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit: nothing is paid for the score.
+        """
+        check_is_fitted(self)
+        self._warn_of_score()
+        X = read_records(self, self._without_unit(X))
+        classes = [(None, slice(None))]
+        if y is not None:
+            codes = self._sample_codes(len(X), y, None)
+            classes = [(self.classes_[code], codes == code) for code in np.unique(codes)]
+        groups = [(X[rows], self._generated(len(X[rows]), label)) for label, rows in classes]
+        return -held_out_distance(groups, device=next(self.generator_.parameters()).device)
+
+    @torch.no_grad()
+    def _generated(self, n_samples, label):
+        """Return samples to compare with records, in the space of these."""
+        made = self.sample(max(n_samples, _FEWEST_GENERATED), y=label, random_state=_SEED)
+        if self._output_transform is None:
+            return read_records(self, made)
+        device = next(self.generator_.parameters()).device
+        return as_array(self._output_transform.transform(as_tensor(made, device=device)))
+
     def _check_saved_state(self):
         super()._check_saved_state()
         check_saved_encoding(self)
         n_classes = self._check_saved_labels()
         n_inputs = self._n_normals + (n_classes if hasattr(self, "classes_") else 0)
         check_network(self.generator_, n_inputs, self._output_domain.n_features)
+
+
+def build_network(generator, n_inputs, domain, *, hidden_layer_sizes, activation):
+    """Return an untrained network.
+
+    Parameters
+    ----------
+    generator : str or callable
+        One of ``NETWORKS``, or a function of ``n_inputs`` and ``domain``.
+    n_inputs : int
+    domain : Domain
+        Where its output lies.
+    hidden_layer_sizes, activation
+        Of a multilayer perceptron.
+
+    Returns
+    -------
+    torch.nn.Module
+    """
+    if callable(generator):
+        return generator(n_inputs, domain)
+    if generator in _IMAGES:
+        return _IMAGES[generator](n_inputs, domain)
+    return _PERCEPTRONS[generator](n_inputs, domain, check_widths(hidden_layer_sizes), activation)
 
 
 def _has_categories(domain):

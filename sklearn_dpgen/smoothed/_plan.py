@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass, replace
 
-from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, check_delta_size
+from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
+from sklearn_dpgen.accounting._checks import check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.utils._random import ROUNDING

@@ -22,9 +22,9 @@ from sklearn_dpgen.mechanisms._release import (
 )
 from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.schema._binned import Binned
-from sklearn_dpgen.tables._base import BaseTableSampler
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
-from sklearn_dpgen.tables._product_mixture import ProductMixture
+from sklearn_dpgen.tables._distributions import ProductMixture
+from sklearn_dpgen.tables._table_sampler import BaseTableSampler
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
     Integral,
@@ -323,7 +323,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         -------
         log_likelihood : ndarray of shape (n_samples,)
         """
-        from sklearn_dpgen.tables._answer_loss import log_likelihoods
+        from sklearn_dpgen.tables._answer_fit import log_likelihoods
         from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 
         check_is_fitted(self)
@@ -357,8 +357,8 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
     def find_bins(self, n_bins: int = 16) -> dict[str, np.ndarray]:
         """Return bins of numbers and dates that hold about equal shares of the records.
 
-        Answers of a first group of people on fine bins, ``JointRandomizedResponse(bins=64,
-        n_asked=1)``, tell which ``bins`` to declare to the next one.
+        Answers of a first group of people on fine bins, ``JointRandomizedResponse(n_bins=64,
+        n_asked=1)``, tell which ``n_bins`` to declare to the next one.
 
         Parameters
         ----------

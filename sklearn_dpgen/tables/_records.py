@@ -3,26 +3,202 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 
 import numpy as np
+import pandas as pd
 from joblib import effective_n_jobs
 from tqdm import tqdm
 
-from sklearn_dpgen.engines import is_engine_table, map_reduce
-from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.engines._tables import is_engine_table, map_reduce
+from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
+from sklearn_dpgen.ledger._unit import Persons, check_precision
 from sklearn_dpgen.preprocessing._coder import RecordCoder
-from sklearn_dpgen.preprocessing._reader import NO_RECORDS, read_blocks
+from sklearn_dpgen.preprocessing._reader import (
+    NO_RECORDS,
+    column_names,
+    column_of,
+    has_no_names,
+    map_blocks,
+    read_blocks,
+)
 from sklearn_dpgen.preprocessing._sources import open_source
-from sklearn_dpgen.tables._code_counter import CodeCounter
-from sklearn_dpgen.tables._count_layout import CountLayout
-from sklearn_dpgen.tables._record_codes import encode_codes
-from sklearn_dpgen.tables._row_weights import WHOLE, PersonRows, RowWeights, weights_of
-from sklearn_dpgen.tables._table_counter import TableCounter
+from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
+from sklearn_dpgen.tables._table_counter import (
+    WHOLE,
+    CodeCounter,
+    CountLayout,
+    PersonRows,
+    RowWeights,
+    TableCounter,
+    weights_of,
+)
 from sklearn_dpgen.utils._threads import one_thread
+from sklearn_dpgen.utils._validation import check_is_fitted
 
-__all__ = ["StoredRecords", "StreamedRecords", "open_records"]
+__all__ = [
+    "RecordCodes",
+    "StoredRecords",
+    "StreamedRecords",
+    "encode_codes",
+    "fit_columns",
+    "open_records",
+    "with_bins",
+]
+
+_LABELS_APART = (
+    "y was given and is not read: a label is a column of X, by its name in the schema. "
+    "SyntheticDataClassifier and SyntheticDataRegressor take it as y."
+)
+
+
+def fit_columns(encoder, X, unit, y=None):
+    """Fit an encoder to the columns of a source, without a unit that the schema lacks.
+
+    Parameters
+    ----------
+    encoder : TabularEncoder
+    X : as for :func:`~sklearn_dpgen.preprocessing._reader.map_frames`
+    unit : str or None
+    y : object
+        Labels that somebody took for a part of the records; they are not read.
+
+    Raises
+    ------
+    TypeError
+        Rows without names of columns.
+    ValueError
+        No such column, or columns that are not those of the schema.
+    """
+    try:
+        return _fit_columns(encoder, X, unit)
+    except PublicError as error:
+        if y is None:
+            raise
+        message = f"{error} {_LABELS_APART}"
+    raise PublicValueError(message)
+
+
+def _fit_columns(encoder, X, unit):
+    if unit is None:
+        return encoder.fit(X)
+    if has_no_names(X):
+        raise PublicTypeError(f"unit={unit!r} names a column: X must be a data frame.")
+    given = column_names(X, list(encoder.schema), unit)
+    names = [name for name in given if name != unit or unit in encoder.schema]
+    return encoder.fit(pd.DataFrame([[0] * len(names)], columns=names))
+
+
+@dataclass(frozen=True, eq=False)
+class RecordCodes:
+    """Records, each with exactly one category in each column.
+
+    Parameters
+    ----------
+    columns : list of ndarray of shape (n_records,)
+        The category of each record, in the order of the schema. Contiguous, and of the smallest
+        unsigned dtype that holds all categories of the column.
+    sizes : list of int
+        The number of categories of each column.
+    persons : Persons or None, default=None
+        Who each record is of; None where each is by itself.
+    """
+
+    columns: list
+    sizes: list
+    persons: Persons | None = None
+
+    @property
+    def n_records(self):
+        """The number of records, or of persons."""
+        return len(self.columns[0]) if self.persons is None else self.persons.n_persons
+
+
+def encode_codes(X, encoder, unit=None):
+    """Return the category of each record in each column.
+
+    A record always gets exactly one category in each column, whatever it holds and whatever the
+    other records hold; else it is refused. The sensitivity of counts rests on it: a record adds
+    one to a single cell of each table.
+
+    Parameters
+    ----------
+    X : data frame, array-like of shape (n, n_columns), or other source of records
+        Private records, in any form that :func:`~sklearn_dpgen.preprocessing._reader.map_frames`
+        reads. Of a dask frame the workers encode each partition: codes alone come back.
+    encoder : TabularEncoder
+        Fitted, with bins for all numbers and dates.
+    unit : str or None, default=None
+        A further column of ``X``, which tells who each record is of; of whatever chunks.
+
+    Returns
+    -------
+    RecordCodes
+        With the records in the order given.
+
+    Raises
+    ------
+    ValueError
+        No records at all, or a column that is missing, unknown or without bins, that has nulls
+        without being nullable, or holds a value outside the declared ones. Never with the value.
+    TypeError
+        A chunk that is no data frame, or another collection of dask.
+
+    Notes
+    -----
+    Beside the codes, an eighth of them and a block of 65536 records are held; of dask's, the codes
+    twice. An array-like of rows that is neither an ndarray nor a frame is first made one. Dask
+    makes texts of Python objects such as None and True, unless ``dataframe.convert-string`` of its
+    configuration is False.
+    """
+    check_is_fitted(encoder)
+    check_categories(encoder)
+    coder = RecordCoder(encoder.columns_)
+    dtypes = coder.dtypes
+    # They grow in place, where a list of parts would be copied in the end.
+    buffers = [bytearray() for _ in dtypes]
+    ids, columns = [], encoder.columns_ if unit is None else encoder.columns_ | {unit: None}
+    for part, own in map_blocks(partial(_codes, coder, unit), X, columns):
+        for buffer, codes in zip(buffers, part, strict=True):
+            buffer += codes.data
+        ids.append(own)
+    if not buffers[0]:
+        raise PublicValueError(NO_RECORDS)
+    persons = None if unit is None else Persons(pd.concat(ids, ignore_index=True), unit)
+    codes = [np.frombuffer(b, dtype=dtype) for b, dtype in zip(buffers, dtypes, strict=True)]
+    return RecordCodes(codes, coder.sizes, persons)
+
+
+def _codes(coder, unit, block):
+    own = None
+    if unit is not None:
+        own = column_of(block, unit)
+        # Of each part: together they have the longest type among them.
+        check_precision(own, unit)
+    return coder.codes(block), own
+
+
+def with_bins(encoder, bins):
+    """Return a fitted encoder of the same columns and dtypes with other bins.
+
+    Parameters
+    ----------
+    encoder : TabularEncoder
+        Fitted.
+    bins : mapping
+        As of :class:`TabularEncoder`.
+
+    Returns
+    -------
+    TabularEncoder
+    """
+    names = encoder.feature_names_in_
+    return TabularEncoder(encoder.schema, n_bins=bins).fit(
+        pd.DataFrame([[0] * len(names)], columns=names)
+    )
+
 
 _BLOCK = 1 << 16
 # Of codes, that are held unless asked to.
@@ -50,7 +226,7 @@ def open_records(X, encoder, *, store="auto", unit=None, most=None, n_jobs=None,
     unit : str or None, default=None
         A column of ``X`` that tells who each row is of.
     most : int or None, default=None
-        As of :func:`~sklearn_dpgen.tables._row_weights.weights_of`.
+        As of :func:`~sklearn_dpgen.tables._table_counter.weights_of`.
     n_jobs : int or None, default=None
         Threads.
     verbose : int, default=0
@@ -142,7 +318,7 @@ class StoredRecords(_Records):
     ----------
     records : RecordCodes
     most : int or None
-        As of :func:`~sklearn_dpgen.tables._row_weights.weights_of`.
+        As of :func:`~sklearn_dpgen.tables._table_counter.weights_of`.
     n_jobs, verbose : as of :func:`open_records`
 
     Attributes

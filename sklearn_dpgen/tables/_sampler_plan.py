@@ -5,26 +5,76 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklearn_dpgen.accounting import PrivacyReport, check_delta_size
-from sklearn_dpgen.accounting._checks import check_count
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._checks import check_count, check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder
 from sklearn_dpgen.tables._marginals import (
+    MAX_BLOCKS,
     check_memory,
     expand_marginals,
     marginal_weight,
     target_columns,
 )
-from sklearn_dpgen.tables._privacy_plan import MarginalsPlan, plan_rounds
-from sklearn_dpgen.tables._release_sizes import release_sizes
-from sklearn_dpgen.tables._releases import noise_factors
-from sklearn_dpgen.tables._resolution import affordable_cells, is_drowned, warn_of_noise
+from sklearn_dpgen.tables._privacy_plan import (
+    CHANGED_CELLS,
+    MarginalsPlan,
+    affordable_cells,
+    is_drowned,
+    plan_rounds,
+    warn_of_noise,
+)
+from sklearn_dpgen.tables._releases import column_trees, fine_encoder, noise_factors
 from sklearn_dpgen.tables._table_rules import TableRules, check_measured
 from sklearn_dpgen.utils._random import ROUNDING
 from sklearn_dpgen.utils._validation import EstimatorMixin, check_delta, fit_context
 
 __all__ = ["SamplerPlan", "SamplerPlanMixin", "declared_table"]
+
+
+def release_sizes(trees, rounds, neighbours, *, unit, n_records, noise_scale):
+    """Return bounds on the sizes of the releases of a plan, from public quantities.
+
+    Parameters
+    ----------
+    trees : list of ColumnTree
+        Of all columns.
+    rounds : tuple of Round
+    neighbours : {"replace_one", "add_or_remove"}
+    unit : str or None
+        Of what persons have several rows, any number of cells may change.
+    n_records : float or None
+        None where it is not public.
+    noise_scale : float
+        Of one vector that has the whole budget: no table has less noise.
+
+    Returns
+    -------
+    n_values, n_changed : list of int
+        Of the vector of single columns, then of each round.
+    """
+    told, most = [tree for tree in trees if tree.n_cells > 1], math.inf
+    if n_records is not None:
+        most = affordable_cells(n_records, noise_scale)
+    sizes = [min(tree.n_cells, MAX_BLOCKS) if tree.is_flat else MAX_BLOCKS for tree in trees]
+
+    def n_cells(columns):
+        # Of two groups in each column, if that is more than are wanted.
+        whole = math.prod(sizes[j] for j in columns)
+        return min(whole, max(2 ** len(columns), math.floor(min(most, whole))))
+
+    values = [part.n_tables * max(map(n_cells, part.candidates)) for part in rounds]
+    tables = [part.n_tables for part in rounds]
+    # Where records turn out to be few, a round measures once more what the first one did.
+    values = [max(n, values[0]) for n in values]
+    tables = [max(n, tables[0]) for n in tables]
+    values = [max(1, sum(tree.n_cells for tree in told)), *values]
+    if unit is not None:
+        return values, values
+    cells = CHANGED_CELLS[neighbours]
+    changed = [cells * n for n in (max(1, sum(tree.n_levels for tree in told)), *tables)]
+    return values, [min(pair) for pair in zip(changed, values, strict=True)]
+
 
 _DECLARED = ("target", "workload", "constraints", "max_rows")
 _OF = {"pairs": "cell of a pair", "triples": "cell of a triple"}

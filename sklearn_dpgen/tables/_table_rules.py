@@ -1,10 +1,13 @@
 """The rules of a table, checked against its schema, and what they make of drawn records."""
 
+import math
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from itertools import chain
+from itertools import chain, product
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_list_like
 
 from sklearn_dpgen.exceptions import PublicError, PublicValueError
 from sklearn_dpgen.persistence._declarations import saved
@@ -22,10 +25,273 @@ from sklearn_dpgen.schema import (
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._column import Derived, MadeUpColumn
 from sklearn_dpgen.schema._rules import Rule
-from sklearn_dpgen.tables._rule_conflicts import check_conflicts, number_bounds
-from sklearn_dpgen.tables._value_sets import ValueSet, as_numbers, fulfils
+from sklearn_dpgen.tables._conditional_sampling import checked_interval, read_conditions
+from sklearn_dpgen.tables._distributions import LogLinearTerm
 
-__all__ = ["TableRules", "check_measured", "is_number"]
+__all__ = [
+    "TableRules",
+    "ValueSet",
+    "barred_pairs",
+    "barred_term",
+    "check_measured",
+    "is_number",
+    "possible_cells",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class ValueSet:
+    """Listed values and intervals of a column, as decoded records are compared with them.
+
+    Parameters
+    ----------
+    listed : Series of shape (n_values,)
+        As records hold them; null is one where it is listed.
+    intervals : list of pandas.Interval
+        Of floats, or of dates in UTC.
+    """
+
+    listed: pd.Series
+    intervals: list
+
+    @classmethod
+    def read(cls, encoder, name, given):
+        """Return the set that a condition on a column means; errors are those of conditions."""
+        found = read_conditions(encoder, {name: given})[name]
+        column, given = encoder.columns_[name], list(given) if is_list_like(given) else [given]
+        listed = [value for value in given if not isinstance(value, pd.Interval)]
+        if listed:
+            found = read_conditions(encoder, {name: listed})[name]
+        intervals = [checked_interval(name, column, v) for v in given if isinstance(v, pd.Interval)]
+        return cls(found.values.iloc[: len(listed)], intervals)
+
+    def holds(self, series):
+        """Return the mask of the values that are in the set."""
+        found = series.isin(self.listed).to_numpy(dtype=bool)
+        if self.intervals:
+            values = _comparable(series)
+            for interval in self.intervals:
+                found = found | _inside(values, interval)
+        return found
+
+    def may_hold(self, series):
+        """Return the mask of the values that are in the set, or of which it is unknown: nulls."""
+        if self.listed.isna().any():
+            # Whether a value is null is known.
+            return self.holds(series)
+        return self.holds(series) | series.isna().to_numpy(dtype=bool)
+
+    def categories(self, column):
+        """Return of which categories all values are in the set, and of which some may be.
+
+        Parameters
+        ----------
+        column : CategoryColumn
+
+        Returns
+        -------
+        whole, some : ndarray of bool of shape (n_categories,)
+            On the safe side: ``whole`` is False and ``some`` True where it is not clear.
+        """
+        low, high = category_ends(column)
+        whole, some = self.holds(low) & self.holds(high), self.may_hold(low) | self.may_hold(high)
+        if isinstance(column, Binned):
+            first, last = _comparable(low), _comparable(high)
+            is_single = first == last
+            whole = self.holds(low) & is_single
+            for interval in self.intervals:
+                whole |= _inside(first, interval) & _inside(last, interval)
+                some |= _above(last, interval) & _below(first, interval)
+            for value in _comparable(self.listed):
+                some |= np.asarray((first <= value) & (last >= value))
+        null = low.isna().to_numpy(dtype=bool)
+        whole[null] = self.listed.isna().any()
+        return whole, some
+
+
+def category_ends(column):
+    """Return the lowest and the highest value of each category, two series.
+
+    Parameters
+    ----------
+    column : CategoryColumn
+    """
+    if isinstance(column, Binned):
+        return column.ends()
+    values = column.decode_codes(np.arange(column.n_categories))
+    return values, values
+
+
+def as_numbers(series):
+    """Return numbers as they are compared: labels of several types as floats."""
+    return series.astype(np.float64) if series.dtype == object else series
+
+
+def fulfils(frame, given, then):
+    """Return the mask of the records that an implication allows.
+
+    Parameters
+    ----------
+    frame : data frame
+    given, then : dict of str to ValueSet
+    """
+    applies, broken = np.ones(len(frame), dtype=bool), np.zeros(len(frame), dtype=bool)
+    for name, values in given.items():
+        applies &= values.holds(frame[name])
+    for name, values in then.items():
+        broken |= ~values.may_hold(frame[name])
+    return ~(applies & broken)
+
+
+def _comparable(series):
+    """Return numbers as floats, dates in UTC."""
+    if pd.api.types.is_datetime64_any_dtype(series.dtype):
+        return pd.Series(pd.to_datetime(series, utc=True).array)
+    return series.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _inside(values, interval):
+    return _above(values, interval) & _below(values, interval)
+
+
+def _above(values, interval):
+    return np.asarray(
+        values >= interval.left if interval.closed_left else values > interval.left, dtype=bool
+    )
+
+
+def _below(values, interval):
+    return np.asarray(
+        values <= interval.right if interval.closed_right else values < interval.right, dtype=bool
+    )
+
+
+# Combinations of values that are gone through at most.
+_MOST = 1 << 18
+
+
+def check_conflicts(rules, schema):
+    """Raise ValueError for rules that contradict one another, or that no declared values fulfil.
+
+    Parameters
+    ----------
+    rules : TableRules
+    schema : Schema
+
+    Notes
+    -----
+    Inequalities are followed from column to column, and sums compared with their bounds. Of
+    implications the values that they tell apart are tried together, unless there are more than
+    2^18 combinations. Nulls do not count as a way out of an inequality.
+    """
+    _check_sums(rules, schema)
+    _check_inequalities(rules)
+    _check_implications(rules)
+
+
+def _check_sums(rules, schema):
+    for name, (_, parts, label) in rules.derived.items():
+        if not label.endswith("Sum"):
+            continue
+        lows, highs = zip(*(number_bounds(schema[part]) for part in parts), strict=True)
+        low, high = number_bounds(schema[name])
+        if math.fsum(lows) > high or math.fsum(highs) < low:
+            raise PublicValueError(
+                f"{label}: no sum of {list(parts)} is within the bounds of column {name!r}."
+            )
+
+
+def number_bounds(column):
+    """Return the lowest and the highest value that a column of numbers declares."""
+    if isinstance(column, Ordinal):
+        return min(column.labels), max(column.labels)
+    return column.low, column.high
+
+
+def _check_inequalities(rules):
+    """Follow inequalities from a column to all that are larger."""
+    larger: dict = {}
+    for rule, label in rules.inequalities:
+        larger.setdefault(rule.low, []).append((rule.high, rule.strict, label))
+    for first in larger:
+        # Columns that are not smaller, and whether they are surely larger.
+        reached: dict[str, bool] = {}
+        queue: list[tuple] = [(first, False, None)]
+        while queue:
+            name, is_strict, label = queue.pop()
+            if label is not None and reached.get(name, -1) >= is_strict:
+                continue
+            if label is not None:
+                reached[name] = is_strict
+                _check_pair(rules.encoder, first, name, is_strict, label)
+            queue += [(n, is_strict or s, text) for n, s, text in larger.get(name, ())]
+
+
+def _check_pair(encoder, low, high, is_strict, label):
+    (lowest, _), (_, highest) = (_extremes(encoder.columns_[name]) for name in (low, high))
+    if low == high and is_strict:
+        raise PublicValueError(
+            f"{label}: by the other inequalities column {low!r} is below itself."
+        )
+    if low != high and (lowest >= highest if is_strict else lowest > highest):
+        raise PublicValueError(
+            f"{label}: column {low!r} must be below {high!r}, and is declared to be above it."
+        )
+
+
+def _extremes(column):
+    low, high = category_ends(column)
+    return low.dropna().min(), high.dropna().max()
+
+
+def _check_implications(rules):
+    """Try the values that implications tell apart, of columns that they join."""
+    left = [({*given, *then}, (given, then), label) for given, then, label in rules.implications]
+    while left:
+        columns, *_ = left[0]
+        group = [left.pop(0)]
+        while joined := [part for part in left if columns & part[0]]:
+            columns = columns.union(*(part[0] for part in joined))
+            group += joined
+            left = [part for part in left if part not in joined]
+        names = sorted(columns)
+        values = [_told_apart(rules.encoder, name, group) for name in names]
+        if math.prod(map(len, values)) > _MOST:
+            continue
+        grid = np.array(list(product(*map(range, map(len, values)))))
+        drawn = [part.iloc[places] for part, places in zip(values, grid.T, strict=True)]
+        frame = pd.DataFrame({n: part.array for n, part in zip(names, drawn, strict=True)})
+        kept = np.ones(len(frame), dtype=bool)
+        for _, sides, label in group:
+            kept &= fulfils(frame, *sides)
+            if not kept.any():
+                raise PublicValueError(
+                    f"{label}: with the implications before it, no values of {names} are left."
+                )
+
+
+def _told_apart(encoder, name, group):
+    """Return values of a column, one at least of each kind that the rules tell apart."""
+    column = encoder.columns_[name]
+    if not isinstance(column, Binned):
+        return column.decode_codes(np.arange(column.n_categories))
+    sets = [side[name] for _, sides, _ in group for side in sides if name in side]
+    listed = pd.concat([one.listed for one in sets], ignore_index=True).dropna()
+    intervals = [interval for one in sets for interval in one.intervals]
+    intervals += [pd.Interval(v, v, closed="both") for v in as_ends(listed)]
+    starts, stops = column.interval_places(intervals) if intervals else ((), ())
+    places = np.unique(np.concatenate([[0], starts, stops])).astype(np.int64)
+    values = column.decode_places(places[places < column.n_places])
+    nulls = column.decode_codes(np.arange(column.n_bins, column.n_categories))
+    parts = [part for part in (values, listed, nulls) if len(part)]
+    return pd.concat(parts, ignore_index=True).drop_duplicates()
+
+
+def as_ends(values):
+    """Return numbers as floats, dates in UTC: ends of intervals."""
+    if pd.api.types.is_datetime64_any_dtype(values.dtype):
+        return list(pd.to_datetime(values, utc=True))
+    return [float(value) for value in values]
 
 
 @saved
@@ -56,7 +322,7 @@ class TableRules:
     _saved_state = {"rules": list[Rule], "schema": Schema}
 
     def __init__(self, rules, schema):
-        self.encoder = TabularEncoder(schema, bins=2).fit()
+        self.encoder = TabularEncoder(schema, n_bins=2).fit()
         self.rules, self.declared, self.derived = list(rules), schema, {}
         self.inequalities, self.implications = [], []
         for place, rule in enumerate(rules):
@@ -357,3 +623,116 @@ def _check_sum(rule, schema):
                 f"column {rule.total!r} has a grid and part {name!r} has none: sums are hardly "
                 "ever on it."
             )
+
+
+# Far below all other logits, and finite: with nothing else left, one of the barred ones is drawn.
+_BARRED = -1e9
+
+
+def barred_pairs(rules, encoder, blocks):
+    """Return the pairs of blocks that no record is in, by rules of two columns.
+
+    Parameters
+    ----------
+    rules : TableRules
+    encoder : TabularEncoder
+        Fitted, with bins.
+    blocks : list of ndarray of int
+        The block of each category of each column.
+
+    Returns
+    -------
+    dict of (int, int) to ndarray of bool
+        Of two columns, the first one smaller, and of their blocks. What is not clear is possible.
+    """
+    names = list(encoder.columns_)
+    found: dict = {}
+    for rule, _ in rules.inequalities:
+        if not {rule.low, rule.high} & rules.derived.keys():
+            low, high = names.index(rule.low), names.index(rule.high)
+            lowest, _ = _block_ends(encoder.columns_[rule.low], blocks[low])
+            _, highest = _block_ends(encoder.columns_[rule.high], blocks[high])
+            compare = np.greater_equal if rule.strict else np.greater
+            _add(found, low, high, compare.outer(lowest, highest))
+    for given, then, _ in rules.implications:
+        if len(given) == len(then) == 1 and not {*given, *then} & rules.derived.keys():
+            ((first, premise),), ((second, conclusion),) = given.items(), then.items()
+            columns = names.index(first), names.index(second)
+            whole, _ = premise.categories(encoder.columns_[first])
+            _, some = conclusion.categories(encoder.columns_[second])
+            n_whole = np.bincount(blocks[columns[0]], weights=~whole)
+            n_some = np.bincount(blocks[columns[1]], weights=some)
+            _add(found, *columns, np.logical_and.outer(n_whole == 0, n_some == 0))
+    return {columns: barred for columns, barred in found.items() if barred.any()}
+
+
+def _add(found, first, second, barred):
+    key, barred = ((first, second), barred) if first < second else ((second, first), barred.T)
+    found[key] = found.get(key, False) | barred
+
+
+def _block_ends(column, blocks):
+    """Return the lowest and the highest value of each block: infinite where it may be null."""
+    low, high = (_as_floats(series) for series in category_ends(column))
+    lowest, highest = np.full(blocks.max() + 1, np.inf), np.full(blocks.max() + 1, -np.inf)
+    # A null breaks no inequality.
+    np.minimum.at(lowest, blocks, np.where(np.isnan(low), -np.inf, low))
+    np.maximum.at(highest, blocks, np.where(np.isnan(high), np.inf, high))
+    return lowest, highest
+
+
+def _as_floats(series):
+    """Return numbers, or dates in microseconds, which float64 tells apart for 285 years."""
+    if series.dtype.kind != "M":
+        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+    moments = series.dt.tz_convert(None) if series.dt.tz is not None else series
+    counts = moments.to_numpy(dtype="datetime64[us]").astype(np.int64).astype(np.float64)
+    return np.where(series.isna(), np.nan, counts)
+
+
+def barred_term(barred, columns, column):
+    """Return the term that keeps a column from its barred blocks, given another one.
+
+    Parameters
+    ----------
+    barred : ndarray of bool
+    columns : tuple of int
+        Its axes.
+    column : int
+        One of them: the later one.
+
+    Returns
+    -------
+    LogLinearTerm
+    """
+    (parent,) = (other for other in columns if other != column)
+    table = barred if columns[1] == column else barred.T
+    groups = tuple(np.arange(size) for size in table.shape)
+    return LogLinearTerm((parent,), groups, np.where(table, _BARRED, 0.0))
+
+
+def possible_cells(columns, groups, terms):
+    """Return the mask of the cells of a table that records may be in, or None for all.
+
+    Parameters
+    ----------
+    columns : tuple of int
+        Of the table; the one that the terms are of is the last.
+    groups : tuple of ndarray of int
+        The group of each block of each column.
+    terms : sequence of LogLinearTerm
+        Of :func:`barred_term`.
+    """
+    shape = tuple(int(part.max()) + 1 for part in groups)
+    mask = np.ones(shape, dtype=bool)
+    for term in terms:
+        (parent,) = term.parents
+        if parent in columns:
+            axis = columns.index(parent)
+            allowed = np.zeros((shape[axis], shape[-1]), dtype=bool)
+            rows, cells = np.nonzero(term.logits == 0)
+            allowed[groups[axis][rows], groups[-1][cells]] = True
+            spread = [1] * len(shape)
+            spread[axis], spread[-1] = allowed.shape
+            mask &= allowed.reshape(spread)
+    return None if mask.all() else mask

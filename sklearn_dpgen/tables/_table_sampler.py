@@ -1,44 +1,184 @@
-"""TableSampler: noisy tables of few columns, and the law of largest entropy near them."""
+"""TableSampler: maximum-entropy synthesis of tables from noisy low-order marginals."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.ledger._base import Plan
+from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.persistence._declarations import Maybe, demand
 from sklearn_dpgen.preprocessing._records import check_saved_encoder
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, check_categories
 from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.schema._rules import Rule
-from sklearn_dpgen.tables._base import BaseTableSampler
-from sklearn_dpgen.tables._column_measurements import measure_columns
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
-from sklearn_dpgen.tables._marginals import ColumnBlocks
-from sklearn_dpgen.tables._measurements import Measurements, NoisyMarginal
-from sklearn_dpgen.tables._persons import fit_columns
+from sklearn_dpgen.tables._marginals import ColumnBlocks, Marginal, all_pairs, marginal_counts
 from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS
-from sklearn_dpgen.tables._records import open_records
-from sklearn_dpgen.tables._rule_cells import barred_pairs
+from sklearn_dpgen.tables._records import encode_codes, fit_columns, open_records, with_bins
+from sklearn_dpgen.tables._releases import (
+    Measurements,
+    NoisyMarginal,
+    measure_columns,
+    measure_rounds,
+)
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan, SamplerPlanMixin, declared_table
-from sklearn_dpgen.tables._selection import measure_rounds
-from sklearn_dpgen.tables._table_law import TableLawMixin
+from sklearn_dpgen.tables._table_rules import barred_pairs
+from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._validation import (
+    BUDGET,
+    DEVICE,
+    EstimatorMixin,
     Integral,
     Interval,
     Real,
     StrOptions,
+    check_is_fitted,
     fit_context,
 )
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["TableSampler"]
+__all__ = ["BaseTableSampler", "TableSampler", "pair_distances"]
+
+
+class BaseTableSampler(PrivateEstimator):
+    """Base of the samplers of tables with a schema."""
+
+    _parameter_constraints: dict = {
+        "epsilon": BUDGET,
+        "schema": [Schema],
+        "random_state": ["random_state"],
+        "device": DEVICE,
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        # The schema says of each column which labels it has, and whether it has nulls.
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+# Records that are drawn at a time for a score.
+_BLOCK = 1 << 16
+
+
+class TableLawMixin(EstimatorMixin):
+    """Scores, and laws of targets, of a sampler with a ``law_``."""
+
+    def score(
+        self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None
+    ) -> float:
+        """Return minus the mean total variation between the pairs of columns of records and law.
+
+        Parameters
+        ----------
+        X : data frame, array-like, iterable of data frames or dask DataFrame
+            Records, of which the score tells: if they are private, it is not.
+        y : ignored
+
+        Returns
+        -------
+        float
+            From -1 to 0, and larger is better. The cells are the declared labels, and 20 equal bins
+            of numbers and dates, so that fits with other marginals and bins can be compared.
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit: nothing is paid for the score.
+        """
+        check_is_fitted(self)
+        self._warn_of_score()
+        X = self._without_unit(X)
+        if self._rules_ is None:
+            return -float(pair_distances(X, self.law_, self.encoder_).mean())
+        draw = partial(self._rows(None).sample, most=_BLOCK)
+        return -float(pair_distances(X, self.law_, self._rules_.encoder, draw).mean())
+
+    def target_law(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Return the law of the target of each record, given its other columns.
+
+        It is that of the records that :meth:`sample` draws, in closed form, at no cost of privacy.
+
+        Parameters
+        ----------
+        X : data frame of shape (n, n_columns)
+            Records. A column of the target need not be there, and is not looked at.
+
+        Returns
+        -------
+        DataFrame of shape (n, n_values)
+            Probabilities, with the index of ``X``. Its columns are the labels of the target, or the
+            middles of its bins; a null is the last.
+
+        Raises
+        ------
+        ValueError
+            The fit had no target or several, or constraints, under which there is no closed form;
+            or records that do not fit the schema.
+        """
+        check_is_fitted(self)
+        targets = [self.target] if isinstance(self.target, str) else list(self.target or ())
+        last = list(self.encoder_.columns_)[self.law_.conditionals[-1].column]
+        if targets != [last] or self._rules_ is not None:
+            raise PublicValueError(
+                "A law of the target needs a fit with one target and without constraints, got "
+                f"target={self.target!r}."
+            )
+        column = self.encoder_.columns_[last]
+        values = column.decode_codes(np.arange(column.n_categories), name=last)
+        X = as_pandas(self._without_unit(X))
+        records = encode_codes(X.assign(**{last: [values[0]] * len(X)}), self.encoder_)
+        law = self.law_.last_given_others(records.columns)
+        return pd.DataFrame(law, index=X.index, columns=pd.Index(values, name=last))
+
+    def acceptance_rate(self, conditions: Mapping | None = None) -> float:
+        """Return the share of drawn records that fulfil the constraints, and are kept.
+
+        What breaks one is first drawn again up to eight times, in the blocks of its values; what
+        then still does is replaced by another record.
+
+        Parameters
+        ----------
+        conditions : mapping or None, default=None
+            As for :meth:`sample`: the share is of records that fulfil those on columns that are
+            drawn, and conditions on columns that rules compute count as constraints.
+
+        Returns
+        -------
+        float
+            Of 20000 records, always the same ones. 1 without constraints. It is post-processing,
+            and tells no more of the private records than the law does.
+
+        Raises
+        ------
+        ValueError
+            As :meth:`sample`, but for constraints that are hardly ever fulfilled.
+        """
+        check_is_fitted(self)
+        return self._rows(conditions).acceptance_rate()
+
+    @property
+    def bins_(self) -> dict[str, np.ndarray]:
+        """Edges of the bins of numbers and dates, in the units of each column."""
+        check_is_fitted(self)
+        return {
+            name: column.column.from_unit(np.array(column.edges))
+            for name, column in self.encoder_.columns_.items()
+            if isinstance(column, Binned)
+        }
 
 
 class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, BaseTableSampler):
@@ -69,7 +209,7 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     n_bins : "auto", int or mapping, default="auto"
         "auto" finds bins for numbers and dates privately, at most 192 a column: wide ones where
         records are few, and one for a single value that is frequent. Or public bins: a number of
-        equal ones for each, at most 131072, or ``{column: number or edges}``, as ``bins`` of
+        equal ones for each, at most 131072, or ``{column: number or edges}``, as ``n_bins`` of
         :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; those not named are found.
     workload : mapping or None, default=None
         Public weights, from 1e-6 to 1e6, 1 where not named:
@@ -173,7 +313,7 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     :Bounded by: The declared schema: a record has one category in each column, and so adds one to
         one cell of each table. The rows of a person together count once, or ``max_rows`` times.
     :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
-        Gumbel in selections, by :class:`~sklearn_dpgen.mechanisms.SelectionMechanism`, from the
+        Gumbel in selections, by ``SelectionMechanism``, from the
         operating system's entropy; in floating point, or with ``noise="certified"`` exact.
     :Priced by: The privacy profile of the Gaussian mechanism, in closed form, composed with those
         of the selections; no sampling.
@@ -374,7 +514,7 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
         The fit is post-processing between releases: later marginals are selected by what the
         earlier ones predict.
         """
-        from sklearn_dpgen.tables._chain_fit import ChainFit
+        from sklearn_dpgen.tables._log_linear_fit import ChainFit
 
         ((plan, table), (records, leaves)) = plan.details, records
         n_columns = len(table.names)
@@ -443,3 +583,57 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
             demand(set(marginal.columns) <= names, "A marginal has other columns.")
         fits = self._rules_ is None or self._rules_.schema == self.encoder_.schema
         demand(fits, "The rules are for another schema.")
+
+
+# Equal bins of a number or a date.
+_BINS = 20
+# What drawn records may add to the distance of a pair, and the most of them.
+_NOISE = 0.01
+_MOST = 1 << 20
+
+
+def pair_distances(X, law, encoder, draw=None):
+    """Return the total variation between records and a law, for each pair of columns.
+
+    Parameters
+    ----------
+    X : data frame, array-like, iterable of data frames or dask DataFrame
+    law : ProductMixture or LogLinearChain
+        Of the records, by the categories that ``encoder`` has for them.
+    encoder : TabularEncoder
+        Fitted, with bins for numbers and dates.
+    draw : callable or None, default=None
+        ``draw(n, rng)`` returns records, where they are not decoded from the law alone.
+
+    Returns
+    -------
+    ndarray of shape (p (p - 1) / 2,)
+        In cells of the declared labels, and of 20 equal bins; the column's own for p = 1. Constants
+        are left out.
+
+    Notes
+    -----
+    The law is that of drawn records, always the same. Of n of them a table of K cells has a mean
+    total variation of at most √(K / 2πn) from what it is expected to be: n is large enough for 0.01
+    in the largest table, and at most 2^20, which is so up to 658 cells.
+    """
+    ordered = [name for name, c in encoder.columns_.items() if isinstance(c, Binned)]
+    fixed = with_bins(encoder, dict.fromkeys(ordered, _BINS))
+    records = encode_codes(X, fixed)
+    every = [np.arange(size) for size in records.sizes]
+    varied = [j for j, size in enumerate(records.sizes) if size > 1]
+    pairs: list[tuple[int, ...]]
+    pairs = [(varied[i], varied[j]) for i, j in all_pairs(len(varied))] or [(varied[0],)]
+    marginals = [Marginal(columns, tuple(every[j] for j in columns)) for columns in pairs]
+    n_cells = max(part.n_cells for part in marginals)
+    n_drawn = min(math.ceil(n_cells / (2 * math.pi * _NOISE**2)), _MOST)
+    rng = np.random.default_rng(0)
+    frame = draw(n_drawn, rng) if draw else encoder.decode_codes(law.sample(n_drawn, rng), rng=rng)
+    drawn = encode_codes(frame, fixed)
+    counts, expected = (marginal_counts(r.columns, marginals) for r in (records, drawn))
+    return np.array(
+        [
+            np.abs(count / records.n_records - table / n_drawn).sum() / 2
+            for count, table in zip(counts, expected, strict=True)
+        ]
+    )

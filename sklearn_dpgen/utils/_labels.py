@@ -30,8 +30,9 @@ __all__ = [
 class LabelSamplerMixin(EstimatorMixin):
     """Labels of a sampler with parameters ``classes`` and ``label_proportions``.
 
-    Labels are private unless a parameter ``labels`` is "public". A fit with labels sets
-    ``classes_`` and ``label_proportions_``.
+    The parameter ``labels`` states their privacy, and has no default if there are labels; without
+    this parameter they are private. A fit with labels sets ``classes_`` and
+    ``label_proportions_``.
     """
 
     _saved_state: dict = {
@@ -58,6 +59,8 @@ class LabelSamplerMixin(EstimatorMixin):
 
         Private labels need declared classes, as the labels in ``y`` could reveal a single record.
         """
+        if y is not None or self.classes is not None:
+            self._check_labels_are_declared()
         classes = None if self.classes is None else check_classes(self.classes)
         if y is not None and classes is None and getattr(self, "labels", "private") != "public":
             raise PublicValueError(
@@ -67,6 +70,15 @@ class LabelSamplerMixin(EstimatorMixin):
         if self.label_proportions is not None:
             check_proportions(self.label_proportions, None if classes is None else len(classes))
         return classes
+
+    def _check_labels_are_declared(self):
+        """Refuse labels of which nobody said whether they are public."""
+        if getattr(self, "labels", "private") is None:
+            raise PublicValueError(
+                "labels must be 'public' or 'private' when labels are given. 'public' protects a "
+                "record within its class, whose size is public; 'private' protects the label too, "
+                "and needs classes."
+            )
 
     def _encode_labels(self, y, n_samples):
         """Set ``classes_``, and return the code of each label, 0 without labels."""
@@ -94,6 +106,8 @@ class LabelSamplerMixin(EstimatorMixin):
             None if they are private.
         """
         declared = self._check_label_parameters(None)
+        if class_sizes is not None:
+            self._check_labels_are_declared()
         is_private = getattr(self, "labels", "private") == "private"
         if class_sizes is None:
             return len(declared) if is_private and declared is not None else 0, None

@@ -20,11 +20,23 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
-from sklearn_dpgen.exceptions import PublicValueError
+from sklearn_dpgen.exceptions import PublicOverflowError, PublicTypeError, PublicValueError
+from sklearn_dpgen.utils._exact_draws import (
+    GRID_BITS,
+    discrete_gaussian,
+    discrete_laplace,
+    exponential_choices,
+    grid_integers,
+    odds,
+    require_opendp,
+    uniform_integers,
+)
 
 __all__ = [
+    "CERTIFIED",
     "SEEDED",
     "ROUNDING",
+    "CertifiedNoise",
     "NoiseObserver",
     "NoiseSource",
     "noise_source",
@@ -36,6 +48,8 @@ __all__ = [
 
 # How a seeded source is described in a privacy report.
 SEEDED = "seeded generator: the guarantee is void for whoever knows or guesses the seed"
+# And a certified one.
+CERTIFIED = "certified: exact draws from operating system entropy, on values rounded before"
 
 # A bound on the total variation between a value with floating-point noise and one with exact noise
 # that is rounded alike, and on that of a selection, per score. See doc/certified_noise.rst.
@@ -378,6 +392,81 @@ class NoiseSource:
         return drawn
 
 
+class CertifiedNoise(NoiseSource):
+    """Noise source with exactly the distribution that is accounted for.
+
+    Values and scores are rounded to a grid of step ``scale`` / 2**26 and moved to within 2**24
+    scales of 0. Noise is discrete Gaussian or discrete Laplace on that grid, selections are those
+    of the exponential mechanism, and all draws, also of integers, are exact. There are no draws in
+    floating point. See :ref:`certified_noise` for proofs.
+
+    Raises
+    ------
+    PublicImportError
+        OpenDP is not installed.
+    """
+
+    is_certified = True
+
+    def __init__(self) -> None:
+        require_opendp()
+        super().__init__()
+
+    @property
+    def description(self) -> str:
+        """One phrase for a privacy report."""
+        return CERTIFIED
+
+    @property
+    def public(self) -> NoiseSource:
+        """A source for draws on which no guarantee depends, possibly in floating point."""
+        return NoiseSource()
+
+    def respond(self, codes: np.ndarray, table: np.ndarray, epsilon: float) -> np.ndarray:
+        """Return randomized categories, as `NoiseSource.respond`, by the budget only.
+
+        Each true category has at most e^ε times the probability of each other one.
+        """
+        others = np.full(len(codes), len(table) - 1)
+        if len(table) == 1:
+            return codes.astype(np.int64)
+        other = self.integers(len(table) - 1, len(codes))
+        other = other + (other >= codes)
+        return np.where(self.covers(np.ones_like(others), others, epsilon), codes, other)
+
+    def covers(self, inside: np.ndarray, outside: np.ndarray, epsilon: float) -> np.ndarray:
+        """Draw whether an answer is a true one, as `NoiseSource.covers`."""
+        if math.isinf(epsilon):
+            return np.asarray(inside) > 0
+        high, low = odds(epsilon)
+        inside, outside = np.asarray(inside, dtype=np.int64), np.asarray(outside, dtype=np.int64)
+        # In floats the products do not overflow.
+        if (inside * float(high) + outside * float(low)).max(initial=0) >= 2.0**62:
+            raise PublicOverflowError(
+                f"epsilon={epsilon:g} with this number of answers needs odds of more than 62 bits."
+            )
+        total = inside * high + outside * low
+        return self.integers(total, total.shape) < inside * high
+
+    def integers(self, high: int | np.ndarray, size: int | tuple[int, ...]) -> np.ndarray:
+        """Draw integers uniform on ``range(high)``, without bias."""
+        return uniform_integers(high, size)
+
+    def _choice(self, n, size):
+        return np.arange(n) if size == n else self._first_distinct(n, size)
+
+    def _uniform(self, size):
+        raise PublicTypeError("Certified noise is of integers: it has no draws in floating point.")
+
+    def _noisy(self, values, scale, kind):
+        draw = {"gaussian": discrete_gaussian, "laplace": discrete_laplace}[kind]
+        noise = draw(values.size, GRID_BITS).reshape(values.shape)
+        return (grid_integers(values, scale) + noise) * math.ldexp(scale, -GRID_BITS)
+
+    def _selected(self, scores, scale, count):
+        return exponential_choices(grid_integers(scores, scale), GRID_BITS, count)
+
+
 def _first(keys, count):
     """Return the indices of the smallest keys, in their order."""
     return np.argsort(keys, kind="stable")[:count].astype(np.int64)
@@ -424,8 +513,6 @@ def noise_source(seed: int | None = None, *bound: object, certified: bool = Fals
         Whether draws are exact, which requires OpenDP and no seed.
     """
     if certified:
-        from sklearn_dpgen.utils._certified_noise import CertifiedNoise
-
         return CertifiedNoise()
     return NoiseSource(seed).bind(*bound)
 

@@ -12,6 +12,7 @@ import pandas as pd
 import scipy.sparse
 import sklearn.utils.multiclass
 import sklearn.utils.validation
+from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import get_tags
@@ -50,6 +51,7 @@ __all__ = [
     "ParametersMixin",
     "Real",
     "Sampler",
+    "Settings",
     "StrOptions",
     "Transformer",
     "as_frame",
@@ -64,9 +66,11 @@ __all__ = [
     "check_is_fitted",
     "check_n_samples",
     "check_positive",
+    "check_settings",
     "check_weights",
     "check_widths",
     "column_or_1d",
+    "completed",
     "fit_context",
     "named_parameters",
     "num_samples",
@@ -385,6 +389,59 @@ class ParametersMixin(EstimatorMixin):
             message = f"{message.partition(' Got ')[0]} Got an object of {type(value).__name__}."
         # Outside of the handler, or the context of the error would show the value.
         raise _PublicParameterError(message)
+
+
+class Settings(ParametersMixin, BaseEstimator):
+    """Base of settings that several estimators take as one parameter.
+
+    They are cloned, searched and saved as an estimator is, and cannot be fitted. A setting that is
+    None is the estimator's own.
+    """
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        # A file is checked by the constraints of the parameters.
+        cls._saved_state = dict.fromkeys(cls._get_param_names(), object)
+
+    def _check_saved_state(self):
+        self._validate_params()
+
+
+def completed(settings, defaults):
+    """Return settings without None, where an estimator has a value of its own.
+
+    Parameters
+    ----------
+    settings : Settings
+    defaults : dict of str to object
+        The estimator's own values, of every setting that it has.
+
+    Returns
+    -------
+    Settings
+    """
+    given = settings.get_params(deep=False).items()
+    return type(settings)(**{k: defaults.get(k) if v is None else v for k, v in given})
+
+
+def check_settings(settings, defaults, owner):
+    """Raise an InvalidParameterError for a setting that is wrong, or that an estimator lacks.
+
+    Parameters
+    ----------
+    settings : Settings
+    defaults : dict of str to object
+        The estimator's own values, of every setting that it has.
+    owner : str
+        Name of the class of the estimator.
+    """
+    settings._validate_params()
+    for name, value in settings.get_params(deep=False).items():
+        if value is not None and name not in defaults:
+            raise _PublicParameterError(
+                f"The {name!r} parameter of {type(settings).__name__} must be None: {owner} does "
+                "not have it."
+            )
 
 
 def check_positive(value, name, *, allow_infinite=False):

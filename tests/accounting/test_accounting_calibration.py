@@ -18,9 +18,9 @@ from sklearn_dpgen.accounting import (
     compose_epsilon,
     epsilon_spent,
     gaussian_sigma,
-    laplace_scale,
-    sampled_without_replacement,
 )
+from sklearn_dpgen.accounting._calibration import laplace_scale
+from sklearn_dpgen.accounting._profiles import sampled_without_replacement
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum, _sampled
 
 # rate, steps, delta, epsilon; multipliers: exact profile, RDP, Poisson (wrong for this sampler).

@@ -12,14 +12,15 @@ from sklearn_dpgen.accounting import (
     ApproximateProfile,
     GaussianProfile,
     LaplaceProfile,
+    _composition,
+    compose_epsilon,
+    gaussian_sigma,
+)
+from sklearn_dpgen.accounting._composition import compose_delta, default_discretization
+from sklearn_dpgen.accounting._profiles import (
     MixtureProfile,
     PrivacyProfile,
     RandomizedResponseProfile,
-    _composition,
-    compose_delta,
-    compose_epsilon,
-    default_discretization,
-    gaussian_sigma,
     sampled_without_replacement,
 )
 

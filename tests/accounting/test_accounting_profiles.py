@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
-from sklearn_dpgen.accounting import (
-    ApproximateProfile,
-    GaussianProfile,
-    LaplaceProfile,
+from sklearn_dpgen.accounting import ApproximateProfile, GaussianProfile, LaplaceProfile
+from sklearn_dpgen.accounting._composition import compose_delta
+from sklearn_dpgen.accounting._profiles import (
     MixtureProfile,
     RandomizedResponseProfile,
-    compose_delta,
     sampled_without_replacement,
 )
 

@@ -13,13 +13,15 @@ from sklearn_dpgen.accounting import (
     AttackRisk,
     GaussianProfile,
     LaplaceProfile,
-    MixtureProfile,
     PrivacyReport,
-    RandomizedResponseProfile,
     gaussian_sigma,
-    sampled_without_replacement,
 )
 from sklearn_dpgen.accounting._attack_risk import _least_rate
+from sklearn_dpgen.accounting._profiles import (
+    MixtureProfile,
+    RandomizedResponseProfile,
+    sampled_without_replacement,
+)
 
 RATES = np.array([0.0, 1e-9, 1e-3, 1e-2, 0.1, 0.25, 0.5, 0.9, 1.0])
 

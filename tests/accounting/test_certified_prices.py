@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from sklearn_dpgen.accounting import FailingGaussianProfile, LaplaceProfile
+from sklearn_dpgen.accounting import LaplaceProfile
 from sklearn_dpgen.accounting._certified import (
     certified_failure,
     certified_gaussian_scale,
@@ -20,6 +20,7 @@ from sklearn_dpgen.accounting._certified import (
     check_certified,
     remaining_delta,
 )
+from sklearn_dpgen.accounting._random_stopping import FailingGaussianProfile
 
 STEPS = 2**26
 

@@ -9,20 +9,24 @@ from scipy.stats import norm
 
 from sklearn_dpgen.accounting import (
     ApproximateProfile,
-    BoundedRangeProfile,
-    CatastrophicFailureProfile,
-    ComposedProfile,
     GaussianProfile,
     LaplaceProfile,
+    compose_epsilon,
+)
+from sklearn_dpgen.accounting._composition import (
+    ComposedProfile,
+    dominating_gaussian,
+    dominating_renyi,
+)
+from sklearn_dpgen.accounting._profiles import (
+    CatastrophicFailureProfile,
     MaximumProfile,
     MixtureProfile,
     PrivacyProfile,
     RandomizedResponseProfile,
     SampledProfile,
-    compose_epsilon,
-    dominating_gaussian,
-    dominating_renyi,
 )
+from sklearn_dpgen.accounting._selection import BoundedRangeProfile
 
 OPEN = 1e-9
 RELEASES = {

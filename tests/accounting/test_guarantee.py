@@ -12,13 +12,11 @@ from sklearn_dpgen.accounting import (
     Caveat,
     Event,
     Guarantee,
-    Protected,
     Public,
     Released,
-    Shared,
     _wording,
 )
-from sklearn_dpgen.accounting._guarantee import common_guarantee
+from sklearn_dpgen.accounting._guarantee import Protected, Shared, common_guarantee
 
 ROOT = Path(sklearn_dpgen.__file__).parent
 

@@ -13,16 +13,20 @@ from scipy.stats import norm
 from sklearn_dpgen.accounting import (
     ApproximateProfile,
     BinomialRuns,
-    FailingGaussianProfile,
     GaussianProfile,
-    MaximumProfile,
     NegativeBinomialRuns,
     PoissonRuns,
+    gaussian_sigma,
+)
+from sklearn_dpgen.accounting._profiles import (
+    MaximumProfile,
     PrivacyProfile,
     RandomizedResponseProfile,
+)
+from sklearn_dpgen.accounting._random_stopping import (
+    FailingGaussianProfile,
     RandomStoppingProfile,
     calibrate_runs,
-    gaussian_sigma,
 )
 
 RUNS = {

@@ -8,14 +8,14 @@ import pytest
 
 from sklearn_dpgen.accounting import (
     ApproximateProfile,
-    BoundedRangeProfile,
     GaussianProfile,
     LaplaceProfile,
     PrivacyReport,
-    calibrate_remainder,
     compose_epsilon,
     gaussian_sigma,
 )
+from sklearn_dpgen.accounting._calibration import calibrate_remainder
+from sklearn_dpgen.accounting._selection import BoundedRangeProfile
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
 
 

@@ -14,13 +14,12 @@ from test_accounting_profiles import ProfileContract, check_contract
 
 from sklearn_dpgen.accounting import (
     ApproximateProfile,
-    BoundedRangeProfile,
     GaussianProfile,
-    calibrate_releases,
-    compose_delta,
     compose_epsilon,
     gaussian_sigma,
 )
+from sklearn_dpgen.accounting._composition import compose_delta
+from sklearn_dpgen.accounting._selection import BoundedRangeProfile, calibrate_releases
 
 EPSILONS = np.linspace(-3, 3, 61)
 

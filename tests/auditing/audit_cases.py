@@ -3,7 +3,8 @@
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport, sampled_without_replacement
+from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport
+from sklearn_dpgen.accounting._profiles import sampled_without_replacement
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
 

@@ -7,7 +7,8 @@ import pytest
 from audit_cases import Sums
 from scipy.stats import binom, norm
 
-from sklearn_dpgen.accounting import GaussianProfile, compose_epsilon, sampled_without_replacement
+from sklearn_dpgen.accounting import GaussianProfile, compose_epsilon
+from sklearn_dpgen.accounting._profiles import sampled_without_replacement
 from sklearn_dpgen.auditing import audit
 from sklearn_dpgen.auditing._bounds import (
     DiscretePair,

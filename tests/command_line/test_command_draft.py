@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from sklearn_dpgen.schema import Schema, SchemaDraft
+from sklearn_dpgen.schema import Schema
+from sklearn_dpgen.schema._schema import SchemaDraft
 
 TABLE = pd.DataFrame(
     {

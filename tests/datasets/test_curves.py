@@ -3,7 +3,8 @@ import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import kstest
 
-from sklearn_dpgen.datasets import make_ellipse, make_half_circle, make_rectangle
+from sklearn_dpgen.datasets import make_half_circle
+from sklearn_dpgen.datasets._simulated import make_ellipse, make_rectangle
 
 CURVES = [make_half_circle, make_rectangle, make_ellipse]
 

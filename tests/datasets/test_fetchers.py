@@ -7,13 +7,8 @@ import pandas as pd
 import pytest
 from sklearn.utils import Bunch
 
-from sklearn_dpgen.datasets import (
-    _fetch,
-    fetch_adult,
-    fetch_fashion_mnist,
-    fetch_mnist,
-    get_data_home,
-)
+from sklearn_dpgen.datasets import _fetch, fetch_adult, fetch_fashion_mnist, fetch_mnist
+from sklearn_dpgen.datasets._fetch import get_data_home
 from sklearn_dpgen.schema import Numeric, Ordinal
 
 ADULT = """\

@@ -22,7 +22,7 @@ SCHEMA = Schema(
         "level": Ordinal([1, 2, 3]),
     }
 )
-MECHANISM = JointRandomizedResponse(3.0, schema=SCHEMA, bins=4, n_asked=2, random_state=0).fit()
+MECHANISM = JointRandomizedResponse(3.0, schema=SCHEMA, n_bins=4, n_asked=2, random_state=0).fit()
 
 
 def table(n=150, seed=0):

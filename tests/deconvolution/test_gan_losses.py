@@ -10,7 +10,8 @@ import torch
 from sklearn_dpgen.deconvolution._training import LOSSES, make_loss
 from sklearn_dpgen.domains import Box, OneHot
 from sklearn_dpgen.mechanisms import GaussianMechanism, LaplaceMechanism, RandomizedResponse
-from sklearn_dpgen.ot import pairwise_cost, sinkhorn
+from sklearn_dpgen.ot import sinkhorn
+from sklearn_dpgen.ot._problem import pairwise_cost
 from sklearn_dpgen.utils._random import noise_source
 
 BOX = Box(-1, 1, n_features=2)

@@ -50,7 +50,7 @@ def table(n, seed=0):
 @pytest.fixture(params=["laplace", "gaussian"])
 def mechanism(request):
     return TabularMechanism(
-        60.0, schema=SCHEMA, bins={"visits": 3}, noise=request.param, random_state=0
+        60.0, schema=SCHEMA, n_bins={"visits": 3}, noise=request.param, random_state=0
     )
 
 
@@ -107,7 +107,7 @@ def test_learns_nulls_bins_and_categories(tiny):
             "region": rng.choice(["north", "south", "west"], 3000, p=[0.1, 0.2, 0.7]),
         }
     )
-    mechanism = TabularMechanism(6.0, schema=schema, bins={"visits": 4}, random_state=0)
+    mechanism = TabularMechanism(6.0, schema=schema, n_bins={"visits": 4}, random_state=0)
     gan = tiny(
         mechanism,
         privatize=True,

@@ -107,7 +107,7 @@ MECHANISMS = {
     "gaussian": (GaussianMechanism(4.0, 1e-4, domain=Box(-1, 1)), POINTS),
     "response": (RandomizedResponse(4.0, domain=OneHot(2)), np.eye(2)[np.arange(40) % 2]),
     "table": (TabularMechanism(4.0, schema=SCHEMA), TABLE),
-    "bins": (TabularMechanism(4.0, schema=SCHEMA, bins=4), TABLE),
+    "bins": (TabularMechanism(4.0, schema=SCHEMA, n_bins=4), TABLE),
 }
 
 

@@ -5,7 +5,8 @@ import pytest
 from domain_cases import ANY, ORDERS, largest_distance, members, reproducibly, violates
 from hypothesis import given
 
-from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product, enclosing_ball
+from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
+from sklearn_dpgen.domains._ball import enclosing_ball
 
 
 @pytest.mark.parametrize("p", ORDERS)

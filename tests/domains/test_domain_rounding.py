@@ -9,7 +9,8 @@ from domain_cases import ORDERS, reproducibly
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklearn_dpgen.domains import Ball, Box, OneHot, Product, enclosing_ball
+from sklearn_dpgen.domains import Ball, Box, OneHot, Product
+from sklearn_dpgen.domains._ball import enclosing_ball
 
 WIDTHS = (1, 2, 3, 50)
 

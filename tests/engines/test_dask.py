@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from engine_cases import add, make_frame, total
 
-from sklearn_dpgen.engines import engine_columns, map_reduce
+from sklearn_dpgen.engines._tables import engine_columns, map_reduce
 
 X = np.arange(60.0).reshape(20, 3)
 

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from sklearn_dpgen.engines import map_reduce
+from sklearn_dpgen.engines._tables import map_reduce
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables._records import StreamedRecords
@@ -66,7 +66,7 @@ def dask_frames():
 @pytest.mark.parametrize("make", [of_file, of_dask, of_spark, of_ray])
 def test_counts_are_those_of_the_records(records, path, make, request):
     X = make(path, request)
-    encoder = TabularEncoder(SCHEMA, bins=101).fit()
+    encoder = TabularEncoder(SCHEMA, n_bins=101).fit()
     (table,) = StreamedRecords(X, encoder).counts([(0, 1)])
     expected = np.zeros((101, 2))
     for age, job, _ in records:

@@ -24,7 +24,7 @@ from engine_cases import (
     union,
 )
 
-from sklearn_dpgen.engines import engine_columns, is_engine_table, map_reduce
+from sklearn_dpgen.engines._tables import engine_columns, is_engine_table, map_reduce
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 
 FRAME = make_frame()

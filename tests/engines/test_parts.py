@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklearn_dpgen.engines import engine_columns, is_engine_table, map_reduce
 from sklearn_dpgen.engines._parts import check_columns, count_part, finish, merge_parts, require
+from sklearn_dpgen.engines._tables import engine_columns, is_engine_table, map_reduce
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 
 

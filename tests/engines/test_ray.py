@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from engine_cases import NUMBERS, add, make_frame, total
 
-from sklearn_dpgen.engines import engine_columns, map_reduce
+from sklearn_dpgen.engines._tables import engine_columns, map_reduce
 
 FRAME = make_frame()
 

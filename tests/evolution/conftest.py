@@ -19,6 +19,7 @@ SMALL = {"domain": Box(-2, 2, n_features=3), "random_state": 0, "device": "cpu"}
 
 def make_sampler(kind, **options):
     """Return a sampler, "evolution" or "measure", that runs through in milliseconds."""
+    options = {"labels": "public", **options}
     if kind == "evolution":
         return PrivateEvolutionSampler(**{"n_samples": 12, "n_iter": 3, **SMALL, **options})
     return PrivateSignedMeasureSampler(**{"n_points": 27, **SMALL, **options})

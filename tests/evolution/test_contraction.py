@@ -7,13 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from sklearn_dpgen.domains import Ball, Box
-from sklearn_dpgen.evolution import (
-    EuclideanVariation,
-    contraction_rate,
-    paper_degrees,
-    variation_contraction,
-)
-from sklearn_dpgen.evolution._theory import VariationContraction
+from sklearn_dpgen.evolution import EuclideanVariation, variation_contraction
+from sklearn_dpgen.evolution._theory import VariationContraction, contraction_rate
+from sklearn_dpgen.evolution._variation_interface import paper_degrees
 
 
 class Still(EuclideanVariation):

@@ -54,8 +54,8 @@ class PrivateLabelsOfOneVote(ClassesOfY, Small, PrivateSignedMeasureSampler):
 
 @parametrize_with_checks(
     [
-        PrivateEvolutionSampler(np.inf, n_samples=5, n_iter=2, **ANY_WIDTH),
-        PrivateSignedMeasureSampler(n_points=5, **ANY_WIDTH),
+        PrivateEvolutionSampler(np.inf, labels="public", n_samples=5, n_iter=2, **ANY_WIDTH),
+        PrivateSignedMeasureSampler(labels="public", n_points=5, **ANY_WIDTH),
         PrivateLabels(),
         PrivateLabelsOfOneVote(),
         AnyTable(),

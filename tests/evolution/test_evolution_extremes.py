@@ -91,7 +91,7 @@ def test_noise_on_one_class_is_said():
     X = Ball(1.0, n_features=2).sample(5000, rng)
     y = np.where(np.arange(5000) < 5, "few", "many")
     sampler = PrivateEvolutionSampler(
-        1.0, domain=Ball(1.0, n_features=2), device="cpu", random_state=0
+        1.0, domain=Ball(1.0, n_features=2), labels="public", device="cpu", random_state=0
     )
     with pytest.warns(UserWarning, match="5 records"):
         sampler.fit(X, y)

@@ -14,6 +14,7 @@ from sklearn_dpgen.domains import Box, OneHot, Product
 from sklearn_dpgen.evolution._latent_variation import LatentVariation
 from sklearn_dpgen.evolution._variation_interface import VariationInterface
 from sklearn_dpgen.mechanisms import LaplaceMechanism
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
@@ -162,11 +163,18 @@ def samplers():
     return {
         "smoothed": SmoothedSlicedWassersteinGenerator(domain=domain, **smoothed).fit(X),
         "labels": SmoothedSlicedWassersteinGenerator(
-            domain=domain, label_proportions=[0.2, 0.8], **(smoothed | {"max_iter": 60})
+            domain=domain,
+            labels="public",
+            label_proportions=[0.2, 0.8],
+            **(smoothed | {"max_iter": 60}),
         ).fit(X, np.array(["no", "yes"])[y]),
         "table": SmoothedSlicedWassersteinGenerator(schema=SCHEMA, **smoothed).fit(frame),
         "sliced": DPSlicedWassersteinGenerator(
-            epsilon=10.0, delta=1e-3, domain=domain, **common
+            epsilon=10.0,
+            delta=1e-3,
+            domain=domain,
+            training=Training(max_iter=3, device="cpu"),
+            random_state=0,
         ).fit(X),
         "deconvolution": EntropicDeconvGAN(
             LaplaceMechanism(epsilon=20.0, domain=domain), privatize=True, **common

@@ -10,7 +10,8 @@ from scipy.stats import norm
 from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.evolution import EuclideanVariation, PrivateEvolutionSampler, _evolution_sampler
-from sklearn_dpgen.mechanisms import ClassSums, GaussianSequenceRun
+from sklearn_dpgen.mechanisms import ClassSums
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.schema import Numeric, Schema
 
 BALL = Ball(2.0, center=[1.0, 0.0])

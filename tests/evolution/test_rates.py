@@ -10,8 +10,9 @@ from scipy.stats import wasserstein_distance
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.evolution import (
-    EuclideanVariation,
+from sklearn_dpgen.evolution import EuclideanVariation, theory_parameters, variation_contraction
+from sklearn_dpgen.evolution._signed_measure_sampler import grid_support
+from sklearn_dpgen.evolution._theory import (
     closeness_lower_bound,
     contraction_rate,
     convergence_bound,
@@ -20,11 +21,8 @@ from sklearn_dpgen.evolution import (
     sampling_bound,
     signed_measure_bound,
     step_error_bound,
-    theory_parameters,
     thresholded_laplace_bound,
-    variation_contraction,
 )
-from sklearn_dpgen.evolution._signed_measure_sampler import grid_support
 
 SIZES = [1, 2, 10, 100, 10**4, 10**8]
 

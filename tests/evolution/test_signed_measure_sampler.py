@@ -8,12 +8,9 @@ from scipy.stats import wasserstein_distance
 
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Ball, Box, Product
-from sklearn_dpgen.evolution import (
-    PrivateSignedMeasureSampler,
-    project_bounded_lipschitz,
-    project_simplex,
-)
+from sklearn_dpgen.evolution import PrivateSignedMeasureSampler
 from sklearn_dpgen.evolution._signed_measure_sampler import grid_support
+from sklearn_dpgen.evolution._weight_projections import project_bounded_lipschitz, project_simplex
 
 DISC = Ball(1.0, n_features=2)
 PLAIN = {"device": "cpu", "random_state": 0}
@@ -53,7 +50,9 @@ def test_the_grid_of_a_given_size():
     assert_array_equal(sampler.candidates_[0], grid_support(DISC, 50))
     # Of each class, by its size.
     y = np.repeat([0, 1], [400, 1600])
-    sampler = PrivateSignedMeasureSampler(domain=DISC, **PLAIN).fit(quadrant(2000), y)
+    sampler = PrivateSignedMeasureSampler(domain=DISC, labels="public", **PLAIN).fit(
+        quadrant(2000), y
+    )
     few, many = map(len, sampler.candidates_)
     assert 0.5 * many < 4 * few < 2 * many
 

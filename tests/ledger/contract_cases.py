@@ -8,6 +8,7 @@ import pandas as pd
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import (
@@ -39,7 +40,8 @@ SCHEMA = Schema({"a": Numeric(0, 1), "b": Categorical([0.0, 1.0])})
 BOX = Box(0, 1, n_features=2)
 BUDGET = {"epsilon": 2.0, "delta": 1e-4}
 NETWORK = BUDGET | {"hidden_layer_sizes": (4,), "max_iter": 2, "device": "cpu"}
-FAIR = NETWORK | {"groups": [0, 1]}
+TRAINED = BUDGET | {"training": Training(hidden_layer_sizes=(4,), max_iter=2, device="cpu")}
+FAIR = TRAINED | {"groups": [0, 1]}
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ CASES = {
         _width,
     ),
     "sliced generator": Case(
-        DPSlicedWassersteinGenerator(domain=BOX, latent_dim=2, **NETWORK), _alone, _width
+        DPSlicedWassersteinGenerator(domain=BOX, latent_dim=2, **TRAINED), _alone, _width
     ),
     "fair classifier": Case(DPSlicedWassersteinFairClassifier(**FAIR), _fair, _groups),
     "fair regressor": Case(
@@ -181,7 +183,7 @@ CASES = {
     ),
     "fair encoder": Case(DPSlicedWassersteinFairEncoder(**FAIR), _fair_codes, _groups),
     "sliced adapter": Case(
-        DPSlicedWassersteinAdapter(source_iter=2, feature_dim=2, **NETWORK),
+        DPSlicedWassersteinAdapter(source_iter=2, feature_dim=2, **TRAINED),
         _adapted,
         _adapter_sizes,
     ),

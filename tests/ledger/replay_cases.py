@@ -14,6 +14,7 @@ from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.model_selection import PrivateSearchCV, utility_scorer
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier, BarycenterRegressor
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import (
@@ -50,6 +51,7 @@ BOX = Box(0, 1, n_features=2)
 RICH = {"epsilon": 30.0, "delta": 1e-4}
 # What "auto" is computed from moves it only where records exceed the noise.
 FEW_STEPS = {"max_iter": 2, "device": "cpu"}
+TRAINING = Training(**FEW_STEPS)
 
 
 @dataclass(frozen=True)
@@ -318,26 +320,26 @@ AUTO = {
         private="sides",
     ),
     "auto: sliced generator": Replayed(
-        DPSlicedWassersteinGenerator(domain=BOX, **FEW_STEPS), _alone
+        DPSlicedWassersteinGenerator(domain=BOX, training=TRAINING), _alone
     ),
     "auto: fair classifier": Replayed(
-        DPSlicedWassersteinFairClassifier(classes=[0.0, 1.0], groups=[0, 1], **FEW_STEPS),
+        DPSlicedWassersteinFairClassifier(classes=[0.0, 1.0], groups=[0, 1], training=TRAINING),
         _labelled_fairly,
         NAMES,
     ),
     "auto: fair regressor": Replayed(
-        DPSlicedWassersteinFairRegressor(y_domain=(0, 1), groups=[0, 1], **FEW_STEPS),
+        DPSlicedWassersteinFairRegressor(y_domain=(0, 1), groups=[0, 1], training=TRAINING),
         _numbers_fairly,
         NAMES,
     ),
     "auto: fair encoder": Replayed(
-        DPSlicedWassersteinFairEncoder(groups=[0, 1], **FEW_STEPS), _codes, NAMES
+        DPSlicedWassersteinFairEncoder(groups=[0, 1], training=TRAINING), _codes, NAMES
     ),
     "auto: sliced adapter": Replayed(
-        DPSlicedWassersteinAdapter(source_iter=2, **FEW_STEPS), _adapted, fixed_side=0
+        DPSlicedWassersteinAdapter(source_iter=2, training=TRAINING), _adapted, fixed_side=0
     ),
     "auto: sliced adapter of a private source": Replayed(
-        DPSlicedWassersteinAdapter(private="source", source_iter=2, **FEW_STEPS),
+        DPSlicedWassersteinAdapter(private="source", source_iter=2, training=TRAINING),
         _adapted,
         fixed_side=1,
     ),

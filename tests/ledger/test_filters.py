@@ -9,12 +9,10 @@ from ledger_cases import plan_of
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from sklearn_dpgen.accounting import (
-    ApproximateProfile,
+from sklearn_dpgen.accounting import ApproximateProfile, GaussianProfile, LaplaceProfile
+from sklearn_dpgen.accounting._composition import ComposedProfile
+from sklearn_dpgen.accounting._profiles import (
     CatastrophicFailureProfile,
-    ComposedProfile,
-    GaussianProfile,
-    LaplaceProfile,
     RandomizedResponseProfile,
     SampledProfile,
 )

@@ -8,7 +8,7 @@ import pytest
 from contract_cases import CASES, FRAME, SCHEMA, SIDE
 from sklearn.base import clone
 
-from sklearn_dpgen.moments._plan import MomentPlan
+from sklearn_dpgen.mechanisms._class_moments import MomentPlan
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan

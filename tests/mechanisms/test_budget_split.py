@@ -97,7 +97,7 @@ def spent(mechanism):
 @given(EPSILONS, st.lists(st.floats(0.1, 10), min_size=7, max_size=7))
 def test_laplace_columns_spend_their_shares(epsilon, weights):
     split = dict(zip(SCHEMA, weights, strict=True))
-    mechanism = TabularMechanism(epsilon, schema=SCHEMA, bins={"binned": 5}, split=split).fit()
+    mechanism = TabularMechanism(epsilon, schema=SCHEMA, n_bins={"binned": 5}, split=split).fit()
     flags, values = spent(mechanism)
     for name, share in mechanism.epsilon_.items():
         flag, value = flags.get(name, 0.0), values.get(name, 0.0)
@@ -122,7 +122,7 @@ def joint_mu(scales):
 def test_gaussian_columns_are_one_release(epsilon, delta, weights):
     split = dict(zip(SCHEMA, weights, strict=True))
     mechanism = TabularMechanism(
-        epsilon, schema=SCHEMA, bins={"binned": 5}, split=split, noise="gaussian", delta=delta
+        epsilon, schema=SCHEMA, n_bins={"binned": 5}, split=split, noise="gaussian", delta=delta
     ).fit()
     shares = mechanism.epsilon_
     joint = [shares["number"], shares["nullable"] / 2, shares["day"], shares["nullable_day"] / 2]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklearn_dpgen.accounting import laplace_scale
+from sklearn_dpgen.accounting._calibration import laplace_scale
 from sklearn_dpgen.domains import Ball, Box, OneHot
 from sklearn_dpgen.mechanisms import (
     GaussianMechanism,
@@ -15,13 +15,13 @@ from sklearn_dpgen.mechanisms import (
     JointRandomizedResponse,
     LaplaceMechanism,
     RandomizedResponse,
-    SelectionMechanism,
     TabularMechanism,
     ThresholdedLaplaceMechanism,
 )
+from sklearn_dpgen.mechanisms._selection import SelectionMechanism
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.utils._certified_noise import CERTIFIED, CertifiedNoise, grid_integers
-from sklearn_dpgen.utils._random import NoiseSource
+from sklearn_dpgen.utils._exact_draws import grid_integers
+from sklearn_dpgen.utils._random import CERTIFIED, CertifiedNoise, NoiseSource
 
 CERTIFIED_NOISE = "certified_noise"
 
@@ -42,7 +42,7 @@ LOCAL = [
     (GaussianMechanism(1.0, domain=Ball(2, n_features=3), noise="certified"), np.ones((1, 3))),
     (RandomizedResponse(1.0, domain=OneHot(4), noise="certified"), np.eye(4)),
     (TabularMechanism(2.0, schema=SCHEMA, noise="certified"), FRAME),
-    (TabularMechanism(2.0, schema=SCHEMA, bins=4, noise="certified"), FRAME),
+    (TabularMechanism(2.0, schema=SCHEMA, n_bins=4, noise="certified"), FRAME),
     (JointRandomizedResponse(2.0, schema=SCHEMA, noise="certified"), FRAME),
 ]
 

@@ -12,14 +12,9 @@ from scipy.stats import norm
 
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.domains import Ball
-from sklearn_dpgen.mechanisms import (
-    BallMeans,
-    BallMoments,
-    BoundedFeatures,
-    ClassSumMechanism,
-    ClassSums,
-)
+from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSumMechanism, ClassSums
 from sklearn_dpgen.mechanisms import _bounded_features as module
+from sklearn_dpgen.mechanisms._bounded_features import BoundedFeatures
 from sklearn_dpgen.utils._random import noise_source
 
 
@@ -132,7 +127,9 @@ def test_the_sensitivity_in_closed_form(features, options):
 def test_counts_of_moments_of_many_columns_are_free():
     wide = BallMoments(Ball(1.0, n_features=50))
     free = ClassSums(wide, 9, 3, labels="private", with_counts=True)
-    assert_allclose(free.sensitivity, ClassSums(wide, 9, 3).sensitivity, rtol=1e-12)
+    assert_allclose(
+        free.sensitivity, ClassSums(wide, 9, 3, labels="public").sensitivity, rtol=1e-12
+    )
     assert_allclose(free.count_weight, 1 / 3, rtol=1e-6)
 
 
@@ -173,7 +170,7 @@ def test_labels_that_are_not_priced_are_caught():
     # Where a label costs more than a record: with counts of features that have none for free.
     query = ClassSums(Axes(), 5, 3, labels="private", with_counts=True)
     assert is_sharp(query)
-    assert not is_sharp(query, sensitivity=ClassSums(Axes(), 5, 3).sensitivity)
+    assert not is_sharp(query, sensitivity=ClassSums(Axes(), 5, 3, labels="public").sensitivity)
 
 
 @cases
@@ -280,11 +277,11 @@ class OnTensors(Axes):
 def test_records_of_any_shape_as_tensors():
     rng = np.random.default_rng(0)
     X, codes = rng.uniform(size=(40, 3, 1, 1)), rng.integers(0, 2, 40)
-    query = ClassSums(OnTensors(), 40, 2)
+    query = ClassSums(OnTensors(), 40, 2, labels="public")
     vector = query.vector(torch.tensor(X), codes)
     assert vector.dtype == np.float64
     rounded = X.astype(np.float32).reshape(40, 3)
-    assert_array_equal(vector, ClassSums(Axes(), 40, 2).vector(rounded, codes))
+    assert_array_equal(vector, ClassSums(Axes(), 40, 2, labels="public").vector(rounded, codes))
 
 
 # The release.
@@ -370,7 +367,7 @@ def unshared(mechanism, X, codes, seed):
 def test_two_releases_share_the_budget():
     rng = np.random.default_rng(0)
     X, codes = rng.normal(size=(30, 2)), rng.integers(0, 3, 30)
-    queries = [ClassSums(MEANS, 30, 3), ClassSums(MOMENTS, 30, 3)]
+    queries = [ClassSums(MEANS, 30, 3, labels="public"), ClassSums(MOMENTS, 30, 3, labels="public")]
     mechanism = ClassSumMechanism(queries, SHARES, epsilon=2.0, delta=1e-3)
 
     def are_calibrated(release):
@@ -398,7 +395,7 @@ def test_no_more_releases_than_were_paid_for():
 
 
 def test_the_report_states_the_releases():
-    queries = [ClassSums(MEANS, 40, 2), ClassSums(MOMENTS, 40, 2)]
+    queries = [ClassSums(MEANS, 40, 2, labels="public"), ClassSums(MOMENTS, 40, 2, labels="public")]
     mechanism = ClassSumMechanism(queries, SHARES, epsilon=1.0, delta=1e-3)
     report = PrivacyReport(
         name="sums", events=(), epsilon=1.0, delta=1e-3, **mechanism.report_fields()
@@ -420,6 +417,8 @@ def test_refusals():
         ClassSums(Ball(1.0, n_features=2), 5)
     with pytest.raises(ValueError, match="labels must be"):
         ClassSums(MOMENTS, 5, labels="secret")
+    with pytest.raises(ValueError, match="labels must be 'public' or 'private'"):
+        ClassSums(MOMENTS, 5, 2)
     with pytest.raises(ValueError, match="with_counts must be False for public labels"):
         ClassSums(MOMENTS, 5, with_counts=True)
     with pytest.raises(ValueError, match="n_samples must be at least 1"):
@@ -428,7 +427,7 @@ def test_refusals():
         assert ClassSums(features, features.most_samples).sensitivity
         with pytest.raises(ValueError, match="n_samples must be at most"):
             ClassSums(features, features.most_samples + 1)
-    query = ClassSums(MOMENTS, 5, 2)
+    query = ClassSums(MOMENTS, 5, 2, labels="public")
     for X, codes in ((np.zeros((4, 2)), np.zeros(5, int)), (np.zeros((5, 2)), np.zeros(4, int))):
         with pytest.raises(ValueError, match="must have 5 records"):
             query.vector(X, codes)

@@ -11,7 +11,7 @@ from local_privacy import log_likelihood, vertices
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema
-from sklearn_dpgen.tables._answer_loss import log_likelihoods
+from sklearn_dpgen.tables._answer_fit import log_likelihoods
 
 
 def soft_records(n, seed=0):

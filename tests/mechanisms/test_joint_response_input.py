@@ -33,8 +33,8 @@ WIDE = Schema({f"c{i}": Categorical(range(5)) for i in range(12)})
         ({"epsilon": "1"}, ValueError, "'epsilon' parameter"),
         ({"schema": None}, ValueError, "'schema' parameter"),
         ({"schema": {"a": [0, 1]}}, ValueError, "'schema' parameter"),
-        ({"bins": "many"}, ValueError, "'bins' parameter"),
-        ({"bins": {"z": 3}}, ValueError, "z"),
+        ({"n_bins": "many"}, ValueError, "'n_bins' parameter"),
+        ({"n_bins": {"z": 3}}, ValueError, "z"),
         ({"n_asked": 0}, ValueError, "'n_asked' parameter"),
         ({"n_asked": 1.5}, ValueError, "'n_asked' parameter"),
         ({"n_asked": "all"}, ValueError, "'n_asked' parameter"),
@@ -264,7 +264,7 @@ def test_bins_are_of_the_design():
     X = pd.DataFrame({"age": [1.0, 50.0], "sex": ["f", "m"]})
     designs = {}
     for bins in ("auto", 16, {"age": 16}, {}, 8, {"age": [0, 50, 100]}, {"age": [0, 51, 100]}):
-        fitted = JointRandomizedResponse(1.0, schema=schema, bins=bins).fit()
+        fitted = JointRandomizedResponse(1.0, schema=schema, n_bins=bins).fit()
         designs.setdefault(fitted.design_, []).append(bins)
         assert len(fitted.encode_release(unlabelled(fitted.transform(X)))) == 2
     assert list(designs.values()) == [

@@ -164,7 +164,7 @@ def test_values_are_those_of_the_declaration():
             "sex": ["f", "m", None, "m"],
         }
     )
-    fitted = JointRandomizedResponse(40.0, schema=schema, bins=4, n_asked=3).fit()
+    fitted = JointRandomizedResponse(40.0, schema=schema, n_bins=4, n_asked=3).fit()
     assert fitted.domain_.n_features == 5 + 4 + 3
     answers = fitted.transform(X)["answer"].to_numpy()
     codes = np.array(np.unravel_index(answers, (5, 4, 3))).T
@@ -275,7 +275,7 @@ def test_parameters_set_after_fit_have_no_effect():
 
         fitted = mechanism(0.5, Fixed, n_asked=2, random_state=0)
         report, Y = fitted.privacy_, fitted.transform(RECORDS)
-        fitted.set_params(epsilon=9.0, n_asked=1, always=["c"], weights={"a": 1e6}, bins=3)
+        fitted.set_params(epsilon=9.0, n_asked=1, always=["c"], weights={"a": 1e6}, n_bins=3)
         fitted.set_params(schema=Schema({"z": Categorical([0, 1])}), random_state=7)
         assert fitted.privacy_ is report
         return not fitted.transform(RECORDS).equals(Y)

@@ -47,15 +47,15 @@ class AnyCategories:
 class AnyWidthTabular(TabularMechanism):
     """As many bounded numbers as the data has columns: what generic checks can feed."""
 
-    def __init__(self, bound=1e3, bins=None, noise="laplace", random_state=None):
+    def __init__(self, bound=1e3, n_bins=None, noise="laplace", random_state=None):
         self.bound = bound
-        self.bins = bins
+        self.n_bins = n_bins
         self.noise = noise
         self.random_state = random_state
 
     _parameter_constraints = {
         "bound": [float],
-        **{name: TabularMechanism._parameter_constraints[name] for name in ("bins", "noise")},
+        **{name: TabularMechanism._parameter_constraints[name] for name in ("n_bins", "noise")},
         "random_state": ["random_state"],
     }
     epsilon, split, delta = 1.0, "uniform", 1e-5
@@ -78,7 +78,7 @@ class AnyWidthJoint(SchemaOfX, JointRandomizedResponse):
     Generic checks subtract what transform returns.
     """
 
-    epsilon, bins, n_asked, always, weights = 1.0, "auto", "auto", (), None
+    epsilon, n_bins, n_asked, always, weights = 1.0, "auto", "auto", (), None
     index = "keep"
 
     def __init__(self, random_state=None):
@@ -114,7 +114,7 @@ def expected_failures(estimator):
         GaussianMechanism(domain=ANY_WIDTH, random_state=0, index="keep"),
         RandomizedResponse(domain=AnyCategories(), random_state=0, index="keep"),
         AnyWidthTabular(random_state=0),
-        AnyWidthTabular(bins=4, random_state=0),
+        AnyWidthTabular(n_bins=4, random_state=0),
         AnyWidthTabular(noise="gaussian", random_state=0),
         AnyWidthJoint(random_state=0),
         EntropicDeconvGAN(AnyWidthTabular(random_state=0), privatize=True, random_state=0, **TINY),

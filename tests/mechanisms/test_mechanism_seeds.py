@@ -125,7 +125,7 @@ def vector_noise(kind, feature):
 def table_noise(kind, high, bins=None):
     """Noise of records at the lower bound, on the scale from -1 to 1."""
     schema = Schema({"x": Numeric(0, high)})
-    mechanism = kind(schema=schema, bins=bins, random_state=0)
+    mechanism = kind(schema=schema, n_bins=bins, random_state=0)
     released = mechanism.fit_transform(pd.DataFrame({"x": np.zeros(N_RECORDS)}))
     return released["x"].to_numpy() / high
 

@@ -86,10 +86,14 @@ CASES = {
         TABLE,
         TABLE_MOMENTS,
     ),
-    "bins": (TabularMechanism(6.0, schema=SCHEMA, bins=4), TABLE, TABLE_MOMENTS),
-    "answers": (JointRandomizedResponse(1.0, schema=SCHEMA, bins=4), TABLE, TABLE_MOMENTS),
-    "three": (JointRandomizedResponse(1.0, schema=SCHEMA, bins=4, n_asked=3), TABLE, TABLE_MOMENTS),
-    "sharp": (JointRandomizedResponse(5.0, schema=SCHEMA, bins=8, n_asked=2), TABLE, None),
+    "bins": (TabularMechanism(6.0, schema=SCHEMA, n_bins=4), TABLE, TABLE_MOMENTS),
+    "answers": (JointRandomizedResponse(1.0, schema=SCHEMA, n_bins=4), TABLE, TABLE_MOMENTS),
+    "three": (
+        JointRandomizedResponse(1.0, schema=SCHEMA, n_bins=4, n_asked=3),
+        TABLE,
+        TABLE_MOMENTS,
+    ),
+    "sharp": (JointRandomizedResponse(5.0, schema=SCHEMA, n_bins=8, n_asked=2), TABLE, None),
 }
 
 

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from sklearn_dpgen.accounting import (
-    MixtureProfile,
     PrivacyReport,
     ProjectionLaw,
-    SampledProfile,
     calibrate_noise_multiplier,
-    default_discretization,
     epsilon_spent,
+)
+from sklearn_dpgen.accounting._composition import default_discretization
+from sklearn_dpgen.accounting._profiles import (
+    MixtureProfile,
+    SampledProfile,
     sampled_without_replacement,
 )
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum

@@ -34,7 +34,7 @@ MECHANISMS = {
     "laplace": (LaplaceMechanism(2.0, domain=BOX), X),
     "gaussian": (GaussianMechanism(2.0, domain=BOX), X),
     "response": (RandomizedResponse(2.0, domain=OneHot(2)), X),
-    "table": (TabularMechanism(2.0, schema=SCHEMA, bins={"age": 4}), TABLE),
+    "table": (TabularMechanism(2.0, schema=SCHEMA, n_bins={"age": 4}), TABLE),
 }
 each = pytest.mark.parametrize("name", MECHANISMS)
 
@@ -275,10 +275,10 @@ def test_another_calibration_is_refused():
     [
         {"schema": Schema({**SCHEMA, "age": Numeric(0, 101)})},
         {"schema": Schema({**SCHEMA, "sex": Categorical(["m", "f"])})},
-        {"bins": {"age": 5}},
-        {"bins": {"age": [0, 25, 50, 76, 100]}},
-        {"bins": None},
-        {"bins": None, "noise": "gaussian"},
+        {"n_bins": {"age": 5}},
+        {"n_bins": {"age": [0, 25, 50, 76, 100]}},
+        {"n_bins": None},
+        {"n_bins": None, "noise": "gaussian"},
         {"split": {"age": 2, "sex": 1}},
     ],
     ids=str,

@@ -11,16 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sklearn_dpgen.accounting import (
-    ComposedProfile,
     GaussianProfile,
     PrivacyReport,
     ProjectionLaw,
     calibrate_noise_multiplier,
-    compose_delta,
     epsilon_spent,
     gaussian_sigma,
-    sampled_without_replacement,
 )
+from sklearn_dpgen.accounting._composition import ComposedProfile, compose_delta
+from sklearn_dpgen.accounting._profiles import sampled_without_replacement
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, on_grid

@@ -34,14 +34,14 @@ class Tampered(TabularMechanism):
 
 
 def tampered(column, change, epsilon=2.0, schema=SCHEMA, **options):
-    mechanism = Tampered(epsilon, schema=schema, bins=BINS, **options)
+    mechanism = Tampered(epsilon, schema=schema, n_bins=BINS, **options)
     mechanism.column, mechanism.tamper = column, lambda part: replace(part, **change(part))
     return mechanism.fit()
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 2.0, 12.0])
 def test_a_whole_record_is_private(epsilon):
-    mechanism = TabularMechanism(epsilon, schema=SCHEMA, bins=BINS).fit()
+    mechanism = TabularMechanism(epsilon, schema=SCHEMA, n_bins=BINS).fit()
     assert is_pure(mechanism)
     X, Y = vertices(mechanism.domain_), outputs(mechanism.domain_)
     # A null is half as far from a value as two values are, so the budget is not used up.
@@ -163,7 +163,7 @@ def test_released_categories_follow_the_likelihood(name):
         return (abs(shares - p) / np.sqrt(p * (1 - p) / 20_000)).max()
 
     options = {"random_state": 0}
-    mechanism = TabularMechanism(4.0, schema=SCHEMA, bins=BINS, **options).fit()
+    mechanism = TabularMechanism(4.0, schema=SCHEMA, n_bins=BINS, **options).fit()
     table = next(part.table for part in mechanism._parts if part.name == name)
     assert z_score(mechanism, table) < 5
     wrong = {"table": response_table(1.3, len(table))}
@@ -171,7 +171,7 @@ def test_released_categories_follow_the_likelihood(name):
 
 
 def test_the_columns_are_randomized_independently():
-    mechanism = TabularMechanism(2.0, schema=SCHEMA, bins=BINS, random_state=0).fit()
+    mechanism = TabularMechanism(2.0, schema=SCHEMA, n_bins=BINS, random_state=0).fit()
     frame = pd.DataFrame({"age": [50] * 20_000, "visits": 4.5, "income": 1.0, "region": "north"})
     Y = mechanism.encode_release(mechanism.transform(frame))
     first = [Y[:, mechanism.encoder_.blocks_[name]] for name in SCHEMA]
@@ -208,7 +208,7 @@ def brute_force(mechanism, x, y):
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_a_soft_record_is_the_mixture_of_its_vertices(noise):
-    mechanism = TabularMechanism(3.0, schema=SCHEMA, bins=BINS, noise=noise).fit()
+    mechanism = TabularMechanism(3.0, schema=SCHEMA, n_bins=BINS, noise=noise).fit()
     rng = np.random.default_rng(0)
     X = mechanism.domain_.sample(6, rng)
     start = 0
@@ -228,7 +228,7 @@ def test_a_soft_record_is_the_mixture_of_its_vertices(noise):
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_gradients_of_a_record(noise):
-    mechanism = TabularMechanism(3.0, schema=SCHEMA, bins=BINS, noise=noise).fit()
+    mechanism = TabularMechanism(3.0, schema=SCHEMA, n_bins=BINS, noise=noise).fit()
     rng = np.random.default_rng(0)
     X = torch.tensor(0.05 + 0.9 * rng.uniform(size=(3, 11)), requires_grad=True)
     assert X.shape[1] == mechanism.domain_.n_features
@@ -239,7 +239,7 @@ def test_gradients_of_a_record(noise):
 @pytest.mark.parametrize("epsilon", [0.1, 10.0, 400.0, 1e5])
 def test_values_and_gradients_are_finite_at_the_vertices(epsilon):
     # Where a softmax saturates in single precision a flag is exactly zero.
-    mechanism = TabularMechanism(epsilon, schema=SCHEMA, bins=BINS).fit()
+    mechanism = TabularMechanism(epsilon, schema=SCHEMA, n_bins=BINS).fit()
     X = torch.tensor(vertices(mechanism.domain_), dtype=torch.float32, requires_grad=True)
     Y = torch.tensor(outputs(mechanism.domain_), dtype=torch.float32)
     log_p = mechanism.log_likelihood(X, Y)

@@ -19,7 +19,7 @@ from sklearn_dpgen.schema import Datetime, Numeric, Schema
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_a_release_keeps_the_shape_of_the_table(null, noise):
     frame = records(null)
-    mechanism = TabularMechanism(6.0, schema=FULL, bins=BINS, noise=noise, random_state=0)
+    mechanism = TabularMechanism(6.0, schema=FULL, n_bins=BINS, noise=noise, random_state=0)
     Y = mechanism.fit_transform(frame)
     assert list(Y.columns) == list(frame.columns)
     assert Y.index.equals(pd.RangeIndex(3))
@@ -33,7 +33,7 @@ def test_a_release_keeps_the_shape_of_the_table(null, noise):
 
 def released_dtypes(kind, null):
     frame = records(null)
-    return kind(6.0, schema=FULL, bins=BINS, random_state=0).fit_transform(frame).dtypes.to_dict()
+    return kind(6.0, schema=FULL, n_bins=BINS, random_state=0).fit_transform(frame).dtypes.to_dict()
 
 
 class LeakyDtypes(TabularMechanism):
@@ -56,7 +56,7 @@ def test_dtypes_do_not_tell_whether_a_null_or_a_category_occurred():
 def test_the_dtypes_of_a_release_are_those_of_the_schema(dtype):
     schema = Schema({"a": Numeric(0, 1), "b": Numeric(0, 20, integer=True, nullable=True)})
     frame = pd.DataFrame({"a": [0, 1] * 50, "b": [3, 17] * 50}).astype(dtype)
-    mechanism = TabularMechanism(1.0, schema=schema, bins=7, random_state=0).fit(frame)
+    mechanism = TabularMechanism(1.0, schema=schema, n_bins=7, random_state=0).fit(frame)
     encoded = mechanism._randomize(
         mechanism.encoder_.transform(frame), mechanism._noise(np.zeros(1))
     )
@@ -71,7 +71,7 @@ def test_the_dtypes_of_a_release_are_those_of_the_schema(dtype):
 def test_dates_are_released_in_the_declared_zone(bins):
     column = Datetime("2020-01-01", "2021-01-01", nullable=True, zone="Asia/Tokyo")
     frame = pd.DataFrame({"day": pd.date_range("2020-02-01", periods=90, freq="3D")})
-    mechanism = TabularMechanism(2.0, schema=Schema({"day": column}), bins=bins, random_state=0)
+    mechanism = TabularMechanism(2.0, schema=Schema({"day": column}), n_bins=bins, random_state=0)
     Y = mechanism.fit_transform(frame)
     assert Y["day"].dtype == "datetime64[us, Asia/Tokyo]"
     encoded = mechanism.encode_release(Y)
@@ -105,7 +105,7 @@ def test_values_outside_of_the_bounds_get_the_noise_of_the_bounds():
     outside = records().assign(age=[-1e9, 1e12, 50.0], income=[np.inf, -np.inf, 1e300])
     inside = records().assign(age=[0.0, 100.0, 50.0], income=[1000.0, 0.0, 1000.0])
     for bins in (None, BINS):
-        mechanism = Fixed(2.0, schema=FULL, bins=bins).fit(inside)
+        mechanism = Fixed(2.0, schema=FULL, n_bins=bins).fit(inside)
         expected = mechanism.transform(inside)
         pd.testing.assert_frame_equal(mechanism.transform(outside), expected)
     broken = Broken(2.0, schema=FULL).fit(inside)
@@ -117,10 +117,10 @@ def test_values_outside_of_the_bounds_get_the_noise_of_the_bounds():
 
 def test_parameters_set_after_fit_do_not_change_what_was_stated():
     frame = records()
-    mechanism = TabularMechanism(1.0, schema=FULL, bins=BINS, random_state=0).fit(frame)
+    mechanism = TabularMechanism(1.0, schema=FULL, n_bins=BINS, random_state=0).fit(frame)
     Y, encoded = mechanism.transform(frame), mechanism.domain_.sample(3, np.random.default_rng(0))
     log_p = log_likelihood(mechanism, encoded, encoded)
-    mechanism.set_params(epsilon=np.inf, noise="gaussian", schema=NO_NULL, bins=None)
+    mechanism.set_params(epsilon=np.inf, noise="gaussian", schema=NO_NULL, n_bins=None)
     pd.testing.assert_frame_equal(mechanism.transform(frame), Y)
     np.testing.assert_array_equal(log_likelihood(mechanism, encoded, encoded), log_p)
     assert mechanism.encode_release(Y).shape == encoded.shape
@@ -181,7 +181,7 @@ def test_bad_records(change, message):
 )
 def test_bad_privatized_tables(change, message):
     frame = records()[list(SCHEMA)]
-    mechanism = TabularMechanism(schema=SCHEMA, bins=BINS).fit(frame)
+    mechanism = TabularMechanism(schema=SCHEMA, n_bins=BINS).fit(frame)
     Y = mechanism.transform(frame)
     with pytest.raises(ValueError, match=message) as caught:
         mechanism.encode_release(change(Y), reset=True)
@@ -198,8 +198,8 @@ def test_bad_privatized_tables(change, message):
         ({"delta": 0.0}, "'delta' parameter"),
         ({"delta": 1.0}, "'delta' parameter"),
         ({"noise": "uniform"}, "'noise' parameter"),
-        ({"bins": {"unknown": 3}}, "unknown"),
-        ({"bins": 1}, "bins must be edges or an integer of at least 2"),
+        ({"n_bins": {"unknown": 3}}, "unknown"),
+        ({"n_bins": 1}, "bins must be edges or an integer of at least 2"),
     ],
 )
 def test_bad_parameters(options, message):
@@ -218,7 +218,7 @@ def test_one_record_and_no_record():
 
 
 def test_the_report_says_what_is_released():
-    mechanism = TabularMechanism(2.0, schema=SCHEMA, bins=BINS, random_state=0).fit()
+    mechanism = TabularMechanism(2.0, schema=SCHEMA, n_bins=BINS, random_state=0).fit()
     report = mechanism.privacy_
     assert (report.epsilon, report.delta) == (2.0, 0.0)
     assert sum(part.epsilon for part in report.parts) <= 2.0

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import laplace
 
-from sklearn_dpgen.accounting import CatastrophicFailureProfile, ComposedProfile, PrivacyReport
+from sklearn_dpgen.accounting import PrivacyReport
+from sklearn_dpgen.accounting._composition import ComposedProfile
+from sklearn_dpgen.accounting._profiles import CatastrophicFailureProfile
 from sklearn_dpgen.mechanisms import ThresholdedLaplaceMechanism
 from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, on_grid

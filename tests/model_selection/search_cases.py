@@ -14,8 +14,8 @@ from sklearn_dpgen.accounting import (
     GaussianProfile,
     PrivacyReport,
     gaussian_sigma,
-    sampled_without_replacement,
 )
+from sklearn_dpgen.accounting._profiles import sampled_without_replacement
 from sklearn_dpgen.exceptions import NoisyCountsWarning
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.utils._random import noise_source

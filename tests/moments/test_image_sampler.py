@@ -15,7 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.nn.functional import affine_grid
 
 from sklearn_dpgen.accounting import Bound, Event
-from sklearn_dpgen.mechanisms import ClassSums, GaussianSequenceRun
+from sklearn_dpgen.mechanisms import ClassSums
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.moments import MomentImageSampler, _image_laws
 from sklearn_dpgen.moments._image_laws import ImageModel, _pixel_places
 from sklearn_dpgen.preprocessing import DCTTransformer
@@ -33,7 +34,7 @@ def quick_reports(monkeypatch):
 
 def make(**options):
     given = {"shape": (8, 8), "pixel_range": (0, 16), "n_frequencies": 6, "max_iter": 8}
-    given |= {"random_state": 0, "device": "cpu", "delta": 1e-4}
+    given |= {"labels": "public", "random_state": 0, "device": "cpu", "delta": 1e-4}
     return MomentImageSampler(**(given | options))
 
 
@@ -163,6 +164,7 @@ def test_colours():
         1e-4,
         shape=(4, 6, 3),
         pixel_range=(0, 1),
+        labels="public",
         n_frequencies=3,
         max_iter=5,
         random_state=0,

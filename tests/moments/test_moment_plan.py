@@ -9,7 +9,7 @@ import pytest
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.exceptions import BudgetExceededError
 from sklearn_dpgen.ledger import PrivacyLedger
-from sklearn_dpgen.mechanisms import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.moments._base import BaseMomentSampler
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
@@ -30,7 +30,7 @@ CASES = {
 }
 LABELS = {
     "none": ({}, None, {}),
-    "public": ({}, Y, {"class_sizes": [300, 100]}),
+    "public": ({"labels": "public"}, Y, {"class_sizes": [300, 100]}),
     "private": ({"labels": "private", "classes": [0, 1]}, Y, {}),
     "declared": (
         {"labels": "private", "classes": [0, 1], "label_proportions": [0.7, 0.3]},
@@ -92,9 +92,11 @@ def test_what_no_plan_is_of_is_refused():
         with pytest.raises(ValueError, match="n_samples must be at least 1"):
             build(case).plan(0)
         with pytest.raises(ValueError, match="add up to n_samples=400"):
-            build(case).plan(N, class_sizes=[1, 2])
+            build(case, labels="public").plan(N, class_sizes=[1, 2])
         with pytest.raises(ValueError, match="classes and label_proportions require y"):
-            build(case, classes=[0, 1]).plan(N)
+            build(case, labels="public", classes=[0, 1]).plan(N)
+        with pytest.raises(ValueError, match="labels must be 'public' or 'private' when labels"):
+            build(case).plan(N, class_sizes=[300, 100])
         with pytest.raises(ValueError, match="those of private ones are secret"):
             build(case, LABELS["private"]).plan(N, class_sizes=[300, 100])
     with pytest.raises(ValueError, match="n_features is needed"):
@@ -107,7 +109,7 @@ def test_what_no_plan_is_of_is_refused():
 def test_a_fit_beyond_the_budget_draws_and_leaves_nothing(monkeypatch, tmp_path, name):
     path = str(tmp_path / "ledger")
     PrivacyLedger.create(path, dataset="records", epsilon=1.2, delta=1e-3)
-    sampler = build(CASES[name], ledger=path).fit(X, Y)
+    sampler = build(CASES[name], labels="public", ledger=path).fit(X, Y)
     assert PrivacyLedger(path).spent() > 0
 
     def drawn(*args):

@@ -31,7 +31,7 @@ def labelled():
 
 
 def sampler(**options):
-    return MomentSampler(**({"domain": BALL, "random_state": 0} | options))
+    return MomentSampler(**({"domain": BALL, "labels": "public", "random_state": 0} | options))
 
 
 class Small:
@@ -58,7 +58,7 @@ class AnyTable(SchemaOfX, Small, MomentSampler):
 @pytest.mark.filterwarnings("ignore:The noise on the mean:UserWarning")
 @parametrize_with_checks(
     [
-        MomentSampler(np.inf, domain=partial(Box, -1000, 1000), random_state=0),
+        MomentSampler(np.inf, domain=partial(Box, -1000, 1000), labels="public", random_state=0),
         PrivateLabels(),
         AnyTable(),
     ]

@@ -11,7 +11,8 @@ from scipy.stats import norm
 
 from sklearn_dpgen.accounting import Event
 from sklearn_dpgen.domains import Ball, Domain
-from sklearn_dpgen.mechanisms import BallMeans, BallMoments, GaussianSequenceRun
+from sklearn_dpgen.mechanisms import BallMeans, BallMoments
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.moments import MomentSampler, _moment_sampler
 
 KINDS = ["none", "public", "private", "declared"]

@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from sklearn_dpgen.domains import Ball
-from sklearn_dpgen.moments import MomentSampler, _noisy_moments
+from sklearn_dpgen.mechanisms import _class_moments
+from sklearn_dpgen.moments import MomentSampler
 
 
 def second_moments(epsilon):
@@ -28,5 +29,5 @@ def test_no_spread_is_lost(epsilon):
 
 
 def test_spread_that_is_cut_and_not_given_back_is_seen(monkeypatch):
-    monkeypatch.setattr(_noisy_moments, "_LARGEST_GAIN", 1.0)
+    monkeypatch.setattr(_class_moments, "_LARGEST_GAIN", 1.0)
     assert second_moments(1.0) < 0.9

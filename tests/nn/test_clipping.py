@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.nn import (
+from sklearn_dpgen.nn import linearize
+from sklearn_dpgen.nn._generators import DomainHead
+from sklearn_dpgen.nn._jacobian import (
     ClippedJacobianSum,
-    DomainHead,
     clip_weights,
-    linearize,
     norm_clip_factors,
     spectral_clip_factors,
 )

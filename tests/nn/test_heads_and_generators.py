@@ -8,15 +8,17 @@ from hypothesis import strategies as st
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.nn import (
+    color_dcgan_generator,
+    dcgan_generator,
+    mlp_generator,
+    upsampling_generator,
+)
+from sklearn_dpgen.nn._generators import (
     ACTIVATIONS,
     DomainHead,
     DrawnGenerator,
     DrawnHead,
     GeneratorMixture,
-    color_dcgan_generator,
-    dcgan_generator,
-    mlp_generator,
-    upsampling_generator,
 )
 
 sizes = st.sampled_from([1e-30, 1e-3, 1.0, 30.0, 1e4, 1e30])

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
-from sklearn_dpgen.nn import DomainHead, linearize
+from sklearn_dpgen.nn import linearize
+from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.nn._jacobian import _FunctionalLinearization, _StackLinearization
 from sklearn_dpgen.utils._torch import seeded_initialization
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sklearn_dpgen.exceptions import TrainingDivergedError
-from sklearn_dpgen.nn import OPTIMIZERS, TrainingResult, descend, fit_module
+from sklearn_dpgen.nn._training import OPTIMIZERS, TrainingResult, descend, fit_module
 
 
 class Point(torch.nn.Module):

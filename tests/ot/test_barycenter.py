@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from sklearn_dpgen.ot import BarycenterMaps, LineLaw
+from sklearn_dpgen.ot._barycenter import BarycenterMaps, LineLaw
 
 LEVELS = np.linspace(0.01, 0.99, 99)
 

@@ -6,13 +6,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sklearn_dpgen.ot import (
-    entropic_loss,
-    entropic_loss_blockwise,
-    pairwise_cost,
-    sinkhorn,
-    sinkhorn_blockwise,
-)
+from sklearn_dpgen.ot import entropic_loss, sinkhorn
+from sklearn_dpgen.ot._blockwise import entropic_loss_blockwise, sinkhorn_blockwise
+from sklearn_dpgen.ot._problem import pairwise_cost
 
 
 def points(n, d=2, seed=0, dtype=torch.float64):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import ndtr
 
-from sklearn_dpgen.ot import LineGrid, SmoothedLines
+from sklearn_dpgen.ot._lines import LineGrid, SmoothedLines
 
 # Truth: quantile functions of mixtures of normals, on a fine mesh of levels.
 LEVELS = (np.arange(100_000) + 0.5) / 100_000

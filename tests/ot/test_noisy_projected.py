@@ -7,12 +7,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from sklearn_dpgen.ot import (
-    noisy_projected_wasserstein,
-    random_directions,
-    sliced_wasserstein,
-    wasserstein_lines,
-)
+from sklearn_dpgen.ot import noisy_projected_wasserstein, random_directions, sliced_wasserstein
+from sklearn_dpgen.ot._sliced import wasserstein_lines
 
 SIZES = [(7, 7), (7, 5), (3, 8), (1, 4)]
 

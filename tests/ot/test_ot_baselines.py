@@ -5,13 +5,9 @@ import torch
 from geomloss import SamplesLoss
 from scipy.optimize import linear_sum_assignment
 
-from sklearn_dpgen.ot import (
-    entropic_loss,
-    pairwise_cost,
-    sinkhorn,
-    sinkhorn_divergence,
-    wasserstein_loss,
-)
+from sklearn_dpgen.ot import entropic_loss, sinkhorn, sinkhorn_divergence
+from sklearn_dpgen.ot._losses import wasserstein_loss
+from sklearn_dpgen.ot._problem import pairwise_cost
 
 
 def points(n, d=2, seed=0):

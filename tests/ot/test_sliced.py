@@ -15,8 +15,8 @@ from sklearn_dpgen.ot import (
     random_directions,
     sliced_wasserstein,
     sliced_wasserstein2_gradient,
-    wasserstein2_gradient,
 )
+from sklearn_dpgen.ot._sliced import wasserstein2_gradient
 
 DTYPES = [torch.float32, torch.float64]
 SIZES = [(1, 1), (1, 7), (7, 1), (5, 5), (6, 3), (4, 12), (7, 5), (8, 12), (20, 21)]

@@ -34,7 +34,7 @@ def fixture_estimators():
 
 def main():
     """Write a file, and what is expected of it, for each."""
-    from sklearn_dpgen.persistence import FORMAT
+    from sklearn_dpgen.persistence._files import FORMAT
 
     folder = FIXTURES / f"format_{FORMAT}"
     folder.mkdir(parents=True)

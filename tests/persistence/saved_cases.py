@@ -114,7 +114,7 @@ def _fit_rules():
 
 
 def _fit_moments_of_tables():
-    sampler = MomentSampler(schema=SCHEMA, classes=["no", "yes"], **BUDGET)
+    sampler = MomentSampler(schema=SCHEMA, labels="public", classes=["no", "yes"], **BUDGET)
     return sampler.fit(pl.DataFrame(FRAME), LABELS)
 
 
@@ -126,6 +126,7 @@ def _fit_tables_of_persons():
 def _fit_evolution_of_tables():
     sampler = PrivateEvolutionSampler(
         schema=SCHEMA,
+        labels="public",
         classes=["no", "yes"],
         n_samples=20,
         n_iter=2,
@@ -142,6 +143,7 @@ def _fit_network(generator, side, **words):
         domain=Box(0, 1, n_features=side * side),
         latent_dim=3,
         generator=generator,
+        labels="public",
         classes=["no", "yes"],
         **NETWORK,
         **words,
@@ -151,13 +153,19 @@ def _fit_network(generator, side, **words):
 
 def _fit_images():
     sampler = MomentImageSampler(
-        shape=(3, 4), pixel_range=(0, 1), classes=[0, 1], max_iter=2, device="cpu", **BUDGET
+        shape=(3, 4),
+        pixel_range=(0, 1),
+        labels="public",
+        classes=[0, 1],
+        max_iter=2,
+        device="cpu",
+        **BUDGET,
     )
     return sampler.fit(_RNG.uniform(size=(N, 12)), SIDE)
 
 
 LAPLACE = LaplaceMechanism(5.0, domain=BOX)
-JOINT = JointRandomizedResponse(4.0, schema=WIDE_SCHEMA, bins={"wage": [0, 30, 100]})
+JOINT = JointRandomizedResponse(4.0, schema=WIDE_SCHEMA, n_bins={"wage": [0, 30, 100]})
 
 
 def _fit_local(privatize):
@@ -206,7 +214,7 @@ FITS = {
     "Gauss": GaussianMechanism(2.0, domain=Ball(1, n_features=2)).fit,
     "randomized response": RandomizedResponse(2.0, domain=OneHot(3)).fit,
     "tables": lambda: TabularMechanism(2.0, schema=SCHEMA).fit(FRAME[["b", "a"]]),
-    "tables in bins": TabularMechanism(2.0, schema=SCHEMA, bins={"a": [0, 0.3, 1]}).fit,
+    "tables in bins": TabularMechanism(2.0, schema=SCHEMA, n_bins={"a": [0, 0.3, 1]}).fit,
     "joint answers": lambda: clone(JOINT).fit(wide_frame()),
     "laws of answers": partial(_fit_local, False),
     "laws of records": partial(_fit_local, True),

@@ -24,7 +24,7 @@ from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.exceptions import InvalidFileError
 from sklearn_dpgen.moments import MomentSampler
-from sklearn_dpgen.persistence import FORMAT
+from sklearn_dpgen.persistence._files import FORMAT
 from sklearn_dpgen.tables import TableSampler
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -149,11 +149,12 @@ class Own:
         ("evolution", "embedding", np.tanh),
         ("evolution", "interface", Own()),
         ("smoothed generator", "generator", lambda n, domain: torch.nn.Linear(n, 2)),
-        ("sliced generator", "callback", print),
+        ("sliced generator", "training__callback", print),
     ],
 )
 def test_code_is_refused_by_the_name_of_the_parameter(name, parameter, value, path):
-    estimator = copy.copy(fitted(name)).set_params(**{parameter: value})
+    # Nested settings are changed in place.
+    estimator = copy.deepcopy(fitted(name)).set_params(**{parameter: value})
     with pytest.raises(TypeError, match=rf"^{parameter} holds .* set_params\({parameter}="):
         estimator.save(path)
     assert not path.exists()

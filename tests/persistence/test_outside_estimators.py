@@ -16,8 +16,8 @@ import sklearn_dpgen
 from sklearn_dpgen.exceptions import InvalidFileError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.moments import MomentSampler
-from sklearn_dpgen.persistence import FORMAT
 from sklearn_dpgen.persistence._declarations import _MODULE_OF, find_class
+from sklearn_dpgen.persistence._files import FORMAT
 
 TOY = '''
 """A noisy mean of numbers in [0, 1]."""

@@ -74,6 +74,9 @@ def results(estimator):
         found += [estimator.inverse_transform(found[-1])]
     if hasattr(estimator, "find_bins"):
         found += [edges for _, edges in sorted(estimator.find_bins(4).items())]
+    if not found:
+        # It releases something, and draws and predicts nothing.
+        found = [getattr(estimator, name) for name in sorted(type(estimator)._saved_state)]
     return [as_bytes(value) for value in found]
 
 

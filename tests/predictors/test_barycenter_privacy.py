@@ -16,7 +16,8 @@ from sklearn.preprocessing import StandardScaler
 import sklearn_dpgen.predictors._barycenter as module
 from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport, compose_epsilon
 from sklearn_dpgen.exceptions import LargeDeltaWarning
-from sklearn_dpgen.mechanisms import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier, BarycenterRegressor
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
@@ -181,7 +182,9 @@ def test_what_has_no_price_is_refused(loans, sampler):
     columns = loans.X[["income"]]
     with pytest.raises(ValueError, match="must be private, .* got LogisticRegression"):
         BarycenterClassifier(LogisticRegression()).fit(columns, loans.y, **group)
-    scaled = make_pipeline(StandardScaler(), DPSlicedWassersteinFairClassifier(0.0, max_iter=1))
+    scaled = make_pipeline(
+        StandardScaler(), DPSlicedWassersteinFairClassifier(0.0, training=Training(max_iter=1))
+    )
     with pytest.raises(ValueError, match="without a budget, got \\['StandardScaler'\\]"):
         BarycenterClassifier(scaled).fit(columns, loans.y, **group)
     learner = SyntheticDataClassifier(sampler(epsilon=1.0), n_samples=100, n_draws=1)
@@ -190,7 +193,7 @@ def test_what_has_no_price_is_refused(loans, sampler):
     learner = SyntheticDataClassifier(sampler(epsilon=np.inf), n_samples=100, n_draws=1)
     with pytest.raises(ValueError, match="more than the inf of"):
         BarycenterClassifier(learner, epsilon=1.0).fit(loans.X, loans.y, **group)
-    assert X.get_params()["bins"] is None
+    assert X.get_params()["n_bins"] is None
 
 
 def signed(kind, n=400):
@@ -385,7 +388,7 @@ def test_selections_of_a_fit_are_paid_for():
 @pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.SmallGroupWarning")
 def test_a_pipeline_is_paid_for_by_its_last_step(loans, released):
     learner = DPSlicedWassersteinFairClassifier(
-        0.0, epsilon=0.5, delta=1e-6, classes=["no", "yes"], max_iter=2
+        0.0, epsilon=0.5, delta=1e-6, classes=["no", "yes"], training=Training(max_iter=2)
     )
     schema = Schema({name: loans.schema[name] for name in loans.X})
     model = BarycenterClassifier(

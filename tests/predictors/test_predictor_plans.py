@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 import sklearn_dpgen.predictors._barycenter as module
 from sklearn_dpgen.exceptions import BudgetExceededError, SmallGroupWarning
 from sklearn_dpgen.ledger import PrivacyLedger
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier, BarycenterRegressor
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
@@ -78,7 +79,7 @@ def barycenters(loans, sampler):
     synthetic = SyntheticDataClassifier(sampler(), LogisticRegression(), n_samples=500, n_draws=1)
     schema = Schema({name: loans.schema[name] for name in loans.X})
     fair = DPSlicedWassersteinFairClassifier(
-        0.0, epsilon=0.5, delta=1e-6, classes=["no", "yes"], max_iter=2
+        0.0, epsilon=0.5, delta=1e-6, classes=["no", "yes"], training=Training(max_iter=2)
     )
     with_groups = Schema({**loans.schema, "group": Categorical(["a", "b"])})
     groups = sampler("group", epsilon=0.4, delta=1e-6).set_params(schema=with_groups)

@@ -32,7 +32,7 @@ def records():
 
 
 def test_bins_hold_their_lower_edge_and_nulls_come_last():
-    encoder = TabularEncoder(SCHEMA, bins=BINS).fit()
+    encoder = TabularEncoder(SCHEMA, n_bins=BINS).fit()
     encoded = encoder.transform(records())
     codes = {name: encoded[:, block].argmax(1).tolist() for name, block in encoder.blocks_.items()}
     assert codes["visits"] == [0, 1, 2, 3]
@@ -43,7 +43,7 @@ def test_bins_hold_their_lower_edge_and_nulls_come_last():
 
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(0)])
 def test_decoded_values_stay_in_their_bin_and_on_their_grid(rng):
-    encoder = TabularEncoder(SCHEMA, bins=12).fit(records())
+    encoder = TabularEncoder(SCHEMA, n_bins=12).fit(records())
     encoded = np.repeat(encoder.transform(records()), 200, axis=0)
     decoded = encoder.inverse_transform(encoded, rng=rng)
     np.testing.assert_array_equal(encoder.transform(decoded), encoded)
@@ -52,7 +52,7 @@ def test_decoded_values_stay_in_their_bin_and_on_their_grid(rng):
 
 
 def test_random_placement_is_uniform_on_the_grid_of_a_bin():
-    encoder = TabularEncoder(SCHEMA, bins=BINS).fit()
+    encoder = TabularEncoder(SCHEMA, n_bins=BINS).fit()
     encoded = np.repeat(encoder.transform(records()), 5000, axis=0)
     decoded = encoder.inverse_transform(encoded, rng=np.random.default_rng(0))
     last = decoded["visits"][-5000:].value_counts()
@@ -66,7 +66,7 @@ def test_random_placement_is_uniform_on_the_grid_of_a_bin():
 @given(st.integers(2, 40), st.integers(1, 30))
 def test_equal_bins_of_a_grid_are_never_empty(n_bins, high):
     schema = Schema({"k": Numeric(0, high, integer=True)})
-    encoder = TabularEncoder(schema, bins=n_bins).fit()
+    encoder = TabularEncoder(schema, n_bins=n_bins).fit()
     encoded = encoder.transform(pd.DataFrame({"k": np.arange(high + 1)}))
     counts = encoded.sum(axis=0)
     assert encoded.shape[1] == min(n_bins, high + 1)
@@ -88,14 +88,14 @@ def test_equal_bins_of_a_grid_are_never_empty(n_bins, high):
 )
 def test_bad_bins_name_the_column_and_the_rule(bins, message):
     with pytest.raises(ValueError, match=message):
-        TabularEncoder(SCHEMA, bins=bins).fit()
+        TabularEncoder(SCHEMA, n_bins=bins).fit()
 
 
 @pytest.mark.parametrize("seed", [None, 0])
 def test_codes_are_decoded_as_blocks_are(seed):
     # The frame may have another order than the schema, which the codes have.
     frame = records()[["sex", "day", "visits", "income"]]
-    encoder = TabularEncoder(SCHEMA, bins=BINS | {"day": 3}).fit(frame)
+    encoder = TabularEncoder(SCHEMA, n_bins=BINS | {"day": 3}).fit(frame)
     encoded = np.repeat(encoder.transform(frame), 100, axis=0)
     codes = np.stack([encoded[:, b].argmax(axis=1) for b in encoder.blocks_.values()], axis=1)
     rngs = [None if seed is None else np.random.default_rng(seed) for _ in range(2)]
@@ -118,7 +118,7 @@ def test_codes_are_decoded_as_blocks_are(seed):
     ids=str,
 )
 def test_codes_that_are_no_categories(codes, message):
-    encoder = TabularEncoder(SCHEMA, bins=BINS | {"day": 3}).fit()
+    encoder = TabularEncoder(SCHEMA, n_bins=BINS | {"day": 3}).fit()
     encoder.decode_codes([[3, 4, 2, 1]])
     with pytest.raises(ValueError, match=message):
         encoder.decode_codes(codes)
@@ -126,4 +126,4 @@ def test_codes_that_are_no_categories(codes, message):
 
 def test_columns_without_bins_have_no_codes():
     with pytest.raises(ValueError, match=r"need bins: \['day'\]"):
-        TabularEncoder(SCHEMA, bins=BINS).fit().decode_codes(np.zeros((1, 4), dtype=int))
+        TabularEncoder(SCHEMA, n_bins=BINS).fit().decode_codes(np.zeros((1, 4), dtype=int))

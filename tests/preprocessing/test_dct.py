@@ -10,7 +10,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sklearn_dpgen.preprocessing import DCTTransformer, dct_mask
+from sklearn_dpgen.preprocessing import DCTTransformer
+from sklearn_dpgen.preprocessing._dct import dct_mask
 
 reproducibly = settings(deadline=None, max_examples=30, derandomize=True)
 SHAPES = st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple)

@@ -62,7 +62,7 @@ class AnyWidthEncoder(TabularEncoder):
         self.bound = bound
 
     _parameter_constraints = {"bound": [float]}
-    bins = None
+    n_bins = None
 
     @property
     def schema(self):
@@ -242,7 +242,7 @@ def test_set_output_and_pipeline():
 def test_clone_and_pickle():
     frame = records(null=True)
     encoder = TabularEncoder(SCHEMA).fit(frame)
-    assert clone(encoder).get_params() == {"schema": SCHEMA, "bins": None}
+    assert clone(encoder).get_params() == {"schema": SCHEMA, "n_bins": None}
     assert not hasattr(clone(encoder), "domain_")
     copied = pickle.loads(pickle.dumps(encoder))
     encoded = encoder.transform(frame)

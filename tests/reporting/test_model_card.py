@@ -14,7 +14,8 @@ from sklearn.linear_model import LinearRegression
 import sklearn_dpgen
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.mechanisms import GaussianMechanism, JointRandomizedResponse, LaplaceMechanism
-from sklearn_dpgen.reporting import ModelCard, model_card, verify_model_card
+from sklearn_dpgen.reporting import model_card, verify_model_card
+from sklearn_dpgen.reporting._model_card import ModelCard
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import LocalTableSampler, TableSampler
 
@@ -187,7 +188,7 @@ def test_the_number_of_records_is_stated_only_where_it_is_public(fitted):
 
 
 def test_the_schema_of_a_mechanism_within_is_shown():
-    mechanism = JointRandomizedResponse(4.0, schema=SCHEMA, bins=4).fit()
+    mechanism = JointRandomizedResponse(4.0, schema=SCHEMA, n_bins=4).fit()
     answers = mechanism.transform(pd.DataFrame({HOSTILE: [1.0, 2.0] * 50, "b": ["no"] * 100}))
     sampler = LocalTableSampler(mechanism, population_size=5, max_iter=2).fit(answers)
     for estimator in (mechanism, sampler):

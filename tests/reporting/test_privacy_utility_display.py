@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 
 from sklearn_dpgen.exceptions import UnpaidScoreWarning
 from sklearn_dpgen.model_selection import privacy_utility_curve
-from sklearn_dpgen.reporting import PrivacyUtilityDisplay
+from sklearn_dpgen.reporting._privacy_displays import PrivacyUtilityDisplay
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 

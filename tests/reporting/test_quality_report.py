@@ -13,7 +13,8 @@ from sklearn.exceptions import NotFittedError
 import sklearn_dpgen
 from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport
 from sklearn_dpgen.auditing import AuditResult
-from sklearn_dpgen.mechanisms import GaussianMechanism, GaussianSequenceRun
+from sklearn_dpgen.mechanisms import GaussianMechanism
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.metrics import marginal_total_variation
 from sklearn_dpgen.reporting import QualityReport
 from sklearn_dpgen.reporting._released import Released

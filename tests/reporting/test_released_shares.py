@@ -14,7 +14,8 @@ from sklearn_dpgen.reporting._figures import histogram, label_bars
 from sklearn_dpgen.reporting._released import _gap, merge_bins, released_shares, sample_shares
 from sklearn_dpgen.schema import Numeric, Schema
 from sklearn_dpgen.schema._binned import Binned
-from sklearn_dpgen.tables import NoisyMarginal, TableSampler
+from sklearn_dpgen.tables import TableSampler
+from sklearn_dpgen.tables._releases import NoisyMarginal
 
 FRAME = pd.DataFrame({"a": [0.0, 30.0]})
 
@@ -85,7 +86,7 @@ def test_noise_does_not_count_as_what_stands_out():
     counts = np.random.default_rng(0).normal(0, 1000, 30)
     noisy = released(np.abs(counts), noise_scale=1000.0, width=1)
     clear = released([900.0] * 10, noise_scale=20.0, width=3)
-    column = TabularEncoder(Schema({"a": Numeric(0, 30)}), bins=30).fit(FRAME).columns_["a"]
+    column = TabularEncoder(Schema({"a": Numeric(0, 30)}), n_bins=30).fit(FRAME).columns_["a"]
     view = SimpleNamespace(
         one_way_marginals_=[noisy, clear],
         n_records_=9000,
@@ -131,7 +132,7 @@ def test_no_distance_exceeds_one_where_noise_fills_a_fine_column():
     counts = np.zeros(1000)
     counts[::5] = 230 / 200
     noisy = released(counts + rng.normal(0, 5, 1000), noise_scale=5.0, width=1)
-    column = TabularEncoder(Schema({"a": Numeric(0, 1000)}), bins=1000).fit(FRAME).columns_["a"]
+    column = TabularEncoder(Schema({"a": Numeric(0, 1000)}), n_bins=1000).fit(FRAME).columns_["a"]
     view = SimpleNamespace(
         one_way_marginals_=[noisy],
         n_records_=230,

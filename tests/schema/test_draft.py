@@ -10,15 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sklearn_dpgen.schema import (
-    Categorical,
-    Datetime,
-    Numeric,
-    Ordinal,
-    Schema,
-    SchemaDraft,
-    _codebook,
-)
+from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema, _codebook
+from sklearn_dpgen.schema._schema import SchemaDraft
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
 

@@ -76,13 +76,13 @@ def tiny():
 
     def make(kind, **options):
         small = {
-            "hidden_layer_sizes": (4,),
-            "n_projections": 4,
-            "batch_fraction": 1.0,
-            "max_iter": 3,
+            "training__hidden_layer_sizes": (4,),
+            "gradient__n_projections": 4,
+            "gradient__batch_fraction": 1.0,
+            "training__max_iter": 3,
             "random_state": 0,
         }
-        return _KINDS[kind](**{**small, **_DECLARED.get(kind, {}), **options})
+        return _KINDS[kind](**_DECLARED.get(kind, {})).set_params(**small | options)
 
     return make
 

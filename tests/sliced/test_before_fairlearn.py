@@ -6,6 +6,7 @@ import pytest
 from sklearn.pipeline import Pipeline
 
 from sklearn_dpgen.metrics import disparate_impact
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.reporting import FairnessCurveDisplay
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
@@ -57,9 +58,7 @@ def classifier(records):
                 0.0,
                 epsilon=1.0,
                 classes=[0, 1],
-                hidden_layer_sizes=(),
-                learning_rate=0.1,
-                max_iter=100,
+                training=Training(hidden_layer_sizes=(), learning_rate=0.1, max_iter=100),
                 random_state=0,
             ),
         ),

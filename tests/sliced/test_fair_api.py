@@ -16,7 +16,8 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import Pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sklearn_dpgen.domains import Ball, Box, enclosing_ball
+from sklearn_dpgen.domains import Ball, Box
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.sliced import (
@@ -35,22 +36,22 @@ ABSENT = "ignore:sensitive_features is absent:UserWarning"
 def checked(epsilon, alpha):
     quick = {
         "epsilon": epsilon,
-        "hidden_layer_sizes": (4,),
-        "n_projections": 3,
-        "batch_fraction": 1.0,
-        "max_iter": 2,
+        "training__hidden_layer_sizes": (4,),
+        "gradient__n_projections": 3,
+        "gradient__batch_fraction": 1.0,
+        "training__max_iter": 2,
         "random_state": 0,
     }
     # Some checks of predictors without noise ask for a score.
-    learning = {**quick, "hidden_layer_sizes": ()}
+    learning = {**quick, "training__hidden_layer_sizes": ()}
     if np.isinf(epsilon):
-        learning = {**quick, "max_iter": 25, "learning_rate": 0.3}
+        learning = {**quick, "training__max_iter": 25, "training__learning_rate": 0.3}
     near, wide = partial(Box, -3, 3), partial(Box, -1000, 1000)
     return [
-        DPSlicedWassersteinFairRegressor(alpha, y_domain=near, **learning),
-        DPSlicedWassersteinFairClassifier(alpha, **learning),
-        DPSlicedWassersteinFairEncoder(alpha, **quick),
-        DPSlicedWassersteinGenerator(domain=wide, **quick),
+        DPSlicedWassersteinFairRegressor(alpha, y_domain=near).set_params(**learning),
+        DPSlicedWassersteinFairClassifier(alpha).set_params(**learning),
+        DPSlicedWassersteinFairEncoder(alpha).set_params(**quick),
+        DPSlicedWassersteinGenerator(domain=wide).set_params(**quick),
     ]
 
 
@@ -83,7 +84,7 @@ def test_clone_and_parameters(tiny, table, kind):
     before = repr(estimator.get_params())
     table.train(estimator)
     assert repr(estimator.get_params()) == before
-    copy = clone(estimator).set_params(epsilon=5.0, max_iter=2)
+    copy = clone(estimator).set_params(epsilon=5.0, training__max_iter=2)
     assert not hasattr(copy, "privacy_")
     table.train(copy)
     assert (copy.privacy_.epsilon, copy.n_iter_) == (5.0, 2)
@@ -197,7 +198,7 @@ def test_names_and_frames_of_codes(tiny, table):
     ids=str,
 )
 def test_predictions_lie_in_the_domain(tiny, table, domain):
-    regressor = tiny("regressor", y_domain=domain, epsilon=np.inf, learning_rate=20.0)
+    regressor = tiny("regressor", y_domain=domain, epsilon=np.inf, training__learning_rate=20.0)
     regressor.fit(table.X, table.Y, sensitive_features=table.groups)
     predicted = regressor.predict(50 * table.X)
     domain = regressor.y_domain_
@@ -216,7 +217,7 @@ def test_predictions_have_the_shape_of_targets(tiny, table, shape):
 
 
 def test_units_of_the_targets_do_not_matter(tiny, table, parameters_of):
-    options = {"epsilon": np.inf, "max_iter": 10}
+    options = {"epsilon": np.inf, "training__max_iter": 10}
     one = tiny("regressor", y_domain=Box(-2, 2), **options)
     other = tiny("regressor", y_domain=Box(96, 104), **options)
     one.fit(table.X, table.y, sensitive_features=table.groups)
@@ -253,7 +254,7 @@ def test_a_declared_class_may_be_absent(tiny, table):
 
 
 def test_codes_lie_in_their_ball_and_come_back(tiny, table):
-    encoder = table.train(tiny("encoder", output_bound=0.3))
+    encoder = table.train(tiny("encoder", gradient__output_bound=0.3))
     codes = encoder.transform(1e3 * table.X)
     assert (np.linalg.norm(codes, axis=1) <= 0.3 + 1e-12).all()
     assert encoder.inverse_transform(codes).shape == table.X.shape
@@ -265,7 +266,7 @@ def test_codes_lie_in_their_ball_and_come_back(tiny, table):
 @pytest.mark.parametrize("kind", KINDS)
 def test_seeds(tiny, table, parameters_of, kind):
     def fit(random_state):
-        options = {"random_state": random_state, "batch_fraction": 0.5}
+        options = {"random_state": random_state, "gradient__batch_fraction": 0.5}
         return parameters_of(table.train(tiny(kind, **options))).tolist()
 
     assert fit(0) == fit(0)
@@ -282,7 +283,7 @@ def test_seeds(tiny, table, parameters_of, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_shown_does_not_change_a_seeded_fit(tiny, table, parameters_of, kind, capfd):
     expected = parameters_of(table.train(tiny(kind)))
-    watched = tiny(kind, verbose=1, callback=lambda step, module: None)
+    watched = tiny(kind, training__verbose=1, training__callback=lambda step, module: None)
     assert_array_equal(parameters_of(table.train(watched)), expected)
 
 
@@ -300,7 +301,7 @@ def global_draws():
 @pytest.mark.parametrize("seed", [0, None])
 def test_global_random_state_is_left_alone(tiny, table, kind, seed):
     before = global_draws()
-    estimator = table.train(tiny(kind, random_state=seed, batch_fraction=0.5))
+    estimator = table.train(tiny(kind, random_state=seed, gradient__batch_fraction=0.5))
     if kind == "generator":
         estimator.sample(3)
     assert global_draws() == before
@@ -318,7 +319,7 @@ def test_progress_on_request(trained_quietly_and_loudly):
 def trained_quietly_and_loudly(tiny, table, capfd):
     table.train(tiny("classifier"))
     quiet = capfd.readouterr()
-    table.train(tiny("classifier", verbose=1))
+    table.train(tiny("classifier", training__verbose=1))
     return quiet, capfd.readouterr()
 
 

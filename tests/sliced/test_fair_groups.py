@@ -150,14 +150,18 @@ def simulated(n_small, n=2000):
 
 def fit(n_small, n=2000, epsilon=4.0, **options):
     X, y, groups = simulated(n_small, n)
-    options = {"hidden_layer_sizes": (), "max_iter": 20, "random_state": 0} | options
-    classifier = DPSlicedWassersteinFairClassifier(epsilon=epsilon, classes=[0, 1], **options)
-    return classifier.fit(X, y, sensitive_features=groups)
+    options = {
+        "training__hidden_layer_sizes": (),
+        "training__max_iter": 20,
+        "random_state": 0,
+    } | options
+    classifier = DPSlicedWassersteinFairClassifier(epsilon=epsilon, classes=[0, 1])
+    return classifier.set_params(**options).fit(X, y, sensitive_features=groups)
 
 
 @pytest.mark.parametrize("group_weights", ["size", "equal"])
 def test_a_group_of_ten_does_not_ruin_the_fit(group_weights):
-    options = {"max_iter": 150, "learning_rate": 0.1}
+    options = {"training__max_iter": 150, "training__learning_rate": 0.1}
     with nullcontext() if group_weights == "size" else pytest.warns(NoisyGradientsWarning):
         classifier = fit(10, 6000, 1.0, group_weights=group_weights, **options)
     X, y, _ = simulated(0, 6000)
@@ -206,7 +210,7 @@ def test_noise_is_foreseen(group_weights):
         # Without a penalty, or without a task.
         (1000, 0.1, 0.0, {}, False),
         (1000, 0.1, 1.0, {}, False),
-        (1000, 1.0, 0.5, {"jacobian_clip": 0.001}, False),
+        (1000, 1.0, 0.5, {"gradient__jacobian_clip": 0.001}, False),
     ],
     ids=str,
 )
@@ -214,7 +218,7 @@ def test_where_noise_is_foreseen(n, epsilon, alpha, options, warns):
     with warnings.catch_warnings():
         warnings.simplefilter("error", NoisyGradientsWarning)
         with pytest.raises(NoisyGradientsWarning) if warns else nullcontext():
-            fit(n // 3, n, epsilon, alpha=alpha, max_iter=100, **options)
+            fit(n // 3, n, epsilon, alpha=alpha, training__max_iter=100, **options)
 
 
 def test_the_warning_comes_before_a_gradient(monkeypatch):
@@ -238,7 +242,11 @@ def test_the_warning_comes_before_a_gradient(monkeypatch):
 def test_the_group_within_a_label_is_named(tiny):
     X, y, groups = simulated(40)
     y[:35] = 0
-    options = {"penalty": "equalized_odds", "group_weights": "equal", "batch_fraction": 0.2}
+    options = {
+        "penalty": "equalized_odds",
+        "group_weights": "equal",
+        "gradient__batch_fraction": 0.2,
+    }
     classifier = tiny("classifier", **options)
     with pytest.warns(
         NoisyGradientsWarning, match=r"Group 'tiny', with label number 1, has \d+ records"
@@ -248,7 +256,7 @@ def test_the_group_within_a_label_is_named(tiny):
 
 def test_the_noise_of_equal_weights_is_that_of_the_smallest_group():
     with pytest.warns(NoisyGradientsWarning):
-        classifier = fit(20, batch_fraction=1.0, group_weights="equal")
+        classifier = fit(20, gradient__batch_fraction=1.0, group_weights="equal")
     task, pair = 0.5 * 2 / 2000, 0.5 * 2 / 3 * 8 * 0.5 * 0.25
     mechanism = StratifiedGaussianMechanism(
         [Stratum(20, 20, task + pair / 20)], epsilon=4.0, delta=0.1 / 2000, n_releases=20

@@ -15,7 +15,7 @@ PREDICTORS = ["regressor", "classifier"]
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_coefficients_and_logits_of_a_classifier(tiny, table, n_classes):
     labels = np.arange(41) % n_classes
-    classifier = tiny("classifier", hidden_layer_sizes=(), classes=range(n_classes))
+    classifier = tiny("classifier", training__hidden_layer_sizes=(), classes=range(n_classes))
     for name in ("coef_", "intercept_"):
         with pytest.raises(AttributeError, match=f"{name} needs a fit"):
             getattr(classifier, name)
@@ -38,7 +38,7 @@ def test_coefficients_and_logits_of_a_classifier(tiny, table, n_classes):
 @pytest.mark.parametrize("outputs", [None, 1, 2])
 def test_coefficients_of_a_regressor(tiny, table, outputs):
     y = table.y if outputs is None else table.Y[:, :outputs]
-    regressor = tiny("regressor", hidden_layer_sizes=(), y_domain=(-2.0, 4.0))
+    regressor = tiny("regressor", training__hidden_layer_sizes=(), y_domain=(-2.0, 4.0))
     regressor.fit(table.X, y, sensitive_features=table.groups)
     assert np.shape(regressor.coef_) == ((3,) if outputs is None else (outputs, 3))
     assert np.shape(regressor.intercept_) == (() if outputs is None else (outputs,))
@@ -49,7 +49,7 @@ def test_coefficients_of_a_regressor(tiny, table, outputs):
 
 @pytest.mark.parametrize("kind", PREDICTORS)
 def test_with_hidden_layers_there_are_no_coefficients(tiny, table, kind):
-    model = table.train(tiny(kind, hidden_layer_sizes=(4,)))
+    model = table.train(tiny(kind, training__hidden_layer_sizes=(4,)))
     for name in ("coef_", "intercept_"):
         assert not hasattr(model, name)
         with pytest.raises(
@@ -107,7 +107,7 @@ def largest_weighted_change(tiny, table, probe):
             for sign, own in ((1, 1.0), (-1, weight)):
                 X, weights = table.X.copy(), np.full(41, 0.5)
                 X[7], weights[7] = sign * size, own
-                model = tiny("classifier", epsilon=np.inf, alpha=0.0, task_clip=0.1)
+                model = tiny("classifier", epsilon=np.inf, alpha=0.0, gradient__task_clip=0.1)
                 result = probe(
                     model.fit,
                     X,
@@ -193,7 +193,7 @@ def test_bad_bounds(tiny, table, bounds, message):
 @pytest.mark.parametrize("kind", PREDICTORS)
 def test_seeded_noise_depends_on_weights(tiny, table, kind):
     def coefficients(weights):
-        model = tiny(kind, hidden_layer_sizes=(), epsilon=1e-3, random_state=0)
+        model = tiny(kind, training__hidden_layer_sizes=(), epsilon=1e-3, random_state=0)
         return table.train(model, sample_weight=weights).coef_
 
     ones = np.ones(41)

@@ -270,18 +270,20 @@ _BAD = {
     "alpha": [-0.1, 1.1, np.nan, "a"],
     "epsilon": [0, -1.0, np.nan],
     "delta": [0.0, 1.0, "small"],
-    "hidden_layer_sizes": [7],
-    "activation": ["gelu"],
-    "task_clip": [0.0, np.inf],
-    "output_bound": [0.0, np.inf],
-    "jacobian_clip": [0.0, np.inf],
-    "jacobian_clipping": ["frobenius"],
-    "n_projections": [0, 1.5],
-    "batch_fraction": [0.0, 1.1],
-    "max_iter": [0, 1.5],
-    "learning_rate": [0, np.inf],
-    "averaging": [-0.1, 1.0],
-    "callback": ["watch"],
+    "training": [3, {"max_iter": 3}],
+    "gradient": [3, {"task_clip": 1.0}],
+    "training__hidden_layer_sizes": [7],
+    "training__activation": ["gelu"],
+    "gradient__task_clip": [0.0, np.inf],
+    "gradient__output_bound": [0.0, np.inf],
+    "gradient__jacobian_clip": [0.0, np.inf],
+    "gradient__jacobian_clipping": ["frobenius"],
+    "gradient__n_projections": [0, 1.5],
+    "gradient__batch_fraction": [0.0, 1.1],
+    "training__max_iter": [0, 1.5],
+    "training__learning_rate": [0, np.inf],
+    "training__averaging": [-0.1, 1.0],
+    "training__callback": ["watch"],
     "ledger": [3],
     "unit": [3],
     "random_state": ["seed"],
@@ -294,22 +296,24 @@ _BAD = {
     "schema": [3],
     "domain": [3],
     "latent_dim": [0, 1.5],
-    "solver": ["newton"],
-    "schedule": ["linear"],
-    "released_clip": [0.0, np.inf],
+    "training__solver": ["newton"],
+    "training__schedule": ["linear"],
+    "gradient__released_clip": [0.0, np.inf],
     "code_law": ["normal"],
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bad_parameters_are_named(tiny, table, kind):
-    names = set(tiny(kind).get_params(deep=False))
+    names = set(tiny(kind).get_params())
     # Each parameter has a bad value here, but for the two that scikit-learn or torch checks.
-    assert names - set(_BAD) == {"device", "verbose"}
+    assert names - set(_BAD) == {"training__device", "training__verbose"}
     for name in names & set(_BAD):
+        holder, _, bare = name.rpartition("__")
+        owner = {"training": "Training", "gradient": "ClippedGradient"}.get(holder, "DPSliced")
         for value in _BAD[name]:
-            with pytest.raises(ValueError, match=f"'{name}' parameter of DPSliced"):
-                table.train(tiny(kind, **{name: value}))
+            with pytest.raises(ValueError, match=f"'{bare}' parameter of {owner}"):
+                table.train(tiny(kind).set_params(**{name: value}))
 
 
 def test_the_domain_of_targets_needs_an_enclosing_ball(tiny, table):
@@ -393,9 +397,9 @@ def test_bad_tables(tiny, change, message):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_diverged_fit_leaves_the_estimator_unfitted(tiny, table, kind):
     estimator = table.train(tiny(kind))
-    diverging = {"learning_rate": 1e308, "max_iter": 60}
+    diverging = {"training__learning_rate": 1e308, "training__max_iter": 60}
     refused(estimator.set_params(**diverging), table, TrainingDivergedError, "learning_rate")
-    table.train(estimator.set_params(learning_rate=0.01, max_iter=3))
+    table.train(estimator.set_params(training__learning_rate=0.01, training__max_iter=3))
     use(estimator, table.X)
 
 

@@ -15,6 +15,7 @@ from sklearn_dpgen.metrics import (
     equalized_odds_ratios,
     group_wasserstein_distance,
 )
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.ot import random_directions, sliced_wasserstein
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinFairClassifier,
@@ -25,7 +26,7 @@ from sklearn_dpgen.sliced._base import SlicedEstimator
 
 # The assembled gradient against automatic differentiation of the loss.
 
-UNCLIPPED = {"task_clip": 1e9, "jacobian_clip": 1e9, "epsilon": np.inf}
+UNCLIPPED = {"gradient__task_clip": 1e9, "gradient__jacobian_clip": 1e9, "epsilon": np.inf}
 
 
 @pytest.fixture
@@ -177,7 +178,7 @@ def test_gradient_of_the_encoder(
 @pytest.mark.parametrize("kind", ["regressor", "encoder"])
 def test_ways_of_clipping_agree_where_nothing_is_clipped(tiny, table, probe, kind):
     def gradient(clipping, **options):
-        estimator = tiny(kind, jacobian_clipping=clipping, **{**UNCLIPPED, **options})
+        estimator = tiny(kind, gradient__jacobian_clipping=clipping, **{**UNCLIPPED, **options})
         return probe(table.train, estimator).gradients[0]
 
     if kind == "regressor":
@@ -187,7 +188,7 @@ def test_ways_of_clipping_agree_where_nothing_is_clipped(tiny, table, probe, kin
         two = {}
     free = gradient("spectral", **two)
     assert_allclose(gradient("componentwise", **two), free, rtol=1e-9)
-    clipped = {**two, "jacobian_clip": 0.05}
+    clipped = {**two, "gradient__jacobian_clip": 0.05}
     spectral, componentwise = (gradient(way, **clipped) for way in ("spectral", "componentwise"))
     assert not np.allclose(spectral, free, rtol=1e-3)
     assert not np.allclose(spectral, componentwise, rtol=1e-3)
@@ -198,10 +199,10 @@ def test_ways_of_clipping_agree_where_nothing_is_clipped(tiny, table, probe, kin
 BIASED = make_biased_labels(3000, random_state=0)
 TEST = make_biased_labels(3000, random_state=1)
 FEW = {
-    "task_clip": 1.0,
-    "jacobian_clip": 1.0,
-    "batch_fraction": 0.2,
-    "max_iter": 100,
+    "gradient__task_clip": 1.0,
+    "gradient__jacobian_clip": 1.0,
+    "gradient__batch_fraction": 0.2,
+    "training__max_iter": 100,
     "delta": 1e-5,
     "random_state": 0,
 }
@@ -210,14 +211,14 @@ FEW = {
 def fair_classifier(alpha, epsilon=np.inf, **options):
     options = {
         **FEW,
-        "hidden_layer_sizes": (),
-        "learning_rate": 0.1,
-        "jacobian_clip": 0.25,
+        "training__hidden_layer_sizes": (),
+        "training__learning_rate": 0.1,
+        "gradient__jacobian_clip": 0.25,
     } | options
-    classifier = DPSlicedWassersteinFairClassifier(
-        alpha, classes=[0, 1], epsilon=epsilon, **options
+    classifier = DPSlicedWassersteinFairClassifier(alpha, classes=[0, 1], epsilon=epsilon)
+    return classifier.set_params(**options).fit(
+        BIASED.X, BIASED.y, sensitive_features=BIASED.sensitive
     )
-    return classifier.fit(BIASED.X, BIASED.y, sensitive_features=BIASED.sensitive)
 
 
 def gap(ratio):
@@ -266,11 +267,11 @@ def test_regression_learns_and_the_penalty_brings_groups_together(epsilon):
             alpha,
             y_domain=Box(0, 1, n_features=2),
             epsilon=epsilon,
-            hidden_layer_sizes=(16,),
-            learning_rate=0.05,
-            **FEW,
+            training=Training(hidden_layer_sizes=(16,), learning_rate=0.05),
         )
-        return regressor.fit(BIASED.X, BIASED.y_continuous, sensitive_features=BIASED.sensitive)
+        return regressor.set_params(**FEW).fit(
+            BIASED.X, BIASED.y_continuous, sensitive_features=BIASED.sensitive
+        )
 
     plain, fair = fit(0.0), fit(0.9)
     assert plain.score(TEST.X, TEST.y_continuous) > 0.4
@@ -287,9 +288,11 @@ def test_regression_learns_and_the_penalty_brings_groups_together(epsilon):
 def test_codes_reconstruct_and_the_penalty_brings_groups_together(epsilon):
     def fit(alpha):
         encoder = DPSlicedWassersteinFairEncoder(
-            alpha, epsilon=epsilon, hidden_layer_sizes=(16,), learning_rate=0.05, **FEW
+            alpha,
+            epsilon=epsilon,
+            training=Training(hidden_layer_sizes=(16,), learning_rate=0.05),
         )
-        return encoder.fit(BIASED.X, sensitive_features=BIASED.sensitive)
+        return encoder.set_params(**FEW).fit(BIASED.X, sensitive_features=BIASED.sensitive)
 
     plain, fair = fit(0.0), fit(0.9)
     codes = [encoder.transform(TEST.X) for encoder in (plain, fair)]

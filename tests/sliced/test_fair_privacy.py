@@ -8,14 +8,18 @@ import torch
 
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.exceptions import TrainingDivergedError
-from sklearn_dpgen.nn import Linearization
-from sklearn_dpgen.sliced._objective import FairObjective, penalty_gradient, task_gradient
-from sklearn_dpgen.sliced._sensitivity import parity_penalty_sensitivity
+from sklearn_dpgen.nn._jacobian import Linearization
+from sklearn_dpgen.sliced._objective import (
+    FairObjective,
+    parity_penalty_sensitivity,
+    penalty_gradient,
+    task_gradient,
+)
 from sklearn_dpgen.sliced._strata import Strata
 
 KINDS = ["regressor", "classifier", "encoder", "generator"]
 OBJECTIVE = "sklearn_dpgen.sliced._objective"
-GENERATOR = "sklearn_dpgen.sliced._generator_gradient"
+GENERATOR = "sklearn_dpgen.sliced._generator"
 
 # The gradient: neighbours within the sensitivity.
 
@@ -81,22 +85,24 @@ def _replace(X, rng):
     return row
 
 
-SMALL_CLIPS = {"task_clip": 0.3, "jacobian_clip": 0.2}
+SMALL_CLIPS = {"gradient__task_clip": 0.3, "gradient__jacobian_clip": 0.2}
 ODDS = {"penalty": "equalized_odds"}
 CASES = {
     "regressor": Case("regressor", {}, n_targets=1),
     "several outputs": Case("regressor", {"y_domain": Ball(1.0, n_features=3)}, n_targets=3),
     "box": Case("regressor", {"y_domain": Box([0, 5.0], [1, 9.0])}, n_targets=2),
-    "tight outputs": Case("regressor", {"output_bound": 0.05}, n_targets=1),
+    "tight outputs": Case("regressor", {"gradient__output_bound": 0.05}, n_targets=1),
     "penalty alone": Case("regressor", {"alpha": 1.0}, n_targets=1),
     "task alone": Case("regressor", {"alpha": 0.0}, n_targets=1),
     "classifier": Case("classifier", {"classes": [0, 1]}, n_labels=2),
     "linear classifier": Case(
-        "classifier", {"classes": [0, 1], "hidden_layer_sizes": ()}, n_labels=2
+        "classifier", {"classes": [0, 1], "training__hidden_layer_sizes": ()}, n_labels=2
     ),
     "three classes": Case("classifier", {"classes": [0, 1, 2]}, n_labels=3),
     "odds": Case("classifier", ODDS, n_labels=2),
-    "odds of three classes": Case("classifier", {**ODDS, "jacobian_clip": 0.1}, n_labels=3),
+    "odds of three classes": Case(
+        "classifier", {**ODDS, "gradient__jacobian_clip": 0.1}, n_labels=3
+    ),
     "three groups": Case("classifier", {"classes": [0, 1]}, n_labels=2, n_groups=3),
     "three groups, odds": Case("classifier", ODDS, n_labels=2, n_groups=3),
     "uneven groups": Case("classifier", {"classes": [0, 1]}, n_labels=2, n_groups=3, uneven=True),
@@ -104,16 +110,18 @@ CASES = {
     "equal weights": Case(
         "classifier", {**ODDS, "group_weights": "equal"}, n_labels=2, n_groups=3, uneven=True
     ),
-    "componentwise": Case("regressor", {"jacobian_clipping": "componentwise"}, n_targets=1),
+    "componentwise": Case(
+        "regressor", {"gradient__jacobian_clipping": "componentwise"}, n_targets=1
+    ),
     "encoder": Case("encoder"),
     "free codes": Case("encoder", {"code_law": "free"}),
     "three groups of codes": Case("encoder", {"code_law": "uniform"}, n_groups=3),
     "uneven groups of codes": Case("encoder", {"code_law": "uniform"}, n_groups=3, uneven=True),
-    "wide code": Case("encoder", {"n_components": 4, "alpha": 0.9, "activation": "tanh"}),
+    "wide code": Case("encoder", {"n_components": 4, "alpha": 0.9, "training__activation": "tanh"}),
     "generator": Case("generator"),
     "private latents": Case("generator", latents=True),
     "coordinate by coordinate": Case(
-        "generator", {"jacobian_clipping": "componentwise"}, latents=True
+        "generator", {"gradient__jacobian_clipping": "componentwise"}, latents=True
     ),
     # In single precision this box is twice as wide.
     "far domain": Case(
@@ -126,7 +134,7 @@ CASES = {
 def make(tiny, case):
     clips = dict(SMALL_CLIPS)
     if case.kind == "generator":
-        clips.pop("task_clip")
+        clips.pop("gradient__task_clip")
     if case.kind == "regressor" and case.n_targets > 1:
         case = replace(
             case, options={"y_domain": Ball(1.0, n_features=case.n_targets)} | case.options
@@ -221,7 +229,7 @@ def worst_neighbours(tiny, probe, sizes, member, **options):
         alpha=0.6,
         classes=[0, 1],
         epsilon=np.inf,
-        hidden_layer_sizes=(),
+        training__hidden_layer_sizes=(),
         **SMALL_CLIPS,
         **options,
     )
@@ -308,7 +316,12 @@ def test_no_group_makes_much_noise_by_being_small(tiny, probe, group_weights, re
     def noise(small):
         sizes = [small, 1000 - small - sum(rest), *rest]
         groups = np.repeat(np.arange(len(sizes)), sizes)
-        options = {"batch_fraction": 0.2, "max_iter": 100, "alpha": 0.9, "classes": [0, 1]}
+        options = {
+            "gradient__batch_fraction": 0.2,
+            "training__max_iter": 100,
+            "alpha": 0.9,
+            "classes": [0, 1],
+        }
         fair = tiny("classifier", groups=range(len(sizes)), group_weights=group_weights, **options)
         return probe(fair.fit, X, y, sensitive_features=groups).mechanism.noise_scale
 
@@ -401,33 +414,50 @@ def test_no_gradient_stays_on_the_network(tiny, table, kind):
     assert [parameter.grad for parameter in module.parameters() if parameter.grad is not None] == []
 
 
-UNIT = {"jacobian_clip": 1.0, "output_bound": 2.0, "code_law": "uniform"}
+UNIT = {"gradient__jacobian_clip": 1.0, "gradient__output_bound": 2.0, "code_law": "uniform"}
 
 
 def test_the_sensitivity_is_that_of_the_theorem(tiny, table):
-    classifier = table.train(tiny("classifier", alpha=0.25, task_clip=3.0, jacobian_clip=0.5))
+    classifier = table.train(
+        tiny("classifier", alpha=0.25, gradient__task_clip=3.0, gradient__jacobian_clip=0.5)
+    )
     # (1 - alpha) 2 C / n + alpha 4 (1 - p) 8 M L / n, with M = 1/2.
     expected = 0.75 * 2 * 3 / 41 + 0.25 * 4 * 24 / 41 * 8 * 0.5 * 0.5 / 41
     assert classifier.privacy_.sensitivity == pytest.approx(expected, rel=1e-12)
     # The plain mean of the paper: alpha 8 M L / min n_j.
-    plain = {"alpha": 0.25, "task_clip": 3.0, "jacobian_clip": 0.5, "group_weights": "equal"}
+    plain = {
+        "alpha": 0.25,
+        "gradient__task_clip": 3.0,
+        "gradient__jacobian_clip": 0.5,
+        "group_weights": "equal",
+    }
     expected = 0.75 * 2 * 3 / 41 + 0.25 * 8 * 0.5 * 0.5 / 17
     plain = table.train(tiny("classifier", **plain))
     assert plain.privacy_.sensitivity == pytest.approx(expected, rel=1e-12)
     batches = table.train(
-        tiny("classifier", alpha=0.25, task_clip=3.0, jacobian_clip=0.5, batch_fraction=0.5)
+        tiny(
+            "classifier",
+            alpha=0.25,
+            gradient__task_clip=3.0,
+            gradient__jacobian_clip=0.5,
+            gradient__batch_fraction=0.5,
+        )
     )
     # Of 17 there are 8 in a batch: the others count for them too.
     expected = (0.75 * 2 * 3 + 0.25 * 4 * 24 / 41 * 8 * 0.5 * 0.5) * 17 / 41 / 8
     assert batches.privacy_.sensitivity == pytest.approx(expected, rel=1e-12)
-    generator = table.train(tiny("generator", n_projections=6, jacobian_clip=0.5))
+    generator = table.train(
+        tiny("generator", gradient__n_projections=6, gradient__jacobian_clip=0.5)
+    )
     # 2 D L / n, over the square root of the three features.
     expected = 2 * np.sqrt(3 * 6**2) * 0.5 / 41 / np.sqrt(3)
     assert generator.privacy_.sensitivity == pytest.approx(expected, rel=1e-12)
     encoder = table.train(tiny("encoder", alpha=1.0, n_components=1, **UNIT))
     # p 8 M L / (p n), with M = 2.
     assert encoder.privacy_.sensitivity == pytest.approx(8 * 2 / 41, rel=1e-12)
-    regressor = table.train(tiny("regressor", alpha=1.0, jacobian_clip=1.0, group_weights="equal"))
+    regressor = table.train(
+        tiny("regressor", alpha=1.0, gradient__jacobian_clip=1.0, group_weights="equal")
+    )
     expected = parity_penalty_sensitivity(17, 2, radius=1.0, clip=1.0)
     assert regressor.privacy_.sensitivity == pytest.approx(expected, rel=1e-12)
 
@@ -435,7 +465,9 @@ def test_the_sensitivity_is_that_of_the_theorem(tiny, table):
 @pytest.mark.parametrize("n_latents", [30, 5])
 def test_the_sensitivity_to_a_private_latent_is_that_of_the_theorem(tiny, table, probe, n_latents):
     domain = Box([0.0, -1.0, 2.0], [1.0, 1.0, 6.0])
-    generator = tiny("generator", domain=domain, jacobian_clip=0.5, n_projections=6)
+    generator = tiny(
+        "generator", domain=domain, gradient__jacobian_clip=0.5, gradient__n_projections=6
+    )
     strata = probe(generator.fit, table.X, latents=table.Y[:n_latents]).mechanism.strata
     # With s = 1/sqrt(3): 4 M L s / n for a record, 4 M L (1 + 1/2 + s^2) / n for a latent.
     radius = np.sqrt(1 + 4 + 16) / 2
@@ -459,7 +491,7 @@ def poisoned(table, value):
 @pytest.mark.parametrize("value", [1e150, -1e300, 1.7e308])
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 def test_a_record_that_overflows_harms_nothing(tiny, table, parameters_of, kind, value, alpha):
-    options = {"alpha": alpha, "epsilon": 10.0, "hidden_layer_sizes": (16, 16)}
+    options = {"alpha": alpha, "epsilon": 10.0, "training__hidden_layer_sizes": (16, 16)}
     estimator = poisoned(table, value).train(tiny(kind, **options))
     assert np.isfinite(parameters_of(estimator)).all()
 
@@ -472,6 +504,6 @@ def test_without_the_guards_a_record_that_overflows_is_seen(tiny, table, monkeyp
     monkeypatch.setattr(
         "sklearn_dpgen.nn._jacobian.norm_clip_factors", lambda norms, _: torch.ones_like(norms)
     )
-    options = {"alpha": 0.0, "epsilon": 10.0, "hidden_layer_sizes": (16, 16)}
+    options = {"alpha": 0.0, "epsilon": 10.0, "training__hidden_layer_sizes": (16, 16)}
     with pytest.raises(TrainingDivergedError):
         poisoned(table, 1.7e308).train(tiny("regressor", **options))

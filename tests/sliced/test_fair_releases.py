@@ -73,7 +73,7 @@ class Partial(NoiseSource):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_noise_is_what_the_report_states(tiny, table, releases, monkeypatch, kind):
-    options = {"hidden_layer_sizes": (40,), "max_iter": 20}
+    options = {"training__hidden_layer_sizes": (40,), "training__max_iter": 20}
     noise = noise_of(table.train(tiny(kind, **options)), releases)
     n_parameters = noise.shape[1]
     assert noise.shape[0] == 20
@@ -87,7 +87,11 @@ def test_the_noise_is_what_the_report_states(tiny, table, releases, monkeypatch,
 
 
 def test_noise_without_a_seed(tiny, table, releases):
-    options = {"hidden_layer_sizes": (40,), "max_iter": 20, "random_state": None}
+    options = {
+        "training__hidden_layer_sizes": (40,),
+        "training__max_iter": 20,
+        "random_state": None,
+    }
     first, second = (noise_of(table.train(tiny("classifier", **options)), releases) for _ in "ab")
     # Not repeatable, so with room for what is seen once in 10^12 runs.
     for noise in (first, second, (first + second) / np.sqrt(2)):
@@ -164,7 +168,9 @@ def drawn_under_global_seed(estimator, table, batches):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_are_as_declared_and_secret(tiny, table, batches, monkeypatch, kind):
-    estimator = tiny(kind, batch_fraction=0.3, max_iter=6, delta=1e-2, random_state=None)
+    estimator = tiny(
+        kind, gradient__batch_fraction=0.3, training__max_iter=6, delta=1e-2, random_state=None
+    )
     drawn = drawn_under_global_seed(estimator, table, batches)
     declared = [12] if kind == "generator" else [5, 7]
     sizes = [41] if kind == "generator" else [17, 24]
@@ -193,7 +199,7 @@ def test_a_batch_holds_the_rows_that_were_drawn(tiny, table, batches, monkeypatc
 
     monkeypatch.setattr(_fair, "fair_gradient", watch)
     own = np.linspace(0, 1, 41)
-    table.train(tiny("classifier", batch_fraction=0.3, delta=1e-2), sample_weight=own)
+    table.train(tiny("classifier", gradient__batch_fraction=0.3, delta=1e-2), sample_weight=own)
     for (X, weights, parts), drawn in zip(used, batches, strict=True):
         for part, group, rows in zip(parts, "ab", drawn, strict=True):
             np.testing.assert_array_equal(X[part], table.X[table.groups == group][rows])

@@ -13,7 +13,7 @@ from sklearn_dpgen.accounting._wording import caveat_texts, public_texts
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism, Stratum
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier
-from sklearn_dpgen.sliced._sensitivity import parity_penalty_sensitivity
+from sklearn_dpgen.sliced._objective import parity_penalty_sensitivity
 from sklearn_dpgen.utils._random import NoiseSource
 
 KINDS = ["regressor", "classifier", "encoder", "generator"]
@@ -36,7 +36,7 @@ def holds_records(estimator, table):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_record_is_stored(tiny, table, kind):
-    estimator = table.train(tiny(kind, verbose=0))
+    estimator = table.train(tiny(kind, training__verbose=0))
     assert not holds_records(estimator, table)
     parameters = set(estimator.get_params(deep=False))
     assert set(vars(estimator)) - parameters <= FITTED
@@ -98,7 +98,9 @@ def test_no_random_stream_is_stored(tiny, table, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_progress_and_callback_show_no_loss(tiny, table, kind, capfd):
     steps = []
-    table.train(tiny(kind, verbose=1, callback=lambda *seen: steps.append(seen)))
+    table.train(
+        tiny(kind, training__verbose=1, training__callback=lambda *seen: steps.append(seen))
+    )
     assert "loss" not in capfd.readouterr().err
     assert [step for step, _ in steps] == [0, 1, 2]
     assert all(isinstance(module, torch.nn.Module) for _, module in steps)
@@ -154,7 +156,9 @@ def spends_its_budget(mechanism, noise_scale):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_noise_is_calibrated(tiny, table, kind):
     options = {"code_law": "free"} if kind == "encoder" else {}
-    estimator = table.train(tiny(kind, epsilon=2.0, batch_fraction=0.3, max_iter=7, **options))
+    estimator = table.train(
+        tiny(kind, epsilon=2.0, gradient__batch_fraction=0.3, training__max_iter=7, **options)
+    )
     report = estimator.privacy_
     assert (report.epsilon, report.n_releases) == (2.0, 7)
     assert report.delta == pytest.approx(0.1 / 41)
@@ -164,10 +168,10 @@ def test_the_noise_is_calibrated(tiny, table, kind):
     else:
         # A record moves 4 p_a p_b times the distance of two groups.
         ball = {"regressor": 1.0, "classifier": 0.5, "encoder": 2.0}[kind]
-        clip = estimator.jacobian_clip
+        clip = estimator._gradient.jacobian_clip
         spread = 0.5**0.5 if kind == "encoder" else 1.0
         sensitivities = [
-            estimator.task_clip * size / 41 / n
+            estimator._gradient.task_clip * size / 41 / n
             + 4
             * 17
             / 41
@@ -230,7 +234,7 @@ def test_the_report_says_what_is_public(tiny, table, kind, options, neighbours, 
 
 
 def test_the_report_without_a_penalty(tiny, table):
-    regressor = tiny("regressor", alpha=0.0, task_clip=1.0)
+    regressor = tiny("regressor", alpha=0.0, gradient__task_clip=1.0)
     table.train(regressor, sensitive_features=None)
     report = regressor.privacy_
     assert report.neighbouring == "replace one record; the number of records is public"

@@ -6,11 +6,12 @@ import torch
 from torch import nn
 
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.nn import DomainHead, linearize
+from sklearn_dpgen.nn import linearize
+from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.preprocessing._records import encode_records
 from sklearn_dpgen.sliced import _base
 from sklearn_dpgen.sliced._base import SlicedEstimator
-from sklearn_dpgen.sliced._sensitivity import projection_spread, transport_gradient_sensitivity
+from sklearn_dpgen.sliced._objective import projection_spread, transport_gradient_sensitivity
 
 # A task gradient whose back-propagated row cancels.
 
@@ -111,7 +112,7 @@ def test_directions_are_those_that_are_paid_for(
     if kind == "regressor":
         table.y = np.hstack([table.Y, table.Y[:, :1]])
     table.labels = np.arange(41) % 5
-    table.train(tiny(kind, n_projections=n_projections, **options))
+    table.train(tiny(kind, gradient__n_projections=n_projections, **options))
     assert len(drawn) == 3
 
     def spread(theta):
@@ -128,7 +129,7 @@ def test_directions_are_those_that_are_paid_for(
 
 
 def test_each_sample_of_a_generator_has_its_own_sensitivity(tiny, table):
-    generator = tiny("generator", domain=Box(-3, 3, n_features=3), jacobian_clip=0.5)
+    generator = tiny("generator", domain=Box(-3, 3, n_features=3), gradient__jacobian_clip=0.5)
     encode_records(generator, table.X)
     spread = projection_spread(6, 3)
     radius = np.sqrt(27)

@@ -9,8 +9,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.exceptions import TrainingDivergedError
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.schema import Numeric, Schema
-from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator
+from sklearn_dpgen.sliced import ClippedGradient, DPSlicedWassersteinGenerator
 
 KINDS = ["regressor", "classifier", "encoder", "generator"]
 
@@ -74,7 +75,9 @@ def test_a_fit_that_cannot_be_paid_leaves_no_report(tiny, table, kind, monkeypat
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fit_that_breaks_off_leaves_its_own_report(tiny, table, kind):
-    estimator = table.train(tiny(kind)).set_params(epsilon=3.0, learning_rate=1e308, max_iter=60)
+    estimator = table.train(tiny(kind)).set_params(
+        epsilon=3.0, training__learning_rate=1e308, training__max_iter=60
+    )
     with pytest.raises(TrainingDivergedError):
         table.train(estimator)
     # Its iterates were released, and paid for.
@@ -84,7 +87,7 @@ def test_a_fit_that_breaks_off_leaves_its_own_report(tiny, table, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_device_that_is_not_there_is_refused_before_a_record_is_read(tiny, table, kind):
-    estimator = table.train(tiny(kind)).set_params(device="nonsense")
+    estimator = table.train(tiny(kind)).set_params(training__device="nonsense")
     table.X = None
     with pytest.raises((RuntimeError, ValueError), match="nonsense"):
         table.train(estimator)
@@ -133,10 +136,8 @@ class OfAnyWidth(DPSlicedWassersteinGenerator):
 def of_any_width(epsilon):
     return OfAnyWidth(
         epsilon,
-        hidden_layer_sizes=(4,),
-        n_projections=3,
-        batch_fraction=1.0,
-        max_iter=2,
+        training=Training(hidden_layer_sizes=(4,), max_iter=2),
+        gradient=ClippedGradient(n_projections=3, batch_fraction=1.0),
         random_state=0,
     )
 

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.sliced import _generator, _generator_gradient, _objective
+from sklearn_dpgen.sliced import _generator, _objective
 from sklearn_dpgen.sliced._base import SlicedEstimator
 
 FAIR = ["regressor", "classifier", "encoder"]
@@ -35,7 +35,7 @@ def path(table, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(StratifiedGaussianRun, "release", watch)
-            table.train(estimator.set_params(callback=look))
+            table.train(estimator.set_params(training__callback=look))
         return np.array(iterates), np.array(released)
 
     return follow
@@ -44,7 +44,7 @@ def path(table, monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("averaging", "n_averaged"), [(0.0, 1), (0.25, 3), (0.5, 6)])
 def test_the_last_iterates_are_averaged(tiny, path, parameters_of, kind, averaging, n_averaged):
-    estimator = tiny(kind, max_iter=12, averaging=averaging)
+    estimator = tiny(kind, training__max_iter=12, training__averaging=averaging)
     iterates, _ = path(estimator)
     assert_allclose(parameters_of(estimator), iterates[-n_averaged:].mean(axis=0), rtol=1e-12)
     for other in {1, 3, 6} - {n_averaged}:
@@ -55,7 +55,13 @@ def test_the_last_iterates_are_averaged(tiny, path, parameters_of, kind, averagi
 @pytest.mark.parametrize("max_iter", [8, 60])
 def test_plain_descent_warms_up_and_decays(tiny, path, kind, max_iter):
     rate = 0.03
-    estimator = tiny(kind, max_iter=max_iter, solver="sgd", learning_rate=rate, epsilon=50.0)
+    estimator = tiny(
+        kind,
+        training__max_iter=max_iter,
+        training__solver="sgd",
+        training__learning_rate=rate,
+        epsilon=50.0,
+    )
     iterates, released = path(estimator)
     warm = [min(1.0, (step + 1) / min(50, max_iter)) for step in range(1, max_iter)]
     decay = [(1 + math.cos(math.pi * step / max_iter)) / 2 for step in range(1, max_iter)]
@@ -69,10 +75,15 @@ def test_plain_descent_warms_up_and_decays(tiny, path, kind, max_iter):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_constant_rate_neither_warms_up_nor_decays(tiny, path, kind):
-    options = {"max_iter": 8, "solver": "sgd", "learning_rate": 0.03, "epsilon": 50.0}
+    options = {
+        "training__max_iter": 8,
+        "training__solver": "sgd",
+        "training__learning_rate": 0.03,
+        "epsilon": 50.0,
+    }
 
     def moves_by_the_rate(schedule):
-        iterates, released = path(tiny(kind, schedule=schedule, **options))
+        iterates, released = path(tiny(kind, training__schedule=schedule, **options))
         return np.allclose(iterates[:-1] - iterates[1:], 0.03 * released[1:], rtol=1e-6)
 
     assert moves_by_the_rate("constant")
@@ -81,8 +92,13 @@ def test_a_constant_rate_neither_warms_up_nor_decays(tiny, path, kind):
 
 @pytest.mark.parametrize("bound", [1e-3, 0.5, 1e9])
 def test_noisy_gradients_are_clipped_once_more(tiny, path, bound):
-    options = {"max_iter": 8, "solver": "sgd", "learning_rate": 0.03, "schedule": "constant"}
-    iterates, released = path(tiny("generator", released_clip=bound, **options))
+    options = {
+        "training__max_iter": 8,
+        "training__solver": "sgd",
+        "training__learning_rate": 0.03,
+        "training__schedule": "constant",
+    }
+    iterates, released = path(tiny("generator", gradient__released_clip=bound, **options))
     # The norm of a whole step, noise included.
     norms = np.linalg.norm(released, axis=1)
     expected = released * np.minimum(1, bound / norms)[:, None]
@@ -93,7 +109,7 @@ def test_noisy_gradients_are_clipped_once_more(tiny, path, bound):
 @pytest.mark.parametrize("kind", KINDS)
 def test_adam_is_what_it_says(tiny, path, kind):
     rate = 0.03
-    iterates, released = path(tiny(kind, max_iter=8, learning_rate=rate))
+    iterates, released = path(tiny(kind, training__max_iter=8, training__learning_rate=rate))
     first, second = np.zeros_like(released[0]), np.zeros_like(released[0])
     for step, gradient in enumerate(released):
         first = 0.9 * first + 0.1 * gradient
@@ -139,7 +155,7 @@ def test_latents_are_fresh_in_each_step(tiny, table, monkeypatch, seed):
         return gradient(module, Z, *args, **options)
 
     monkeypatch.setattr(_generator, "generator_gradient", watch)
-    table.train(tiny("generator", random_state=seed, max_iter=40))
+    table.train(tiny("generator", random_state=seed, training__max_iter=40))
     assert all_differ(seen)
     latents = np.array(seen)
     assert latents.shape == (40, 41, 2)
@@ -159,7 +175,7 @@ def test_directions_are_fresh_in_each_step(tiny, table, monkeypatch, kind, seed)
     if kind == "regressor":
         table.y = table.Y
     seen = []
-    module = _generator_gradient if kind == "generator" else _objective
+    module = _generator if kind == "generator" else _objective
     gradient = module.sliced_wasserstein2_gradient
 
     def watch(U, V, directions):
@@ -195,7 +211,7 @@ def test_the_ball_of_probabilities_is_the_smallest_that_cuts_nothing(
 
     monkeypatch.setattr(Ball, "project", watch)
     labels = np.arange(41) % n_classes
-    classifier = tiny("classifier", alpha=1.0, jacobian_clip=0.5)
+    classifier = tiny("classifier", alpha=1.0, gradient__jacobian_clip=0.5)
     classifier.fit(table.X, labels, sensitive_features=table.groups)
     ball = balls[0]
     corners = np.eye(n_classes) if n_classes > 2 else np.array([[0.0], [1.0]])
@@ -216,7 +232,8 @@ def test_the_ball_of_probabilities_is_the_smallest_that_cuts_nothing(
 def test_a_declared_bound_is_the_radius(tiny, table):
     for kind in FAIR:
         reports = [
-            table.train(tiny(kind, alpha=1.0, output_bound=bound)).privacy_ for bound in (0.1, 0.3)
+            table.train(tiny(kind, alpha=1.0, gradient__output_bound=bound)).privacy_
+            for bound in (0.1, 0.3)
         ]
         assert reports[1].sensitivity == pytest.approx(3 * reports[0].sensitivity, rel=1e-12)
         assert Bound("output_radius", 0.1) in reports[0].bounds
@@ -224,7 +241,9 @@ def test_a_declared_bound_is_the_radius(tiny, table):
 
 def test_the_networks_are_those_that_are_declared(tiny, table):
     for kind in KINDS:
-        module = table.train(tiny(kind, hidden_layer_sizes=(5, 3), activation="tanh")).module_
+        module = table.train(
+            tiny(kind, training__hidden_layer_sizes=(5, 3), training__activation="tanh")
+        ).module_
         layers = [m for m in module.modules() if isinstance(m, torch.nn.Linear)]
         widths = [layer.out_features for layer in layers]
         assert widths[:2] == [5, 3]

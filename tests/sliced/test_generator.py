@@ -8,10 +8,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
 from sklearn_dpgen.datasets import make_half_circle
-from sklearn_dpgen.domains import Ball, Box, OneHot, Product, enclosing_ball
+from sklearn_dpgen.domains import Ball, Box, OneHot, Product
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ot import random_directions, sliced_wasserstein
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
-from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator, _generator, _generator_gradient
+from sklearn_dpgen.sliced import DPSlicedWassersteinGenerator, _generator
 from sklearn_dpgen.sliced._base import SlicedEstimator
 
 HUGE = 1e9
@@ -40,10 +41,10 @@ def directions(monkeypatch):
 def test_without_clipping_it_is_the_gradient_of_the_loss(
     tiny, table, probe, directions, monkeypatch, n_latents, chunk, domain
 ):
-    monkeypatch.setattr(_generator_gradient, "CHUNK", chunk)
+    monkeypatch.setattr(_generator, "CHUNK", chunk)
     theta = directions(3)
     Z = np.random.default_rng(1).normal(size=(n_latents, 2))
-    generator = tiny("generator", domain=domain, jacobian_clip=HUGE, epsilon=np.inf)
+    generator = tiny("generator", domain=domain, gradient__jacobian_clip=HUGE, epsilon=np.inf)
     result = probe(generator.fit, table.X, latents=Z, scales=(1.0, 3.0))
     points = result.module(torch.from_numpy(Z))
     records = torch.from_numpy(domain.project(table.X))
@@ -62,8 +63,8 @@ def test_points_are_clipped_in_every_chunk(tiny, table, probe, directions, monke
     Z = np.random.default_rng(1).normal(size=(30, 2))
 
     def gradient(chunk, clip):
-        monkeypatch.setattr(_generator_gradient, "CHUNK", chunk)
-        generator = tiny("generator", jacobian_clip=clip, epsilon=np.inf)
+        monkeypatch.setattr(_generator, "CHUNK", chunk)
+        generator = tiny("generator", gradient__jacobian_clip=clip, epsilon=np.inf)
         return probe(generator.fit, table.X, latents=Z).gradients[0]
 
     at_once = gradient(512, 0.2)
@@ -80,7 +81,7 @@ def matched_points(generator, X, latents, monkeypatch):
         matched.append((points.numpy(), records.numpy()))
         return torch.zeros(()), torch.zeros_like(points), torch.zeros_like(records)
 
-    monkeypatch.setattr(_generator_gradient, "sliced_wasserstein2_gradient", watch)
+    monkeypatch.setattr(_generator, "sliced_wasserstein2_gradient", watch)
     generator.fit(X, latents=latents)
     return matched
 
@@ -135,12 +136,12 @@ def distance(X, Y):
 
 LEARNING = {
     "domain": Ball(1.0, n_features=2),
-    "hidden_layer_sizes": (32, 32),
-    "jacobian_clip": 3.0,
-    "n_projections": 20,
-    "batch_fraction": 0.2,
-    "max_iter": 120,
-    "learning_rate": 0.02,
+    "training__hidden_layer_sizes": (32, 32),
+    "gradient__jacobian_clip": 3.0,
+    "gradient__n_projections": 20,
+    "gradient__batch_fraction": 0.2,
+    "training__max_iter": 120,
+    "training__learning_rate": 0.02,
     "random_state": 0,
 }
 
@@ -148,23 +149,25 @@ LEARNING = {
 @pytest.mark.parametrize("epsilon", [np.inf, 10.0])
 def test_the_generator_moves_to_the_records(epsilon):
     X, fresh = circle(1000, 0), circle(1000, 1)
-    generator = DPSlicedWassersteinGenerator(epsilon, **LEARNING).fit(X)
-    untrained = DPSlicedWassersteinGenerator(**{**LEARNING, "max_iter": 1}).fit(X)
+    generator = DPSlicedWassersteinGenerator(epsilon).set_params(**LEARNING).fit(X)
+    untrained = (
+        DPSlicedWassersteinGenerator().set_params(**{**LEARNING, "training__max_iter": 1}).fit(X)
+    )
     far = distance(untrained.sample(1000, random_state=1), fresh)
     near = distance(generator.sample(1000, random_state=1), fresh)
     assert far > 0.05
     assert near < 0.1 * far
     # Private or not, nearer than a generator of other records is.
     other = make_half_circle(1000, random_state=0)
-    other = DPSlicedWassersteinGenerator(epsilon, **LEARNING).fit(0.75 * other)
+    other = DPSlicedWassersteinGenerator(epsilon).set_params(**LEARNING).fit(0.75 * other)
     assert distance(other.sample(1000, random_state=1), fresh) > 2 * near
 
 
 def test_private_latents_are_mapped_to_the_records():
     X, Z = circle(800, 0), np.random.default_rng(2).normal(size=(600, 2)) + 3
     # In fewer steps some initial weights are still far off.
-    generator = DPSlicedWassersteinGenerator(np.inf, **LEARNING | {"max_iter": 300})
-    generator.fit(X, latents=Z)
+    generator = DPSlicedWassersteinGenerator(np.inf).set_params(**LEARNING)
+    generator.set_params(training__max_iter=300).fit(X, latents=Z)
     fresh = np.random.default_rng(3).normal(size=(800, 2)) + 3
     assert distance(generator.transform_latents(fresh), circle(800, 1)) < 0.02
     # The latents were used: those of ``sample`` have another law.
@@ -221,8 +224,8 @@ def people():
 
 
 def test_tables_come_back_as_they_were(people):
-    options = {**LEARNING, "domain": None, "schema": SCHEMA, "max_iter": 150}
-    generator = DPSlicedWassersteinGenerator(50.0, **options).fit(people)
+    options = {**LEARNING, "domain": None, "schema": SCHEMA, "training__max_iter": 150}
+    generator = DPSlicedWassersteinGenerator(50.0).set_params(**options).fit(people)
     sampled = generator.sample(400, random_state=0)
     assert list(sampled.columns) == list(people.columns)
     assert sampled.dtypes.to_dict() == {name: SCHEMA[name].dtype for name in people}

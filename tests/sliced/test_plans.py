@@ -9,6 +9,7 @@ from sklearn_dpgen.domains import Box
 from sklearn_dpgen.exceptions import BudgetExceededError, NoisyGradientsWarning
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.ledger._unit import Persons
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinAdapter,
     DPSlicedWassersteinFairClassifier,
@@ -39,7 +40,7 @@ def planned(estimator, kind, n_samples=41, **sizes):
 @pytest.mark.parametrize("seed", [0, None])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_plan_is_the_report_of_the_fit(tiny, table, kind, seed):
-    estimator = tiny(kind, random_state=seed, batch_fraction=0.5)
+    estimator = tiny(kind, random_state=seed, gradient__batch_fraction=0.5)
     report = planned(estimator, kind)
     assert report == table.train(estimator).privacy_
     assert (report.neighbours, report.unit, report.split) == (
@@ -89,7 +90,7 @@ def test_a_plan_without_groups_warns_as_the_fit_does(tiny, table):
 
 
 def test_a_plan_warns_of_noise():
-    classifier = DPSlicedWassersteinFairClassifier(max_iter=5)
+    classifier = DPSlicedWassersteinFairClassifier(training=Training(max_iter=5))
     with pytest.warns(NoisyGradientsWarning, match="records would do in place of 41"):
         classifier.plan(41, 3, **SIZES)
 
@@ -125,8 +126,13 @@ SIDES = [("target", 25), ("source", 16), ("both", 41)]
 
 def adapter_and_records(table, private, **options):
     domain = np.where(np.arange(41) < 16, 1, -1)
-    small = {"max_iter": 3, "source_iter": 3, "batch_fraction": 0.5, "random_state": 0}
-    adapter = DPSlicedWassersteinAdapter(private=private, **small, **options)
+    small = {
+        "training__max_iter": 3,
+        "source_iter": 3,
+        "gradient__batch_fraction": 0.5,
+        "random_state": 0,
+    }
+    adapter = DPSlicedWassersteinAdapter(private=private).set_params(**small, **options)
     return adapter, (table.X, np.arange(41) % 2, domain)
 
 
@@ -147,7 +153,7 @@ def test_a_plan_of_an_adapter_without_target(table):
 
 
 def test_the_plan_says_whether_a_step_points_anywhere(tiny):
-    report = tiny("classifier", alpha=0.25, max_iter=100).plan(41, 3, **SIZES)
+    report = tiny("classifier", alpha=0.25, training__max_iter=100).plan(41, 3, **SIZES)
     sigma = report.noise_scale
     # C = 1 by 1 - alpha; three features, four hidden units, one logit.
     ratios = f"signal over noise of a step up to {0.75 / sigma:.2g} along a direction"
@@ -160,7 +166,11 @@ def test_the_plan_says_whether_a_step_points_anywhere(tiny):
 
 def test_the_largest_gradient_of_a_distance_is_a_bound(tiny, probe, table):
     """Points at one end of the domain, and records at the other."""
-    options = {"epsilon": np.inf, "jacobian_clip": 0.01, "domain": Box(-3, 3, n_features=3)}
+    options = {
+        "epsilon": np.inf,
+        "gradient__jacobian_clip": 0.01,
+        "domain": Box(-3, 3, n_features=3),
+    }
     generator = tiny("generator", **options)
     X = np.full((41, 3), 3.0)
     (gradient,) = probe(generator.fit, X).gradients
@@ -194,10 +204,10 @@ def fit_persons(estimator, kind, table, frame, rows):
 @pytest.mark.parametrize("kind", KINDS)
 def test_persons_are_planned_as_records_are(tiny, table, kind):
     frame, rows = of_persons(table)
-    estimator = tiny(kind, unit="who", batch_fraction=0.5)
+    estimator = tiny(kind, unit="who", gradient__batch_fraction=0.5)
     report = fit_persons(estimator, kind, table, frame, rows).privacy_
     assert report == planned(estimator, kind)
-    plain = planned(tiny(kind, batch_fraction=0.5), kind)
+    plain = planned(tiny(kind, gradient__batch_fraction=0.5), kind)
     assert (report.unit, report.noise_scale) == ("who", plain.noise_scale)
     assert "person" in report.neighbouring
     assert "n_samples" in report.public
@@ -260,12 +270,12 @@ def test_a_person_moves_a_step_by_what_was_priced(tiny, table, probe, monkeypatc
         monkeypatch.setattr(Members, "rows", all_rows)
     table.groups = np.where(np.arange(41) % 2, "b", "a")
     price = PRICES[kind]
-    own = {"alpha": 0.25, "task_clip": 0.3} if kind != "generator" else {}
+    own = {"alpha": 0.25, "gradient__task_clip": 0.3} if kind != "generator" else {}
     frame, rows = of_persons(table, n_rows=20)
     rng, moved = np.random.default_rng(0), []
 
     def gradient(frame, rows):
-        model = tiny(kind, unit="who", epsilon=np.inf, jacobian_clip=0.2, **own)
+        model = tiny(kind, unit="who", epsilon=np.inf, gradient__jacobian_clip=0.2, **own)
         return probe(fit_persons, model, kind, table, frame, rows).gradients[0]
 
     base = gradient(frame, rows)
@@ -355,7 +365,7 @@ def charges_late(self, report):
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_refused_fit_draws_nothing(tiny, table, tmp_path, monkeypatch, kind, broken):
     ledger = PrivacyLedger.create(tmp_path / "small.ledger", dataset="t", epsilon=0.5, delta=1e-2)
-    estimator = tiny(kind, ledger=ledger, batch_fraction=0.5)
+    estimator = tiny(kind, ledger=ledger, gradient__batch_fraction=0.5)
     monkeypatch.setattr(NoiseSource, "uniform", no_draw)
     if broken:
         monkeypatch.setattr(SlicedEstimator, "_charge", charges_late)
@@ -388,7 +398,9 @@ def test_the_generator_draws_persons_of_a_table():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"u": rng.uniform(size=60), "who": np.arange(60) // 3})
     box = Box(0, 1, n_features=1)
-    generator = DPSlicedWassersteinGenerator(domain=box, unit="who", max_iter=2, epsilon=20.0)
+    generator = DPSlicedWassersteinGenerator(
+        domain=box, unit="who", training=Training(max_iter=2), epsilon=20.0
+    )
     generator.fit(frame)
     assert generator.mechanism_.strata[0].size == 20
     assert list(generator.sample(2).columns) == ["u"]

@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call, jacrev, vmap
 
-from sklearn_dpgen.ot import (
-    random_directions,
-    sliced_wasserstein2_gradient,
-    wasserstein2_gradient,
-)
-from sklearn_dpgen.sliced._sensitivity import (
+from sklearn_dpgen.ot import random_directions, sliced_wasserstein2_gradient
+from sklearn_dpgen.ot._sliced import wasserstein2_gradient
+from sklearn_dpgen.sliced._objective import (
     parity_penalty_sensitivity,
     projection_spread,
     transport_gradient_sensitivity,

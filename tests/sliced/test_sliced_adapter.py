@@ -32,17 +32,17 @@ SIDES = ["target", "source", "both"]
 def tiny(**options):
     """Return an adapter of a few steps: to run through, not to learn."""
     small = {
-        "hidden_layer_sizes": (4,),
+        "training__hidden_layer_sizes": (4,),
         "feature_dim": 3,
-        "n_projections": 6,
-        "output_bound": 2.0,
-        "jacobian_clip": 1.0,
-        "batch_fraction": 0.5,
+        "gradient__n_projections": 6,
+        "gradient__output_bound": 2.0,
+        "gradient__jacobian_clip": 1.0,
+        "gradient__batch_fraction": 0.5,
         "source_iter": 3,
-        "max_iter": 3,
+        "training__max_iter": 3,
         "random_state": 0,
     }
-    return DPSlicedWassersteinAdapter(**{**small, **options})
+    return DPSlicedWassersteinAdapter().set_params(**small | options)
 
 
 @pytest.fixture
@@ -108,7 +108,13 @@ def neighbour(table, side, rng):
 
 
 def largest_change(table, private, side, monkeypatch, **options):
-    adapter = tiny(private=private, epsilon=np.inf, task_clip=0.3, jacobian_clip=0.2, **options)
+    adapter = tiny(
+        private=private,
+        epsilon=np.inf,
+        gradient__task_clip=0.3,
+        gradient__jacobian_clip=0.2,
+        **options,
+    )
     base, mechanism = gradients(adapter, table, monkeypatch)
     paid = mechanism.strata[-1 if side == "target" else 0].sensitivity
     rng = np.random.default_rng(0)
@@ -144,7 +150,12 @@ def test_labels_move_a_release_by_the_clipped_loss(table, monkeypatch):
     """Two classes pull in opposite directions, so that the clip shows in full."""
 
     def change():
-        options = {"private": "source", "alpha": 0.0, "epsilon": np.inf, "task_clip": 1e-3}
+        options = {
+            "private": "source",
+            "alpha": 0.0,
+            "epsilon": np.inf,
+            "gradient__task_clip": 1e-3,
+        }
         y = table.y.copy()
         y[0] = 1 - y[0]
         (base, mechanism), (other, _) = (
@@ -161,7 +172,12 @@ def test_labels_move_a_release_by_the_clipped_loss(table, monkeypatch):
 
 def extreme_changes(table, private, side, monkeypatch):
     """Return how far records that overflow move a release, over what was paid, or NaN."""
-    options = {"private": private, "epsilon": np.inf, "task_clip": 0.3, "jacobian_clip": 0.2}
+    options = {
+        "private": private,
+        "epsilon": np.inf,
+        "gradient__task_clip": 0.3,
+        "gradient__jacobian_clip": 0.2,
+    }
     base, mechanism = gradients(tiny(**options), table, monkeypatch)
     paid = mechanism.strata[-1 if side == "target" else 0].sensitivity
     changes = []
@@ -199,7 +215,12 @@ def hand_sensitivities(private, alpha=0.25, C=3.0, M=2.0, L=0.5):
 
 def states_the_theorem(table, private):
     adapter = tiny(
-        alpha=0.25, private=private, task_clip=3.0, jacobian_clip=0.5, feature_dim=1, max_iter=2
+        alpha=0.25,
+        private=private,
+        gradient__task_clip=3.0,
+        gradient__jacobian_clip=0.5,
+        feature_dim=1,
+        training__max_iter=2,
     ).fit(**vars(table))
     stated = [stratum.sensitivity for stratum in adapter.mechanism_.strata]
     sizes = {"target": [N_TARGET], "source": [N_SOURCE], "both": [N_SOURCE, N_TARGET]}[private]
@@ -216,7 +237,9 @@ def test_the_sensitivity_is_that_of_the_theorem(table, private, monkeypatch):
 
 
 def test_several_features_are_cheaper(table):
-    adapter = tiny(alpha=1.0, feature_dim=16, n_projections=16, max_iter=1).fit(**vars(table))
+    adapter = tiny(alpha=1.0, feature_dim=16, gradient__n_projections=16, training__max_iter=1).fit(
+        **vars(table)
+    )
     (stratum,) = adapter.mechanism_.strata
     expected = transport_gradient_sensitivity(8, radius=2.0, clip=1.0, other_clip=1.0, spread=0.25)
     assert stratum.sensitivity == pytest.approx(expected, rel=1e-12)
@@ -279,7 +302,12 @@ def noise_of_a_fit(table, monkeypatch, private):
         return out
 
     adapter = tiny(
-        alpha=0.25, private=private, task_clip=3.0, jacobian_clip=0.5, feature_dim=1, max_iter=40
+        alpha=0.25,
+        private=private,
+        gradient__task_clip=3.0,
+        gradient__jacobian_clip=0.5,
+        feature_dim=1,
+        training__max_iter=40,
     )
     with monkeypatch.context() as patch:
         patch.setattr(StratifiedGaussianRun, "release", watch)
@@ -404,19 +432,20 @@ def test_it_adapts_to_a_private_target(shifted):
     X, y, domain = shifted
     masked, target = np.where(domain < 0, -1, y), domain < 0
     options = {
-        "hidden_layer_sizes": (16,),
+        "training__hidden_layer_sizes": (16,),
         "feature_dim": 4,
-        "n_projections": 4,
-        "output_bound": 2.0,
-        "jacobian_clip": 1.0,
+        "gradient__n_projections": 4,
+        "gradient__output_bound": 2.0,
+        "gradient__jacobian_clip": 1.0,
         "source_iter": 300,
         "source_learning_rate": 0.01,
-        "max_iter": 100,
-        "learning_rate": 0.02,
+        "training__max_iter": 100,
+        "training__learning_rate": 0.02,
         "random_state": 0,
     }
     alone, adapted = (
-        DPSlicedWassersteinAdapter(alpha, epsilon=2.0, **options)
+        DPSlicedWassersteinAdapter(alpha, epsilon=2.0)
+        .set_params(**options)
         .fit(X, masked, sample_domain=domain)
         .score(X[target], y[target])
         for alpha in (0.0, 0.7)

@@ -29,6 +29,7 @@ def tiny_generator(monkeypatch):
     def make(**options):
         small = {
             "domain": partial(Box, -3, 3),
+            "labels": "public",
             "hidden_layer_sizes": (4,),
             "latent_dim": 2,
             "n_projections": 4,

@@ -10,10 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.accounting import GaussianProfile, compose_epsilon
 from sklearn_dpgen.domains import Ball, Box
-from sklearn_dpgen.mechanisms import GaussianSequenceRun
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _adapter_releases
-from sklearn_dpgen.smoothed._features import AffineMove
-from sklearn_dpgen.smoothed._normal_map import normal_map
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
+from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _adapter
+from sklearn_dpgen.smoothed._features import AffineMove, normal_map
 from sklearn_dpgen.utils._random import NoiseSource
 
 N_SOURCE, N_TARGET, WIDTH = 50, 400, 20
@@ -82,7 +81,7 @@ def test_targets_with_equal_releases_give_equal_models(table, monkeypatch):
 
 
 def test_what_passes_by_the_release_is_caught(table, monkeypatch):
-    adapt = _adapter_releases.adapt_to_moved
+    adapt = _adapter.adapt_to_moved
     seen = []
 
     def leaking(module, *args, **options):
@@ -96,7 +95,7 @@ def test_what_passes_by_the_release_is_caught(table, monkeypatch):
 
     monkeypatch.setattr(f"{__name__}.SmoothedSlicedWassersteinAdapter", Spying)
     assert is_told_by_releases_alone(table, monkeypatch)
-    monkeypatch.setattr(_adapter_releases, "adapt_to_moved", leaking)
+    monkeypatch.setattr(_adapter, "adapt_to_moved", leaking)
     assert not is_told_by_releases_alone(table, monkeypatch)
 
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 
 from sklearn_dpgen.accounting import epsilon_spent
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _adapter, _features, _laws
+from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _adapter, _features, _releases
 from sklearn_dpgen.utils._random import NoiseSource
 
 N_SOURCE, N_TARGET = 40, 30
@@ -106,14 +106,14 @@ def test_targets_with_equal_releases_give_equal_models(table, monkeypatch):
     ids=["scale of the target", "mean of the target"],
 )
 def test_what_passes_by_the_release_is_caught(table, monkeypatch, leak):
-    count = _laws.count_releases
+    count = _releases.count_releases
 
     def leaking(mechanism, noise, records, *args, **options):
         counts = count(mechanism, noise, records, *args, **options)
         counts[..., :128] *= 1 + leak(records.records)
         return counts
 
-    monkeypatch.setattr(_laws, "count_releases", leaking)
+    monkeypatch.setattr(_releases, "count_releases", leaking)
     assert not is_told_by_releases_alone(table, monkeypatch)
 
 

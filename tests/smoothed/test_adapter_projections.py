@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn_dpgen.accounting import Bound, Event, ProjectionLaw, epsilon_spent
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, _features
-from sklearn_dpgen.smoothed._adapter_releases import ProjectedFeatures
+from sklearn_dpgen.smoothed._adapter import ProjectedFeatures
 from sklearn_dpgen.utils._random import NoiseSource
 
 N_SOURCE, N_TARGET, N_STEPS = 40, 30, 7

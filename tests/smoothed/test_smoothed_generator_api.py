@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn_dpgen.domains import Ball, Box, OneHot, Product
 from sklearn_dpgen.preprocessing import DCTTransformer
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
-from sklearn_dpgen.smoothed import _generator_training, _laws
+from sklearn_dpgen.smoothed import _releases, _training
 
 
 def test_clone_and_parameters(tiny_generator, labelled, weights_of):
@@ -130,7 +130,7 @@ def test_samples_follow_their_seed(tiny_generator, labelled):
 def test_samples_in_parts_are_as_at_once(tiny_generator, labelled, monkeypatch):
     generator = tiny_generator().fit(labelled.X, labelled.y)
     expected = generator.sample(50, random_state=0)
-    monkeypatch.setattr("sklearn_dpgen.smoothed._generated_records._CHUNK", 7)
+    monkeypatch.setattr("sklearn_dpgen.smoothed._generator._CHUNK", 7)
     assert_allclose(generator.sample(50, random_state=0), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -297,19 +297,19 @@ def test_options_run(tiny_generator, labelled, epsilon, options):
 )
 def test_number_of_lines(tiny_generator, monkeypatch, n_features, wanted, expected):
     seen = []
-    train = _generator_training.train_generator
+    train = _training.train_generator
 
     def watch(module, laws, *args, **options):
         seen.append(laws.directions.shape)
         return train(module, laws, *args, **options)
 
-    monkeypatch.setattr(_generator_training, "train_generator", watch)
+    monkeypatch.setattr(_training, "train_generator", watch)
     tiny_generator(n_projections=wanted).fit(np.zeros((8, n_features)))
     assert seen == [(expected, n_features)]
 
 
 def test_steps_take_blocks_of_many_lines(tiny_generator, labelled, monkeypatch):
-    monkeypatch.setattr(_laws, "STEP_DIRECTIONS", 10)
+    monkeypatch.setattr(_releases, "STEP_DIRECTIONS", 10)
     generator = tiny_generator(n_projections=35, max_iter=9).fit(labelled.X)
     assert np.isfinite(generator.loss_curve_).all()
 

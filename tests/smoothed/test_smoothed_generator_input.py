@@ -16,7 +16,7 @@ from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinGenerator,
     smoothed_sliced_wasserstein,
 )
-from sklearn_dpgen.smoothed._generator_training import train_generators
+from sklearn_dpgen.smoothed._training import train_generators
 
 QUICK = {
     "hidden_layer_sizes": (4,),
@@ -59,11 +59,15 @@ ANY_WIDTH = partial(Box, -1000, 1000)
 
 @parametrize_with_checks(
     [
-        SmoothedSlicedWassersteinGenerator(domain=ANY_WIDTH, **QUICK),
-        SmoothedSlicedWassersteinGenerator(np.inf, domain=ANY_WIDTH, release="moments", **QUICK),
-        SmoothedSlicedWassersteinGenerator(domain=ANY_WIDTH, release="projections", **QUICK),
+        SmoothedSlicedWassersteinGenerator(domain=ANY_WIDTH, labels="public", **QUICK),
+        SmoothedSlicedWassersteinGenerator(
+            np.inf, domain=ANY_WIDTH, labels="public", release="moments", **QUICK
+        ),
+        SmoothedSlicedWassersteinGenerator(
+            domain=ANY_WIDTH, labels="public", release="projections", **QUICK
+        ),
         AnyLabels(np.inf, labels="private", domain=ANY_WIDTH, **QUICK),
-        AnyColumns(**QUICK),
+        AnyColumns(labels="public", **QUICK),
     ],
     expected_failed_checks=lambda estimator: (
         {

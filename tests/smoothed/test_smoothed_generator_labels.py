@@ -9,10 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn_dpgen.datasets import make_half_circle
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.ot import sliced_wasserstein
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _laws
+from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _releases
 from sklearn_dpgen.utils._labels import check_classes, check_labels, check_proportions
 
 LEARNING = {
+    "labels": "public",
     "hidden_layer_sizes": (32, 32),
     "latent_dim": 2,
     "n_generated": 64,
@@ -124,9 +125,9 @@ def test_without_its_share_a_private_class_is_too_near_the_center(monkeypatch):
         "domain": Ball(1.0, n_features=2),
         "epsilon": np.inf,
     }
-    lines = _laws.SmoothedLines
+    lines = _releases.SmoothedLines
     monkeypatch.setattr(
-        _laws, "SmoothedLines", lambda *args, **given: lines(*args, **given | {"shares": None})
+        _releases, "SmoothedLines", lambda *args, **given: lines(*args, **given | {"shares": None})
     )
     made = learn(X, y, **options).sample(1000, y="low", random_state=0)
     assert abs(made.mean(axis=0) - MEANS["low"]).max() > 0.15

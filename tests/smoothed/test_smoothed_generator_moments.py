@@ -14,11 +14,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
-from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSums, GaussianSequenceRun
+from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSums
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.moments import MomentSampler
-from sklearn_dpgen.ot import LineGrid
+from sklearn_dpgen.ot._lines import LineGrid
 from sklearn_dpgen.preprocessing import DCTTransformer
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _laws
+from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _releases
 
 KINDS = ["none", "public", "private", "declared"]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -255,22 +256,22 @@ def test_bins_hold_the_mass_of_normal_laws():
     means, covariances = np.array([[0.3, 0.0, -0.4]]), (A @ A.T)[None]
     directions = np.eye(3)
     scales = np.sqrt(covariances.diagonal(axis1=1, axis2=2))
-    masses = _laws._bin_masses(grid, means @ directions.T, scales)
+    masses = _releases._bin_masses(grid, means @ directions.T, scales)
     assert_allclose(masses.sum(axis=-1), 1)
     draws = rng.multivariate_normal(means[0], covariances[0], size=200000)
     counts = grid.counts(torch.tensor(draws), torch.tensor(directions)).numpy()
     error = 5 * np.sqrt(masses[0] / len(draws)) + 1e-4
     assert (abs(counts / len(draws) - masses[0]) < error).all()
-    other = _laws._bin_masses(grid, means @ directions.T, 1.1 * scales)
+    other = _releases._bin_masses(grid, means @ directions.T, 1.1 * scales)
     assert not (abs(counts / len(draws) - other[0]) < error).all()
 
 
 def test_lines_have_the_law_of_the_moments(fit, monkeypatch):
     """The distance of points to the released laws vanishes for points of these, and no others."""
     made = []
-    laws = _laws.normal_laws
+    laws = _releases.normal_laws
     monkeypatch.setattr(
-        "sklearn_dpgen.smoothed._generator_releases.normal_laws",
+        "sklearn_dpgen.smoothed._generator.normal_laws",
         lambda *given, **options: made.append(laws(*given, **options)) or made[-1],
     )
     rng = np.random.default_rng(0)

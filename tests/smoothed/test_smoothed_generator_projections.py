@@ -18,7 +18,7 @@ from sklearn_dpgen.accounting import Event, ProjectionLaw, epsilon_spent
 from sklearn_dpgen.domains import Ball, Box, Domain
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.ot import sliced_wasserstein
-from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _projected_batches
+from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator, _releases
 from sklearn_dpgen.smoothed._plan import plan_projections
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
@@ -100,9 +100,9 @@ def test_one_record_moves_a_release_by_its_projection(
     with monkeypatch.context() as patch:
         patch.setattr(Domain, "project", lambda self, X: X)
         assert change() > 2
-    release = _projected_batches.ProjectedBatches._release
+    release = _releases.ProjectedBatches._release
     monkeypatch.setattr(
-        _projected_batches.ProjectedBatches, "_release", lambda self, U: release(self, 1.01 * U)
+        _releases.ProjectedBatches, "_release", lambda self, U: release(self, 1.01 * U)
     )
     assert change() > 1.005
 
@@ -231,7 +231,7 @@ def test_what_is_released_is_of_the_secret_batch(
 
     assert is_of_the_batch()
     # Negative twin: a batch of the same size that is known.
-    release = _projected_batches.ProjectedBatches._release
+    release = _releases.ProjectedBatches._release
 
     def known(self, U):
         records, members = self.records, self.records.members
@@ -247,7 +247,7 @@ def test_what_is_released_is_of_the_secret_batch(
         finally:
             self.records = records
 
-    monkeypatch.setattr(_projected_batches.ProjectedBatches, "_release", known)
+    monkeypatch.setattr(_releases.ProjectedBatches, "_release", known)
     assert not is_of_the_batch()
 
 
@@ -355,13 +355,13 @@ def test_records_with_equal_releases_give_equal_models(
 ):
     assert told_by_releases_alone(kind, **options)
     # Negative twin: the mean of a batch comes along with what is released of it.
-    release = _projected_batches.ProjectedBatches._release
+    release = _releases.ProjectedBatches._release
 
     def leaking(self, directions):
         mean = self.records.records.mean()
         return [values + mean for values in release(self, directions)]
 
-    monkeypatch.setattr(_projected_batches.ProjectedBatches, "_release", leaking)
+    monkeypatch.setattr(_releases.ProjectedBatches, "_release", leaking)
     assert not told_by_releases_alone(kind, **options)
 
 
@@ -374,20 +374,20 @@ def test_no_record_is_stored(fit, kind, labelled):
         return any(v.tobytes() in dump for v in labelled.X.ravel())
 
     assert not holds()
-    generator.kept_ = _projected_batches.ClassRecords(labelled.X, np.zeros(40), 1, True)
+    generator.kept_ = _releases.ClassRecords(labelled.X, np.zeros(40), 1, True)
     assert holds()
 
 
 @every_kind
 def test_a_step_compares_what_was_released(fit, kind, released, drawn, monkeypatch):
     """Each class with its own part of the batch, the points with noise of the same law."""
-    compared, lines = [], _projected_batches.wasserstein_lines
+    compared, lines = [], _releases.wasserstein_lines
 
     def watch(own, other, *, p):
         compared.append((own.detach().numpy(), other.numpy(), p))
         return lines(own, other, p=p)
 
-    monkeypatch.setattr(_projected_batches, "wasserstein_lines", watch)
+    monkeypatch.setattr(_releases, "wasserstein_lines", watch)
     generator = fit(
         kind,
         n_projections=3,

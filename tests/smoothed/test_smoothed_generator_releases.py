@@ -8,8 +8,8 @@ from generator_cases import KINDS, of_records, other_records, train
 
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.ot import LineGrid
-from sklearn_dpgen.smoothed import _generator_releases, _releases
+from sklearn_dpgen.ot._lines import LineGrid
+from sklearn_dpgen.smoothed import _generator, _releases
 from sklearn_dpgen.smoothed._releases import ClassRecords
 
 BOX = Box(-3, 3, n_features=3)
@@ -75,12 +75,12 @@ def test_means_that_pass_by_the_release_are_caught(told_by_releases_alone, monke
 
 
 def test_private_counts_that_pass_by_the_release_are_caught(told_by_releases_alone, monkeypatch):
-    proportions = _generator_releases.released_proportions
+    proportions = _generator.released_proportions
 
     def leaking(label_proportions, codes, n_classes, counting, noise):
         return proportions(label_proportions, codes, n_classes, None, noise)
 
-    monkeypatch.setattr(_generator_releases, "released_proportions", leaking)
+    monkeypatch.setattr(_generator, "released_proportions", leaking)
     assert told_by_releases_alone("public")
     assert not told_by_releases_alone("private")
 

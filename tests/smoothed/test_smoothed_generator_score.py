@@ -18,7 +18,7 @@ from sklearn_dpgen.metrics import sliced_wasserstein_distance
 from sklearn_dpgen.ot._sliced import held_out_distance
 from sklearn_dpgen.preprocessing import DCTTransformer, TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.smoothed import _generated_records
+from sklearn_dpgen.smoothed import _generator
 
 
 class Shifted(torch.nn.Module):
@@ -109,7 +109,7 @@ def test_the_score_is_that_of_samples(tiny_generator, labelled):
     generator = tiny_generator().fit(labelled.X)
     # More records than the fewest that are drawn are compared with as many.
     for X, n_drawn in ((labelled.X, 1000), (np.tile(labelled.X, (30, 1)), 1200)):
-        drawn = generator.sample(n_drawn, random_state=_generated_records._SEED)
+        drawn = generator.sample(n_drawn, random_state=_generator._SEED)
         assert generator.score(X) == -held_out_distance([(X, drawn)])
 
 
@@ -174,7 +174,7 @@ def test_the_score_of_a_table(tiny_generator):
     people = pd.DataFrame({"age": rng.uniform(0, 100, 60), "job": ["baker", "nurse"] * 30})
     generator = tiny_generator(domain=None, schema=SCHEMA).fit(people)
     encode = TabularEncoder(SCHEMA).fit(people).transform
-    drawn = generator.sample(1000, random_state=_generated_records._SEED)
+    drawn = generator.sample(1000, random_state=_generator._SEED)
     assert generator.score(people) == -held_out_distance([(encode(people), encode(drawn))])
     assert generator.score(people[["job", "age"]]) == generator.score(people)
     with pytest.raises(ValueError, match=r"missing \['age'\]"):
@@ -191,7 +191,7 @@ def test_the_score_after_a_transform(tiny_generator):
         output_domain=Box(0, 1, n_features=16),
         output_transform=transform,
     ).fit(pd.DataFrame(records, columns=list("abc")))
-    drawn = generator.sample(1000, random_state=_generated_records._SEED)
+    drawn = generator.sample(1000, random_state=_generator._SEED)
     expected = held_out_distance([(records, transform.transform(drawn))])
     score = generator.score(pd.DataFrame(records, columns=list("abc")))
     assert_allclose(score, -expected, rtol=1e-5)

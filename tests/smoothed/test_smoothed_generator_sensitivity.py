@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from generator_cases import KINDS, of_records, train
 
-from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product, enclosing_ball
+from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
+from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.smoothed import _generator
 from sklearn_dpgen.smoothed._plan import plan_releases
 

@@ -13,8 +13,8 @@ from sklearn_dpgen.exceptions import BudgetExceededError
 from sklearn_dpgen.ledger import PrivacyLedger
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._unit import Persons
-from sklearn_dpgen.mechanisms import GaussianSequenceRun
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.schema import Numeric, Schema
 from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinAdapter, smoothed_sliced_wasserstein
 from sklearn_dpgen.smoothed._releases import ClassRecords

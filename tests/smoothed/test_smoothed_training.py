@@ -6,29 +6,26 @@ import torch
 from numpy.testing import assert_allclose
 
 from sklearn_dpgen.domains import Box, OneHot, Product
-from sklearn_dpgen.ot import SmoothedLines
+from sklearn_dpgen.ot._lines import SmoothedLines
 from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinAdapter,
-    _adaptation,
-    _generator_training,
-    _laws,
+    _releases,
+    _training,
 )
 from sklearn_dpgen.smoothed._features import AdaptedNetwork, feature_records
-from sklearn_dpgen.smoothed._laws import ReleasedLaws
+from sklearn_dpgen.smoothed._releases import ReleasedLaws
 
 
 @pytest.fixture
 def trained(monkeypatch):
     """Return a list that collects the options of each training."""
-    seen = []
-    for module in (_generator_training, _adaptation):
-        fit_module = module.fit_module
+    seen, fit_module = [], _training.fit_module
 
-        def watch(network, loss, *, fit_module=fit_module, **options):
-            seen.append(options)
-            return fit_module(network, loss, **options)
+    def watch(network, loss, **options):
+        seen.append(options)
+        return fit_module(network, loss, **options)
 
-        monkeypatch.setattr(module, "fit_module", watch)
+    monkeypatch.setattr(_training, "fit_module", watch)
     return seen
 
 
@@ -114,7 +111,7 @@ def test_networks_of_a_mixture_are_not_one(tiny_generator, labelled):
 
 
 def test_steps_come_to_all_lines(tiny_generator, labelled, monkeypatch):
-    monkeypatch.setattr(_laws, "STEP_DIRECTIONS", 10)
+    monkeypatch.setattr(_releases, "STEP_DIRECTIONS", 10)
     seen = []
     gradient = SmoothedLines.gradient
 
@@ -140,7 +137,7 @@ def weights(monkeypatch):
         seen.append(options["shape_weight"])
         return SmoothedLines(*args, **options)
 
-    monkeypatch.setattr(_laws, "SmoothedLines", watch)
+    monkeypatch.setattr(_releases, "SmoothedLines", watch)
     return seen
 
 

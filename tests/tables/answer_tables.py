@@ -58,7 +58,7 @@ def enumerated_log_likelihood(mechanism, encoded, P, sizes):
 def make(mechanism=None, **options):
     """Return a sampler that runs through in milliseconds."""
     if mechanism is None:
-        mechanism = JointRandomizedResponse(3.0, schema=SCHEMA, bins=4, random_state=0)
+        mechanism = JointRandomizedResponse(3.0, schema=SCHEMA, n_bins=4, random_state=0)
     small = {"population_size": 12, "max_iter": 6, "random_state": 0, "device": "cpu"}
     return LocalTableSampler(mechanism, **(small | options))
 

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import settings
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.tables._column_cells import MAX_CELLS
-from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
+from sklearn_dpgen.tables._column_trees import MAX_CELLS, MAX_LEAVES, ColumnTree
 
 reproducibly = settings(deadline=None, max_examples=60, derandomize=True)
 FULL = ColumnTree(MAX_LEAVES)

@@ -27,7 +27,7 @@ SCHEMA = Schema(
 )
 
 
-ENCODER = TabularEncoder(SCHEMA, bins=4).fit()
+ENCODER = TabularEncoder(SCHEMA, n_bins=4).fit()
 
 
 DAY = pd.Timestamp("2020-02-29")

@@ -5,8 +5,7 @@ from hypothesis import settings
 
 from sklearn_dpgen.tables._column_trees import ColumnCells, ColumnTree
 from sklearn_dpgen.tables._marginals import ColumnBlocks, Marginal, all_pairs
-from sklearn_dpgen.tables._measurements import Measurements
-from sklearn_dpgen.tables._releases import release_marginals, release_singles
+from sklearn_dpgen.tables._releases import Measurements, release_marginals, release_singles
 
 reproducibly = settings(deadline=None, max_examples=40, derandomize=True)
 SIZES = [3, 2, 4, 2, 5]

@@ -10,12 +10,11 @@ from sampler_tables import SCHEMA, table
 from sklearn_dpgen.preprocessing import TabularEncoder, _reader
 from sklearn_dpgen.tables import _records
 from sklearn_dpgen.tables._marginals import Marginal
-from sklearn_dpgen.tables._record_codes import encode_codes
-from sklearn_dpgen.tables._records import StoredRecords
+from sklearn_dpgen.tables._records import StoredRecords, encode_codes
 
 FRAME = table(500)
 PERSONS = FRAME.assign(who=[f"secret-{i * i % 397}" for i in range(500)])
-ENCODER = TabularEncoder(SCHEMA, bins={"age": 30, "pay": 40, "day": 300}).fit()
+ENCODER = TabularEncoder(SCHEMA, n_bins={"age": 30, "pay": 40, "day": 300}).fit()
 SIZES = [column.n_categories for column in ENCODER.columns_.values()]
 PAIRS = list(itertools.combinations(range(5), 2))
 # Maps of categories to blocks, and marginals of groups of these.

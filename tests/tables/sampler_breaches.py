@@ -6,22 +6,20 @@ from types import SimpleNamespace
 import numpy as np
 from sampler_tables import MECHANISM
 
-from sklearn_dpgen.mechanisms import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.tables import (
     TableSampler,
-    _column_measurements,
     _privacy_plan,
     _releases,
     _sampler_plan,
-    _selection,
     _table_sampler,
 )
-from sklearn_dpgen.tables._chain_fit import ChainFit
-from sklearn_dpgen.tables._code_counter import CodeCounter
 from sklearn_dpgen.tables._column_trees import ColumnTree
-from sklearn_dpgen.tables._measurements import Measurements
+from sklearn_dpgen.tables._log_linear_fit import ChainFit
 from sklearn_dpgen.tables._privacy_plan import MarginalsPlan, Round
 from sklearn_dpgen.tables._records import _Records
+from sklearn_dpgen.tables._releases import Measurements
+from sklearn_dpgen.tables._table_counter import CodeCounter
 
 # Broken variants: each lets a record count for more.
 
@@ -73,7 +71,7 @@ def levels_forgotten(monkeypatch):
     def forgetful(leaves, trees, *args):
         return release(leaves, [SimpleNamespace(counts=t.counts, n_levels=1) for t in trees], *args)
 
-    monkeypatch.setattr(_column_measurements, "release_singles", forgetful)
+    monkeypatch.setattr(_releases, "release_singles", forgetful)
 
 
 def weights_as_given(monkeypatch):
@@ -82,7 +80,7 @@ def weights_as_given(monkeypatch):
         release(np.concatenate(parts))
         return tables, np.ones(len(tables))
 
-    monkeypatch.setattr(_selection, "release_marginals", unnormalized)
+    monkeypatch.setattr(_releases, "release_marginals", unnormalized)
 
 
 # Broken variants: each takes less noise than its share.
@@ -160,9 +158,7 @@ def note_records(monkeypatch):
 
 def tell_length(monkeypatch):
     found = note_records(monkeypatch)
-    monkeypatch.setattr(
-        _column_measurements, "total_records", lambda *args: float(found[-1].n_records)
-    )
+    monkeypatch.setattr(_releases, "total_records", lambda *args: float(found[-1].n_records))
 
 
 def tell_length_by_the_plan(monkeypatch):
@@ -175,18 +171,18 @@ def tell_length_by_the_plan(monkeypatch):
 
 
 def tell_length_by_groups(monkeypatch):
-    found, affordable = note_records(monkeypatch), _selection.affordable_cells
+    found, affordable = note_records(monkeypatch), _releases.affordable_cells
     monkeypatch.setattr(
-        _selection,
+        _releases,
         "affordable_cells",
         lambda n_records, *args: affordable(found[-1].n_records, *args),
     )
 
 
 def tell_length_by_rounds(monkeypatch):
-    found, affordable = note_records(monkeypatch), _selection.affordable_marginals
+    found, affordable = note_records(monkeypatch), _releases.affordable_marginals
     monkeypatch.setattr(
-        _selection,
+        _releases,
         "affordable_marginals",
         lambda n_records, *args: affordable(found[-1].n_records, *args),
     )
@@ -247,12 +243,12 @@ def tell_marginals(monkeypatch):
 
 
 def tell_counts(monkeypatch):
-    release = _selection.release_marginals
+    release = _releases.release_marginals
 
     def leak(tables, *args):
         return tables, release(tables, *args)[1]
 
-    monkeypatch.setattr(_selection, "release_marginals", leak)
+    monkeypatch.setattr(_releases, "release_marginals", leak)
 
 
 def tell_gaps(monkeypatch):

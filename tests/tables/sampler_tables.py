@@ -12,12 +12,13 @@ import pandas as pd
 from dp_accounting.pld import privacy_loss_distribution
 from scipy.stats import norm
 
-from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, GaussianSequenceRun
+from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import (
     TableSampler,
     _privacy_plan,
-    _selection,
+    _releases,
 )
 from sklearn_dpgen.tables._records import _Records
 from sklearn_dpgen.utils._random import NoiseSource
@@ -57,7 +58,7 @@ def hasten(monkeypatch):
 
 def afford(monkeypatch):
     """Let noise leave everything to tell, so that each selection that is paid for is made."""
-    for module in (_privacy_plan, _selection):
+    for module in (_privacy_plan, _releases):
         monkeypatch.setattr(module, "affordable_marginals", lambda *args: 1 << 30)
 
 

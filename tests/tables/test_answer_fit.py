@@ -13,8 +13,7 @@ from scipy import stats
 from sklearn_dpgen.exceptions import TrainingDivergedError
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.tables import _answer_fit
-from sklearn_dpgen.tables._answer_fit import AnswerFit, split_answers
-from sklearn_dpgen.tables._population import Population
+from sklearn_dpgen.tables._answer_fit import AnswerFit, Population, split_answers
 
 hasten = pytest.fixture(autouse=True)(hasten)
 

@@ -14,8 +14,8 @@ from answer_tables import (
 )
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.tables import _answer_loss
-from sklearn_dpgen.tables._answer_loss import AnswerBatch, AnswerLoss, log_likelihoods
+from sklearn_dpgen.tables import _answer_fit
+from sklearn_dpgen.tables._answer_fit import AnswerBatch, AnswerLoss, log_likelihoods
 
 SIZES = [2, 20, 3, 7, 5]
 CASES = {
@@ -104,7 +104,7 @@ def test_parts_have_the_likelihood_of_the_whole(monkeypatch, chunk):
     sizes, mechanism, encoded = asked("mixed")
     P = soft_rows(sizes)
     whole = AnswerBatch(mechanism, encoded, CPU).log_likelihoods(P)
-    monkeypatch.setattr(_answer_loss, "_CHUNK", chunk)
+    monkeypatch.setattr(_answer_fit, "_CHUNK", chunk)
     assert_allclose(log_likelihoods(mechanism, encoded, P), whole, atol=1e-12)
 
 
@@ -162,7 +162,7 @@ def watched(monkeypatch):
             used.append(self.encoded)
             return super().__call__(P)
 
-    monkeypatch.setattr(_answer_loss, "AnswerBatch", Watched)
+    monkeypatch.setattr(_answer_fit, "AnswerBatch", Watched)
     return made, used
 
 
@@ -242,7 +242,7 @@ def test_masks_beyond_the_bound_are_made_again(watched, monkeypatch, n_kept):
     assert len(kept) == len(made) == 5
     # Of batches of nearly one size, so many and a half.
     bound = int(sum(batch.n_bytes for batch in kept) / 5 * (n_kept + 0.5))
-    monkeypatch.setattr(_answer_loss, "_KEPT_BYTES", bound)
+    monkeypatch.setattr(_answer_fit, "_KEPT_BYTES", bound)
     found, kept = curve()
     assert sum(batch.n_bytes for batch in kept) <= bound
     assert len(kept) == n_kept

@@ -12,8 +12,7 @@ from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import TableSampler
 from sklearn_dpgen.tables._privacy_plan import MarginalsPlan
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan, declared_table
-from sklearn_dpgen.utils._certified_noise import CERTIFIED
-from sklearn_dpgen.utils._random import NoiseObserver, observed_noise
+from sklearn_dpgen.utils._random import CERTIFIED, NoiseObserver, observed_noise
 
 CERTIFIED_NOISE, FLOATING_POINT = "certified_noise", "floating_point"
 

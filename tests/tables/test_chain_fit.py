@@ -8,8 +8,8 @@ from measured_tables import measurements_of, whole
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.domains import OneHot, Product
-from sklearn_dpgen.tables import _chain_fit
-from sklearn_dpgen.tables._chain_fit import ChainFit
+from sklearn_dpgen.tables import _log_linear_fit
+from sklearn_dpgen.tables._log_linear_fit import ChainFit
 from sklearn_dpgen.tables._marginals import marginal_counts
 
 SIZES = [3, 4, 2]
@@ -86,13 +86,13 @@ def test_predictions_follow_what_was_measured():
 
 def test_conditionals_are_fitted_anew_for_new_tables_alone(monkeypatch):
     codes, fitted = records(), []
-    fit = _chain_fit.fit_conditional
+    fit = _log_linear_fit.fit_conditional
 
     def watch(column, *args, **options):
         fitted.append(column)
         return fit(column, *args, **options)
 
-    monkeypatch.setattr(_chain_fit, "fit_conditional", watch)
+    monkeypatch.setattr(_log_linear_fit, "fit_conditional", watch)
     measured = measured_of(codes, [(0, 1)])
     found = chain(measured, (2, 0, 1))
     parts = whole(*PAIRS, sizes=SIZES)
@@ -108,14 +108,14 @@ def test_conditionals_are_fitted_anew_for_new_tables_alone(monkeypatch):
 
 def test_predictions_take_fewer_steps_and_each_fit_goes_on_from_the_last(monkeypatch):
     codes, parts, fits = records(), whole(*PAIRS, sizes=SIZES), []
-    fit = _chain_fit.fit_conditional
+    fit = _log_linear_fit.fit_conditional
 
     def watch(column, *args, **options):
         found = fit(column, *args, **options)
         fits.append((options["max_iter"], options["start"], found))
         return found
 
-    monkeypatch.setattr(_chain_fit, "fit_conditional", watch)
+    monkeypatch.setattr(_log_linear_fit, "fit_conditional", watch)
     measured = measured_of(codes, [(0, 1)])
     found = chain(measured, max_iter=31)
     expected = found.predict(parts)

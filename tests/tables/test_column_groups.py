@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.tables._column_groups import balanced_shape, group_categories, group_sums
+from sklearn_dpgen.tables._marginals import balanced_shape, group_categories, group_sums
 
 reproducibly = settings(deadline=None, max_examples=150, derandomize=True)
 WEIGHTS = st.lists(st.integers(0, 1000), min_size=1, max_size=60).filter(any)

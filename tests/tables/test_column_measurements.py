@@ -7,8 +7,8 @@ from measured_tables import leaves_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Schema
-from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
-from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._records import encode_codes
+from sklearn_dpgen.tables._releases import column_trees, fine_encoder, measure_columns
 
 SCHEMA = Schema(
     {

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sklearn_dpgen.tables._column_cells import MAX_CELLS
-from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
+from sklearn_dpgen.tables._column_trees import MAX_CELLS, MAX_LEAVES, ColumnTree
 
 # Counts.
 

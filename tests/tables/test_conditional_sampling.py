@@ -16,7 +16,7 @@ from sklearn_dpgen.tables._conditional_sampling import (
     ConditionalSamplerMixin,
     read_conditions,
 )
-from sklearn_dpgen.tables._product_mixture import ProductMixture
+from sklearn_dpgen.tables._distributions import ProductMixture
 from sklearn_dpgen.utils._random import split_random_state
 
 
@@ -37,7 +37,7 @@ class Fixed(ConditionalSamplerMixin, BaseEstimator):
 SAMPLER = Fixed(ENCODER)
 PAIR = TabularEncoder(
     Schema({"n": Numeric(0, 9, integer=True), "job": Categorical(["a", "b", "c"])}),
-    bins={"n": [0, 1, 4, 9]},
+    n_bins={"n": [0, 1, 4, 9]},
 ).fit()
 
 
@@ -79,7 +79,9 @@ def test_the_law_of_records_in_an_interval(monkeypatch, closed):
 
 
 def test_an_interval_and_its_values_are_the_same_where_bins_are_single():
-    ages = TabularEncoder(Schema({"n": SCHEMA["age"], "job": SCHEMA["job"]}), bins={"n": 200}).fit()
+    ages = TabularEncoder(
+        Schema({"n": SCHEMA["age"], "job": SCHEMA["job"]}), n_bins={"n": 200}
+    ).fit()
     sampler = Fixed(ages)
     values = {"n": list(range(4, 25))}
     size = sampler.effective_size({"n": between(3, 24, "right")})

@@ -14,7 +14,7 @@ from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._binned import bin_column
 from sklearn_dpgen.tables._conditional_sampling import read_conditions
-from sklearn_dpgen.tables._product_mixture import ProductMixture
+from sklearn_dpgen.tables._distributions import ProductMixture
 
 # The law of a condition.
 
@@ -107,7 +107,7 @@ def test_conditions_that_nothing_declares(conditions, message):
 
 
 def encoder_of(column, bins):
-    return TabularEncoder(Schema({"x": column}), bins={"x": bins}).fit()
+    return TabularEncoder(Schema({"x": column}), n_bins={"x": bins}).fit()
 
 
 def condition(encoder, given):

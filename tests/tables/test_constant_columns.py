@@ -13,10 +13,10 @@ from sklearn_dpgen.schema import Categorical, Numeric, Ordinal, Schema
 from sklearn_dpgen.tables import (
     LocalTableSampler,
     TableSampler,
-    _column_measurements,
+    _releases,
 )
-from sklearn_dpgen.tables._column_measurements import column_trees, fine_encoder, measure_columns
-from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._records import encode_codes
+from sklearn_dpgen.tables._releases import column_trees, fine_encoder, measure_columns
 
 COLUMNS = {
     "job": Categorical(["baker", "nurse", "pilot"]),
@@ -66,7 +66,7 @@ NAMES = ["auto", "target", "pairs", "add or remove", "found bins"]
 
 def spent(schema, options):
     """Return the mechanism of a fit, and the noise of what was released of single columns."""
-    release, factors = _column_measurements.release_singles, []
+    release, factors = _releases.release_singles, []
 
     def watch(*args):
         counts, found = release(*args)
@@ -74,7 +74,7 @@ def spent(schema, options):
         return counts, found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_column_measurements, "release_singles", watch)
+        patch.setattr(_releases, "release_singles", watch)
         sampler = fit(schema, **options)
     assert not CONSTANTS.keys() & {name for part in sampler.marginals_ for name in part.columns}
     return sampler.privacy_.title, sampler.noise_multiplier_, sorted(factors)
@@ -99,7 +99,7 @@ def test_the_release_of_single_columns_has_norm_one():
             leaves = leaves_of(encode_codes(frame, encoder).columns, trees)
             weights = np.array([3.0, 1.0, 2.0, 9.0, 1.0, 1.0])
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(_column_measurements, "release_singles", release_singles)
+                patch.setattr(_releases, "release_singles", release_singles)
                 measure_columns(
                     {j: leaves[j] for j, tree in enumerate(trees) if tree.n_cells > 1},
                     encoder,
@@ -121,7 +121,7 @@ def test_the_release_of_single_columns_has_norm_one():
 
         return honest(leaves, trees, weights, scaled)
 
-    honest = _column_measurements.release_singles
+    honest = _releases.release_singles
     assert moved(honest) == pytest.approx(1, abs=1e-12)
     assert moved(without_levels) > 1.5
 
@@ -160,7 +160,7 @@ def test_a_single_column_beside_constants():
 
 
 def test_nobody_is_asked_about_a_constant():
-    mechanism = JointRandomizedResponse(2.0, schema=MIXED, random_state=0, bins=4)
+    mechanism = JointRandomizedResponse(2.0, schema=MIXED, random_state=0, n_bins=4)
     answers = mechanism.fit_transform(records())
     asked = set().union(*map(json.loads, answers["asked"]))
     assert asked == set(VARIED)
@@ -168,7 +168,7 @@ def test_nobody_is_asked_about_a_constant():
     table, alone = mechanism.expected_variation(1000), VARIED.keys()
     assert (table.loc["unit", [*alone]] == np.diag(table.loc[[*alone], [*alone]])).all()
     assert table.loc["unit", "year"] == 0
-    same = JointRandomizedResponse(2.0, schema=VARIED, bins=4).fit()
+    same = JointRandomizedResponse(2.0, schema=VARIED, n_bins=4).fit()
     assert mechanism.n_asked_ == same.n_asked_
     pd.testing.assert_frame_equal(table.loc[[*alone], [*alone]], same.expected_variation(1000))
     sampled = LocalTableSampler(mechanism, random_state=0, max_iter=5, device="cpu").fit(answers)

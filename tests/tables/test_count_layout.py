@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from sklearn_dpgen.tables import _count_layout
-from sklearn_dpgen.tables._code_counter import CodeCounter
-from sklearn_dpgen.tables._count_layout import CountLayout
+from sklearn_dpgen.tables import _table_counter
+from sklearn_dpgen.tables._table_counter import CodeCounter, CountLayout
 
 quick = settings(deadline=None, max_examples=120, derandomize=True)
 
@@ -67,7 +66,7 @@ def test_tables_are_those_of_all_records(case, fine):
     codes = records(sizes, 40, seed)
     weights = np.random.default_rng(seed).integers(1 << 20, size=40) if is_weighted else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_count_layout, "_FINE", fine)
+        patch.setattr(_table_counter, "_FINE", fine)
         layout = CountLayout(sizes, tables, groups)
     assert_same(counted(layout, codes, weights), oracle(codes, tables, groups, weights))
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.stats import chisquare
 
-from sklearn_dpgen.tables._draws import draw_codes, draw_weighted
+from sklearn_dpgen.tables._distributions import draw_codes, draw_weighted
 
 
 class Extreme:

@@ -32,7 +32,7 @@ def records(n, seed=0):
 
 @pytest.fixture(scope="module")
 def finder():
-    asked = JointRandomizedResponse(8.0, schema=SCHEMA, bins=64, n_asked=1, random_state=0).fit()
+    asked = JointRandomizedResponse(8.0, schema=SCHEMA, n_bins=64, n_asked=1, random_state=0).fit()
     sampler = LocalTableSampler(
         asked, population_size=20, max_iter=150, random_state=0, device="cpu"
     )
@@ -66,7 +66,7 @@ def test_edges_are_those_of_the_fine_bins_and_make_a_mechanism(finder):
     assert found["pay"][[0, -1]].tolist() == [0.0, 1000.0]
     fine = np.linspace(0, 1000, 65)
     assert np.abs(found["pay"][:, None] - fine).min(axis=1).max() < 1e-9
-    second = JointRandomizedResponse(4.0, schema=SCHEMA, bins=found, random_state=0).fit()
+    second = JointRandomizedResponse(4.0, schema=SCHEMA, n_bins=found, random_state=0).fit()
     sizes = {name: part.stop - part.start for name, part in second.encoder_.blocks_.items()}
     # The null of the pay is one more.
     assert sizes == {name: len(edges) - 1 + (name == "pay") for name, edges in found.items()} | {
@@ -83,8 +83,8 @@ def test_fewest_bins(finder):
 
 
 def test_a_law_that_holds_one_bin_alone():
-    asked = JointRandomizedResponse(10.0, schema=SCHEMA, bins=4, n_asked=1, random_state=0).fit()
+    asked = JointRandomizedResponse(10.0, schema=SCHEMA, n_bins=4, n_asked=1, random_state=0).fit()
     table = records(2000).assign(age=0, pay=999.0)
     sampler = LocalTableSampler(asked, population_size=5, random_state=0, device="cpu")
     found = sampler.fit(asked.transform(table)).find_bins(3)
-    JointRandomizedResponse(1.0, schema=SCHEMA, bins=found).fit()
+    JointRandomizedResponse(1.0, schema=SCHEMA, n_bins=found).fit()

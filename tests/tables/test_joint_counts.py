@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from sklearn_dpgen.tables import _joint_counts
-from sklearn_dpgen.tables._joint_codes import JointCoder
-from sklearn_dpgen.tables._joint_counts import JointCounts, cover_tables
+from sklearn_dpgen.tables._joint_counts import JointCoder, JointCounts, cover_tables
 
 MIXED = (2, 2, 2, 1, 3, 5, 9, 12, 16, 42, 96)
 PAIRS = tuple(itertools.combinations(range(len(MIXED)), 2))

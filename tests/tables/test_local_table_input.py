@@ -14,7 +14,7 @@ from sklearn_dpgen.tables import LocalTableSampler
 
 hasten = pytest.fixture(autouse=True)(hasten)
 X = table(100)
-MECHANISM = JointRandomizedResponse(3.0, schema=SCHEMA, bins=4, random_state=0).fit()
+MECHANISM = JointRandomizedResponse(3.0, schema=SCHEMA, n_bins=4, random_state=0).fit()
 Y = MECHANISM.transform(X)
 
 
@@ -68,7 +68,7 @@ def test_no_mechanism():
 
 
 def test_a_mechanism_without_noise():
-    truthful = JointRandomizedResponse(np.inf, schema=SCHEMA, bins=4)
+    truthful = JointRandomizedResponse(np.inf, schema=SCHEMA, n_bins=4)
     with pytest.raises(ValueError, match="epsilon must be finite, got inf"):
         make(truthful, privatize=True).fit(X)
 
@@ -83,7 +83,7 @@ def test_answers_under_another_budget():
 
 def test_answers_of_another_design():
     wider = Schema(dict(SCHEMA) | {"age": Numeric(0, 120, integer=True)})
-    for parameters in ({"bins": 5}, {"schema": wider}):
+    for parameters in ({"n_bins": 5}, {"schema": wider}):
         answers = other(**parameters)
         designs = f"{answers['design'][0]}.*{MECHANISM.design_}"
         refused(from_file(answers), f"design '{designs}")

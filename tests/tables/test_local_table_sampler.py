@@ -23,7 +23,7 @@ from sklearn_dpgen.tables import LocalTableSampler
 from sklearn_dpgen.utils._random import split_random_state
 
 X = table(200)
-MECHANISM = JointRandomizedResponse(3.0, schema=SCHEMA, bins=4, random_state=0).fit()
+MECHANISM = JointRandomizedResponse(3.0, schema=SCHEMA, n_bins=4, random_state=0).fit()
 Y = MECHANISM.transform(X)
 
 hasten = pytest.fixture(autouse=True)(hasten)
@@ -257,7 +257,7 @@ def test_clone_parameters_and_pickle():
 
 
 def test_the_mechanism_is_left_as_it_is():
-    mechanism = JointRandomizedResponse(3.0, schema=SCHEMA, bins=4)
+    mechanism = JointRandomizedResponse(3.0, schema=SCHEMA, n_bins=4)
     sampler = make(mechanism, privatize=True).fit(X)
     assert not hasattr(mechanism, "privacy_")
     assert mechanism.random_state is None

@@ -11,7 +11,7 @@ from sklearn_dpgen.mechanisms import JointRandomizedResponse
 
 hasten = pytest.fixture(autouse=True)(hasten)
 X = table(200)
-MECHANISM = JointRandomizedResponse(3.0, schema=SCHEMA, bins=4, random_state=0).fit()
+MECHANISM = JointRandomizedResponse(3.0, schema=SCHEMA, n_bins=4, random_state=0).fit()
 Y = MECHANISM.transform(X)
 COLUMNS = ["asked", "grouping", "answer", "epsilon", "design"]
 

@@ -13,12 +13,13 @@ from sklearn.base import BaseEstimator
 from sklearn_dpgen.domains import OneHot, Product
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import ProductMixture, _log_linear_chain
+from sklearn_dpgen.tables import _distributions
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
-from sklearn_dpgen.tables._log_linear_chain import (
+from sklearn_dpgen.tables._distributions import (
     LogLinearChain,
     LogLinearConditional,
     LogLinearTerm,
+    ProductMixture,
 )
 
 # Blocks of four columns, which are drawn in this order: a column of one block, columns with one or
@@ -131,7 +132,7 @@ def test_the_law_of_records():
 
 def test_records_do_not_depend_on_the_rows_at_a_time(monkeypatch):
     codes = draw(CHAIN, 1000)
-    monkeypatch.setattr(_log_linear_chain, "_ENTRIES", 50)
+    monkeypatch.setattr(_distributions, "_ENTRIES", 50)
     assert_array_equal(draw(CHAIN, 1000), codes)
 
 
@@ -184,7 +185,7 @@ def test_single_records_under_conditions_have_their_law(monkeypatch):
     assert law.effective_size < 13_000
 
     def singly(batch):
-        monkeypatch.setattr(_log_linear_chain, "_BATCH", batch)
+        monkeypatch.setattr(_distributions, "_BATCH", batch)
         rng = np.random.default_rng(0)
         return np.concatenate([law.sample(1, rng) for _ in range(4000)])
 
@@ -195,7 +196,7 @@ def test_single_records_under_conditions_have_their_law(monkeypatch):
 
 def test_records_of_many_batches(monkeypatch):
     allowed = arrays(CONDITIONS["parts of categories"])
-    monkeypatch.setattr(_log_linear_chain, "_BATCH", 3000)
+    monkeypatch.setattr(_distributions, "_BATCH", 3000)
     codes = draw(CHAIN.restricted(allowed), 60_001)
     assert len(codes) == 60_001
     assert p_value(codes, exact(CHAIN, allowed)[0]) > 1e-3
@@ -288,7 +289,7 @@ class Fixed(ConditionalSamplerMixin, BaseEstimator):
     def __init__(self, rare=0.3):
         self.rare = rare
         schema = Schema({"n": Numeric(0, 9, integer=True), "job": Categorical(["a", "b", "c"])})
-        self.encoder_ = TabularEncoder(schema, bins={"n": [0, 1, 4, 9]}).fit()
+        self.encoder_ = TabularEncoder(schema, n_bins={"n": [0, 1, 4, 9]}).fit()
         part = LogLinearTerm(
             (0,), (np.array([0, 1]), np.array([0, 1])), np.array([[0.0, 1.0], [0.0, -200.0]])
         )
@@ -322,7 +323,7 @@ def test_a_sampler_of_a_chain():
 
 def test_conditions_that_few_rows_of_a_chain_fulfil(monkeypatch):
     # Most batches then have none.
-    monkeypatch.setattr(_log_linear_chain, "_BATCH", 1000)
+    monkeypatch.setattr(_distributions, "_BATCH", 1000)
     rare = Fixed(rare=2e-4)
     assert Fixed().effective_size({"job": "c"}) > 5000
     size = rare.effective_size({"job": "c"})

@@ -10,7 +10,7 @@ from scipy.optimize import OptimizeResult
 from scipy.special import softmax
 
 from sklearn_dpgen.tables import _log_linear_fit
-from sklearn_dpgen.tables._log_linear_chain import LogLinearTerm
+from sklearn_dpgen.tables._distributions import LogLinearTerm
 from sklearn_dpgen.tables._log_linear_fit import NoisyTable, fit_conditional
 
 CPU = torch.device("cpu")

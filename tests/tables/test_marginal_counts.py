@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import _marginals
-from sklearn_dpgen.tables._column_groups import MAX_BLOCKS
 from sklearn_dpgen.tables._column_trees import MAX_LEAVES, ColumnTree
 from sklearn_dpgen.tables._marginals import (
+    MAX_BLOCKS,
     ColumnBlocks,
     Marginal,
     all_pairs,
@@ -251,7 +251,7 @@ def test_zero_among_numbers_of_both_signs_begins_a_group():
     schema = Schema(
         {"both": Numeric(-10, 30), "above": Numeric(0, 30), "k": Categorical(["x", "y"])}
     )
-    encoder = TabularEncoder(schema, bins=40).fit()
+    encoder = TabularEncoder(schema, n_bins=40).fit()
     rng = np.random.default_rng(0)
     shares = [rng.dirichlet(np.full(40, 3.0)), rng.dirichlet(np.ones(40)), np.array([0.5, 0.5])]
     blocks = ColumnBlocks.of(encoder, shares)

@@ -25,8 +25,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sklearn_dpgen.tables._column_trees import ColumnTree
 from sklearn_dpgen.tables._marginals import Marginal, marginal_counts
-from sklearn_dpgen.tables._measurements import Measurements
-from sklearn_dpgen.tables._releases import release_marginals, release_singles, total_records
+from sklearn_dpgen.tables._releases import (
+    Measurements,
+    release_marginals,
+    release_singles,
+    total_records,
+)
 
 # Single columns.
 

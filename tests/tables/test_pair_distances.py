@@ -6,8 +6,9 @@ import pytest
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import ProductMixture, _pair_distances
-from sklearn_dpgen.tables._pair_distances import pair_distances
+from sklearn_dpgen.tables import _table_sampler
+from sklearn_dpgen.tables._distributions import ProductMixture
+from sklearn_dpgen.tables._table_sampler import pair_distances
 
 # With 40 bins, two for each of the 20 cells; of n one for each of four numbers.
 SCHEMA = Schema(
@@ -17,7 +18,7 @@ SCHEMA = Schema(
         "job": Categorical([f"job {i}" for i in range(20)]),
     }
 )
-ENCODER = TabularEncoder(SCHEMA, bins={"pay": 40, "n": 4}).fit()
+ENCODER = TabularEncoder(SCHEMA, n_bins={"pay": 40, "n": 4}).fit()
 WIDTHS, CELLS = (40, 4, 20), (20, 4, 20)
 
 
@@ -72,7 +73,7 @@ def test_drawn_records_add_little(monkeypatch):
     frame = pd.MultiIndex.from_product(cells, names=list(SCHEMA)).to_frame(index=False)
     assert exact(frame, law).max() < 1e-9
     assert 0.008 < pair_distances(frame, law, ENCODER).max() < 0.011
-    monkeypatch.setattr(_pair_distances, "_MOST", 10_000)
+    monkeypatch.setattr(_table_sampler, "_MOST", 10_000)
     assert pair_distances(frame, law, ENCODER).max() > 0.06
 
 

@@ -27,13 +27,11 @@ from sampler_tables import (
 
 from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.schema import Categorical, Identifier, Schema
-from sklearn_dpgen.tables import _pair_distances, _records, _row_weights
+from sklearn_dpgen.tables import _records, _table_counter, _table_sampler
 from sklearn_dpgen.tables._marginals import Marginal
-from sklearn_dpgen.tables._record_codes import RecordCodes
-from sklearn_dpgen.tables._records import StoredRecords
-from sklearn_dpgen.tables._releases import release_marginals
-from sklearn_dpgen.tables._row_weights import WHOLE, weights_of
-from sklearn_dpgen.tables._selection import scores
+from sklearn_dpgen.tables._records import RecordCodes, StoredRecords
+from sklearn_dpgen.tables._releases import release_marginals, scores
+from sklearn_dpgen.tables._table_counter import WHOLE, weights_of
 
 K = 3
 X, WIDE_X = table(), wide()
@@ -126,7 +124,7 @@ def limit_forgotten(n_rows, most=None):
 
 
 def weigh_by(monkeypatch, broken):
-    for module in (_records, _row_weights):
+    for module in (_records, _table_counter):
         monkeypatch.setattr(module, "weights_of", broken)
 
 
@@ -328,7 +326,7 @@ def test_persons_are_told_across_chunks(weights):
 
 @weightings
 def test_who_a_row_is_of_goes_nowhere(monkeypatch, weights):
-    monkeypatch.setattr(_pair_distances, "_MOST", 4096)
+    monkeypatch.setattr(_table_sampler, "_MOST", 4096)
     frame = of_persons(LOW, K + 2)
     sampler = person_sampler(weights).fit(frame)
     told = pickle.dumps(sampler) + sampler.privacy_.to_json().encode()

@@ -7,8 +7,8 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from sklearn_dpgen.tables import _population
-from sklearn_dpgen.tables._population import Population
+from sklearn_dpgen.tables import _answer_fit
+from sklearn_dpgen.tables._answer_fit import Population
 
 SIZES = [3, 2, 4, 2]
 SLICES = [(0,), (1,), (2,), (3,), (0, 1), (2, 0), (1, 3), (0, 1, 2), (3, 2, 1)]
@@ -71,7 +71,7 @@ def test_the_descent_follows_the_gradient_of_the_logits():
         seen.append(gradient_fn(0))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_population, "descend", spy)
+        patch.setattr(_answer_fit, "descend", spy)
         population.fit(loss, max_iter=1, learning_rate=1.0)
     (found, (gradient,)) = seen[0]
     assert found == pytest.approx(value.item())

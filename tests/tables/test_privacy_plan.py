@@ -11,13 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
-from sklearn_dpgen.accounting import (
-    Bound,
-    BoundedRangeProfile,
-    Event,
-    GaussianProfile,
-    compose_delta,
-)
+from sklearn_dpgen.accounting import Bound, Event, GaussianProfile
+from sklearn_dpgen.accounting._composition import compose_delta
+from sklearn_dpgen.accounting._selection import BoundedRangeProfile
 from sklearn_dpgen.tables import _privacy_plan
 from sklearn_dpgen.tables._privacy_plan import CHANGED_CELLS, MarginalsPlan, Round, plan_rounds
 

@@ -16,7 +16,7 @@ from sklearn_dpgen.preprocessing import TabularEncoder, _reader
 from sklearn_dpgen.schema import Categorical, Datetime, Numeric, Ordinal, Schema
 from sklearn_dpgen.schema._binned import bin_column
 from sklearn_dpgen.schema._labels import _Labels
-from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._records import encode_codes
 
 SCHEMA = Schema(
     {
@@ -32,7 +32,7 @@ SCHEMA = Schema(
     }
 )
 BINS = {"age": 32, "income": [0, 1, 10, 1000], "score": 300, "day": 12}
-ENCODER = TabularEncoder(SCHEMA, bins=BINS).fit()
+ENCODER = TabularEncoder(SCHEMA, n_bins=BINS).fit()
 NAMES = list(SCHEMA)
 
 
@@ -117,7 +117,7 @@ def test_codes_are_the_one_hot_blocks(convert):
     ("size", "dtype"), [(256, "u1"), (257, "u2"), (65536, "u2"), (65537, "u4")]
 )
 def test_the_smallest_dtype_that_holds_the_categories(size, dtype):
-    encoder = TabularEncoder(Schema({"x": Numeric(0, 1)}), bins=size).fit()
+    encoder = TabularEncoder(Schema({"x": Numeric(0, 1)}), n_bins=size).fit()
     codes = encode_codes(np.array([[0.0], [1.0], [0.5]]), encoder)
     assert codes.sizes == [size]
     assert codes.columns[0].dtype == np.dtype(dtype)
@@ -128,7 +128,7 @@ def test_columns_binned_elsewhere():
     age = bin_column("age", SCHEMA["age"], 2**17).merged([0, 18, 19, 65])
     day = bin_column("day", SCHEMA["day"], 2**17).merged([0, 366, 1000])
     frame = records()
-    encoder = clone(TabularEncoder(SCHEMA, bins=BINS | {"age": age, "day": day})).fit(frame)
+    encoder = clone(TabularEncoder(SCHEMA, n_bins=BINS | {"age": age, "day": day})).fit(frame)
     codes = encode_codes(frame, encoder)
     assert codes.sizes[:4] == [4, 4, 300, 4]
     np.testing.assert_array_equal(matrix(codes), one_hot_codes(frame, encoder))
@@ -139,18 +139,18 @@ def test_columns_binned_elsewhere():
     assert (back["age"] == 18)[years == 18].all()
     assert back.dtypes.to_dict() == encoder.dtypes_
     with pytest.raises(ValueError, match="'score': bins must be those of an equal column"):
-        TabularEncoder(SCHEMA, bins={"score": age}).fit()
+        TabularEncoder(SCHEMA, n_bins={"score": age}).fit()
     with pytest.raises(ValueError, match="'sex' has categories"):
-        TabularEncoder(SCHEMA, bins={"sex": age}).fit()
+        TabularEncoder(SCHEMA, n_bins={"sex": age}).fit()
 
 
 def test_arrays_are_rows():
     schema = Schema({"n": Ordinal([0, 1, 2]), "x": Numeric(0, 1)})
-    encoder = TabularEncoder(schema, bins=4).fit()
+    encoder = TabularEncoder(schema, n_bins=4).fit()
     array = np.column_stack([np.arange(50) % 3, np.linspace(-0.1, 1.1, 50)])
     expected = one_hot_codes(array, encoder)
     for X in (array, array.tolist(), tuple(map(tuple, array)), list(array), array.astype(object)):
-        same = TabularEncoder(schema, bins=4).fit(X)
+        same = TabularEncoder(schema, n_bins=4).fit(X)
         np.testing.assert_array_equal(matrix(encode_codes(X, same)), expected)
     mixed = records()[NAMES].to_numpy(dtype=object)
     np.testing.assert_array_equal(matrix(encode_codes(mixed, ENCODER)), one_hot_codes(mixed))
@@ -209,20 +209,20 @@ def test_fitting_loses_no_chunk(kind):
     chunks = [frame[:0], pd.DataFrame(), *cut(frame, [1, 40, 40])]
     chunks[3] = chunks[3][NAMES[::-1]]
     given = kind(chunks)
-    encoder = TabularEncoder(SCHEMA, bins=BINS).fit(given)
+    encoder = TabularEncoder(SCHEMA, n_bins=BINS).fit(given)
     if kind is Once:
         assert given.n_begun == 0
     # What comes first is not public: the order of columns is that of the schema.
     assert encoder.feature_names_in_.tolist() == NAMES
     np.testing.assert_array_equal(matrix(encode_codes(given, encoder)), one_hot_codes(frame))
-    assert encoder.dtypes_ == TabularEncoder(SCHEMA, bins=BINS).fit(frame).dtypes_
+    assert encoder.dtypes_ == TabularEncoder(SCHEMA, n_bins=BINS).fit(frame).dtypes_
     if kind is Once:
         assert given.n_read == len(chunks)
 
 
 def test_dtypes_may_differ_between_chunks():
     schema = Schema({"n": Ordinal([0, 1], nullable=True), "x": Numeric(0, 9, nullable=True)})
-    encoder = TabularEncoder(schema, bins=10).fit()
+    encoder = TabularEncoder(schema, n_bins=10).fit()
     chunks = [
         pd.DataFrame({"n": [0, 1], "x": [3, 4]}),
         pd.DataFrame({"n": [0, None], "x": [None, 9.5]}),
@@ -238,7 +238,7 @@ def test_dtypes_may_differ_between_chunks():
 def test_arrow_streams_are_as_memory(convert):
     pa = pytest.importorskip("pyarrow")
     frame = convert(records().drop(columns="code"))
-    encoder = TabularEncoder(Schema({n: SCHEMA[n] for n in frame}), bins=BINS).fit()
+    encoder = TabularEncoder(Schema({n: SCHEMA[n] for n in frame}), n_bins=BINS).fit()
     expected = one_hot_codes(frame, encoder)
     table = pa.Table.from_pandas(frame, preserve_index=False)
     parts = [pa.Table.from_pandas(part, preserve_index=False) for part in cut(frame, [1, 40, 40])]
@@ -297,9 +297,9 @@ LazyFrame.__module__ = "dask.dataframe"
 )
 def test_lazy_partitions_are_as_memory(convert):
     frame = convert(records())
-    expected = TabularEncoder(SCHEMA, bins=BINS).fit(frame)
+    expected = TabularEncoder(SCHEMA, n_bins=BINS).fit(frame)
     X = LazyFrame(cut(frame, [0, 30, 31, 100]))
-    encoder = TabularEncoder(SCHEMA, bins=BINS).fit(X)
+    encoder = TabularEncoder(SCHEMA, n_bins=BINS).fit(X)
     assert X.n_computed == 0
     assert encoder.dtypes_ == expected.dtypes_
     assert encoder.feature_names_in_.tolist() == frame.columns.tolist()
@@ -321,7 +321,7 @@ def test_dask_is_as_memory(convert):
     with dask.config.set({"dataframe.convert-string": False}):
         for n_partitions in (1, 6):
             lazy = dd.from_pandas(frame, npartitions=n_partitions)
-            encoder = TabularEncoder(SCHEMA, bins=BINS).fit(lazy)
+            encoder = TabularEncoder(SCHEMA, n_bins=BINS).fit(lazy)
             np.testing.assert_array_equal(matrix(encode_codes(lazy, encoder)), one_hot_codes(frame))
         filtered = encode_codes(lazy[lazy["age"] > 60], encoder)
         np.testing.assert_array_equal(matrix(filtered), one_hot_codes(frame[frame["age"] > 60]))
@@ -394,8 +394,8 @@ def test_what_is_no_table_is_refused(X):
 
 def test_the_encoder_must_be_fitted_and_have_bins():
     with pytest.raises(NotFittedError):
-        encode_codes(records(), TabularEncoder(SCHEMA, bins=BINS))
-    partly = TabularEncoder(SCHEMA, bins={"age": 4, "day": 5}).fit()
+        encode_codes(records(), TabularEncoder(SCHEMA, n_bins=BINS))
+    partly = TabularEncoder(SCHEMA, n_bins={"age": 4, "day": 5}).fit()
     with pytest.raises(ValueError, match=r"need bins: \['income', 'score'\]"):
         encode_codes(records(), partly)
 
@@ -406,7 +406,7 @@ def test_memory_is_that_of_the_codes(monkeypatch):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.uniform(size=(n, 5)), columns=list("abcde"))
     schema = Schema({name: Numeric(0, 1) for name in frame})
-    encoder = TabularEncoder(schema, bins=n_bins).fit()
+    encoder = TabularEncoder(schema, n_bins=n_bins).fit()
     encode_codes(frame[:10], encoder)
 
     def chunks():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sklearn_dpgen.exceptions import NoisyCountsWarning
-from sklearn_dpgen.tables._resolution import affordable_cells, affordable_marginals, warn_of_noise
+from sklearn_dpgen.tables._privacy_plan import affordable_cells, affordable_marginals, warn_of_noise
 
 reproducibly = settings(deadline=None, max_examples=100, derandomize=True)
 SCALES = st.floats(0, 1e6)

@@ -9,10 +9,9 @@ from rule_tables import RULES, SCHEMA, breaks, make, table
 
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Implication, Inequality, Numeric, Ordinal, Schema
-from sklearn_dpgen.tables import _drawn_rows, _table_sampler
+from sklearn_dpgen.tables import _conditional_sampling, _table_sampler
 from sklearn_dpgen.tables._log_linear_fit import NoisyTable, _Problem, fit_conditional
-from sklearn_dpgen.tables._rule_cells import barred_pairs, barred_term, possible_cells
-from sklearn_dpgen.tables._table_rules import TableRules
+from sklearn_dpgen.tables._table_rules import TableRules, barred_pairs, barred_term, possible_cells
 
 CPU = torch.device("cpu")
 PAIRS = [
@@ -45,7 +44,7 @@ def test_what_is_barred_breaks_the_rule(rule, n_bins):
     first, second = (
         (rule.low, rule.high) if isinstance(rule, Inequality) else (*rule.given, *rule.then)
     )
-    encoder = TabularEncoder(SCHEMA, bins=n_bins).fit()
+    encoder = TabularEncoder(SCHEMA, n_bins=n_bins).fit()
     names, columns = list(SCHEMA), list(encoder.columns_.values())
     rng = np.random.default_rng(0)
     blocks = [np.arange(column.n_categories) for column in columns]
@@ -204,9 +203,9 @@ def test_rules_of_computed_columns_bar_nothing():
         [*RULES, Inequality("total", "tenth"), Implication({"state": "NW"}, {"low": 3})], SCHEMA
     )
     encoder = TabularEncoder(
-        rules.schema, bins={"low": 5, "high": 5, "start": 5, "end": 5, "tenth": 5}
+        rules.schema, n_bins={"low": 5, "high": 5, "start": 5, "end": 5, "tenth": 5}
     )
-    encoder.set_params(bins=encoder.bins | {"real": 5, "sum": 5}).fit(table(1))
+    encoder.set_params(n_bins=encoder.n_bins | {"real": 5, "sum": 5}).fit(table(1))
     blocks = [np.arange(column.n_categories) for column in encoder.columns_.values()]
     names = list(SCHEMA)
     pairs = {tuple(names[j] for j in pair) for pair in barred_pairs(rules, encoder, blocks)}
@@ -232,7 +231,7 @@ def test_records_are_drawn_again_in_their_blocks(monkeypatch):
 
     assert distance() < 0.015
     assert sampler.acceptance_rate() > 0.99
-    monkeypatch.setattr(_drawn_rows, "_TRIES", 0)
+    monkeypatch.setattr(_conditional_sampling, "_TRIES", 0)
     # One half of those with both numbers in the same bin would be lost.
     assert distance() > 0.1
     assert sampler.acceptance_rate() < 0.8

@@ -37,11 +37,11 @@ from sklearn_dpgen.schema import (
 )
 from sklearn_dpgen.tables import (
     LocalTableSampler,
-    _column_measurements,
+    _releases,
     _table_sampler,
 )
-from sklearn_dpgen.tables._drawn_rows import DrawnRows
-from sklearn_dpgen.tables._record_codes import encode_codes
+from sklearn_dpgen.tables._conditional_sampling import DrawnRows
+from sklearn_dpgen.tables._records import encode_codes
 from sklearn_dpgen.tables._table_rules import _Lookup
 
 hasten = pytest.fixture(autouse=True)(hasten)
@@ -253,7 +253,7 @@ def test_what_is_made_up_is_never_read():
 def test_nothing_is_spent_on_what_is_made_up(neighbours):
     def spent(schema, constraints):
         """Return the noise of all releases, and of the counts of each column."""
-        release, factors = _column_measurements.release_singles, []
+        release, factors = _releases.release_singles, []
 
         def watch(*args):
             counts, found = release(*args)
@@ -262,7 +262,7 @@ def test_nothing_is_spent_on_what_is_made_up(neighbours):
 
         frame = X.assign(id=0, sum=3.0, group="a")[list(schema)]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_column_measurements, "release_singles", watch)
+            patch.setattr(_releases, "release_singles", watch)
             options = {"schema": schema, "constraints": constraints, "neighbours": neighbours}
             fit = listen(make(marginals="auto", **options), frame)
         return [step.scale for step in fit.steps], sorted(factors)
@@ -298,7 +298,7 @@ def test_all_that_make_tables_make_up_identifiers():
     schema = Schema({"id": Identifier("x")} | {name: SCHEMA[name] for name in names[1:]})
     frame = X.assign(id=[Secret() for _ in range(len(X))])[names]
     small = {"schema": schema, "random_state": 0, "device": "cpu"}
-    mechanism = JointRandomizedResponse(20.0, schema=schema, bins=4, random_state=0)
+    mechanism = JointRandomizedResponse(20.0, schema=schema, n_bins=4, random_state=0)
     answers = mechanism.fit_transform(frame)
     for sampler, records in (
         (PrivateEvolutionSampler(100.0, n_samples=20, n_iter=1, **small), frame),

@@ -27,8 +27,7 @@ from sklearn_dpgen.schema import (
 from sklearn_dpgen.tables import (
     TableSampler,
     _conditional_sampling,
-    _drawn_rows,
-    _pair_distances,
+    _table_sampler,
 )
 from sklearn_dpgen.tables._table_rules import TableRules
 
@@ -238,7 +237,7 @@ def test_conditions_on_columns_that_are_looked_up():
 
 
 def test_what_is_hardly_ever_fulfilled_ends():
-    counted, draw = [], _drawn_rows.DrawnRows.draw_with_rules
+    counted, draw = [], _conditional_sampling.DrawnRows.draw_with_rules
 
     def watch(self, n, rng):
         counted.append(n)
@@ -247,7 +246,7 @@ def test_what_is_hardly_ever_fulfilled_ends():
     rules = [Implication({"other": [0, 1], "city": [*CITIES]}, {"tenth": 0.3})]
     sampler = make(constraints=rules).fit(X.assign(tenth=1.5))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_drawn_rows.DrawnRows, "draw_with_rules", watch)
+        patch.setattr(_conditional_sampling.DrawnRows, "draw_with_rules", watch)
         with pytest.raises(ValueError, match=r"constraints are fulfilled by \d+ of \d+ drawn"):
             sampler.sample(5)
     assert sum(counted) < 100_000
@@ -266,7 +265,7 @@ def test_draws_are_bounded_and_in_order(rate):
         drawn.append(n)
         return frame, rng.uniform(size=n) < rate
 
-    frame = _drawn_rows.draw_kept(draw, 1000, 500)
+    frame = _conditional_sampling.draw_kept(draw, 1000, 500)
     assert frame["place"].is_monotonic_increasing
     assert len(frame) == 1000
     assert max(drawn) <= 500
@@ -274,7 +273,7 @@ def test_draws_are_bounded_and_in_order(rate):
 
 
 def test_rules_are_parameters_as_others_are(monkeypatch):
-    monkeypatch.setattr(_pair_distances, "_MOST", 4096)
+    monkeypatch.setattr(_table_sampler, "_MOST", 4096)
     sampler = make()
     copied = clone(sampler)
     assert copied.get_params()["constraints"] == RULES

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sklearn_dpgen.exceptions import BudgetExceededError, NoisyCountsWarning
 from sklearn_dpgen.ledger import PrivacyLedger
-from sklearn_dpgen.mechanisms import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
 from sklearn_dpgen.tables._sampler_plan import SamplerPlan
 
 X, WIDE_X = table(), wide()

@@ -21,11 +21,10 @@ from measured_tables import (
 from numpy.testing import assert_allclose, assert_array_equal
 from sampler_tables import Constant
 
-from sklearn_dpgen.tables import _selection
+from sklearn_dpgen.tables import _releases
 from sklearn_dpgen.tables._marginals import Marginal, marginal_counts
-from sklearn_dpgen.tables._measurements import Measurements
 from sklearn_dpgen.tables._privacy_plan import MarginalsPlan, Round, plan_rounds
-from sklearn_dpgen.tables._selection import measure_rounds, scores
+from sklearn_dpgen.tables._releases import Measurements, measure_rounds, scores
 
 TABLES = whole(*PAIRS)
 PAIRS = tuple(PAIRS)
@@ -205,7 +204,7 @@ def test_what_is_selected_is_what_is_released(name, weight):
             # Predicted are those that are left, by all that was measured before.
             assert asked.pop(0) == (left, len(done))
             weights = np.array([weight(columns) for columns in left])
-            even = _selection.affordable_cells(50_000, scale * math.sqrt(count))
+            even = _releases.affordable_cells(50_000, scale * math.sqrt(count))
             marginals = [measured.blocks.marginal(columns, even) for columns in left]
             tables = marginal_counts(codes, marginals), measured.independent(marginals)
             # Expectations moved since, by what was measured: not by much.
@@ -235,13 +234,13 @@ def test_what_is_selected_is_what_is_released(name, weight):
 
 
 def test_scores_are_of_tables_as_fine_as_they_would_be_measured(monkeypatch):
-    found, find = [], _selection._all_scores
+    found, find = [], _releases._all_scores
 
     def watch(count, marginals, *args):
         found.extend((part.columns, part.shape) for part in marginals)
         return find(count, marginals, *args)
 
-    monkeypatch.setattr(_selection, "_all_scores", watch)
+    monkeypatch.setattr(_releases, "_all_scores", watch)
     for count in (1, 4):
         measured = run_planned((Round(PAIRS, 0.8, count),), n=4000, sizes=[12] * 5)
         scored, found[:] = dict(found), []
@@ -344,7 +343,7 @@ def test_a_real_run_is_used_up(name):
 def test_candidates_are_counted_in_parts(monkeypatch, limits):
     *_, whole_run, _ = rounds_of(ROUNDS["three"])
     for name, limit in limits.items():
-        monkeypatch.setattr(_selection, name, limit)
+        monkeypatch.setattr(_releases, name, limit)
     *_, run, _ = rounds_of(ROUNDS["three"])
     for one, two in zip(run.log, whole_run.log, strict=True):
         assert one[0] == two[0]
@@ -364,8 +363,8 @@ def test_as_many_candidates_as_fit_in_memory_are_counted_in_one_pass(monkeypatch
 
     def found(limit):
         passes.clear()
-        monkeypatch.setattr(_selection, "_CELLS", limit)
-        scored = _selection._all_scores(count, marginals, np.ones(10), 1.0, zeros)
+        monkeypatch.setattr(_releases, "_CELLS", limit)
+        scored = _releases._all_scores(count, marginals, np.ones(10), 1.0, zeros)
         assert scored.shape == (10,)
         assert sum(passes, []) == list(PAIRS)
         return len(passes)

@@ -27,10 +27,9 @@ from sampler_tables import SCHEMA, hasten, make
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.tables import _joint_counts, _records
-from sklearn_dpgen.tables._code_counter import CodeCounter
 from sklearn_dpgen.tables._marginals import marginal_counts
-from sklearn_dpgen.tables._record_codes import encode_codes
-from sklearn_dpgen.tables._records import StoredRecords, StreamedRecords, open_records
+from sklearn_dpgen.tables._records import StoredRecords, StreamedRecords, encode_codes, open_records
+from sklearn_dpgen.tables._table_counter import CodeCounter
 
 hasten = pytest.fixture(autouse=True)(hasten)
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn_dpgen.exceptions.NoisyCountsWarning")

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
-from sklearn_dpgen.tables import LocalTableSampler, TableSampler, _pair_distances
+from sklearn_dpgen.tables import LocalTableSampler, TableSampler, _table_sampler
 
 hasten = pytest.fixture(autouse=True)(hasten)
 X = table()
@@ -45,7 +45,7 @@ class AnyQuestions(SchemaOfX, JointRandomizedResponse):
         self.random_state = random_state
 
     _parameter_constraints = {"epsilon": [float], "random_state": ["random_state"]}
-    bins, n_asked, always, weights, index = 3, "auto", (), None, "reset"
+    n_bins, n_asked, always, weights, index = 3, "auto", (), None, "reset"
 
 
 ANSWERS = LocalTableSampler(
@@ -110,7 +110,7 @@ def test_a_fit_that_fails_leaves_nothing_of_the_one_before():
 
 
 def test_parameters_set_after_fit_do_not_matter(monkeypatch):
-    monkeypatch.setattr(_pair_distances, "_MOST", 4096)
+    monkeypatch.setattr(_table_sampler, "_MOST", 4096)
     sampler = make().fit(X)
     first = sampler.sample(5, random_state=0)
     score = sampler.score(X)

@@ -18,12 +18,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn_dpgen.preprocessing import TabularEncoder, _reader
 from sklearn_dpgen.schema import Categorical, Schema
 from sklearn_dpgen.tables import TableCounter, _table_counter
-from sklearn_dpgen.tables._row_weights import WHOLE, PersonRows, RowWeights
+from sklearn_dpgen.tables._table_counter import WHOLE, PersonRows, RowWeights
 
 quick = settings(deadline=None, max_examples=30, derandomize=True)
 FRAME = table(300)
 BINS = {"age": 4, "pay": 4, "day": 4}
-ENCODER = TabularEncoder(SCHEMA, bins=BINS).fit()
+ENCODER = TabularEncoder(SCHEMA, n_bins=BINS).fit()
 TABLES = [*itertools.combinations(NAMES, 2), ("job",), ("level", "pay", "age")]
 PERSONS = FRAME.assign(who=[f"secret-{i * i % 90}" for i in range(300)])
 
@@ -197,9 +197,9 @@ def test_ids_of_categories_that_no_row_has():
 
 
 def test_many_ids_are_added_up_as_they_come(monkeypatch):
-    from sklearn_dpgen.tables import _row_weights
+    from sklearn_dpgen.tables import _table_counter
 
-    monkeypatch.setattr(_row_weights, "_PENDING", 5)
+    monkeypatch.setattr(_table_counter, "_PENDING", 5)
     one = PersonRows("who")
     for i in range(300):
         one.count_block(PERSONS[["who"]][i : i + 1])
@@ -234,19 +234,19 @@ def test_tables_of_no_columns(tables):
 
 def test_encoders_that_do_not_fit():
     with pytest.raises(NotFittedError):
-        TableCounter(TabularEncoder(SCHEMA, bins=BINS), TABLES)
+        TableCounter(TabularEncoder(SCHEMA, n_bins=BINS), TABLES)
     with pytest.raises(ValueError, match="bins"):
-        TableCounter(TabularEncoder(SCHEMA, bins={"age": 4}).fit(), TABLES)
+        TableCounter(TabularEncoder(SCHEMA, n_bins={"age": 4}).fit(), TABLES)
 
 
 def other_bins():
     edges = [0.0, 1.0, 2.0, 3.0, 10.0]
-    return TableCounter(TabularEncoder(SCHEMA, bins=BINS | {"pay": edges}).fit(), TABLES)
+    return TableCounter(TabularEncoder(SCHEMA, n_bins=BINS | {"pay": edges}).fit(), TABLES)
 
 
 def other_labels():
     schema = Schema(dict(SCHEMA) | {"job": Categorical(JOBS[::-1])})
-    return TableCounter(TabularEncoder(schema, bins=BINS).fit(), TABLES)
+    return TableCounter(TabularEncoder(schema, n_bins=BINS).fit(), TABLES)
 
 
 OTHERS = {
@@ -323,4 +323,12 @@ def test_the_example():
     runner = doctest.DocTestRunner()
     assert sum(runner.run(part).attempted for part in found) >= 8
     assert runner.failures == 0
-    assert _table_counter.__all__ == ["TableCounter"]
+    assert _table_counter.__all__ == [
+        "WHOLE",
+        "CodeCounter",
+        "CountLayout",
+        "PersonRows",
+        "RowWeights",
+        "TableCounter",
+        "weights_of",
+    ]

@@ -56,7 +56,7 @@ from sampler_tables import (
 from scipy.stats import norm
 
 from sklearn_dpgen.schema import Categorical, Schema
-from sklearn_dpgen.tables import _selection
+from sklearn_dpgen.tables import _releases
 from sklearn_dpgen.tables._privacy_plan import MarginalsPlan
 
 X, WIDE_X = table(), wide()
@@ -207,8 +207,8 @@ def test_scores_that_move_by_more_would_be_seen(monkeypatch, neighbours, name):
         return max(changes(neighbours, **AUTO)[2]) / most_of_scores(neighbours)
 
     assert found() <= 1 + 1e-9
-    score = _selection.scores
-    monkeypatch.setattr(_selection, "scores", lambda *args: SCORES[name](score, *args))
+    score = _releases.scores
+    monkeypatch.setattr(_releases, "scores", lambda *args: SCORES[name](score, *args))
     assert found() > 1.1
 
 

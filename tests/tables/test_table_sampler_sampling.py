@@ -20,7 +20,7 @@ from sklearn_dpgen.exceptions import NoisyCountsWarning
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import (
     _conditional_sampling,
-    _pair_distances,
+    _table_sampler,
 )
 
 X = table()
@@ -308,7 +308,7 @@ def test_records_come_back_as_declared():
 @pytest.fixture
 def short_scores(monkeypatch):
     """Let scores draw fewer records."""
-    monkeypatch.setattr(_pair_distances, "_MOST", 4096)
+    monkeypatch.setattr(_table_sampler, "_MOST", 4096)
 
 
 @pytest.mark.usefixtures("short_scores")

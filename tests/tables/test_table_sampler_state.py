@@ -9,7 +9,7 @@ import pytest
 from sampler_tables import make, table
 
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
-from sklearn_dpgen.tables import TableSampler, _chain_fit, _table_sampler
+from sklearn_dpgen.tables import TableSampler, _log_linear_fit, _table_sampler
 
 # What the docstring lists, all of it released, or public.
 STATE = {
@@ -106,7 +106,7 @@ def test_a_fit_that_is_interrupted_has_a_report_of_its_own(monkeypatch):
     def interrupt(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_chain_fit, "fit_conditional", interrupt)
+    monkeypatch.setattr(_log_linear_fit, "fit_conditional", interrupt)
     with pytest.raises(KeyboardInterrupt):
         sampler.set_params(epsilon=7.0).fit(table())
     assert sampler.privacy_.epsilon == 7.0

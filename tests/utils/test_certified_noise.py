@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sklearn_dpgen.utils import _certified_noise as module
-from sklearn_dpgen.utils._certified_noise import (
+from sklearn_dpgen.utils._exact_draws import discrete_gaussian, grid_integers, odds
+from sklearn_dpgen.utils._random import (
     CertifiedNoise,
-    discrete_gaussian,
-    grid_integers,
-    odds,
+    NoiseObserver,
+    NoiseSource,
+    observed_noise,
 )
-from sklearn_dpgen.utils._random import NoiseObserver, NoiseSource, observed_noise
 
 pytest.importorskip("opendp")
 
@@ -187,4 +186,4 @@ def test_selections_of_scores():
 def test_it_says_how_to_install_opendp(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'sklearn-dpgen\[opendp\]'"):
-        module.CertifiedNoise()
+        CertifiedNoise()

@@ -8,8 +8,8 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import chi2_contingency, chisquare
 
-from sklearn_dpgen.utils import _certified_noise as module
-from sklearn_dpgen.utils._certified_noise import (
+from sklearn_dpgen.utils import _exact_draws as module
+from sklearn_dpgen.utils._exact_draws import (
     bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,

@@ -102,8 +102,10 @@ ESTIMATORS = {
     "mechanism of tables": lambda: TabularMechanism(schema=SCHEMA),
     "mechanism": lambda: LaplaceMechanism(1.0, domain=BOX),
     "encoder": lambda: TabularEncoder(SCHEMA),
-    "joint": lambda: JointRandomizedResponse(1.0, schema=SCHEMA, bins=4),
-    "smoothed": lambda: SmoothedSlicedWassersteinGenerator(domain=BOX, classes=[0, 1]),
+    "joint": lambda: JointRandomizedResponse(1.0, schema=SCHEMA, n_bins=4),
+    "smoothed": lambda: SmoothedSlicedWassersteinGenerator(
+        domain=BOX, labels="public", classes=[0, 1]
+    ),
     "evolution": PrivateEvolutionSampler,
     "fair": DPSlicedWassersteinFairClassifier,
     "learner": learner,
@@ -147,7 +149,7 @@ def fitted():
         yield mechanism.fit(GOOD).transform
         yield mechanism.encode_release
     yield TabularEncoder(SCHEMA).fit(GOOD).transform
-    yield JointRandomizedResponse(1.0, schema=SCHEMA, bins=4).fit(GOOD).transform
+    yield JointRandomizedResponse(1.0, schema=SCHEMA, n_bins=4).fit(GOOD).transform
     model = learner().fit(GOOD, LABELS)
     yield model.fit
     yield model.predict

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._labels import (
     LabelSamplerMixin,
     check_classes,
@@ -48,6 +49,25 @@ def test_private_labels_need_classes_before_one_is_read(sampler):
     assert sampler._encode_labels(None, 3).tolist() == [0, 0, 0]
     sampler = sampler.set_params(classes=["b", "a"])
     assert sampler._encode_labels(["a", "b", "b"], 3).tolist() == [0, 1, 1]
+
+
+def test_labels_have_no_default_protection():
+    checks = {
+        "y": lambda s: s._check_label_parameters(Unreadable()),
+        "fit": lambda s: s._encode_labels(Unreadable(), 3),
+        "plan": lambda s: s._planned_classes(3, [1, 2]),
+    }
+    said = "labels must be 'public' or 'private' when labels are given"
+    for check in checks.values():
+        with pytest.raises(PublicValueError, match=said):
+            check(Choosing(None))
+    for call in (lambda s: s._check_label_parameters(None), lambda s: s._planned_classes(3, None)):
+        with pytest.raises(PublicValueError, match=said):
+            call(Choosing(None, classes=["a", "b"]))
+        call(Choosing(None))
+    # Without labels there is nothing to protect, and a choice is as good as any.
+    assert Choosing(None)._encode_labels(None, 3).tolist() == [0, 0, 0]
+    assert Choosing("public")._planned_classes(3, [1, 2])[0] == 2
 
 
 def shows_a_lone_label(sampler):

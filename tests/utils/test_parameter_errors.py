@@ -7,8 +7,13 @@ from sklearn.base import BaseEstimator
 from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.mechanisms import LaplaceMechanism, TabularMechanism
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.preprocessing import TabularEncoder
-from sklearn_dpgen.sliced import DPSlicedWassersteinFairClassifier, DPSlicedWassersteinGenerator
+from sklearn_dpgen.sliced import (
+    ClippedGradient,
+    DPSlicedWassersteinFairClassifier,
+    DPSlicedWassersteinGenerator,
+)
 from sklearn_dpgen.smoothed import (
     SmoothedSlicedWassersteinAdapter,
     SmoothedSlicedWassersteinGenerator,
@@ -48,6 +53,9 @@ def shown(estimator, records=TABLE):
         lambda value: EntropicDeconvGAN(LaplaceMechanism(), batch_size=value),
         lambda value: DPSlicedWassersteinFairClassifier(value),
         lambda value: DPSlicedWassersteinGenerator(epsilon=value),
+        lambda value: DPSlicedWassersteinGenerator(training=value),
+        lambda value: DPSlicedWassersteinGenerator(training=Training(max_iter=value)),
+        lambda value: DPSlicedWassersteinGenerator(gradient=ClippedGradient(task_clip=value)),
         lambda value: SmoothedSlicedWassersteinGenerator(value),
         lambda value: SmoothedSlicedWassersteinAdapter(epsilon=value),
     ],

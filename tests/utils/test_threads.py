@@ -17,7 +17,8 @@ from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import GaussianMechanism
-from sklearn_dpgen.ot import _sinkhorn, _sliced, sinkhorn, sinkhorn_blockwise, sliced_wasserstein
+from sklearn_dpgen.ot import _sinkhorn, _sliced, sinkhorn, sliced_wasserstein
+from sklearn_dpgen.ot._blockwise import sinkhorn_blockwise
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.tables import SyntheticDataClassifier, TableSampler
 from sklearn_dpgen.tables._table_counter import TableCounter

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from sklearn_dpgen.accounting import calibrate_noise_multiplier, calibrate_releases
+from sklearn_dpgen.accounting import calibrate_noise_multiplier
+from sklearn_dpgen.accounting._selection import calibrate_releases
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import nearest_neighbor_votes
 from sklearn_dpgen.mechanisms import LaplaceMechanism

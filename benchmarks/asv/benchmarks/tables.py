@@ -50,7 +50,7 @@ class Counting(Timing):
 
     def prepare(self):
         self.frame, schema = adult_like()
-        self.encoder = TabularEncoder(schema, bins=32).fit()
+        self.encoder = TabularEncoder(schema, n_bins=32).fit()
         self.pairs = list(combinations(schema, 2))
 
     def count(self):
