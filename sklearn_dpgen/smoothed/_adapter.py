@@ -12,9 +12,9 @@ from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
-from sklearn_dpgen.ledger._base import TrainedEstimator
+from sklearn_dpgen.ledger._base import Plan, TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.ledger._unit import Persons, split_unit
+from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.mechanisms._class_moments import price_moments
 from sklearn_dpgen.nn._training import OPTIMIZERS
 from sklearn_dpgen.persistence._declarations import Maybe
@@ -402,8 +402,8 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
             Where noise leaves little of the mean of the records, as ``fit`` does.
         """
         n_samples = 0 if n_samples == 0 else check_count(n_samples, "n_samples")
-        n_features = check_count(n_features, "n_features")
-        return self._planned(n_samples, n_features, check_count(n_classes, "n_classes"))[1]
+        check_count(n_classes, "n_classes")
+        return self._plan(n_samples, check_count(n_features, "n_features")).report
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: ArrayLike | None = None) -> Self:
@@ -432,92 +432,67 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
             Also when there are fewer target rows than ``batch_size``, and for moments without a
             ``domain``.
         """
-        self._forget()
-        device = resolve_device(self.device)
+        return self._fit(X, y, sample_domain)
+
+    def _read(self, X, y, sample_domain, *, seed):
+        # A device that is not there is refused before anything is paid for.
+        resolve_device(self.device)
         name = type(self).__name__
-        X, persons = (X, None) if self.unit is None else split_unit(X, self.unit)
+        X, persons = self._split_unit(X)
         X = validate_data(self, X, dtype=np.float64)
         y = check_labels_of_both(X, y, name)
         is_source = source_mask(y, sample_domain)
         self.classes_, labels = encode_source_labels(y[is_source], name)
-        n_target = int((~is_source).sum())
+        target = X[~is_source]
+        n_target = len(target)
         if persons is not None and n_target:
             persons = Persons(persons.codes[~is_source])
             n_target = persons.n_persons
-        noise_seed, init_seed, public_seed = split_random_state(self.random_state, 3)
-        source_seed, line_seed, step_seed = split_random_state(public_seed, 3)
+        records = X[is_source], labels, target, persons
+        return records, {"n_samples": n_target, "n_features": X.shape[1]}
 
-        plan, report, domain = self._planned(n_target, X.shape[1], len(self.classes_))
-        self._charge(report)
-        self.noise_multiplier_ = report.noise_multiplier or 0.0
-        if domain is not None:
-            self.domain_ = domain
+    def _plan(self, n_samples, n_features):
+        """Return the plan of a fit; its details are the priced releases and a domain of moments.
 
-        with seeded_initialization(init_seed):
-            module = AdaptedNetwork(
-                X.shape[1],
-                check_widths(self.hidden_layer_sizes),
-                self.feature_dim,
-                len(self.classes_),
-                self.activation,
-                None if self.release == "features" else AffineMove.of_records(X[is_source]),
+        Parameters
+        ----------
+        n_samples : int
+            Number of target records, or of persons.
+        n_features : int
+        """
+        name, noise = type(self).__name__, self._noise_description()
+        public = ("source", "sample_domain", "column_names", "domain_sizes")
+        fields = {"protected": "target_record"}
+        if n_samples == 0 or self.adaptation_weight == 0:
+            report = ReleasePlan(None).report(
+                name=name, events=(Event("nothing"),), public=public, **fields
             )
-        module = module.to(device, _DTYPE)
-        source = as_tensor(X[is_source], device=device, dtype=_DTYPE)
-        labels = torch.from_numpy(labels).to(device)
-        options = {
-            "batch_size": self.source_batch_size,
-            "averaging": self.averaging,
-            "optimizer": self.solver,
-            "verbose": self.verbose,
-            "name": name,
-        }
-        train_on_source(
-            module,
-            source,
-            labels,
-            generator=torch_generator(source_seed, device),
-            max_iter=self.source_iter,
-            learning_rate=self.source_learning_rate,
-            **options,
-        )
-        self.loss_curve_, self.n_iter_ = [], self.source_iter
-        if self._releases(n_target):
-            target = as_tensor(X[~is_source], device=device, dtype=_DTYPE)
-            result = self._adapt(
-                module,
-                source,
-                labels,
-                target,
-                persons,
-                plan,
-                noise_seed,
-                line_seed,
-                generator=torch_generator(step_seed, device),
-                callback=self.callback,
-                max_iter=self.max_iter,
-                learning_rate=self.learning_rate,
-                **options,
-            )
-            self.loss_curve_ = result.loss_curve
-            self.n_iter_ += result.n_iter
-        self.module_ = module
-        return self
-
-    def _planned(self, n_target, n_features, n_classes):
-        """Return the plan of a fit, its report, and the domain of moments or None."""
+            return Plan(self._protected(report))
         domain = None
-        if self._releases(n_target) and self.release == "moments":
+        if self.release == "moments":
             if self.domain is None:
                 raise ValueError('release="moments" needs a domain: where target records lie.')
             domain = resolve_domain(self.domain, n_features)
-        plan = self._price(n_target, domain)
-        return plan, self._protected(self._report(plan, n_target)), domain
+        priced = self._price(n_samples, domain)
+        if self.release == "moments":
+            report = priced.report(name, noise, public=(*public, "domain"), **fields)
+        else:
+            bounds = [Bound("feature_radius", RADIUS)]
+            if self.release == "projections":
+                bounds.append(Bound("directions_averaged"))
+            report = priced.report(
+                name=name,
+                events=(Event(_EVENTS[self.release]),),
+                public=public,
+                norm="l2",
+                bounds=tuple(bounds),
+                noise_source=noise,
+                **fields,
+            )
+        return Plan(self._protected(report), (priced, domain))
 
     def _price(self, n_target, domain):
         """Price every release from public quantities."""
-        if not self._releases(n_target):
-            return ReleasePlan(None)
         budget = {"epsilon": self.epsilon, "delta": self._delta(n_target)}
         if self.release == "moments":
             return price_moments(
@@ -529,8 +504,10 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
                 **budget,
             )
         if self.release == "projections":
-            k = self.feature_dim if self.n_projections == "auto" else self.n_projections
-            law = ProjectionLaw(self.feature_dim, k, self.directions)
+            n_projections = self.n_projections
+            if isinstance(n_projections, str):
+                n_projections = self.feature_dim
+            law = ProjectionLaw(self.feature_dim, n_projections, self.directions)
             batch_size = min(_BATCH_SIZE, n_target)
             budget["batch_size"] = batch_size if self.batch_size == "auto" else self.batch_size
             return plan_projections([n_target], 2 * RADIUS, law, n_releases=self.max_iter, **budget)
@@ -544,88 +521,135 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
             **budget,
         )
 
-    def _releases(self, n_target):
-        return n_target > 0 and self.adaptation_weight > 0
+    def _release(self, plan, records, seed):
+        """Train on the public source, then release of the target what the adaptation learns from.
 
-    def _report(self, plan, n_target):
-        """Return the report, for a number of target records."""
-        name, noise = type(self).__name__, self._noise_description()
-        public = ["source", "sample_domain", "column_names", "domain_sizes"]
-        fields = {"protected": "target_record"}
-        if not self._releases(n_target):
-            return plan.report(
-                name=name, events=(Event("nothing"),), public=tuple(public), **fields
+        Returns
+        -------
+        module : AdaptedNetwork
+        source : tuple of Tensor
+            Copies of the public records and their labels.
+        released : ReleasedLaws, tuple of ndarray, TrainingResult or None
+            Distributions of features; mean and covariance of records; with
+            ``release="projections"`` the result of the adaptation, which makes the releases. None
+            where nothing is released.
+        """
+        source, labels, target, persons = records
+        noise_seed, init_seed, source_seed, line_seed, step_seed = split_random_state(seed, 5)
+        device = resolve_device(self.device)
+        with seeded_initialization(init_seed):
+            module = AdaptedNetwork(
+                source.shape[1],
+                check_widths(self.hidden_layer_sizes),
+                self.feature_dim,
+                len(self.classes_),
+                self.activation,
+                None if self.release == "features" else AffineMove.of_records(source),
             )
-        if self.release == "moments":
-            return plan.report(name, noise, public=(*public, "domain"), **fields)
-        bounds = [Bound("feature_radius", RADIUS)]
-        if self.release == "projections":
-            bounds.append(Bound("directions_averaged"))
-        return plan.report(
-            name=name,
-            events=(Event(_EVENTS[self.release]),),
-            public=tuple(public),
-            norm="l2",
-            bounds=tuple(bounds),
-            noise_source=noise,
-            **fields,
+        module = module.to(device, _DTYPE)
+        public = (
+            as_tensor(source, device=device, dtype=_DTYPE),
+            as_tensor(labels, device=device, dtype=torch.int64),
         )
-
-    def _adapt(
-        self, module, source, labels, target, persons, plan, noise_seed, line_seed, **options
-    ):
-        """Make the releases and train on them; return the TrainingResult."""
-        adapt = getattr(self, f"_adapt_to_{self.release}")
+        train_on_source(
+            module,
+            *public,
+            generator=torch_generator(source_seed, device),
+            max_iter=self.source_iter,
+            learning_rate=self.source_learning_rate,
+            **self._training_options(),
+        )
+        if plan.details is None:
+            return module, public, None
+        priced, domain = plan.details
         if self.release == "projections":
-            options["persons"] = persons
-        elif persons is not None:
+            # Seeded releases of other records share neither directions nor batches.
+            noise = self._noise_source(noise_seed, target, source, labels)
+            if persons is not None:
+                noise.bind(persons.codes)
+            releases = ProjectedFeatures(
+                priced.records,
+                noise,
+                as_tensor(target, device=device, dtype=_DTYPE),
+                shape_weight=self.shape_weight,
+                persons=persons,
+            )
+            return module, public, self._adapt(module, public, releases, step_seed)
+        if persons is not None:
             noise = self._noise_source(noise_seed, "rows of persons", persons.codes)
-            target = target[torch.from_numpy(persons.draw(noise)).to(target.device)]
-        seeds = noise_seed, line_seed
-        return adapt(module, source, labels, target, plan, seeds, **options)
-
-    def _adapt_to_features(self, module, source, labels, target, plan, seeds, **options):
-        records = feature_records(module, target)
+            target = target[persons.draw(noise)]
+        if self.release == "moments":
+            X, codes = domain.project(target), np.zeros(len(target), dtype=np.int64)
+            noise = self._noise_source(noise_seed, X, codes, domain)
+            (mean,), (covariance,), _ = priced.release(X, codes, noise)
+            return module, public, (mean, covariance)
+        features = feature_records(module, as_tensor(target, device=device, dtype=_DTYPE))
         laws = release_laws(
-            plan.records,
-            self._noise_source(seeds[0], records.records),
-            records,
+            priced.records,
+            self._noise_source(noise_seed, features.records),
+            features,
             RADIUS,
             n_projections=self.n_projections,
             kind=self.directions,
             shape_weight=self.shape_weight,
-            seed=seeds[1],
-            device=target.device,
+            seed=line_seed,
+            device=device,
             verbose=self.verbose,
         )
+        return module, public, laws
+
+    def _learn(self, plan, released, seed):
+        module, source, releases = released
+        self.noise_multiplier_ = plan.report.noise_multiplier or 0.0
+        self.loss_curve_, self.n_iter_ = [], self.source_iter
+        if releases is not None:
+            domain = plan.details[1]
+            if domain is not None:
+                self.domain_ = domain
+            if self.release != "projections":
+                releases = self._adapt(module, source, releases, seed)
+            self.loss_curve_ = releases.loss_curve
+            self.n_iter_ += releases.n_iter
+        self.module_ = module
+
+    def _adapt(self, module, source, releases, seed):
+        """Adapt the network to releases, and return the TrainingResult.
+
+        Parameters
+        ----------
+        module : AdaptedNetwork
+            Trained in place.
+        source : tuple of Tensor
+            Public records and their labels.
+        releases : ReleasedLaws, ProjectedFeatures or tuple of ndarray
+            ``ProjectedFeatures`` makes a release at each step; a tuple is a mean and a covariance.
+        seed : int or None
+        """
+        X, labels = source
+        options = self._training_options() | {
+            "generator": torch_generator(seed, X.device),
+            "callback": self.callback,
+            "max_iter": self.max_iter,
+            "learning_rate": self.learning_rate,
+            "weight": self.adaptation_weight,
+        }
+        if self.release == "moments":
+            mean, covariance = releases
+            own = np.cov(as_array(X), rowvar=False, ddof=0).reshape(covariance.shape)
+            module.transport.set_to(normal_map(own, covariance), mean)
+            return adapt_to_moved(module, X, labels, **options)
+        options["weight"] *= self.feature_dim
+        if self.release == "projections":
+            return adapt_to_projections(module, X, labels, releases, **options)
         with torch.no_grad():
-            features = module.features(source)
-        weight = self.adaptation_weight * self.feature_dim
-        return adapt_to_releases(module, features, labels, laws, weight=weight, **options)
+            features = module.features(X)
+        return adapt_to_releases(module, features, labels, releases, **options)
 
-    def _adapt_to_projections(
-        self, module, source, labels, target, plan, seeds, *, persons, **options
-    ):
-        # Of a seed, releases of other records share neither directions nor batches.
-        noise = self._noise_source(seeds[0], *map(as_array, (target, source, labels)))
-        if persons is not None:
-            noise.bind(persons.codes)
-        releases = ProjectedFeatures(
-            plan.records,
-            noise,
-            target,
-            shape_weight=self.shape_weight,
-            persons=persons,
-        )
-        weight = self.adaptation_weight * self.feature_dim
-        return adapt_to_projections(module, source, labels, releases, weight=weight, **options)
-
-    def _adapt_to_moments(self, module, source, labels, target, plan, seeds, **options):
-        X = self.domain_.project(as_array(target))
-        codes = np.zeros(len(X), dtype=np.int64)
-        noise = self._noise_source(seeds[0], X, codes, self.domain)
-        (mean,), (covariance,), _ = plan.release(X, codes, noise)
-        own = np.cov(as_array(source), rowvar=False, ddof=0).reshape(covariance.shape)
-        module.transport.set_to(normal_map(own, covariance), mean)
-        weight = self.adaptation_weight
-        return adapt_to_moved(module, source, labels, weight=weight, **options)
+    def _training_options(self):
+        return {
+            "batch_size": self.source_batch_size,
+            "averaging": self.averaging,
+            "optimizer": self.solver,
+            "verbose": self.verbose,
+            "name": type(self).__name__,
+        }

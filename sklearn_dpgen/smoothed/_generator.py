@@ -12,7 +12,7 @@ from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain, OneHot, Product
 from sklearn_dpgen.domains._ball import enclosing_ball
-from sklearn_dpgen.ledger._base import TrainedEstimator
+from sklearn_dpgen.ledger._base import Plan, TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._class_moments import price_moments
 from sklearn_dpgen.nn import dcgan_generator, mlp_generator, upsampling_generator
@@ -397,8 +397,8 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         """
         self._check_declared()
         n_samples = check_count(n_samples, "n_samples")
-        classes = self._planned_classes(n_samples, class_sizes)
-        return self._planned(declared_domain(self, n_features), n_samples, *classes)[1]
+        n_classes, sizes = self._planned_classes(n_samples, class_sizes)
+        return self._plan(declared_domain(self, n_features), n_samples, n_classes, sizes).report
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
@@ -422,72 +422,36 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         ValueError
             Also for private labels without ``classes``.
         """
-        self._forget()
-        device = resolve_device(self.device)
+        return self._fit(X, y)
+
+    def _read(self, X, y, *, seed):
+        # A device that is not there is refused before anything is paid for.
+        resolve_device(self.device)
         self._check_declared()
         self._check_label_parameters(y)
         self._check_release(y is not None)
-        noise_seed, train_seed = split_random_state(self.random_state, 2)
-        direction_seed, train_seed = split_random_state(train_seed, 2)
         persons = None
-        if self.release != "projections":
-            X, y = self._one_labelled_row_each(X, y, noise_seed)
-        else:
+        if self.release == "projections":
+            # Each step draws a row of each person anew.
             X, persons = self._split_unit(X)
+        else:
+            X, y = self._one_labelled_row_each(X, y, seed)
         X = encode_records(self, X)
         codes = self._encode_labels(y, len(X))
-        n_classes = 0 if y is None else len(self.classes_)
-        sizes = self._public_sizes(codes, n_classes, persons)
-        plan, report = self._planned(self.domain_, *sizes)
-        self._charge(report)
-        self.noise_multiplier_ = report.noise_multiplier
-        ball = enclosing_ball(self.domain_)
-        lines = {
-            "n_projections": self.n_projections,
-            "kind": self.directions,
-            "q": self.q,
-            "shape_weight": self._shape_weight(),
-            "seed": direction_seed,
-            "device": device,
-        }
-        release = getattr(self, f"_release_{self.release}")
-        laws = release(plan, X, codes, n_classes, persons, ball, noise_seed, lines)
-        center = as_tensor(ball.center, device=device)
-        module, self.loss_curve_ = train_generators(
-            lambda: self._build_network(n_classes),
-            laws,
-            lambda G: self._to_domain(G) - center,
-            n_generators=self.n_generators,
-            latent_dim=self.latent_dim,
-            seed=train_seed,
-            n_classes=n_classes,
-            n_generated=self.n_generated,
-            max_iter=self.max_iter,
-            learning_rate=self.learning_rate,
-            averaging=self.averaging,
-            verbose=self.verbose,
-            name=type(self).__name__,
-        )
-        self.n_iter_ = self.max_iter
-        self._keep(module)
-        return self
-
-    def _public_sizes(self, codes, n_classes, persons):
-        """Return the numbers of records and of classes, and with public labels of each."""
-        if persons is not None:
-            codes = persons.shared(codes, "class")
+        members = codes if persons is None else persons.shared(codes, "class")
+        n_classes = self._n_classes
         is_public = n_classes > 0 and self.labels == "public"
-        sizes = np.bincount(codes, minlength=n_classes) if is_public else None
-        return len(codes), n_classes, sizes
+        return (X, codes, persons), {
+            "domain": self.domain_,
+            "n_samples": len(members),
+            "n_classes": n_classes,
+            "class_sizes": np.bincount(members, minlength=n_classes) if is_public else None,
+        }
 
-    def _build_network(self, n_classes):
-        return build_network(
-            self.generator,
-            self.latent_dim + n_classes,
-            self.domain_ if self.output_domain is None else self.output_domain,
-            hidden_layer_sizes=self.hidden_layer_sizes,
-            activation=self.activation,
-        )
+    @property
+    def _n_classes(self):
+        """The number of classes of the fit; 0 without labels."""
+        return len(self.classes_) if hasattr(self, "classes_") else 0
 
     def _shape_weight(self):
         # The variances of a one-hot block follow from its means.
@@ -522,8 +486,8 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
                 f"n_generators must be 1, got {self.n_generators}."
             )
 
-    def _planned(self, domain, n_samples, n_classes, class_sizes):
-        """Return the plan of a fit, and its report.
+    def _plan(self, domain, n_samples, n_classes, class_sizes):
+        """Return the plan of a fit; its details are the priced releases.
 
         Parameters
         ----------
@@ -536,15 +500,14 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
             Of public labels; None without any.
         """
         self._check_release(n_classes > 0)
-        price = getattr(self, f"_price_{self.release}")
-        plan = price(domain, n_samples, n_classes, class_sizes)
+        priced = self._price(domain, n_samples, n_classes, class_sizes)
         relation, public = self._label_terms(n_classes > 0)
         fields = relation | {"public": ("n_samples", "domain", "column_names", *public)}
         name, noise = type(self).__name__, self._noise_description()
         if self.release == "moments":
-            report = plan.report(name, noise, **fields)
+            report = priced.report(name, noise, **fields)
         else:
-            report = plan.report(
+            report = priced.report(
                 name=name,
                 events=(Event(_EVENTS[self.release]),),
                 norm="l2",
@@ -552,106 +515,149 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
                 noise_source=noise,
                 **fields,
             )
-        return plan, self._protected(report)
+        return Plan(self._protected(report), priced)
 
-    def _price_moments(self, domain, n_samples, n_classes, class_sizes):
-        return price_moments(
-            enclosing_ball(domain),
-            n_samples,
-            max(1, n_classes),
-            class_sizes=class_sizes if n_classes else [n_samples],
-            label_proportions=self.label_proportions,
-            epsilon=self.epsilon,
-            delta=self._delta(n_samples),
-        )
-
-    def _price_projections(self, domain, n_samples, n_classes, class_sizes):
-        d, automatic = domain.n_features, self.n_projections == "auto"
-        n_projections = min(d, _MOST_DIRECTIONS) if automatic else self.n_projections
-        return plan_projections(
-            [n_samples] if class_sizes is None else list(map(int, class_sizes)),
-            domain.diameter(2),
-            ProjectionLaw(d, 1 if d == 1 else n_projections, self.directions),
-            epsilon=self.epsilon,
-            delta=self._delta(n_samples),
-            batch_size=(
-                min(n_samples, _BATCH_SIZE) if self.batch_size == "auto" else self.batch_size
-            ),
-            n_releases=self.max_iter,
-        )
-
-    def _price_records(self, domain, n_samples, n_classes, class_sizes):
+    def _price(self, domain, n_samples, n_classes, class_sizes):
+        """Price every release from public quantities: return a ReleasePlan or a MomentPlan."""
+        budget = {"epsilon": self.epsilon, "delta": self._delta(n_samples)}
+        if self.release == "moments":
+            return price_moments(
+                enclosing_ball(domain),
+                n_samples,
+                max(1, n_classes),
+                class_sizes=class_sizes if n_classes else [n_samples],
+                label_proportions=self.label_proportions,
+                **budget,
+            )
         sizes = [n_samples] if class_sizes is None else list(map(int, class_sizes))
-        is_private = n_classes > 0 and self.labels == "private"
-        batch_size = self.batch_size
+        d, batch_size = domain.n_features, self.batch_size
+        if self.release == "projections":
+            n_projections = self.n_projections
+            if isinstance(n_projections, str):
+                n_projections = min(d, _MOST_DIRECTIONS)
+            return plan_projections(
+                sizes,
+                domain.diameter(2),
+                ProjectionLaw(d, 1 if d == 1 else n_projections, self.directions),
+                batch_size=min(n_samples, _BATCH_SIZE) if batch_size == "auto" else batch_size,
+                n_releases=self.max_iter,
+                **budget,
+            )
         if batch_size == "auto":
             # At one rate for all: a higher one of a small class would be paid by every class.
             batch_size = n_samples // max(1, min(sizes))
+        is_private = n_classes > 0 and self.labels == "private"
         return plan_releases(
             sizes,
             domain.diameter(2),
-            domain.n_features,
-            epsilon=self.epsilon,
-            delta=self._delta(n_samples),
+            d,
             batch_size=batch_size,
             n_epochs=self.n_epochs,
             slot_radius=enclosing_ball(domain).radius if is_private else None,
             n_slots=n_classes if is_private else 1,
             with_counts=is_private and self.label_proportions is None,
+            **budget,
         )
 
-    def _release_moments(self, plan, X, codes, n_classes, persons, ball, seed, lines):
-        noise = self._noise_source(seed, X, codes, self.domain_)
-        means, covariances, sizes = plan.release(X, codes, noise)
-        if n_classes:
-            self._set_proportions(sizes)
-        return normal_laws(means - ball.center, covariances, ball.radius, **lines)
+    def _release(self, plan, records, seed):
+        """Return what the network learns from, and class sizes, up to a factor, or None.
 
-    def _release_records(self, plan, X, codes, n_classes, persons, ball, seed, lines):
+        The network learns from distributions on lines. With ``release="projections"`` the training
+        makes the releases: then it is the trained network and its losses that are returned.
+        """
+        noise_seed, line_seed, train_seed = split_random_state(seed, 3)
+        (X, codes, persons), n_classes = records, self._n_classes
+        priced, ball, device = (
+            plan.details,
+            enclosing_ball(self.domain_),
+            resolve_device(self.device),
+        )
+        noise = self._noise_source(noise_seed, X, codes, n_classes, self.domain_)
+        lines = {
+            "n_projections": self.n_projections,
+            "kind": self.directions,
+            "q": self.q,
+            "shape_weight": self._shape_weight(),
+            "seed": line_seed,
+            "device": device,
+        }
+        if self.release == "moments":
+            means, covariances, sizes = priced.release(X, codes, noise)
+            return normal_laws(means - ball.center, covariances, ball.radius, **lines), sizes
         is_public = n_classes == 0 or self.labels == "public"
-        records = ClassRecords(X - ball.center, codes, max(1, n_classes), is_public)
-        noise = self._noise_source(seed, X, codes, n_classes, self.domain_)
+        records = ClassRecords(X - ball.center, codes, max(1, n_classes), is_public, persons)
+        if persons is not None:
+            noise.bind(persons.codes)
+        shares = None
         if n_classes:
-            self.label_proportions_ = released_proportions(
-                self.label_proportions, codes, n_classes, plan.counts, noise
+            shares = released_proportions(
+                self.label_proportions, records.member_codes, n_classes, priced.counts, noise
             )
-        shares = None if is_public else self.label_proportions_
-        return release_laws(
-            plan.records,
+        if self.release == "projections":
+            batches = ProjectedBatches(
+                priced.records, noise, records, ball.radius, q=self.q, device=device
+            )
+            return self._train(batches, train_seed), shares
+        laws = release_laws(
+            priced.records,
             noise,
             records,
             ball.radius,
-            shares=shares,
+            shares=None if is_public else shares,
             verbose=self.verbose,
             **lines,
         )
+        return laws, shares
 
-    def _release_projections(self, plan, X, codes, n_classes, persons, ball, seed, lines):
-        records = ClassRecords(
-            X - ball.center, codes, max(1, n_classes), is_public=True, persons=persons
-        )
-        noise = self._noise_source(seed, X, codes, n_classes, self.domain_)
-        if persons is not None:
-            noise.bind(persons.codes)
-        if n_classes:
-            self.label_proportions_ = released_proportions(
-                self.label_proportions, records.member_codes, n_classes, None, noise
-            )
-        return ProjectedBatches(
-            plan.records,
-            noise,
-            records,
-            ball.radius,
-            q=self.q,
-            device=lines["device"],
-        )
-
-    def _keep(self, module):
-        """Store a trained network, and what sample needs of the parameters: they may change."""
+    def _learn(self, plan, released, seed):
+        learned, sizes = released
+        if self.release != "projections":
+            learned = self._train(learned, seed)
+        module, self.loss_curve_ = learned
+        if self._n_classes:
+            self._set_proportions(sizes)
+        self.noise_multiplier_ = plan.report.noise_multiplier
+        self.n_iter_ = self.max_iter
+        # What sample needs of the parameters, which may change.
         self._n_normals = n_normals(module, self.latent_dim)
-        self._output_domain = self.domain_ if self.output_domain is None else self.output_domain
+        self._output_domain = self._network_domain
         self._output_transform = self.output_transform
         self.generator_ = module
+
+    def _train(self, laws, seed):
+        """Return a network trained on released distributions, or on releases, and its losses."""
+        n_classes = self._n_classes
+        center = as_tensor(enclosing_ball(self.domain_).center, device=laws.device)
+
+        def build():
+            return build_network(
+                self.generator,
+                self.latent_dim + n_classes,
+                self._network_domain,
+                hidden_layer_sizes=self.hidden_layer_sizes,
+                activation=self.activation,
+            )
+
+        return train_generators(
+            build,
+            laws,
+            lambda G: self._to_domain(G) - center,
+            n_generators=self.n_generators,
+            latent_dim=self.latent_dim,
+            seed=seed,
+            n_classes=n_classes,
+            n_generated=self.n_generated,
+            max_iter=self.max_iter,
+            learning_rate=self.learning_rate,
+            averaging=self.averaging,
+            verbose=self.verbose,
+            name=type(self).__name__,
+        )
+
+    @property
+    def _network_domain(self):
+        """The domain in which the output of the network lies."""
+        return self.domain_ if self.output_domain is None else self.output_domain
 
     @torch.no_grad()
     def sample(
@@ -684,7 +690,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
             A label that was not in ``classes_``, or any after a fit without labels.
         """
         check_is_fitted(self)
-        n_classes = len(self.classes_) if hasattr(self, "classes_") else 0
+        n_classes = self._n_classes
         width = self._n_normals + n_classes + self._output_domain.n_features
         n_samples = check_n_samples(n_samples, width)
         label_seed, latent_seed, category_seed = split_random_state(random_state, 3)
@@ -750,8 +756,8 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
     def _check_saved_state(self):
         super()._check_saved_state()
         check_saved_encoding(self)
-        n_classes = self._check_saved_labels()
-        n_inputs = self._n_normals + (n_classes if hasattr(self, "classes_") else 0)
+        self._check_saved_labels()
+        n_inputs = self._n_normals + self._n_classes
         check_network(self.generator_, n_inputs, self._output_domain.n_features)
 
 
