@@ -462,9 +462,10 @@ class TrainedEstimator(PrivateEstimator):
 
     def _all_parameters(self):
         found = super()._all_parameters()
-        for name in self._settings:
+        for name, defaults in self._setting_defaults.items():
             del found[name]
-            found |= self._completed(name).get_params(deep=False)
+            given = self._completed(name).get_params(deep=False)
+            found |= {key: given[key] for key in defaults}
         return found
 
     def __sklearn_is_fitted__(self):
