@@ -41,12 +41,6 @@ class Releases(NoiseObserver):
         return indices
 
 
-@pytest.fixture(autouse=True)
-def _quick_versions(monkeypatch):
-    """Looking up the versions of libraries takes longer than such a fit."""
-    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
-
-
 def releases(name, frame=FRAME, factor=1.0):
     """Return the releases of a seeded fit, with a factor on its budget."""
     case = CASES[name]

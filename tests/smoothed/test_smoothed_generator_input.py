@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from conformity import parametrize_with_checks
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.domains import Ball, Box, OneHot
 from sklearn_dpgen.exceptions import TrainingDivergedError
@@ -58,8 +58,8 @@ ANY_WIDTH = partial(Box, -1000, 1000)
 
 
 @parametrize_with_checks(
-    [
-        SmoothedSlicedWassersteinGenerator(domain=ANY_WIDTH, **QUICK),
+    [SmoothedSlicedWassersteinGenerator(domain=ANY_WIDTH, **QUICK)],
+    variants=[
         SmoothedSlicedWassersteinGenerator(np.inf, domain=ANY_WIDTH, release="moments", **QUICK),
         SmoothedSlicedWassersteinGenerator(domain=ANY_WIDTH, release="projections", **QUICK),
         AnyLabels(np.inf, labels="private", domain=ANY_WIDTH, **QUICK),
