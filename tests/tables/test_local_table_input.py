@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from answer_tables import hasten, make
+from answer_tables import make
 from sampler_tables import SCHEMA, table
 from sklearn.base import clone
 
@@ -12,7 +12,6 @@ from sklearn_dpgen.mechanisms import JointRandomizedResponse, LaplaceMechanism, 
 from sklearn_dpgen.schema import Numeric, Schema
 from sklearn_dpgen.tables import LocalTableSampler
 
-hasten = pytest.fixture(autouse=True)(hasten)
 X = table(100)
 MECHANISM = JointRandomizedResponse(3.0, schema=SCHEMA, n_bins=4, random_state=0).fit()
 Y = MECHANISM.transform(X)
