@@ -12,9 +12,9 @@ from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
-from sklearn_dpgen.ledger._base import TrainedEstimator
+from sklearn_dpgen.ledger._base import Plan, TrainedEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
-from sklearn_dpgen.ledger._unit import Persons, split_unit
+from sklearn_dpgen.ledger._unit import Persons
 from sklearn_dpgen.mechanisms._class_moments import price_moments
 from sklearn_dpgen.nn._training import OPTIMIZERS
 from sklearn_dpgen.persistence._declarations import Maybe
@@ -54,9 +54,9 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["ProjectedFeatures", "SmoothedSlicedWassersteinAdapter"]
 
-# What is released is then rounded far below what the noise is calibrated for.
+# Rounding errors are then far below the noise.
 _DTYPE = torch.float64
-# For projections: fewer records show hardly more of a law than the noise on them.
+# Automatic batch size for projections: smaller batches show little but their noise.
 _BATCH_SIZE = 512
 _EVENTS = {"features": "target_features", "projections": "target_projections"}
 
@@ -67,15 +67,16 @@ class ProjectedFeatures:
     Parameters
     ----------
     mechanism : StratifiedGaussianMechanism
-        With the law of the directions.
+        Mechanism with the distribution of the directions.
     noise : NoiseSource
-        Of the directions, of the batches, and of their noise.
+        Source of the directions, of the batches, and of their noise.
     X : Tensor of shape (n, n_inputs)
         Private records.
     shape_weight : float or "auto"
-        As of :func:`release_laws`.
+        As in :func:`release_laws`.
     persons : Persons or None, default=None
-        Of whom the records are, where a batch is one of persons: of each one row, drawn anew.
+        The persons of the records, if batches consist of persons. Each contributes one row, drawn
+        anew for each batch.
     """
 
     def __init__(self, mechanism, noise, X, *, shape_weight, persons=None):
@@ -92,12 +93,12 @@ class ProjectedFeatures:
         Parameters
         ----------
         module : AdaptedNetwork
-            As it is now.
+            The network at this step.
 
         Returns
         -------
         ReleasedLaws
-            On the directions of this release.
+            Distributions on the directions of this release.
         """
         directions, X = self._law.draw(self._noise), self._X
         (rows,) = self._run.draw()
@@ -112,9 +113,9 @@ class ProjectedFeatures:
 class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     """Classifier of a private domain without labels, learned from a public one with labels.
 
-    A network is first trained on the source alone. Then something is released of the target, with
-    noise; a map moves the source to where the target is, and the network is trained on what was
-    moved, with the labels of the source. Only the releases depend on the target.
+    A network is trained on the public source. Then features or moments of the private target are
+    released with noise. A map moves the source to the target, and the network is trained on the
+    moved records with the labels of the source. Only the releases depend on the target.
 
     Parameters
     ----------
@@ -126,78 +127,81 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     release : {"features", "projections", "moments"}, default="features"
         What is released of the target, and what is moved.
 
-        - "features": features of the trained network, which then stay. The map is one of features,
-          and moves their law, with noise of the same law, to that of the releases in squared
-          sliced Wasserstein distance.
-        - "projections": of the paper's Algorithm 2. In every step features of a secret batch, as
-          the network makes them by then, are released as noisy projections on directions of that
-          step. The map is one of records, moved by the same distance between features, and all of
-          the network is trained throughout.
+        - "features": features of the trained network, which stays fixed. A map of features moves
+          their distribution, with noise added, to that of the releases in the squared sliced
+          Wasserstein distance.
+        - "projections": Algorithm 2 of [1]_. Each step releases noisy projections of the current
+          features of a secret batch, on directions of its own. A map of records is trained by the
+          same distance between features, and the whole network is trained throughout.
         - "moments": mean and covariance of the records, in the two releases of
-          :class:`~sklearn_dpgen.moments.MomentSampler`. The map is one of records, the optimal one
-          between normal laws with these moments, in closed form; the network is trained on records
-          of the source as they are, and as they were moved. To be tried first: it says most for a
-          budget, and takes least time.
+          :class:`~sklearn_dpgen.moments.MomentSampler`. The map of records is the optimal one
+          between normal distributions with these moments, in closed form. The network is trained
+          on records of the source, both unchanged and moved. Try this one first: it gives the
+          most information for a budget, and is the fastest.
     domain : Domain, callable or None, default=None
-        For moments, and needed there: where records of the target lie, as a set or a function of
-        its ``n_features``. Those outside are moved to its nearest point.
+        The set that holds the target records, or a function of ``n_features`` that returns it.
+        Required with ``release="moments"``, and used by it alone. Records outside are moved to its
+        nearest point.
     hidden_layer_sizes : tuple of int, default=(128,)
-        Of the network before the features.
+        Widths of the hidden layers before the features.
     feature_dim : int, default=32
         Number of features that are compared between the domains.
     activation : {"relu", "silu", "tanh"}, default="relu"
-        Of the hidden layers.
+        Activation of the hidden layers.
     adaptation_weight : float, default=3.0
-        Of the squared distance against the cross-entropy, for the map: the mean over directions,
-        times ``feature_dim``, in units of the radius of the features. With moments, of the
-        cross-entropy of moved records against that of the others. 0 trains on the source alone,
-        and releases nothing.
+        Weight of the squared distance relative to the cross-entropy, in the training of the map.
+        The distance is the mean over directions, times ``feature_dim``, in units of the radius of
+        the features. With moments it is the weight of the cross-entropy of moved records relative
+        to that of unchanged ones. 0 trains on the source alone, and releases nothing.
     n_projections : int or "auto", default="auto"
-        Lines that features are compared on. "auto" takes as many as a covariance matrix has
-        entries, from 64 to some 2000; they cost time, not privacy. Of projections it takes
-        ``feature_dim``, and more of them need more noise each. Not read of moments, nor are
-        ``directions`` and ``batch_size``.
+        Number of lines on which features are compared. "auto" takes as many as a covariance matrix
+        has entries, from 64 to about 2000; they cost time, not privacy. With
+        ``release="projections"`` it is the number of released directions, and more of them need
+        more noise; "auto" is then ``feature_dim``. Not used with moments, nor are ``directions``
+        and ``batch_size``.
     directions : {"orthogonal", "independent"}, default="orthogonal"
-        How the lines are drawn: in orthonormal blocks, or each by itself. Orthonormal projections
-        need less noise.
+        Whether the lines are drawn in orthonormal blocks, or each by itself. Orthonormal
+        projections need less noise.
     shape_weight : float or "auto", default="auto"
-        Weight of the distance of the centered laws beside that of the means, as in
-        :class:`SmoothedSlicedWassersteinGenerator`. Of moments there is no distance.
+        Weight of the distance between the centered distributions relative to the distance between
+        the means, as in :class:`SmoothedSlicedWassersteinGenerator`. Not used with moments.
     batch_size : int or "auto", default="auto"
-        Target records a release, drawn without replacement: the smaller, the more a given budget
-        tells. "auto" is 1 for features, and 512 for projections, or all where these are fewer.
+        Target records of one release, drawn without replacement. Smaller batches give more
+        information for a given budget. "auto" is 1 for features, and 512 for projections, or all
+        records if these are fewer.
     n_epochs : float, default=20.0
-        For features: passes over the target records, of all releases together. More of them tell
-        more, slowly, and take time in proportion.
+        For features: passes over the target records, summed over all releases. The information
+        grows slowly with it, and the time in proportion.
     source_batch_size : int, default=512
-        Source records a step.
+        Source records in a step.
     source_iter : int, default=3000
-        Steps on the source alone. They cost nothing.
+        Steps on the source alone. They cost no privacy.
     max_iter : int, default=1500
-        Steps of adaptation. They cost nothing, but for projections, of which each makes a release.
+        Steps of adaptation. They cost no privacy, except with ``release="projections"``, where
+        each step makes a release.
     solver : {"adam", "sgd"}, default="adam"
-        How a gradient becomes a step.
+        Optimizer.
     learning_rate : float, default=0.001
         Peak learning rate of the adaptation, with cosine decay.
     source_learning_rate : float, default=0.002
-        The same for the source alone.
+        Peak learning rate of the steps on the source alone.
     averaging : float, default=0.3
         Share of the steps, from the end, over which the parameters are averaged.
     callback : callable or None, default=None
-        Called as ``callback(step, module)`` after each step of adaptation, to watch the iterates
+        Called as ``callback(step, module)`` after each step of adaptation, to monitor the network
         on *public* data.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released: it raises
-        BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything. BudgetExceededError is raised if
+        too little is left. None charges no ledger.
     unit : str or None, default=None
-        Column of X, a data frame, that says whose row each is. A person is then protected with all
-        of their rows, and counts as one record: one row is drawn of each, for projections anew at
-        each step, so that what is learned is the law of a random row of a random person. It is for
-        the target: source rows are public. The column is not learned from. None protects each row
-        by itself.
+        Name of the column of X, a data frame, that identifies the person of a row. The guarantee
+        then protects a person with all their target rows, who counts as one record: one row of
+        each person is drawn, for projections a new one at each step. What is learned is the
+        distribution of a random row of a random person. Source rows are public. The column is not
+        learned from. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
-        and voids the guarantee for whoever knows or guesses it.
+        and voids the guarantee against anybody who knows or guesses it.
     device : str or torch.device, default="auto"
         "auto" trains on a GPU where there is one.
     verbose : int, default=0
@@ -206,18 +210,20 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     Attributes
     ----------
     module_ : torch.nn.Module
-        From (n, n_features) to logits (n, n_classes), in double precision.
+        Network from (n, n_features) to logits (n, n_classes), in double precision.
     classes_ : ndarray of shape (n_classes,)
         The labels of the source.
+    domain_ : Domain
+        The set that holds the target records; with ``release="moments"`` only.
     privacy_ : PrivacyReport
         The guarantee of the fit, for target records.
     noise_multiplier_ : float
-        Standard deviation of the noise over the diameter of the features.
+        Standard deviation of the noise over the sensitivity; 0 if nothing is released.
     loss_curve_ : list of float
-        Losses of the steps of adaptation, from releases and public data; the distance counts in
-        excess of that between batches of one law.
+        Losses of the steps of adaptation, computed from releases and public data. The distance is
+        reduced by that between batches of one distribution.
     n_iter_ : int
-        Number of steps, those on the source among them.
+        Number of steps, including those on the source.
     n_features_in_ : int
         Number of features.
 
@@ -247,26 +253,27 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         ``random_state`` that others know or guess.
     :Proof: :doc:`/smoothed`; of moments :ref:`moments_sensitivity`, Theorems 3 and 4.
 
-    The paper divides features by the largest norm of the batch, which is one more, unpaid, release.
-    Here each row is moved by its own norm.
+    The paper divides features by the largest norm in the batch, which is another release that is
+    not paid for. Here each row is clipped by its own norm.
 
-    In the paper the gradient of the distance passes through the features of the target too, which
-    is not covered. Without that half, features that both domains share run away from each other;
-    so here they are not trained by the distance, only a map of the source is. With features that
-    stay, all releases show one law, are released as they are, which is projecting on a whole
-    orthonormal basis, and are compared with the source as often as wanted.
+    In the paper the gradient of the distance also passes through the features of the target, which
+    the guarantee of the releases does not cover. Without that part, the distance would drive
+    features that both domains share apart. Here the distance trains a map of the source instead,
+    and not the features. If the features stay fixed, all releases are of one distribution. They
+    are then released without projection, which is equivalent to projecting on a whole orthonormal
+    basis, and are compared with the source as often as needed.
 
-    ``predict`` is for records of the target, whose features are not moved.
+    ``predict`` takes records of the target, whose features are not moved.
 
-    A grid search that tries k candidates on the same target records spends k budgets for each
-    fold and each refit. ``score`` needs labels of the target, which ``fit`` does not read: route
+    A grid search with k candidates on the same target records spends k budgets for each fold and
+    each refit. ``score`` needs labels of the target, which ``fit`` does not read: route
     ``sample_domain`` to both, with ``set_fit_request`` and ``set_score_request``.
 
     References
     ----------
     .. [1] A. Rakotomamonjy, L. Ralaivola, "Differentially private sliced Wasserstein distance",
-       ICML 2021, Section 4 and Algorithm 2; here with features that are clipped to a constant,
-       and a map of the source.
+       ICML 2021, Section 4 and Algorithm 2; here with features that are clipped to a constant
+       norm, and a map of the source.
 
     Examples
     --------
@@ -371,54 +378,54 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         n_source: int | None = None,
         n_classes: int = 2,
     ) -> PrivacyReport:
-        """Return the privacy report of a fit on a number of records, before any is read.
+        """Return the privacy report of a fit, without reading a record.
 
         Parameters
         ----------
         n_samples : int
-            Number of target records, or with ``unit`` of persons. Without any the source alone is
-            learned from.
+            Number of target records, or of persons with ``unit``. 0 plans a fit on the source
+            alone.
         n_features : int
             Number of features.
         n_source : int or None, default=None
-            Number of source records, which are public: nothing depends on it.
+            Number of source records. They are public, and the report does not depend on it.
         n_classes : int, default=2
             Number of labels of the source.
 
         Returns
         -------
         PrivacyReport
-            Equal to ``privacy_`` of a fit, with what noise leaves of the releases, and about how
-            long it takes.
+            Equal to ``privacy_`` of a fit of this size, with the noise that remains on the
+            releases.
 
         Raises
         ------
         ValueError
-            What ``fit`` would refuse of the parameters.
+            If ``fit`` would refuse the parameters.
 
         Warns
         -----
         UserWarning
-            Where noise leaves little of the mean of the records, as ``fit`` does.
+            If the noise on the mean of the records is large, as in ``fit``.
         """
         n_samples = 0 if n_samples == 0 else check_count(n_samples, "n_samples")
-        n_features = check_count(n_features, "n_features")
-        return self._planned(n_samples, n_features, check_count(n_classes, "n_classes"))[1]
+        check_count(n_classes, "n_classes")
+        return self._plan(n_samples, check_count(n_features, "n_features")).report
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: ArrayLike | None = None) -> Self:
-        """Train on the source, then adapt to what is released of the target.
+        """Train on the source, then adapt to noisy releases of the target.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Records of both domains.
         y : array-like of shape (n_samples,)
-            Labels. Those of target rows are not read, but for the dtype that one array gives to
-            all: mask them.
+            Labels. Mask those of target rows: they are not used, but all labels share the dtype of
+            the array.
         sample_domain : array-like of int of shape (n_samples,) or None
-            Negative for rows of the target. None takes rows whose label is masked, -1 or NaN; if
-            there are none it warns, and fits on the source alone.
+            Negative for rows of the target. None takes the rows whose label is masked, -1 or NaN;
+            if there are none, it warns and fits on the source alone.
 
         Returns
         -------
@@ -427,97 +434,76 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         Raises
         ------
         TrainingDivergedError
-            When a loss, a gradient or a parameter is not finite.
+            If a loss, a gradient or a parameter is not finite.
         ValueError
-            Also when there are fewer target rows than ``batch_size``, and for moments without a
-            ``domain``.
+            If the data or the parameters are invalid, there are fewer target rows than
+            ``batch_size``, or ``release="moments"`` has no ``domain``.
         """
-        self._forget()
-        device = resolve_device(self.device)
+        return self._fit(X, y, sample_domain)
+
+    def _read(self, X, y, sample_domain, *, seed):
+        # An unavailable device is refused before anything is charged.
+        resolve_device(self.device)
         name = type(self).__name__
-        X, persons = (X, None) if self.unit is None else split_unit(X, self.unit)
+        X, persons = self._split_unit(X)
         X = validate_data(self, X, dtype=np.float64)
         y = check_labels_of_both(X, y, name)
         is_source = source_mask(y, sample_domain)
         self.classes_, labels = encode_source_labels(y[is_source], name)
-        n_target = int((~is_source).sum())
+        target = X[~is_source]
+        n_target = len(target)
         if persons is not None and n_target:
             persons = Persons(persons.codes[~is_source])
             n_target = persons.n_persons
-        noise_seed, init_seed, public_seed = split_random_state(self.random_state, 3)
-        source_seed, line_seed, step_seed = split_random_state(public_seed, 3)
+        records = X[is_source], labels, target, persons
+        return records, {"n_samples": n_target, "n_features": X.shape[1]}
 
-        plan, report, domain = self._planned(n_target, X.shape[1], len(self.classes_))
-        self._charge(report)
-        self.noise_multiplier_ = report.noise_multiplier or 0.0
-        if domain is not None:
-            self.domain_ = domain
+    def _plan(self, n_samples, n_features):
+        """Return the plan of a fit; its details are the priced releases and the domain of moments.
 
-        with seeded_initialization(init_seed):
-            module = AdaptedNetwork(
-                X.shape[1],
-                check_widths(self.hidden_layer_sizes),
-                self.feature_dim,
-                len(self.classes_),
-                self.activation,
-                None if self.release == "features" else AffineMove.of_records(X[is_source]),
+        Details are None if nothing is released.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of target records, or of persons.
+        n_features : int
+        """
+        name, noise = type(self).__name__, self._noise_description()
+        public = ("source", "sample_domain", "column_names", "domain_sizes")
+        fields = {"protected": "target_record"}
+        if n_samples == 0 or self.adaptation_weight == 0:
+            report = ReleasePlan(None).report(
+                name=name, events=(Event("nothing"),), public=public, **fields
             )
-        module = module.to(device, _DTYPE)
-        source = as_tensor(X[is_source], device=device, dtype=_DTYPE)
-        labels = torch.from_numpy(labels).to(device)
-        options = {
-            "batch_size": self.source_batch_size,
-            "averaging": self.averaging,
-            "optimizer": self.solver,
-            "verbose": self.verbose,
-            "name": name,
-        }
-        train_on_source(
-            module,
-            source,
-            labels,
-            generator=torch_generator(source_seed, device),
-            max_iter=self.source_iter,
-            learning_rate=self.source_learning_rate,
-            **options,
-        )
-        self.loss_curve_, self.n_iter_ = [], self.source_iter
-        if self._releases(n_target):
-            target = as_tensor(X[~is_source], device=device, dtype=_DTYPE)
-            result = self._adapt(
-                module,
-                source,
-                labels,
-                target,
-                persons,
-                plan,
-                noise_seed,
-                line_seed,
-                generator=torch_generator(step_seed, device),
-                callback=self.callback,
-                max_iter=self.max_iter,
-                learning_rate=self.learning_rate,
-                **options,
-            )
-            self.loss_curve_ = result.loss_curve
-            self.n_iter_ += result.n_iter
-        self.module_ = module
-        return self
-
-    def _planned(self, n_target, n_features, n_classes):
-        """Return the plan of a fit, its report, and the domain of moments or None."""
+            return Plan(self._protected(report))
         domain = None
-        if self._releases(n_target) and self.release == "moments":
+        if self.release == "moments":
             if self.domain is None:
-                raise ValueError('release="moments" needs a domain: where target records lie.')
+                raise ValueError(
+                    'release="moments" needs a domain, the set that holds the target records.'
+                )
             domain = resolve_domain(self.domain, n_features)
-        plan = self._price(n_target, domain)
-        return plan, self._protected(self._report(plan, n_target)), domain
+        priced = self._price(n_samples, domain)
+        if self.release == "moments":
+            report = priced.report(name, noise, public=(*public, "domain"), **fields)
+        else:
+            bounds = [Bound("feature_radius", RADIUS)]
+            if self.release == "projections":
+                bounds.append(Bound("directions_averaged"))
+            report = priced.report(
+                name=name,
+                events=(Event(_EVENTS[self.release]),),
+                public=public,
+                norm="l2",
+                bounds=tuple(bounds),
+                noise_source=noise,
+                **fields,
+            )
+        return Plan(self._protected(report), (priced, domain))
 
     def _price(self, n_target, domain):
         """Price every release from public quantities."""
-        if not self._releases(n_target):
-            return ReleasePlan(None)
         budget = {"epsilon": self.epsilon, "delta": self._delta(n_target)}
         if self.release == "moments":
             return price_moments(
@@ -529,8 +515,10 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
                 **budget,
             )
         if self.release == "projections":
-            k = self.feature_dim if self.n_projections == "auto" else self.n_projections
-            law = ProjectionLaw(self.feature_dim, k, self.directions)
+            n_projections = self.n_projections
+            if isinstance(n_projections, str):
+                n_projections = self.feature_dim
+            law = ProjectionLaw(self.feature_dim, n_projections, self.directions)
             batch_size = min(_BATCH_SIZE, n_target)
             budget["batch_size"] = batch_size if self.batch_size == "auto" else self.batch_size
             return plan_projections([n_target], 2 * RADIUS, law, n_releases=self.max_iter, **budget)
@@ -544,88 +532,135 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
             **budget,
         )
 
-    def _releases(self, n_target):
-        return n_target > 0 and self.adaptation_weight > 0
+    def _release(self, plan, records, seed):
+        """Train on the public source, then release features or moments of the target.
 
-    def _report(self, plan, n_target):
-        """Return the report, for a number of target records."""
-        name, noise = type(self).__name__, self._noise_description()
-        public = ["source", "sample_domain", "column_names", "domain_sizes"]
-        fields = {"protected": "target_record"}
-        if not self._releases(n_target):
-            return plan.report(
-                name=name, events=(Event("nothing"),), public=tuple(public), **fields
+        Returns
+        -------
+        module : AdaptedNetwork
+        source : tuple of Tensor
+            Copies of the public records and their labels.
+        released : ReleasedLaws, tuple of ndarray, TrainingResult or None
+            Distributions of features, or mean and covariance of records. With
+            ``release="projections"``, the result of the adaptation, which makes the releases. None
+            if nothing is released.
+        """
+        source, labels, target, persons = records
+        noise_seed, init_seed, source_seed, line_seed, step_seed = split_random_state(seed, 5)
+        device = resolve_device(self.device)
+        with seeded_initialization(init_seed):
+            module = AdaptedNetwork(
+                source.shape[1],
+                check_widths(self.hidden_layer_sizes),
+                self.feature_dim,
+                len(self.classes_),
+                self.activation,
+                None if self.release == "features" else AffineMove.of_records(source),
             )
-        if self.release == "moments":
-            return plan.report(name, noise, public=(*public, "domain"), **fields)
-        bounds = [Bound("feature_radius", RADIUS)]
-        if self.release == "projections":
-            bounds.append(Bound("directions_averaged"))
-        return plan.report(
-            name=name,
-            events=(Event(_EVENTS[self.release]),),
-            public=tuple(public),
-            norm="l2",
-            bounds=tuple(bounds),
-            noise_source=noise,
-            **fields,
+        module = module.to(device, _DTYPE)
+        public = (
+            as_tensor(source, device=device, dtype=_DTYPE),
+            as_tensor(labels, device=device, dtype=torch.int64),
         )
-
-    def _adapt(
-        self, module, source, labels, target, persons, plan, noise_seed, line_seed, **options
-    ):
-        """Make the releases and train on them; return the TrainingResult."""
-        adapt = getattr(self, f"_adapt_to_{self.release}")
+        train_on_source(
+            module,
+            *public,
+            generator=torch_generator(source_seed, device),
+            max_iter=self.source_iter,
+            learning_rate=self.source_learning_rate,
+            **self._training_options(),
+        )
+        if plan.details is None:
+            return module, public, None
+        priced, domain = plan.details
         if self.release == "projections":
-            options["persons"] = persons
-        elif persons is not None:
+            # Seeded releases of other records share neither directions nor batches.
+            noise = self._noise_source(noise_seed, target, source, labels)
+            if persons is not None:
+                noise.bind(persons.codes)
+            releases = ProjectedFeatures(
+                priced.records,
+                noise,
+                as_tensor(target, device=device, dtype=_DTYPE),
+                shape_weight=self.shape_weight,
+                persons=persons,
+            )
+            return module, public, self._adapt(module, public, releases, step_seed)
+        if persons is not None:
             noise = self._noise_source(noise_seed, "rows of persons", persons.codes)
-            target = target[torch.from_numpy(persons.draw(noise)).to(target.device)]
-        seeds = noise_seed, line_seed
-        return adapt(module, source, labels, target, plan, seeds, **options)
-
-    def _adapt_to_features(self, module, source, labels, target, plan, seeds, **options):
-        records = feature_records(module, target)
+            target = target[persons.draw(noise)]
+        if self.release == "moments":
+            X, codes = domain.project(target), np.zeros(len(target), dtype=np.int64)
+            noise = self._noise_source(noise_seed, X, codes, domain)
+            (mean,), (covariance,), _ = priced.release(X, codes, noise)
+            return module, public, (mean, covariance)
+        features = feature_records(module, as_tensor(target, device=device, dtype=_DTYPE))
         laws = release_laws(
-            plan.records,
-            self._noise_source(seeds[0], records.records),
-            records,
+            priced.records,
+            self._noise_source(noise_seed, features.records),
+            features,
             RADIUS,
             n_projections=self.n_projections,
             kind=self.directions,
             shape_weight=self.shape_weight,
-            seed=seeds[1],
-            device=target.device,
+            seed=line_seed,
+            device=device,
             verbose=self.verbose,
         )
+        return module, public, laws
+
+    def _learn(self, plan, released, seed):
+        module, source, releases = released
+        self.noise_multiplier_ = plan.report.noise_multiplier or 0.0
+        self.loss_curve_, self.n_iter_ = [], self.source_iter
+        if releases is not None:
+            domain = plan.details[1]
+            if domain is not None:
+                self.domain_ = domain
+            if self.release != "projections":
+                releases = self._adapt(module, source, releases, seed)
+            self.loss_curve_ = releases.loss_curve
+            self.n_iter_ += releases.n_iter
+        self.module_ = module
+
+    def _adapt(self, module, source, releases, seed):
+        """Adapt the network to releases, and return the TrainingResult.
+
+        Parameters
+        ----------
+        module : AdaptedNetwork
+            Trained in place.
+        source : tuple of Tensor
+            Public records and their labels.
+        releases : ReleasedLaws, ProjectedFeatures or tuple of ndarray
+            ``ProjectedFeatures`` makes a release at each step; a tuple is a mean and a covariance.
+        seed : int or None
+        """
+        X, labels = source
+        options = self._training_options() | {
+            "generator": torch_generator(seed, X.device),
+            "callback": self.callback,
+            "max_iter": self.max_iter,
+            "learning_rate": self.learning_rate,
+            "weight": self.adaptation_weight,
+        }
+        if self.release == "moments":
+            mean, covariance = releases
+            own = np.cov(as_array(X), rowvar=False, ddof=0).reshape(covariance.shape)
+            module.transport.set_to(normal_map(own, covariance), mean)
+            return adapt_to_moved(module, X, labels, **options)
+        options["weight"] *= self.feature_dim
+        if self.release == "projections":
+            return adapt_to_projections(module, X, labels, releases, **options)
         with torch.no_grad():
-            features = module.features(source)
-        weight = self.adaptation_weight * self.feature_dim
-        return adapt_to_releases(module, features, labels, laws, weight=weight, **options)
+            features = module.features(X)
+        return adapt_to_releases(module, features, labels, releases, **options)
 
-    def _adapt_to_projections(
-        self, module, source, labels, target, plan, seeds, *, persons, **options
-    ):
-        # Of a seed, releases of other records share neither directions nor batches.
-        noise = self._noise_source(seeds[0], *map(as_array, (target, source, labels)))
-        if persons is not None:
-            noise.bind(persons.codes)
-        releases = ProjectedFeatures(
-            plan.records,
-            noise,
-            target,
-            shape_weight=self.shape_weight,
-            persons=persons,
-        )
-        weight = self.adaptation_weight * self.feature_dim
-        return adapt_to_projections(module, source, labels, releases, weight=weight, **options)
-
-    def _adapt_to_moments(self, module, source, labels, target, plan, seeds, **options):
-        X = self.domain_.project(as_array(target))
-        codes = np.zeros(len(X), dtype=np.int64)
-        noise = self._noise_source(seeds[0], X, codes, self.domain)
-        (mean,), (covariance,), _ = plan.release(X, codes, noise)
-        own = np.cov(as_array(source), rowvar=False, ddof=0).reshape(covariance.shape)
-        module.transport.set_to(normal_map(own, covariance), mean)
-        weight = self.adaptation_weight
-        return adapt_to_moved(module, source, labels, weight=weight, **options)
+    def _training_options(self):
+        return {
+            "batch_size": self.source_batch_size,
+            "averaging": self.averaging,
+            "optimizer": self.solver,
+            "verbose": self.verbose,
+            "name": type(self).__name__,
+        }

@@ -221,6 +221,13 @@ CASES = {
         _adapted,
         _adapter_sizes,
     ),
+    "smoothed adapter on moments": Case(
+        SmoothedSlicedWassersteinAdapter(
+            source_iter=2, release="moments", domain=BOX, feature_dim=2, **NETWORK
+        ),
+        _adapted,
+        _adapter_sizes,
+    ),
     "synthetic classifier": Case(LEARNER, _synthetic, _number),
     "barycenter classifier": Case(
         BarycenterClassifier(LEARNER, groups=[0, 1], **BUDGET), _barycenter, _number

@@ -87,13 +87,13 @@ def test_what_drowns_is_said_before_a_record_is_there():
 def test_what_no_plan_is_of_is_refused():
     for name in ("ball", "images"):
         case = CASES[name]
-        with pytest.raises(ValueError, match=r"has 4 features|the 4 pixels"):
+        with pytest.raises(ValueError, match=r"has 4 features|must be 4, the pixels"):
             build(case).plan(N, 5)
         with pytest.raises(ValueError, match="n_samples must be at least 1"):
             build(case).plan(0)
         with pytest.raises(ValueError, match="add up to n_samples=400"):
             build(case, labels="public").plan(N, class_sizes=[1, 2])
-        with pytest.raises(ValueError, match="classes and label_proportions are of labels"):
+        with pytest.raises(ValueError, match="classes and label_proportions require y"):
             build(case, labels="public", classes=[0, 1]).plan(N)
         with pytest.raises(ValueError, match="labels must be 'public' or 'private' when labels"):
             build(case).plan(N, class_sizes=[300, 100])

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from any_width import ClassesOfY, SchemaOfX
+from conformity import parametrize_with_checks
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.moments import MomentSampler
@@ -57,11 +57,8 @@ class AnyTable(SchemaOfX, Small, MomentSampler):
 
 @pytest.mark.filterwarnings("ignore:The noise on the mean:UserWarning")
 @parametrize_with_checks(
-    [
-        MomentSampler(np.inf, domain=partial(Box, -1000, 1000), labels="public", random_state=0),
-        PrivateLabels(),
-        AnyTable(),
-    ]
+    [MomentSampler(np.inf, domain=partial(Box, -1000, 1000), labels="public", random_state=0)],
+    variants=[PrivateLabels(), AnyTable()],
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -188,7 +185,7 @@ def test_clone_pickle_and_refits(labelled):
         ({"labels": "private"}, "Private labels need classes"),
         ({"domain": None}, "either schema or domain"),
         ({"domain": Box(0, 1, n_features=4)}, "domain has 4 features, X has 3 features"),
-        ({"classes": ["a", "b", "c"]}, "every class of classes needs a record"),
+        ({"classes": ["a", "b", "c"]}, "classes must each have a record if labels are public"),
         ({"classes": ["a", "c"]}, "y holds labels that are missing or not among the classes"),
         ({"label_proportions": [0.5, 0.6]}, "sum to 1"),
     ],

@@ -89,9 +89,10 @@ def test_what_passes_by_the_release_is_caught(table, monkeypatch):
         return adapt(module, *args, **options)
 
     class Spying(SmoothedSlicedWassersteinAdapter):
-        def _adapt(self, module, source, labels, target, *args, **options):
-            seen.append(target.mean(dim=0))
-            return super()._adapt(module, source, labels, target, *args, **options)
+        def _release(self, plan, records, seed):
+            target = records[2]
+            seen.append(torch.from_numpy(target.mean(axis=0)))
+            return super()._release(plan, records, seed)
 
     monkeypatch.setattr(f"{__name__}.SmoothedSlicedWassersteinAdapter", Spying)
     assert is_told_by_releases_alone(table, monkeypatch)

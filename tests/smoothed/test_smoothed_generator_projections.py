@@ -170,7 +170,7 @@ def test_batches_and_directions_are_new_at_each_step(fit, kind, drawn, direction
 def test_no_step_is_made_that_was_not_paid_for(fit, kind, monkeypatch):
     monkeypatch.setattr(
         SmoothedSlicedWassersteinGenerator,
-        "_price_projections",
+        "_price",
         lambda self, domain, n_samples, n_classes, class_sizes: plan_projections(
             [n_samples] if class_sizes is None else list(class_sizes),
             1.0,
