@@ -246,7 +246,11 @@ class Schema(Mapping):
             The declaration of a column is invalid; the message names it.
         """
         if not isinstance(declaration, Mapping):
-            raise PublicValueError("A schema must map column names to declarations.")
+            hint = " from_yaml takes the text of a file, not its path."
+            raise PublicValueError(
+                "A schema must map column names to declarations, got "
+                f"a {type(declaration).__name__}.{hint if isinstance(declaration, str) else ''}"
+            )
         return cls({name: _column_from_dict(name, entry) for name, entry in declaration.items()})
 
     def to_json(self) -> str:
