@@ -246,11 +246,7 @@ class Schema(Mapping):
             The declaration of a column is invalid; the message names it.
         """
         if not isinstance(declaration, Mapping):
-            hint = " from_yaml takes the text of a file, not its path."
-            raise PublicValueError(
-                "A schema must map column names to declarations, got "
-                f"a {type(declaration).__name__}.{hint if isinstance(declaration, str) else ''}"
-            )
+            raise PublicValueError("A schema must map column names to declarations.")
         return cls({name: _column_from_dict(name, entry) for name, entry in declaration.items()})
 
     def to_json(self) -> str:
@@ -273,9 +269,13 @@ class Schema(Mapping):
         YAML reads the bare words ``yes`` and ``no`` as booleans: quote labels.
         """
         try:
-            return cls.from_dict(yaml.safe_load(text))
+            declaration = yaml.safe_load(text)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
+        else:
+            if isinstance(declaration, str):
+                raise PublicValueError("text must be the YAML of a schema, not the path of a file.")
+            return cls.from_dict(declaration)
         # Only the position is shown, as a table may have been given instead of a schema.
         place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise PublicValueError(f"text must be valid YAML{place}.")
