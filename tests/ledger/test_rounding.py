@@ -24,12 +24,6 @@ SLOW = ("synthetic classifier", "barycenter classifier")
 A_VALUE = 2.0**-36
 
 
-@pytest.fixture(autouse=True)
-def _quick_versions(monkeypatch):
-    """Looking up the versions of libraries takes longer than such a fit."""
-    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
-
-
 class Count(NoiseObserver):
     """Counts the values that noise is added to, and the scores that are compared."""
 

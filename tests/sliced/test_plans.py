@@ -23,12 +23,6 @@ KINDS = ["regressor", "classifier", "encoder", "generator"]
 SIZES = {"group_sizes": [17, 24]}
 
 
-@pytest.fixture(autouse=True)
-def _quick_versions(monkeypatch):
-    """Looking up the versions of libraries takes longer than such a fit."""
-    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
-
-
 def planned(estimator, kind, n_samples=41, **sizes):
     """Return the plan of a fit on the table of 41 records."""
     return estimator.plan(n_samples, 3, **({} if kind == "generator" else SIZES | sizes))

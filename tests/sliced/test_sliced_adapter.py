@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import sklearn
 import torch
+from conformity import parametrize_with_checks
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.accounting import calibrate_noise_multiplier
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianMechanism, StratifiedGaussianRun
@@ -65,8 +65,8 @@ def weights(adapter):
 @parametrize_with_checks(
     [
         tiny(source_iter=80, source_learning_rate=0.03),
-        tiny(private="both"),
     ],
+    variants=[tiny(private="both")],
     expected_failed_checks=lambda estimator: {
         "check_classifiers_classes": "a label of -1 masks a row of the target, as in skada"
     },
