@@ -266,7 +266,12 @@ def test_equalized_odds_without_groups_is_plain(tiny, table):
 
 def test_equalized_odds_is_for_the_classifier(tiny, table):
     regressor = table.train(tiny("regressor")).set_params(penalty="equalized_odds")
-    refused(regressor, table, ValueError, "penalty must be 'demographic_parity'.*got 'equalized_odds'.*Classifier")
+    refused(
+        regressor,
+        table,
+        ValueError,
+        "penalty must be 'demographic_parity'.*got 'equalized_odds'.*Classifier",
+    )
 
 
 # Parameters.
