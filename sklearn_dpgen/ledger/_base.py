@@ -113,7 +113,6 @@ class Plan:
         The report of the fit.
     details : object
         Mechanisms, noise scales, layouts: computed from public facts only.
-        Mechanisms, noise scales, layouts: what an estimator computes from public facts alone.
     """
 
     report: PrivacyReport
@@ -462,9 +461,10 @@ class TrainedEstimator(PrivateEstimator):
 
     def _all_parameters(self):
         found = super()._all_parameters()
-        for name in self._settings:
+        for name, defaults in self._setting_defaults.items():
             del found[name]
-            found |= self._completed(name).get_params(deep=False)
+            given = self._completed(name).get_params(deep=False)
+            found |= {key: given[key] for key in defaults}
         return found
 
     def __sklearn_is_fitted__(self):

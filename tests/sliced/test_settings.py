@@ -10,6 +10,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn_dpgen.ledger._base import TrainedEstimator
 from sklearn_dpgen.model_selection import PrivateSearchCV
 from sklearn_dpgen.nn import Training
+from sklearn_dpgen.reporting import model_card
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinAdapter,
     DPSlicedWassersteinFairClassifier,
@@ -54,7 +55,7 @@ def test_constructors_are_short(estimator):
         (ESTIMATORS[4], {"gradient__task_clip": 1.0}),
         (ESTIMATORS[4], {"gradient__output_bound": 1.0}),
     ],
-    ids=str,
+    ids=lambda case: "-".join(case) if isinstance(case, dict) else type(case).__name__,
 )
 def test_what_an_estimator_lacks_is_refused_by_name(estimator, lacking):
     (name,) = (key.removeprefix("gradient__") for key in lacking)
@@ -118,7 +119,7 @@ def first_noise(table, estimator, monkeypatch):
         {"training__averaging": 0.5},
         {"training": Training(hidden_layer_sizes=(4,), max_iter=3, solver="sgd")},
     ],
-    ids=str,
+    ids=lambda case: "-".join(case) if isinstance(case, dict) else type(case).__name__,
 )
 def test_seeded_noise_is_bound_to_nested_settings(tiny, table, kind, changes, monkeypatch):
     """None of these changes the first gradient or its price, which noise is bound to as well."""
@@ -165,3 +166,10 @@ def test_a_private_search_reaches_nested_settings(table):
     # What would show the candidates is taken away, also where it is nested.
     assert (chosen.training.callback, chosen.training.verbose) == (None, 0)
     assert search.plan(41, 3).epsilon == search.privacy_.epsilon
+
+
+def test_a_card_shows_the_settings_that_an_estimator_has(tiny, table):
+    generator = table.train(tiny("generator", training__learning_rate=0.3))
+    shown = model_card(generator).to_dict()["estimator"]["parameters"]
+    assert (shown["learning_rate"], shown["jacobian_clip"], shown["max_iter"]) == (0.3, 1.0, 3)
+    assert "task_clip" not in shown
