@@ -413,7 +413,9 @@ class Guarantee:
 def common_guarantee(guarantees) -> dict:
     """Return the fields of a neighbouring relation for which all guarantees hold.
 
-    A guarantee for the replacement of any record also holds for one of the same stratum.
+    A guarantee for the replacement of any record also holds for one of the same stratum. One for
+    single rows does not hold for persons, whose number of rows is not bounded. One for persons
+    covers all of their rows, whatever these count for.
 
     Parameters
     ----------
@@ -428,14 +430,18 @@ def common_guarantee(guarantees) -> dict:
     Raises
     ------
     PublicValueError
-        There is no such relation, for example for added and for replaced records.
+        There is no such relation, for example for added and for replaced records, or for rows and
+        for persons.
     """
-    found = list(dict.fromkeys(g.relation for g in guarantees))
+    # Without max_rows, the last field.
+    found = list(dict.fromkeys(g.relation[:-1] for g in guarantees))
     narrow = [relation for relation in found if not _is_any_replacement(relation)]
-    if len(narrow) > 1 or len({neighbours for neighbours, *_ in found}) > 1:
+    kinds = {(neighbours, unit) for neighbours, *_, unit in found}
+    if len(narrow) > 1 or len(kinds) > 1:
+        names = (":".join([*r[:2], *r[2], *filter(None, r[3:])]) for r in found)
         raise PublicValueError(
-            "Fits for different neighbouring relations have no common guarantee: "
-            f"{', '.join(':'.join(map(str, r[:2])) for r in found)}."
+            f"Fits for different neighbouring relations have no common guarantee: "
+            f"{', '.join(names)}."
         )
     neighbours, protected, shared, *_ = (narrow or found)[0]
     rows = [g.max_rows for g in guarantees if g.max_rows is not None]
