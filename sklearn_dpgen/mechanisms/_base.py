@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
+    "DENSITIES",
     "Mechanism",
     "as_scale",
     "as_table",
@@ -94,6 +95,10 @@ def _standardized(X, Y, scale):
     """Return X and Y in units of the noise, shifted alike for accuracy in single precision."""
     shift = Y.mean(dim=0, keepdim=True)
     return (X - shift) / scale, (Y - shift) / scale
+
+
+# By the kind of the noise.
+DENSITIES = {"laplace": laplace_log_likelihood, "gaussian": gaussian_log_likelihood}
 
 
 def discrete_log_likelihood(S, Y, table):
