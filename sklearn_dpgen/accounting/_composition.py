@@ -43,7 +43,12 @@ from sklearn_dpgen.accounting._profiles import (
     PrivacyProfile,
 )
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+from sklearn_dpgen.utils._validation import (
+    check_delta,
+    check_epsilon,
+    check_positive,
+    set_fields,
+)
 
 __all__ = [
     "ComposedProfile",
@@ -152,8 +157,7 @@ class ComposedProfile(PrivacyProfile):
     releases: Sequence[tuple[PrivacyProfile, int]]
 
     def __post_init__(self):
-        merged = tuple((profile, times) for profile, times in _merge_gaussians(self.releases))
-        object.__setattr__(self, "releases", merged)
+        set_fields(self, releases=tuple(_merge_gaussians(self.releases)))
 
     def _delta(self, epsilon):
         if _is_exact(self.releases):

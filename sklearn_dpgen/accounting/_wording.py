@@ -30,8 +30,7 @@ from sklearn_dpgen.accounting._profiles import (
     RandomizedResponseProfile,
     SampledProfile,
 )
-from sklearn_dpgen.accounting._random_stopping import RandomStoppingProfile
-from sklearn_dpgen.accounting._selection import BoundedRangeProfile
+from sklearn_dpgen.accounting._selection import BoundedRangeProfile, RandomStoppingProfile
 
 __all__ = [
     "accountant_text",

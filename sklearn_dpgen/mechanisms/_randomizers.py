@@ -27,8 +27,7 @@ from sklearn_dpgen.accounting._certified import (
     certified_mu,
     check_certified,
 )
-from sklearn_dpgen.accounting._profiles import RandomizedResponseProfile
-from sklearn_dpgen.accounting._random_stopping import FailingGaussianProfile
+from sklearn_dpgen.accounting._profiles import FailingGaussianProfile, RandomizedResponseProfile
 from sklearn_dpgen.domains import Domain, OneHot
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
