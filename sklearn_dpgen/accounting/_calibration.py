@@ -9,6 +9,7 @@ that of the records, and the distribution of the projections is accounted for he
 
 import functools
 import math
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,25 +19,28 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from sklearn_dpgen.accounting._checks import (
-    check_choice,
-    check_count,
-    check_rate,
-    smallest_passing,
-)
 from sklearn_dpgen.accounting._composition import compose_delta, compose_epsilon
 from sklearn_dpgen.accounting._profiles import (
     GaussianProfile,
     PrivacyProfile,
     sampled_without_replacement,
+    smallest_passing,
 )
 from sklearn_dpgen.accounting._projection import ProjectionLaw, projection_bound, renyi_epsilon
-from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+from sklearn_dpgen.exceptions import LargeDeltaWarning, PublicTypeError, PublicValueError
+from sklearn_dpgen.utils._validation import (
+    check_choice,
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+    check_rate,
+)
 
 __all__ = [
     "calibrate_noise_multiplier",
     "calibrate_remainder",
+    "check_delta_size",
     "epsilon_spent",
     "gaussian_sigma",
     "laplace_scale",
@@ -332,6 +336,52 @@ def calibrate_remainder(
             "that takes part of it needs a smaller delta of its own."
         )
     return 1 / smallest_passing(fits, guess, rtol=1e-4)
+
+
+def check_delta_size(delta: float, n_samples: int, *, sampling_rate: float = 1.0) -> float:
+    """Return delta; raise an error if it would allow to publish a batch without noise.
+
+    Parameters
+    ----------
+    delta : float
+        In (0, 1).
+    n_samples : int
+        Public number of records. If the number is not public, delta must not be checked.
+    sampling_rate : float, default=1.0
+        Probability that a record is in the batch of one release, in (0, 1].
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    PublicValueError
+        ``delta`` is at least the sampling rate q. Publishing a secret batch is (0, q)-private, so
+        that no noise would be needed at any epsilon.
+
+    Warns
+    -----
+    LargeDeltaWarning
+        ``delta`` is above 1 / n_samples: publishing one record at random is
+        (0, 1 / n_samples)-private.
+    """
+    delta, rate = check_delta(delta), check_rate(sampling_rate)
+    n_samples = check_count(n_samples, "n_samples")
+    if rate < 1 and delta >= rate:
+        raise PublicValueError(
+            f"delta must be below the sampling rate {rate:.3g}, got {delta:.3g}: batches published "
+            "without noise would keep to it."
+        )
+    if delta * n_samples > 1:
+        # Without the value of delta, so that the parts of one budget warn only once.
+        warnings.warn(
+            f"delta is above 1 / n_samples = {1 / n_samples:.3g}: to publish a whole record, "
+            "picked at random, would keep to it. Choose a smaller one, such as 0.1 / n_samples.",
+            LargeDeltaWarning,
+            stacklevel=1,
+        )
+    return delta
 
 
 def _check_accountant(accountant, projections):

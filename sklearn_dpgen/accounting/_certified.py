@@ -8,10 +8,15 @@ import functools
 import math
 
 from sklearn_dpgen.accounting._calibration import gaussian_sigma, laplace_scale
-from sklearn_dpgen.accounting._checks import check_choice, check_count
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._exact_draws import GRID_BITS
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+from sklearn_dpgen.utils._validation import (
+    check_choice,
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+)
 
 __all__ = [
     "certified_failure",

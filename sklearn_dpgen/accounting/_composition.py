@@ -36,14 +36,15 @@ from scipy.optimize import minimize_scalar
 from scipy.signal import fftconvolve
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
-from sklearn_dpgen.accounting._checks import check_count, smallest_passing
 from sklearn_dpgen.accounting._profiles import (
     ApproximateProfile,
     GaussianProfile,
     PrivacyProfile,
+    smallest_passing,
 )
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._validation import (
+    check_count,
     check_delta,
     check_epsilon,
     check_positive,

@@ -9,11 +9,10 @@ from enum import StrEnum
 from numbers import Real
 from typing import Any, Self
 
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import ApproximateProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
-from sklearn_dpgen.utils._validation import set_fields
+from sklearn_dpgen.utils._validation import check_count, set_fields
 
 __all__ = [
     "Bound",
@@ -124,7 +123,6 @@ class BoundKind(StrEnum):
 
     L1_DIAMETER = "l1_diameter"
     L2_DIAMETER = "l2_diameter"
-    LP_DIAMETER = "lp_diameter"
     BALL_RADIUS = "ball_radius"
     FEATURE_RADIUS = "feature_radius"
     OUTPUT_RADIUS = "output_radius"

@@ -15,9 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, ndtr
 
-from sklearn_dpgen.accounting._checks import check_count, check_rate, smallest_passing
-from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.utils._validation import check_delta, check_positive, set_fields
+from sklearn_dpgen.exceptions import PublicOverflowError, PublicValueError
+from sklearn_dpgen.utils._validation import (
+    check_count,
+    check_delta,
+    check_positive,
+    check_rate,
+    set_fields,
+)
 
 __all__ = [
     "ApproximateProfile",
@@ -31,7 +36,47 @@ __all__ = [
     "RandomizedResponseProfile",
     "SampledProfile",
     "sampled_without_replacement",
+    "smallest_passing",
 ]
+
+
+def smallest_passing(passes, guess, *, rtol):
+    """Return the smallest x > 0 that passes a monotone test, up to a factor 1 + ``rtol`` above.
+
+    Parameters
+    ----------
+    passes : callable
+        False below some positive value and True above it.
+    guess : float
+        Starting value.
+    rtol : float
+        Relative width of the final bracket.
+
+    Returns
+    -------
+    float
+        A value that passed the test itself, so that rounding and the tolerance are on the safe
+        side.
+    """
+    low = high = float(guess)
+    step = 1.1
+    if passes(high):
+        while (low := low / step) > 0 and passes(low):
+            high, step = low, step * step
+    else:
+        while not passes(high := high * step):
+            low, step = high, step * step
+            if math.isinf(step):
+                raise PublicOverflowError("No finite value reaches the target.")
+    while high > low * (1 + rtol):
+        middle = math.sqrt(low) * math.sqrt(high)
+        if not low < middle < high:
+            break
+        if passes(middle):
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 class PrivacyProfile(ABC):

@@ -9,7 +9,6 @@ from typing import Any
 
 from sklearn_dpgen._version import __version__
 from sklearn_dpgen.accounting._attack_risk import AttackRisk
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.accounting._guarantee import Bound, Event, Guarantee, as_number
 from sklearn_dpgen.accounting._profiles import PrivacyProfile
 from sklearn_dpgen.accounting._wording import events_text, relation_text, report_rows
@@ -17,7 +16,7 @@ from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.persistence._declarations import saved_as_json
 from sklearn_dpgen.utils._html import notebook
 from sklearn_dpgen.utils._random import SEEDED
-from sklearn_dpgen.utils._validation import set_fields
+from sklearn_dpgen.utils._validation import check_count, set_fields
 
 __all__ = ["PrivacyReport"]
 

@@ -58,17 +58,18 @@ import numpy as np
 from scipy.stats import binom, poisson
 
 from sklearn_dpgen.accounting._calibration import gaussian_sigma
-from sklearn_dpgen.accounting._checks import check_count, smallest_passing
 from sklearn_dpgen.accounting._composition import compose_delta, compose_epsilon
 from sklearn_dpgen.accounting._profiles import (
     FailingGaussianProfile,
     GaussianProfile,
     PrivacyProfile,
+    smallest_passing,
 )
 from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import (
     Real,
+    check_count,
     check_delta,
     check_epsilon,
     check_positive,

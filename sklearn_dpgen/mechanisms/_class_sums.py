@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sklearn_dpgen.accounting._checks import check_count, check_delta_size
+from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.domains._base import array_namespace, like
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceMechanism
 from sklearn_dpgen.utils._random import NoiseSource
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive, set_fields
+from sklearn_dpgen.utils._validation import (
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+    set_fields,
+)
 
 if TYPE_CHECKING:
     import torch

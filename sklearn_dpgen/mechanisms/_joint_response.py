@@ -465,7 +465,7 @@ class JointRandomizedResponse(TableMechanism):
         # Constants are not asked.
         self._always = tuple(column for column in always if self._sizes[column] > 1)
         self._weights = np.where(self._sizes > 1, weights, 0.0)
-        self.n_asked_ = check_n_asked(self.n_asked, *self._design(), *self._asked())
+        self.n_asked_ = check_n_asked(self.n_asked, *self._design())
         self._set_privacy()
         self.design_ = release_digest(self)
         return self
@@ -516,8 +516,7 @@ class JointRandomizedResponse(TableMechanism):
         """
         check_is_fitted(self)
         n_samples = check_positive(n_samples, "n_samples")
-        sizes, epsilon, limit = self._design()
-        always, weights = self._asked()
+        sizes, epsilon, limit, always, weights = self._design()
         singles, pairs = expected_variances(sizes, epsilon, limit, self.n_asked_, always, weights)
         variances = singles[:, None] + singles + pairs
         np.fill_diagonal(variances, singles)
@@ -599,10 +598,7 @@ class JointRandomizedResponse(TableMechanism):
         return dict.fromkeys(names, _BINS) | dict(self.n_bins)
 
     def _design(self):
-        return self._sizes, self.epsilon_, self._limit
-
-    def _asked(self):
-        return self._always, self._weights
+        return self._sizes, self.epsilon_, self._limit, self._always, self._weights
 
     def _codes(self, frame):
         """Return the categories of a block of people, of shape (n, n_columns)."""
@@ -614,8 +610,7 @@ class JointRandomizedResponse(TableMechanism):
         """Return the answers of people with given categories."""
         # One noise source for all parts, as parts with equal records must not share draws.
         noise, public = self._noise(codes), self._public(len(codes))
-        always, weights = self._asked()
-        asked = draw_columns(len(codes), self.n_asked_, always, weights, public)
+        asked = draw_columns(len(codes), self.n_asked_, self._always, self._weights, public)
         keys = public.integers(2**KEY_BITS, len(codes))
         answers = np.empty(len(codes), dtype=np.int64)
         size = max(1, min(_BLOCK, _GROUPS // int(self._sizes.max())))

@@ -12,14 +12,19 @@ from sklearn_dpgen.accounting import (
     calibrate_noise_multiplier,
     epsilon_spent,
 )
-from sklearn_dpgen.accounting._calibration import sampled_releases
-from sklearn_dpgen.accounting._checks import check_count, check_delta_size
+from sklearn_dpgen.accounting._calibration import check_delta_size, sampled_releases
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import MaximumProfile, PrivacyProfile
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.mechanisms._sequence import CentralMechanism, CentralRun
 from sklearn_dpgen.utils._random import NoiseSource
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive, set_fields
+from sklearn_dpgen.utils._validation import (
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+    set_fields,
+)
 
 __all__ = ["StratifiedGaussianMechanism", "StratifiedGaussianRun", "Stratum"]
 

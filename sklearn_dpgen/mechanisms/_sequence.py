@@ -24,17 +24,18 @@ from sklearn_dpgen.accounting._certified import (
     check_certified,
     remaining_delta,
 )
-from sklearn_dpgen.accounting._checks import check_count, smallest_passing
 from sklearn_dpgen.accounting._composition import compose_delta, default_discretization
 from sklearn_dpgen.accounting._profiles import (
     CatastrophicFailureProfile,
     FailingGaussianProfile,
     PrivacyProfile,
+    smallest_passing,
 )
 from sklearn_dpgen.accounting._selection import BoundedRangeProfile, calibrate_releases
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._random import NoiseSource
 from sklearn_dpgen.utils._validation import (
+    check_count,
     check_delta,
     check_epsilon,
     check_positive,
