@@ -27,9 +27,7 @@ def make_sampler(kind, **options):
 
 @pytest.fixture
 def sampler_of(monkeypatch):
-    """Return :func:`make_sampler`, with reports that are quickly made."""
-    # Looking up the versions of libraries takes longer than such a fit.
-    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
+    """Return :func:`make_sampler`."""
     monkeypatch.setattr("sklearn_dpgen.mechanisms._sequence._laplace_scale", LAPLACE_SCALE)
     # Noise drowns the votes of so few records, and it is said.
     monkeypatch.setattr(f"{PLAN}.warn_of_noise", lambda *args: None)

@@ -14,7 +14,7 @@ from sklearn_dpgen.mechanisms._sequence import SelectionMechanism, SelectionRun
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
 SCORES = np.array([3.0, -1.0, 2.5, 0.0])
-N_DRAWS = 20_000
+N_DRAWS = 2000
 
 
 class DoubledScale(SelectionRun):
