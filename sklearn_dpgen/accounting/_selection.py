@@ -630,9 +630,13 @@ def _lower_hull(x, y):
     return np.array(kept)
 
 
-def calibrate_runs(
-    epsilon: float, delta: float, n_runs: RandomRuns, *, open_part: float = 1e-3
-) -> RandomStoppingProfile:
+# Share of δ for catastrophic failures of all runs, for runs that no Gaussian mechanism dominates
+# entirely.
+_OPEN_PART = 1e-3
+
+
+@functools.lru_cache(maxsize=64)
+def calibrate_runs(epsilon: float, delta: float, n_runs: RandomRuns) -> RandomStoppingProfile:
     """Return the profile of a selection that spends a budget, with that of its runs.
 
     Parameters
@@ -643,9 +647,6 @@ def calibrate_runs(
         In (0, 1).
     n_runs : PoissonRuns, NegativeBinomialRuns or BinomialRuns
         Distribution of the number of runs.
-    open_part : float, default=1e-3
-        Share of ``delta`` for catastrophic failures of all runs, in (0, 1), for runs that no
-        Gaussian mechanism dominates entirely.
 
     Returns
     -------
@@ -654,12 +655,7 @@ def calibrate_runs(
         at which δ(epsilon) is at most ``delta``.
     """
     epsilon, delta = check_epsilon(epsilon, allow_infinite=False), check_delta(delta)
-    return _calibrated_runs(epsilon, delta, n_runs, check_delta(open_part, "open_part"))
-
-
-@functools.lru_cache(maxsize=64)
-def _calibrated_runs(epsilon, delta, n_runs, open_part):
-    open_delta = open_part * delta / n_runs.mean
+    open_delta = _OPEN_PART * delta / n_runs.mean
 
     def selection(multiplier):
         return RandomStoppingProfile(FailingGaussianProfile(1 / multiplier, open_delta), n_runs)

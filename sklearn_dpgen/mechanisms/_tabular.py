@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,7 @@ from sklearn_dpgen.mechanisms._base import (
 )
 from sklearn_dpgen.mechanisms._randomizers import draw_response, priced_laplace, response_table
 from sklearn_dpgen.mechanisms._release import check_release
+from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder, with_index
 from sklearn_dpgen.schema import Datetime, Numeric, Schema
 from sklearn_dpgen.schema._column import find_nulls
@@ -203,6 +204,7 @@ class TableMechanism(Mechanism):
 
     # A constructor must accept None, which fit refuses.
     schema: Schema
+    n_bins: Any
 
     def _encode_columns(self, X, n_bins):
         """Fit the encoder of the columns, and the domain, without reading a record."""
@@ -216,6 +218,19 @@ class TableMechanism(Mechanism):
     ) -> pd.DataFrame:
         """Return points of the domain as a table of raw records."""
         return self.encoder_.inverse_transform(X, rng=rng)
+
+    def _saved_categories(self, width):
+        demand(len(self.schema) == width, "A mechanism has another number of columns.")
+        bins, sizes = self.n_bins, []
+        for name, column in self.schema.items():
+            if isinstance(column, Numeric | Datetime):
+                given = bins.get(name) if isinstance(bins, dict) else bins
+                counted = isinstance(given, Integral)
+                size = given if counted else 0 if isinstance(given, str | None) else len(given)
+            else:
+                size = column.domain.n_features
+            sizes.append(size)
+        return sizes
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
