@@ -502,10 +502,10 @@ def _clone_counts(n_others, probability):
 
     One more clone is post-processing of one less, so rounding down is safe.
     """
-    law = binom(n_others, probability)
-    first, last = int(law.ppf(_TAIL_MASS)), int(law.isf(_TAIL_MASS))
+    clones = binom(n_others, probability)
+    first, last = int(clones.ppf(_TAIL_MASS)), int(clones.isf(_TAIL_MASS))
     edges = np.unique(np.linspace(first, last + 1, _MAX_BLOCKS + 1).astype(np.int64))
-    below, above = law.cdf(edges - 1), law.sf(edges - 1)
+    below, above = clones.cdf(edges - 1), clones.sf(edges - 1)
     lost, above[-1] = below[0], 0.0
     weights = np.where(below[1:] < 0.5, np.diff(below), -np.diff(above))
     return edges[:-1], weights, lost

@@ -369,9 +369,9 @@ class PoissonRuns(RandomRuns):
 
     def probabilities(self) -> np.ndarray:
         """Return P(K = k), as in ``RandomRuns``."""
-        law = poisson(self.rate)
-        counts = np.arange(1, int(law.isf(TAIL)) + 2)
-        return law.pmf(counts) / -math.expm1(-self.rate)
+        distribution = poisson(self.rate)
+        counts = np.arange(1, int(distribution.isf(TAIL)) + 2)
+        return distribution.pmf(counts) / -math.expm1(-self.rate)
 
 
 @dataclass(frozen=True)
@@ -420,9 +420,9 @@ class NegativeBinomialRuns(RandomRuns):
         k = np.arange(1, size)
         steps = np.log((k + self.eta) / (k + 1)) + log_keep
         logs = np.concatenate([[0.0], np.cumsum(steps)])
-        law = np.exp(logs - logs.max())
-        law /= law.sum()
-        return law[: np.searchsorted(np.cumsum(law), 1 - TAIL) + 1]
+        probabilities = np.exp(logs - logs.max())
+        probabilities /= probabilities.sum()
+        return probabilities[: np.searchsorted(np.cumsum(probabilities), 1 - TAIL) + 1]
 
 
 @dataclass(frozen=True)
@@ -455,8 +455,8 @@ class BinomialRuns(RandomRuns):
 
     def probabilities(self) -> np.ndarray:
         """Return P(K = k), as in ``RandomRuns``."""
-        law = binom(self.n, self.p).pmf(np.arange(1, self.n + 1))
-        return law / law.sum()
+        probabilities = binom(self.n, self.p).pmf(np.arange(1, self.n + 1))
+        return probabilities / probabilities.sum()
 
 
 def _check_share(value, name):
@@ -476,7 +476,7 @@ _ROUNDING = 1e-10
 _LARGEST_LOSS = 600.0
 
 
-_LAWS = {kind.__name__: kind for kind in (PoissonRuns, NegativeBinomialRuns, BinomialRuns)}
+_DISTRIBUTIONS = {kind.__name__: kind for kind in (PoissonRuns, NegativeBinomialRuns, BinomialRuns)}
 
 
 @dataclass(frozen=True)
@@ -519,9 +519,9 @@ class RandomStoppingProfile(PrivacyProfile):
     n_runs: RandomRuns
 
     def __post_init__(self):
-        if isinstance(self.n_runs, tuple) and self.n_runs[0] in _LAWS:
+        if isinstance(self.n_runs, tuple) and self.n_runs[0] in _DISTRIBUTIONS:
             name, *parameters = self.n_runs
-            set_fields(self, n_runs=_LAWS[name](*parameters))
+            set_fields(self, n_runs=_DISTRIBUTIONS[name](*parameters))
         for name, kind in (("run", PrivacyProfile), ("n_runs", RandomRuns)):
             value = getattr(self, name)
             if not isinstance(value, kind):
@@ -575,11 +575,11 @@ def _shifts(run, n_runs):
 
 def _composed(run, n_runs, epsilon):
     """Return the bound by composition of all Gaussian runs, at an array of ε."""
-    law = n_runs.probabilities()
-    counts = np.arange(1, len(law) + 1)
+    probabilities = n_runs.probabilities()
+    counts = np.arange(1, len(probabilities) + 1)
     # Numbers of runs are rounded up to a few values, which is safe.
-    edges = np.unique(np.ceil(np.geomspace(1, len(law), _N_COUNTS)).astype(int))
-    masses = np.bincount(np.searchsorted(edges, counts), law, len(edges))
+    edges = np.unique(np.ceil(np.geomspace(1, len(probabilities), _N_COUNTS)).astype(int))
+    masses = np.bincount(np.searchsorted(edges, counts), probabilities, len(edges))
     total = 0.0
     for count, mass in zip(edges, masses, strict=True):
         works = math.exp(count * math.log1p(-getattr(run, "delta0", 0.0)))

@@ -21,11 +21,11 @@ from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._joint_questions import (
     Questions,
     check_n_asked,
+    column_weights,
     draw_columns,
     expected_variances,
     most_asked,
     most_cells,
-    read_wishes,
     respond,
     same_group,
 )
@@ -461,7 +461,7 @@ class JointRandomizedResponse(TableMechanism):
         self.epsilon_ = float(self.epsilon)
         self._limit = most_cells(self.epsilon_)
         names = list(self.schema)
-        always, weights = read_wishes(names, self.always, self.weights)
+        always, weights = column_weights(names, self.always, self.weights)
         # Constants are not asked.
         self._always = tuple(column for column in always if self._sizes[column] > 1)
         self._weights = np.where(self._sizes > 1, weights, 0.0)
