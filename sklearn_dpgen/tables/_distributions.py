@@ -492,18 +492,7 @@ class ProductMixture:
             demand((sums > 0).all(), "A mixture has a column without categories.")
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw records.
-
-        Parameters
-        ----------
-        n : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        ndarray of int64 of shape (n, p)
-            The category of each record in each column.
-        """
+        """Draw records, as :meth:`LogLinearChain.sample`."""
         components = rng.choice(len(self.shares), size=n, p=self.shares)
         codes = np.empty((n, len(self.domain.slices)), dtype=np.int64)
         for column, block in enumerate(self.domain.slices):
@@ -514,18 +503,7 @@ class ProductMixture:
         return codes
 
     def restricted(self, allowed: Mapping) -> Self | None:
-        """Return the distribution under independent conditions on columns.
-
-        Parameters
-        ----------
-        allowed : mapping of int to ndarray
-            The allowed fraction, from 0 to 1, of each category of a column.
-
-        Returns
-        -------
-        ProductMixture or None
-            None if the probability of the conditions is below one in a billion.
-        """
+        """Return the distribution under conditions, as :meth:`LogLinearChain.restricted`."""
         shares, probabilities = self.shares, self.probabilities.copy()
         for column, fractions in allowed.items():
             block = probabilities[:, self.domain.slices[column]]

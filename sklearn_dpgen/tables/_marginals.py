@@ -343,7 +343,9 @@ def check_memory(names, trees, n_rows):
     n_rows : int
         Rows of the population.
     """
-    needed, sizes = needed_bytes(trees, n_rows), [tree.n_cells for tree in trees]
+    sizes = [tree.n_cells for tree in trees]
+    # Exact and noisy counts, the rows, and the blocks of one column.
+    needed = 24 * sum(sizes) + n_rows * (8 * len(trees) + 16 * MAX_BLOCKS)
     if needed > _MEMORY:
         widest = int(np.argmax(sizes))
         raise PublicValueError(
@@ -351,12 +353,6 @@ def check_memory(names, trees, n_rows):
             f"than 1 GiB: declare fewer categories or bins, or take a smaller population. Column "
             f"{names[widest]!r} is counted in the most cells, {sizes[widest]}."
         )
-
-
-def needed_bytes(trees, n_rows):
-    """Return the memory of counts of columns and of the population, without the records."""
-    # These are exact and noisy counts, the rows, and the blocks of one column.
-    return 24 * sum(tree.n_cells for tree in trees) + n_rows * (8 * len(trees) + 16 * MAX_BLOCKS)
 
 
 def all_pairs(n_columns):

@@ -433,7 +433,7 @@ class StreamedRecords(_Records):
         names = list(self._encoder.columns_)
         if self._maps is not None:
             groups = [
-                tuple(maps[self._maps[j]] for j, maps in zip(columns, own, strict=True))
+                tuple(g[self._maps[j]] for j, g in zip(columns, own, strict=True))
                 for columns, own in zip(tables, groups, strict=True)
             ]
         named = [tuple(names[j] for j in columns) for columns in tables]

@@ -72,11 +72,8 @@ def release_singles(leaves, trees, weights, release):
         The noise of the counts of each tree, relative to the noise of the vector.
     """
     factors = noise_factors(weights, [tree.n_levels for tree in trees])
-    exact = [tree.counts(c) / f for f, tree, c in zip(factors, trees, leaves, strict=True)]
-    noisy = release(np.concatenate(exact))
-    stops = np.cumsum(list(map(len, exact)))
-    counts = [c * f for c, f in zip(np.split(noisy, stops[:-1]), factors, strict=True)]
-    return counts, factors
+    exact = [tree.counts(own) for tree, own in zip(trees, leaves, strict=True)]
+    return _release_scaled(exact, factors, release), factors
 
 
 def release_marginals(tables, weights, release):
@@ -99,13 +96,17 @@ def release_marginals(tables, weights, release):
         The noise of the cells of each table, relative to the noise of the vector.
     """
     factors = noise_factors(weights)
-    noisy = release(np.concatenate([t.ravel() / f for f, t in zip(factors, tables, strict=True)]))
-    stops = np.cumsum([table.size for table in tables])
-    counts = np.split(noisy, stops[:-1])
-    released = [
-        (c * f).reshape(table.shape) for c, f, table in zip(counts, factors, tables, strict=True)
+    return _release_scaled(tables, factors, release), factors
+
+
+def _release_scaled(arrays, factors, release):
+    """Release arrays, divided by their factors, as one vector, and scale them back."""
+    noisy = release(np.concatenate([a.ravel() / f for a, f in zip(arrays, factors, strict=True)]))
+    stops = np.cumsum([a.size for a in arrays])
+    return [
+        (counts * f).reshape(a.shape)
+        for counts, f, a in zip(np.split(noisy, stops[:-1]), factors, arrays, strict=True)
     ]
-    return released, factors
 
 
 def total_records(counts, trees, factors):

@@ -400,14 +400,13 @@ class TableRules:
         for name, values in wanted.items():
             compute, given, _ = self.derived[name]
             is_lookup = isinstance(compute, _Lookup) and len(given) == 1
-            if is_lookup and given[0] not in self.derived and not self._is_binned(given[0]):
+            is_computed = given[0] in self.derived
+            is_binned = isinstance(self.encoder.columns_[given[0]], Binned)
+            if is_lookup and not is_computed and not is_binned:
                 keys = compute.keys_of(values)
                 if keys:
                     conditions.setdefault(given[0], keys)
         return conditions
-
-    def _is_binned(self, name):
-        return isinstance(self.encoder.columns_[name], Binned)
 
     def project(self, frame):
         """Compute the derived columns of records, and return the mask of valid records.
