@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
-from sklearn_dpgen.accounting._checks import check_count, check_delta_size
+from sklearn_dpgen.accounting._calibration import check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.engines._tables import engine_columns, is_engine_table
@@ -52,6 +52,7 @@ from sklearn_dpgen.utils._validation import (
     Real,
     StrOptions,
     Transformer,
+    check_count,
     check_fits,
     check_is_fitted,
     check_n_samples,

@@ -16,8 +16,8 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 
 from sklearn_dpgen.accounting import Bound, Event, PoissonRuns, PrivacyReport
-from sklearn_dpgen.accounting._checks import check_delta_size
-from sklearn_dpgen.accounting._random_stopping import RandomRuns, calibrate_runs
+from sklearn_dpgen.accounting._calibration import check_delta_size
+from sklearn_dpgen.accounting._selection import RandomRuns, calibrate_runs
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import Plan, TrainedEstimator
@@ -47,6 +46,7 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     Real,
     StrOptions,
+    check_count,
     check_widths,
     fit_context,
     validate_data,

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import ArrayLike
 
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport, ProjectionLaw
-from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain, OneHot, Product
 from sklearn_dpgen.domains._ball import enclosing_ball
 from sklearn_dpgen.ledger._base import Plan, TrainedEstimator
@@ -50,6 +49,7 @@ from sklearn_dpgen.utils._validation import (
     Interval,
     StrOptions,
     Transformer,
+    check_count,
     check_is_fitted,
     check_n_samples,
     check_widths,

@@ -13,7 +13,7 @@ from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
-from sklearn_dpgen.mechanisms._joint_release import RELEASE_COLUMNS
+from sklearn_dpgen.mechanisms._joint_response import RELEASE_COLUMNS
 from sklearn_dpgen.mechanisms._release import (
     LearnerPlanMixin,
     fit_mechanism,

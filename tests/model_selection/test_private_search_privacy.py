@@ -13,7 +13,7 @@ from sklearn.model_selection import ParameterSampler
 
 from sklearn_dpgen.accounting import GaussianProfile, PoissonRuns
 from sklearn_dpgen.accounting._composition import ComposedProfile
-from sklearn_dpgen.accounting._random_stopping import RandomStoppingProfile, calibrate_runs
+from sklearn_dpgen.accounting._selection import RandomStoppingProfile, calibrate_runs
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.exceptions import BudgetExceededError, NoisyCountsWarning
