@@ -41,6 +41,7 @@ from sklearn_dpgen.mechanisms import (
     TabularMechanism,
 )
 from sklearn_dpgen.model_selection import PrivateSearchCV
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterRegressor
 from sklearn_dpgen.tables import LocalTableSampler, SyntheticDataRegressor
 from sklearn_dpgen.utils._validation import StrOptions
@@ -156,7 +157,9 @@ _NUMBERS = SyntheticDataRegressor(
 )
 _ALIKE = BarycenterRegressor(_NUMBERS, y_domain=(0, 1), groups=[0, 1], **contract.BUDGET)
 _SEARCH = PrivateSearchCV(contract.LEARNER, {"n_draws": [1, 2]}, n_runs=2, **contract.BUDGET)
-_GAN = EntropicDeconvGAN(_LAPLACE, max_iter=2, hidden_layer_sizes=(4,), device="cpu")
+_GAN = EntropicDeconvGAN(
+    _LAPLACE, training=Training(max_iter=2, hidden_layer_sizes=(4,), device="cpu")
+)
 _OTHERS = [
     (_NUMBERS, _without("a"), _by()),
     (_ALIKE, _without("a", **_GROUPS), _by(**_GROUPS)),

@@ -50,7 +50,9 @@ LEARNER = SyntheticDataClassifier(
 # Estimators with what they are fitted on.
 FITS = {
     "deconvolution": (
-        EntropicDeconvGAN(LaplaceMechanism(3.0, domain=BOX), privatize=True, max_iter=2),
+        EntropicDeconvGAN(
+            LaplaceMechanism(3.0, domain=BOX), privatize=True, training=Training(max_iter=2)
+        ),
         (X,),
     ),
     "evolution": (

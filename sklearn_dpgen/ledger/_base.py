@@ -150,6 +150,10 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         "random_state": "A seed voids the guarantee for whoever knows it.",
         "ledger": "It is a file, or the path of a file, of whoever holds the records.",
     }
+    # The classes of nested settings by the parameters that take them, and the own values of an
+    # estimator: of each setting that it has.
+    _settings: dict[str, type[Settings]] = {}
+    _setting_defaults: dict[str, dict[str, Any]] = {}
     # Of estimators that protect rows alone, that have no ledger of their own, and no other noise.
     ledger: PrivacyLedger | str | os.PathLike | None = None
     unit: str | None = None
@@ -166,6 +170,36 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
             method = inspect.getattr_static(cls, name, None)
             if inspect.isfunction(method) and not hasattr(method, "is_single_threaded"):
                 setattr(cls, name, _single_threaded(method))
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also nested ones such as ``training__max_iter``.
+
+        Parameters
+        ----------
+        **params : dict
+            Settings that are None become an object when one of them is set.
+
+        Returns
+        -------
+        self : object
+        """
+        for name, kind in self._settings.items():
+            is_nested = any(key.startswith(f"{name}__") for key in params)
+            if is_nested and params.get(name, getattr(self, name)) is None:
+                params[name] = kind()
+        return super().set_params(**params)
+
+    def _validate_params(self):
+        super()._validate_params()
+        for name, defaults in self._setting_defaults.items():
+            if getattr(self, name) is not None:
+                check_settings(getattr(self, name), defaults, type(self).__name__)
+
+    def _completed(self, name):
+        """Return nested settings, with the estimator's own values where they are None."""
+        settings = getattr(self, name)
+        given = self._settings[name]() if settings is None else settings
+        return completed(given, self._setting_defaults[name])
 
     @abstractmethod
     def plan(self, n_samples: int, n_features: int | None = None) -> PrivacyReport:
@@ -361,8 +395,12 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         return noise_source(seed, type(self).__qualname__, *named, *bound)
 
     def _all_parameters(self):
-        """Return the parameters by name, among them those of nested settings."""
-        return self.get_params(deep=False)
+        """Return the parameters by name, with those of nested settings in their place."""
+        found = self.get_params(deep=False)
+        for name in self._settings:
+            del found[name]
+            found |= self._completed(name).get_params(deep=False)
+        return found
 
     def _noise_description(self):
         """Return where noise comes from, for a report; no RandomState is advanced."""
@@ -422,49 +460,8 @@ class TrainedEstimator(PrivateEstimator):
         "device": DEVICE,
         "verbose": ["verbose"],
     }
-    # The classes of nested settings by the parameters that take them, and the own values of an
-    # estimator: of each setting that it has.
-    _settings: dict[str, type[Settings]] = {}
-    _setting_defaults: dict[str, dict[str, Any]] = {}
     # The attribute that a complete fit ends with.
     _trained = "module_"
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones such as ``training__max_iter``.
-
-        Parameters
-        ----------
-        **params : dict
-            Settings that are None become an object when one of them is set.
-
-        Returns
-        -------
-        self : object
-        """
-        for name, kind in self._settings.items():
-            is_nested = any(key.startswith(f"{name}__") for key in params)
-            if is_nested and params.get(name, getattr(self, name)) is None:
-                params[name] = kind()
-        return super().set_params(**params)
-
-    def _validate_params(self):
-        super()._validate_params()
-        for name, defaults in self._setting_defaults.items():
-            if getattr(self, name) is not None:
-                check_settings(getattr(self, name), defaults, type(self).__name__)
-
-    def _completed(self, name):
-        """Return nested settings, with the estimator's own values where they are None."""
-        settings = getattr(self, name)
-        given = self._settings[name]() if settings is None else settings
-        return completed(given, self._setting_defaults[name])
-
-    def _all_parameters(self):
-        found = super()._all_parameters()
-        for name in self._settings:
-            del found[name]
-            found |= self._completed(name).get_params(deep=False)
-        return found
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, self._trained)

@@ -177,7 +177,10 @@ def samplers():
             random_state=0,
         ).fit(X),
         "deconvolution": EntropicDeconvGAN(
-            LaplaceMechanism(epsilon=20.0, domain=domain), privatize=True, **common
+            LaplaceMechanism(epsilon=20.0, domain=domain),
+            privatize=True,
+            training=Training(max_iter=3, device="cpu"),
+            random_state=0,
         ).fit(X),
     }
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from sklearn_dpgen.ledger._base import TrainedEstimator
+from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.model_selection import PrivateSearchCV
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.sliced import (
@@ -131,7 +131,7 @@ def test_seeded_noise_is_bound_to_nested_settings(tiny, table, kind, changes, mo
     assert np.array_equal(first, noises()[0])
     assert not np.isclose(first, second).any()
     # Twin: settings are left out of what noise is bound to.
-    monkeypatch.setattr(TrainedEstimator, "_all_parameters", lambda self: {})
+    monkeypatch.setattr(PrivateEstimator, "_all_parameters", lambda self: {})
     assert np.array_equal(*noises())
 
 
