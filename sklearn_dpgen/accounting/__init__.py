@@ -1,4 +1,4 @@
-"""Privacy profiles, composition, calibration, and the report of what was spent."""
+"""Privacy accounting: profiles, composition, calibration, guarantees and reports."""
 
 from sklearn_dpgen.accounting._attack_risk import AttackRisk
 from sklearn_dpgen.accounting._calibration import (

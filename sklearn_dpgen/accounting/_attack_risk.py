@@ -15,7 +15,7 @@ from sklearn_dpgen.utils._html import notebook
 __all__ = ["AttackRisk"]
 
 _FALSE_POSITIVE_RATES = (1e-3, 1e-2, 0.1)
-# Beyond it e^-ε is below the rounding of 1.
+# Beyond this ε, e^-ε is below the rounding of 1.
 _REACH = 50.0
 _N_POINTS, _N_ZOOMS = 257, 5
 
@@ -24,10 +24,10 @@ _N_POINTS, _N_ZOOMS = 257, 5
 class AttackRisk:
     """Error rates of the best attack on one record, or on one person, that a guarantee allows.
 
-    The attacker sees the release, knows all other records, and tests whether it was computed from
-    the data with this record or from a neighbour without it. A false positive is a yes where the
-    record was not, a true positive a yes where it was. All numbers are upper bounds over all
-    attackers and all data.
+    The attacker sees the release, knows all other records, and tests whether the release was
+    computed from the data with this record or from a neighbour without it. A false positive is a
+    positive test without the record, a true positive one with it. All numbers are upper bounds over
+    all attackers and all data.
 
     Parameters
     ----------
@@ -35,26 +35,25 @@ class AttackRisk:
         The privacy profile of the release; None without a guarantee.
     unit : str or None, default=None
         The column that identifies a person, if all records of a person are protected together.
-        It changes the words, and no number.
+        It changes only the wording.
 
     See Also
     --------
-    PrivacyReport.attack_risk : Of a report.
+    PrivacyReport.attack_risk : The risk of a report.
     sklearn_dpgen.reporting.TradeOffDisplay : The curve.
 
     Notes
     -----
-    Let the attacker say yes on an event that has probability α where the answer is no. Where it is
-    yes, the event has probability at most δ(ε) + e^ε α, by what δ is, for *each* ε of either sign.
-    So every ε gives a valid bound, and the least over any set of them is valid as well: nothing has
-    to be shown of an ε that was not tried, which could make the bound smaller, never larger. The
-    true positive rate is the infimum over all ε [1]_; what is minimized is convex in e^ε, hence
-    unimodal, and is searched for on grids, each between the neighbours of the best point of the one
-    before. Negative ε give the other half of the curve, by δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε). For a
-    Gaussian profile the rate is Φ(Φ^{-1}(α) + μ) [1]_.
+    Let α be the probability of a positive test without the record. With it, the probability is at
+    most δ(ε) + e^ε α, by definition of δ, for *each* ε of either sign. So every ε gives a valid
+    bound, and so does the minimum over any set of them. The true positive rate is the infimum over
+    all ε [1]_. The bound is convex in e^ε, hence unimodal, and is minimized on a sequence of grids,
+    each between the neighbours of the best point of the previous one. Negative ε give the other
+    half of the curve, by δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε). For a Gaussian profile the rate is
+    Φ(Φ^{-1}(α) + μ) [1]_.
 
-    The probability to be right with an even chance before is 1/2 + δ(0)/2, on average over what is
-    released: single releases, of a probability that the curve tells, can say more.
+    The probability of a correct guess from even odds is 1/2 + δ(0)/2 on average over the releases;
+    rare releases can reveal more, with probabilities bounded by the curve.
 
     References
     ----------
@@ -124,7 +123,7 @@ class AttackRisk:
         Parameters
         ----------
         prior : float, default=0.5
-            Probability, in (0, 1), that an attacker gives to the answer yes before the release.
+            The attacker's probability of the record before the release, in (0, 1).
 
         Returns
         -------
@@ -150,12 +149,12 @@ class AttackRisk:
 
     @property
     def mu(self) -> float | None:
-        """μ of Gaussian differential privacy; None where the profile is another one."""
+        """μ of Gaussian differential privacy; None for other profiles."""
         return self.profile.mu if isinstance(self.profile, GaussianProfile) else None
 
     @property
     def rho(self) -> float | None:
-        """ρ of zero-concentrated differential privacy, μ²/2; None where μ is None."""
+        """ρ of zero-concentrated differential privacy, μ²/2; None if μ is None."""
         return None if self.mu is None else self.mu**2 / 2
 
     @property
@@ -217,9 +216,9 @@ class AttackRisk:
 
 
 def _least_rate(delta, fpr):
-    """Return the least of δ(ε) + e^ε α over ε of either sign, for each α of a flat array."""
+    """Return the minimum of δ(ε) + e^ε α over ε of either sign, for each α of a flat array."""
     low = np.full_like(fpr, -_REACH)
-    # Larger ε give more than 1.
+    # A larger ε gives more than 1.
     high = -np.log(np.maximum(fpr, np.finfo(np.float64).tiny))
     rate = np.ones_like(fpr)
     rows = np.arange(len(fpr))

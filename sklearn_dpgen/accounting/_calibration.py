@@ -1,10 +1,10 @@
 """Noise scales from budgets, and budgets from noise scales.
 
-One convention throughout: the sensitivity is that of replacing one record, and a noise multiplier
-is the standard deviation of the noise over that sensitivity. dp_accounting reads the multiplier
-of a Gaussian event under REPLACE_ONE in this way in its Rényi accountant alone; its PLD accountant
-doubles the sensitivity once more. Where records are projected on random directions, the sensitivity
-is that of the records, and the law of the projections is accounted for here.
+By convention the sensitivity is that of replacing one record, and a noise multiplier is the
+standard deviation of the noise over that sensitivity. In dp_accounting, the multiplier of a
+Gaussian event under REPLACE_ONE has this meaning only in the Rényi accountant; the PLD accountant
+doubles the sensitivity once more. If records are projected on random directions, the sensitivity is
+that of the records, and the distribution of the projections is accounted for here.
 """
 
 import functools
@@ -110,7 +110,7 @@ def gaussian_sigma(
         return GaussianProfile(sensitivity / sigma).delta(epsilon) <= delta
 
     if calibration == "analytic":
-        # The large-epsilon and the small-epsilon law of sigma, added.
+        # The asymptotic forms of sigma for large and for small epsilon, added.
         guess = sensitivity * (1 / epsilon + 1 / math.sqrt(2 * epsilon))
         return smallest_passing(is_private, guess, rtol=1e-12)
     if delta >= 0.5:
@@ -151,16 +151,15 @@ def epsilon_spent(
     n_steps : int
         Number of adaptive releases.
     accountant : {"profile", "rdp", "bernstein", "clt"}
-        ``"profile"`` composes the exact privacy profile and is the tighter one; without sampling
-        and projections it is exact. ``"rdp"`` goes through the Rényi divergence, an independent
-        upper bound. The other two are for independent projections and for comparison with the
-        paper on them: a bound on the law, paid once with half of δ, then the Rényi divergence at
-        the other half. Directions are new in every release, so ``"bernstein"`` is a guarantee for
-        a single release only. ``"clt"`` approximates their law by a normal one and is not a
-        guarantee.
+        ``"profile"`` composes the exact privacy profile and is the tightest; without sampling and
+        projections it is exact. ``"rdp"`` uses the Rényi divergence, an independent upper bound.
+        The other two are for independent projections, for comparison with the paper on them: a
+        bound on H at half of δ, then the Rényi divergence at the other half. As the directions are
+        drawn anew for every release, this is no guarantee for several releases; ``"clt"``, which
+        replaces the distribution by a normal one, is never a guarantee.
     projections : ProjectionLaw or None
-        Law of the random directions, drawn afresh for every release and published, on which the
-        records of the batch are projected. None where the value itself is released.
+        Distribution of the random directions on which the records of the batch are projected; they
+        are drawn anew for every release and published. None if the value itself is released.
 
     Returns
     -------
@@ -188,7 +187,7 @@ def epsilon_spent(
     if accountant in _PAPER_ACCOUNTANTS:
         delta /= 2
         multiplier /= math.sqrt(projection_bound(projections, delta, method=accountant))
-        projections = ProjectionLaw(1, 1)  # the bound takes the place of H
+        projections = ProjectionLaw(1, 1)  # The bound replaces H.
     plan = {"sampling_rate": rate, "n_steps": n_steps}
     return renyi_epsilon(projections, multiplier, delta, **plan)
 
@@ -215,7 +214,7 @@ def calibrate_noise_multiplier(
     -------
     float
         σ over the ℓ₂ replacement sensitivity, or over the diameter of the projected records,
-        rounded up (by at most 1e-5 relative where batches are sampled or projections random):
+        rounded up (by at most 1e-5 relative for sampled batches or random projections):
         :func:`epsilon_spent` of it is at most ``epsilon``.
     """
     epsilon = check_epsilon(epsilon)
@@ -236,7 +235,7 @@ def calibrate_noise_multiplier(
         return smallest_passing(is_spent_within, unsampled * rate, rtol=1e-5)
     multiplier = unsampled
     if rate < 1 or (projections is not None and projections.variance > 0):
-        # The central limit of the subsampled Gaussian (Bu, Dong, Long and Su, 2020) is near.
+        # The central limit of the subsampled Gaussian (Bu, Dong, Long and Su, 2020) is close.
         guess = math.sqrt(
             squared_sensitivity / math.log1p(squared_sensitivity / (unsampled * rate) ** 2)
         )
@@ -245,7 +244,7 @@ def calibrate_noise_multiplier(
             delta,
             guess,
         )
-    # The searches over delta and over epsilon round in different places.
+    # The searches over delta and over epsilon may round differently.
     step = 1e-9
     while not is_spent_within(multiplier):
         multiplier *= 1 + step
@@ -254,15 +253,15 @@ def calibrate_noise_multiplier(
 
 
 def _crossing(spent, delta, guess):
-    """Return a multiplier that spends ``delta`` at most, within a relative 1e-5 of the smallest.
+    """Return a multiplier that spends at most ``delta``, within a relative 1e-5 of the smallest.
 
-    The logarithm of what is spent is smooth: a secant needs a third of the steps of a bisection,
-    of which each composes all releases.
+    The logarithm of the spent δ is smooth, so a secant needs a third of the steps of a bisection.
+    Each step composes all releases.
     """
 
     @functools.cache
     def excess(log_multiplier):
-        # Where nothing is spent that floats hold, or all, it has no logarithm.
+        # Clipped, as the logarithm is undefined if δ underflows or is 1.
         return math.log(min(max(spent(math.exp(log_multiplier)), 1e-300), 1 - 1e-16) / delta)
 
     low = high = math.log(guess)
@@ -284,7 +283,7 @@ def _crossing(spent, delta, guess):
 def calibrate_remainder(
     epsilon: float, delta: float, spent: Sequence[tuple[PrivacyProfile, int]]
 ) -> float:
-    """Return the μ of the Gaussian release that the rest of a budget pays for.
+    """Return the μ of a Gaussian release that the rest of a budget allows.
 
     Parameters
     ----------
@@ -303,9 +302,8 @@ def calibrate_remainder(
 
     Raises
     ------
-    ValueError
-        ``spent`` leaves less than a thousandth of ``epsilon``, or of the noise next to nothing,
-        as where it has all of ``delta``.
+    PublicValueError
+        ``spent`` leaves less than a thousandth of ``epsilon``, or almost nothing of ``delta``.
     """
     epsilon = check_epsilon(epsilon, allow_infinite=False)
     delta = check_delta(delta)
@@ -354,7 +352,7 @@ def _releases(noise_multiplier, sampling_rate, n_steps, projections):
 def _renyi_epsilon(noise_multiplier, delta, sampling_rate, n_steps):
     event = dp_event.GaussianDpEvent(noise_multiplier)
     if sampling_rate < 1:
-        # The event takes sizes; of this many records, rounding the batch up is safe and exact.
+        # The event takes sizes; rounding the batch up is safe, and exact for this many records.
         n_records = 10**15
         batch = math.ceil(sampling_rate * n_records)
         event = dp_event.SampledWithoutReplacementDpEvent(n_records, batch, event)

@@ -1,7 +1,7 @@
-"""What certified noise costs: values are rounded before noise, and noise is discrete.
+"""The cost of certified noise: values are rounded before noise, and noise is discrete.
 
-The proofs are on the page :ref:`certified_noise`. The map of OpenDP says what discrete noise on
-integers costs; where it says more than is claimed here, nothing is released.
+The proofs are on the page :ref:`certified_noise`. OpenDP computes the cost of discrete noise on
+integers; if it exceeds the cost claimed here, nothing is released.
 """
 
 import functools
@@ -27,26 +27,26 @@ __all__ = [
 ]
 
 _STEPS = 2.0**GRID_BITS
-# Two steps a value: both neighbours are rounded, by at most 7/8 together with what floats lose.
+# Two steps per value: both neighbours are rounded, each by at most 7/8 with floating-point errors.
 _ROUNDING = 2.0
-# Two scores change, and each is rounded in both neighbours.
+# Two scores change, each rounded in both neighbours.
 _SCORE_ROUNDING = 4.0
-# Sensitivities, weights and diameters are floats.
+# Covers the rounding of sensitivities, weights and diameters, which are floats.
 _EXCESS = 1 + 2.0**-40
 
 
 def certified_failure(n_values: int) -> float:
-    """Return the probability that Gaussian releases of so many values fail openly.
+    """Return the probability of a catastrophic failure of Gaussian releases.
 
     Parameters
     ----------
     n_values : int
-        Of all releases together.
+        Number of values of all releases together.
 
     Returns
     -------
     float
-        2**-52 / 11 a value. Otherwise they are as private as rounded Gaussian noise.
+        2**-52 / 11 per value. Otherwise they are as private as rounded Gaussian noise.
     """
     return n_values * 2.0 ** (-2 * GRID_BITS) / 11
 
@@ -57,27 +57,27 @@ def certified_mu(sensitivity: float, scale: float, n_changed: int) -> float:
     Parameters
     ----------
     sensitivity : float
-        ℓ₂, of the values before they are rounded.
+        ℓ₂, of the values before rounding.
     scale : float
         σ.
     n_changed : int
-        How many values differ between neighbours, at most.
+        Largest number of values that differ between neighbours.
 
     Returns
     -------
     float
-        Of the Gaussian profile.
+        μ of the Gaussian profile.
     """
     return _EXCESS * (sensitivity / scale + _ROUNDING * math.sqrt(n_changed) / _STEPS)
 
 
 def certified_gaussian_scale(mu: float, sensitivity: float, n_changed: int) -> float:
-    """Return the smallest σ of which :func:`certified_mu` is at most μ, up to rounding.
+    """Return the smallest σ whose :func:`certified_mu` is at most μ, up to rounding.
 
     Raises
     ------
-    ValueError
-        If rounding alone costs as much.
+    PublicValueError
+        Rounding alone costs as much.
     """
     mu = check_positive(mu, "mu")
     rest = mu / _EXCESS - _ROUNDING * math.sqrt(n_changed) / _STEPS
@@ -101,13 +101,13 @@ def certified_gaussian_sigma(
     epsilon : float
         Budget in nats; ``inf`` gives 0, no noise.
     delta : float
-        In (0, 1); a part of it, :func:`certified_failure`, is for the law of the noise.
+        In (0, 1); :func:`certified_failure` takes a part of it.
     sensitivity : float
         ℓ₂ diameter over neighbours.
     n_values : int
-        How many values are released.
+        Number of released values.
     calibration : {"analytic", "closed_form"}
-        As of :func:`gaussian_sigma`.
+        As in :func:`gaussian_sigma`.
 
     Returns
     -------
@@ -121,12 +121,12 @@ def certified_gaussian_sigma(
 
 
 def remaining_delta(delta: float, n_values: int) -> float:
-    """Return what :func:`certified_failure` leaves of δ.
+    """Return δ after :func:`certified_failure`.
 
     Raises
     ------
-    ValueError
-        If that is nothing.
+    PublicValueError
+        The failure takes more than half of δ.
     """
     delta = check_delta(delta)
     failure = certified_failure(check_count(n_values, "n_values"))
@@ -135,7 +135,7 @@ def remaining_delta(delta: float, n_values: int) -> float:
             f"noise='certified' takes {failure:.3g} of delta for {n_values} values: more than half "
             f"of delta={delta:g}."
         )
-    # The two add up to no more than delta, rounded or not.
+    # The sum of the two is at most delta, also after rounding.
     return math.nextafter((delta - failure) / (1 - failure), 0)
 
 
@@ -145,7 +145,7 @@ def certified_range(score_range: float, scale: float) -> float:
     Parameters
     ----------
     score_range : float
-        As of ``SelectionMechanism``.
+        As in ``SelectionMechanism``.
     scale : float
         Weights are exp(score / scale).
     """
@@ -153,7 +153,7 @@ def certified_range(score_range: float, scale: float) -> float:
 
 
 def certified_score_scale(epsilon0: float, score_range: float) -> float:
-    """Return the smallest scale of which :func:`certified_range` is at most ε₀, up to rounding."""
+    """Return the smallest scale whose :func:`certified_range` is at most ε₀, up to rounding."""
     return _rounded_up(
         lambda scale: certified_range(score_range, scale) <= epsilon0,
         score_range,
@@ -162,22 +162,22 @@ def certified_score_scale(epsilon0: float, score_range: float) -> float:
 
 
 def certified_laplace_epsilon(sensitivity: float, scale: float, n_changed: int) -> float:
-    """Return ε of a release with discrete Laplace noise, pure, and of its profile.
+    """Return the pure ε of a release with discrete Laplace noise, also that of its profile.
 
     Parameters
     ----------
     sensitivity : float
-        ℓ₁, of the values before they are rounded.
+        ℓ₁, of the values before rounding.
     scale : float
         b.
     n_changed : int
-        How many values differ between neighbours, at most.
+        Largest number of values that differ between neighbours.
     """
     return _laplace_steps(sensitivity, scale, n_changed) / _STEPS
 
 
 def certified_laplace_scale(epsilon: float, sensitivity: float, n_changed: int) -> float:
-    """Return the smallest b of discrete Laplace noise that is ε-private, up to rounding.
+    """Return the smallest b of ε-private discrete Laplace noise, up to rounding.
 
     Parameters
     ----------
@@ -186,12 +186,12 @@ def certified_laplace_scale(epsilon: float, sensitivity: float, n_changed: int) 
     sensitivity : float
         ℓ₁ diameter over neighbours.
     n_changed : int
-        How many values differ between neighbours, at most.
+        Largest number of values that differ between neighbours.
 
     Raises
     ------
-    ValueError
-        If rounding alone costs as much.
+    PublicValueError
+        Rounding alone costs as much.
     """
     epsilon = check_epsilon(epsilon)
     if laplace_scale(epsilon, sensitivity) == 0:
@@ -207,7 +207,7 @@ def certified_laplace_scale(epsilon: float, sensitivity: float, n_changed: int) 
 def check_certified(
     kind: str, sensitivity: float, scale: float, n_changed: int, claimed: float
 ) -> None:
-    """Ask OpenDP what discrete noise costs, and raise where that is more than is claimed.
+    """Raise an error if OpenDP's cost of discrete noise exceeds the claimed one.
 
     Parameters
     ----------
@@ -217,14 +217,14 @@ def check_certified(
     scale : float
         σ or b.
     n_changed : int
-        How many values differ between neighbours, at most.
+        Largest number of values that differ between neighbours.
     claimed : float
-        μ, of which ρ is μ²/2, or ε.
+        ε, or μ with ρ = μ²/2.
 
     Raises
     ------
     ArithmeticError
-        OpenDP's map says more.
+        OpenDP's cost is larger.
     """
     check_choice(kind, "kind", ("gaussian", "laplace"))
     if kind == "gaussian":
@@ -242,7 +242,7 @@ def _laplace_steps(sensitivity, scale, n_changed):
 
 
 def _rounded_up(is_private, sensitivity, rest):
-    """Return a scale of about ``sensitivity`` / ``rest`` that is private."""
+    """Return a private scale of about ``sensitivity`` / ``rest``."""
     if rest <= 0:
         raise PublicValueError(
             "noise='certified' rounds values before noise, and that alone costs more than the "
@@ -256,7 +256,7 @@ def _rounded_up(is_private, sensitivity, rest):
 
 
 def _opendp_map(kind, distance):
-    """Return ρ, or ε, of OpenDP's noise of scale 2**26 on integers so far apart."""
+    """Return OpenDP's ρ or ε of noise of scale 2**26 on integers at a distance."""
     return _opendp_noise(kind).map(distance)
 
 
@@ -264,7 +264,7 @@ def _opendp_map(kind, distance):
 def _opendp_noise(kind):
     import opendp.prelude as dp
 
-    # What OpenDP calls so is all of its Python interface.
+    # OpenDP's whole Python interface needs this flag.
     dp.enable_features("contrib")
     integers = dp.vector_domain(dp.atom_domain(T="i64"))
     if kind == "gaussian":

@@ -1,4 +1,4 @@
-"""Checks of parameters, and the one-sided search that the calibrations share."""
+"""Checks of parameters, and the one-sided search of the calibrations."""
 
 import math
 import warnings
@@ -46,7 +46,7 @@ def smallest_passing(passes, guess, *, rtol):
     passes : callable
         False below some positive value and True above it.
     guess : float
-        Where to start.
+        Starting value.
     rtol : float
         Relative width of the final bracket.
 
@@ -78,14 +78,14 @@ def smallest_passing(passes, guess, *, rtol):
 
 
 def check_delta_size(delta: float, n_samples: int, *, sampling_rate: float = 1.0) -> float:
-    """Return delta, or raise if it would allow a batch to be published without noise.
+    """Return delta; raise an error if it would allow to publish a batch without noise.
 
     Parameters
     ----------
     delta : float
         In (0, 1).
     n_samples : int
-        Number of records, where it is public. Where it is not, delta must not be checked.
+        Public number of records. If the number is not public, delta must not be checked.
     sampling_rate : float, default=1.0
         Probability that a record is in the batch of one release, in (0, 1].
 
@@ -95,14 +95,14 @@ def check_delta_size(delta: float, n_samples: int, *, sampling_rate: float = 1.0
 
     Raises
     ------
-    ValueError
-        ``delta`` is at least the sampling rate. To publish a secret batch as it is (0, q)-private
-        at sampling rate q, whatever epsilon is: nothing would be left to calibrate.
+    PublicValueError
+        ``delta`` is at least the sampling rate q. Publishing a secret batch is (0, q)-private, so
+        that no noise would be needed at any epsilon.
 
     Warns
     -----
     LargeDeltaWarning
-        ``delta`` is above 1 / n_samples: to publish one record, picked at random, is
+        ``delta`` is above 1 / n_samples: publishing one record at random is
         (0, 1 / n_samples)-private.
     """
     delta, rate = check_delta(delta), check_rate(sampling_rate)
@@ -113,7 +113,7 @@ def check_delta_size(delta: float, n_samples: int, *, sampling_rate: float = 1.0
             "without noise would keep to it."
         )
     if delta * n_samples > 1:
-        # Without the value of delta, so that the parts of one budget warn once.
+        # Without the value of delta, so that the parts of one budget warn only once.
         warnings.warn(
             f"delta is above 1 / n_samples = {1 / n_samples:.3g}: to publish a whole record, "
             "picked at random, would keep to it. Choose a smaller one, such as 0.1 / n_samples.",

@@ -12,17 +12,17 @@ every tail, which at delta = 1e-12 and 60000 releases gives an epsilon that is t
 one leaves a relative error. The bound is a proof for real arithmetic; the rounding of floating
 point is estimated, with a factor for safety, and added.
 
-Fits that are chosen after looking at earlier ones may stop at a cap that is stated beforehand
-where each is dominated by a mechanism of one kind, of which a number adds up: Gaussian ones by
-μ² (Koskela, Tobaben and Honkela, "Individual privacy accounting with Gaussian differential
-privacy", ICLR 2023; Smith and Thakurta, "Fully adaptive composition for Gaussian differential
-privacy", 2022), others by their Rényi divergence at a fixed order (Feldman and Zrnic, "Individual
-privacy accounting via a Rényi filter", NeurIPS 2021). Privacy profiles add up in this way only
-where all releases are fixed before the first one.
+Fits that are chosen adaptively may stop at a cap that is stated in advance if each is dominated by
+a mechanism of one kind with an additive parameter: Gaussian mechanisms by μ² (Koskela, Tobaben and
+Honkela, "Individual privacy accounting with Gaussian differential privacy", ICLR 2023; Smith and
+Thakurta, "Fully adaptive composition for Gaussian differential privacy", 2022), others by their
+Rényi divergence at a fixed order (Feldman and Zrnic, "Individual privacy accounting via a Rényi
+filter", NeurIPS 2021). Composing privacy profiles is valid only if all releases are fixed before
+the first one.
 
-A release is here dominated by a mechanism that fails openly with probability δ₀ and is of the
-simple kind otherwise. Where δ(ε) is the profile of the kind, that of both is δ₀ + (1 − δ₀) δ(ε),
-at ε of either sign.
+Here a release is dominated by a mechanism of the simple kind with a catastrophic failure of
+probability δ₀. With δ(ε) the profile of the kind, that of both is δ₀ + (1 − δ₀) δ(ε), at ε of
+either sign.
 """
 
 import functools
@@ -58,18 +58,18 @@ __all__ = [
 _COARSEST_GRID = 1e-3
 _MAX_GRID_POINTS = 2**17
 _VARIANCE_EXCESS = 1e-3
-# The loss beyond the grid counts as infinite; its probability is this, over all releases.
+# Loss beyond the grid counts as infinite; this is its probability over all releases.
 _TAIL_MASS = 1e-30
-# Probability, under the tilted law, that each of two truncations of a self-convolution drops.
+# Probability, under the tilted distribution, dropped by each of two truncations of a convolution.
 _WINDOW_MASS = 1e-13
-# Covers the relative rounding of a profile's values, in the unsafe direction: measured at 8e-15 for
-# a Gaussian of mu = 1, growing like 1 / mu to 4e-11 at mu = 1e-4. Below that it is not covered.
+# Covers the relative rounding error of a profile's values: measured at 8e-15 for a Gaussian of
+# mu = 1, growing like 1 / mu to 4e-11 at mu = 1e-4. Below that it is not covered.
 _PROFILE_ROUNDING = 1e-10
 _MACHINE_EPSILON = np.finfo(np.float64).eps
-# Tilts of which each serves a part of the values of epsilon that are wanted at once.
+# Largest number of tilts, each used for a range of the requested values of epsilon.
 _MOST_TILTS = 5
 _MOST_VALUES = 1000
-# Logarithm of a probability below which values need not be precise.
+# Logarithm of a probability below which values need not be accurate.
 _LOG_NOTHING = -45.0
 
 
@@ -95,9 +95,9 @@ def compose_epsilon(
     Returns
     -------
     float
-        An upper bound of the smallest ε, in nats; ``inf`` where a release fails openly with a
-        larger probability than δ. Un-sampled Gaussian releases alone, or one single release, are
-        solved in closed form.
+        An upper bound on the smallest ε, in nats; ``inf`` if the probability of a catastrophic
+        failure exceeds δ. Un-sampled Gaussian releases alone, or a single release, have a closed
+        form.
     """
     delta = check_delta(delta)
     releases = _merge_gaussians(releases)
@@ -146,7 +146,7 @@ class ComposedProfile(PrivacyProfile):
 
     Notes
     -----
-    Of un-sampled Gaussian releases alone, and of one single release, it is exact.
+    Exact for un-sampled Gaussian releases alone, and for a single release.
     """
 
     releases: Sequence[tuple[PrivacyProfile, int]]
@@ -176,7 +176,7 @@ class ComposedProfile(PrivacyProfile):
 
 
 def _by_chords(function, epsilons):
-    """Return a function that is convex in e^ε at increasing ε, from above where they are many."""
+    """Return upper values at increasing ε of a function convex in e^ε, by chords if many."""
     if len(epsilons) <= _MOST_VALUES:
         return function(epsilons)
     nodes = np.linspace(0, len(epsilons) - 1, _MOST_VALUES).astype(np.int64)
@@ -192,12 +192,12 @@ def _composition_of(releases):
 
 
 def default_discretization(releases: Sequence[tuple[PrivacyProfile, int]]) -> float | None:
-    """Return the grid step that a composition uses, in nats, or None where it needs no grid.
+    """Return the grid step of a composition, in nats, or None if it needs no grid.
 
     The step is at most 1e-3. Rounding a loss to its two neighbours on a grid of step h adds at
     most min(h E|loss|, h²/4) to its variance; the step is halved until this is below 1e-3 of the
-    variance, so that many releases with tiny losses are not priced at the size of the grid. It
-    is widened where a release would need more than 2**17 points.
+    variance, so that many releases with tiny losses do not cost as much as the grid step. It
+    is widened if a release would need more than 2**17 points.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def default_discretization(releases: Sequence[tuple[PrivacyProfile, int]]) -> fl
 
 
 def _merge_gaussians(releases):
-    """Validate, and replace all un-sampled Gaussian releases by one, which is exact."""
+    """Validate releases, and replace all un-sampled Gaussian ones by a single exact one."""
     others, squared_mu = [], 0.0
     for profile, times in releases:
         if not isinstance(profile, PrivacyProfile):
@@ -249,7 +249,7 @@ def _is_exact(releases):
 
 
 def _reach(profile, total_times):
-    """Return a loss beyond which hardly any probability lies that a wider grid would recover."""
+    """Return a loss beyond which the probability is negligible."""
     floor = profile.delta(math.inf) + _TAIL_MASS / total_times
     return smallest_passing(lambda loss: profile.delta(loss) <= floor, 1.0, rtol=1e-2)
 
@@ -267,8 +267,8 @@ def _variance(profile, reach):
 def _connect_the_dots(profile, step, total_times):
     """Return log-probabilities at the losses (−n..n)·step, and the mass of the infinite loss.
 
-    The negative half follows from the positive one, P(−l) = e^{−l} P(l), which is exact for a
-    symmetric profile and its interpolation, where second differences of values near 1 are not.
+    The negative half follows from the positive one, P(−l) = e^{−l} P(l). This is exact for a
+    symmetric profile and its interpolation, unlike second differences of values near 1.
     """
     n_positive = math.ceil(_reach(profile, total_times) / step)
     losses = np.arange(n_positive + 1) * step
@@ -305,12 +305,12 @@ class _Composition:
         return cls(step, tuple(logs for logs, _ in pairs), times, -math.expm1(log_finite))
 
     def delta(self, epsilon):
-        """Return δ(ε), with the tilt that is best for this ε."""
+        """Return δ(ε), with the best tilt for this ε."""
         tilt = self._best_tilt(lambda tilt: self._log_mgf(tilt) - tilt * epsilon)
         return self._tilted(tilt)(epsilon)
 
     def deltas(self, epsilons):
-        """Return δ(ε) at increasing ε, which share a few tilts, each good for its part of them."""
+        """Return δ(ε) at increasing ε, with one tilt for each of a few ranges."""
         far = self._best_tilt(lambda tilt: (self._log_mgf(tilt) - _LOG_NOTHING) / tilt)
         last = min(epsilons[-1], (self._log_mgf(far) - _LOG_NOTHING) / far)
         edges = np.linspace(epsilons[0], max(last, epsilons[0]), _MOST_TILTS + 1)
@@ -348,7 +348,7 @@ class _Composition:
         )
 
     def _best_tilt(self, objective):
-        # The scale of the loss sets the range; any tilt is valid, a good one is precise.
+        # The scale of the loss gives the range; any tilt is valid, a good one is accurate.
         center = -math.log(max(self._log_mgf(1.0), self.step**2)) / 2
         found = minimize_scalar(
             lambda log_tilt: objective(math.exp(log_tilt)),
@@ -359,7 +359,7 @@ class _Composition:
         return math.exp(found.x)
 
     def _tilted(self, tilt):
-        """Return the function δ(ε), read from the convolution of the tilted distributions."""
+        """Return the function δ(ε), from the convolution of the tilted distributions."""
         offset, density, log_mass = 0, np.ones(1), 0.0
         for logs, count in zip(self.log_probabilities, self.times, strict=True):
             exponents = logs + tilt * self._losses(logs)
@@ -392,7 +392,7 @@ class _Composition:
 
 
 def _trim(probabilities, mass):
-    """Return the first kept index and the rest without tails of total probability ``mass``."""
+    """Return the first kept index and the values without tails of total probability ``mass``."""
     first = np.searchsorted(np.cumsum(probabilities), mass / 2)
     last = len(probabilities) - np.searchsorted(np.cumsum(probabilities[::-1]), mass / 2)
     return int(first), probabilities[first:last]
@@ -404,20 +404,20 @@ def _log_sum_exp(exponents):
 
 
 _N_CELLS, _N_FINE_CELLS = 150, 4096
-# Covers the rounding of a profile's values.
+# Covers the rounding error of a profile's values.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class DominatingCost:
-    """Cost of a simple mechanism that dominates releases.
+    """Cost of releases by a dominating simple mechanism.
 
     Parameters
     ----------
     amount : float
         μ² of the Gaussian mechanism, or the Rényi divergence in nats.
     delta : float
-        Probability δ₀ of an open failure.
+        Probability δ₀ of a catastrophic failure.
     """
 
     amount: float
@@ -432,26 +432,26 @@ def dominating_gaussian(
     Parameters
     ----------
     releases : sequence of (PrivacyProfile, int)
-        Planned together: their parameters were fixed before the first of them.
+        Releases whose parameters were fixed before the first of them.
     delta : float
-        In (0, 1). Largest probability of an open failure beyond that of the releases themselves;
-        Gaussian and pure releases need none.
+        In (0, 1). Largest probability of a catastrophic failure beyond that of the releases
+        themselves; Gaussian and pure releases need none.
 
     Returns
     -------
     DominatingCost
-        Exact for Gaussian releases; of others the least μ up to a relative 1e-3.
+        Exact for Gaussian releases; for others the least μ up to a relative 1e-3.
 
     Notes
     -----
     A mechanism of which only (ε, δ)-privacy is known is dominated by binary randomized response,
-    and this is what a normal variable of mean ±μ/2 says by its sign, at μ = 2 Φ⁻¹(e^ε / (1 + e^ε)).
+    which is the sign of a normal variable of mean ±μ/2, at μ = 2 Φ⁻¹(e^ε / (1 + e^ε)).
 
-    Otherwise the profile is known at ε₀ = 0 < ε₁ < ... < ε_m, and at most δ₀ at ε_m. Between two
-    of them, a profile of the releases is convex in x = e^ε, and lies below its chord; that of the
-    Gaussian mechanism lies above each of its tangents, of slope −Φ(−ε/μ − μ/2). Where the chord
-    lies below a tangent at both its ends it does so in between. Beyond ε_m, δ₀ is enough, and
-    at negative ε profiles follow from those at positive ones.
+    Otherwise the profile is evaluated at ε₀ = 0 < ε₁ < ... < ε_m, and at most δ₀ at ε_m. Between
+    two of these, the profile of the releases is convex in x = e^ε, and below its chord; that of the
+    Gaussian mechanism is above each of its tangents, of slope −Φ(−ε/μ − μ/2). A chord that is below
+    a tangent at both ends is so in between. Beyond ε_m, δ₀ suffices, and profiles at negative ε
+    follow from those at positive ones.
     """
     delta = check_delta(delta)
     profile = ComposedProfile(releases)
@@ -459,7 +459,7 @@ def dominating_gaussian(
     if isinstance(single, GaussianProfile):
         return DominatingCost(single.mu**2, 0.0)
     if isinstance(single, ApproximateProfile):
-        # By the logarithm of the smaller tail, which neither rounds to 1 nor vanishes.
+        # By the logarithm of the smaller tail, which is neither rounded to 1 nor underflows.
         mu = -2 * float(ndtri_exp(-np.logaddexp(0.0, single.epsilon0)))
         return DominatingCost(mu**2 * (1 + _ROUNDING), single.delta0)
     epsilons, values, open_delta = _grid(profile, delta)
@@ -493,12 +493,12 @@ def dominating_renyi(
     Returns
     -------
     DominatingCost
-        Exact for Gaussian releases; of others an upper bound, in nats.
+        Exact for Gaussian releases; for others an upper bound, in nats.
 
     Notes
     -----
-    exp((α − 1) D) = 1 + α (α − 1) ∫ (e^{(α − 1) ε} + e^{−α ε}) δ(ε) dε over ε > 0, of the profile
-    less the open failure; on each cell of a grid δ(ε) is at most its value at the left.
+    exp((α − 1) D) = 1 + α (α − 1) ∫ (e^{(α − 1) ε} + e^{−α ε}) δ(ε) dε over ε > 0, for the profile
+    without the catastrophic failure; on each cell of a grid δ(ε) is at most its left value.
     """
     order, delta = check_positive(order, "order"), check_delta(delta)
     if order <= 1:
@@ -508,14 +508,14 @@ def dominating_renyi(
         return DominatingCost(order * _single(profile).mu ** 2 / 2, 0.0)
     epsilons, values, open_delta = _grid(profile, delta)
     values = np.maximum(values - open_delta, 0.0) / (1 - open_delta)
-    # Chords in e^ε, which lie above, at more points.
+    # Chords in e^ε, which are above the profile, at more points.
     fine = np.linspace(0.0, epsilons[-1], _N_FINE_CELLS + 1)
     cell = np.clip(np.searchsorted(epsilons, fine, side="right") - 1, 0, len(epsilons) - 2)
     widths = np.expm1(epsilons[1:] - epsilons[:-1])
     weight = np.clip(np.expm1(fine - epsilons[cell]) / widths[cell], 0.0, 1.0)
     heights = (1 - weight) * values[cell] + weight * values[cell + 1]
     step = fine[1]
-    # Taken at the right of a cell, where it does not overflow.
+    # Evaluated at the right end of a cell, where it does not overflow.
     growing = (order - 1) * fine[1:] + math.log(-math.expm1(-(order - 1) * step) / (order - 1))
     falling = -order * fine[:-1] + math.log(-math.expm1(-order * step) / order)
     with np.errstate(divide="ignore"):
@@ -525,16 +525,16 @@ def dominating_renyi(
 
 
 def _single(profile):
-    """Return the only profile of releases, or None."""
+    """Return the profile if there is only one, else None."""
     return profile.releases[0][0] if [times for _, times in profile.releases] == [1] else None
 
 
 @functools.lru_cache(maxsize=64)
 def _grid(profile, delta):
-    """Return ε from 0, a profile from above at each, and the probability of an open failure."""
+    """Return ε from 0, upper values of a profile, and the probability of a catastrophic failure."""
     infinite = profile.delta(math.inf)
     open_delta = infinite + (1 - infinite) * delta
-    # Where nothing is left at 0, a loss of no size that matters.
+    # If nothing is left at 0, any small loss serves.
     largest = max(profile.epsilon(open_delta / (1 + 2 * _ROUNDING)), 1e-9)
     epsilons = np.linspace(0.0, largest, _N_CELLS + 1)
     values = np.minimum(profile.delta(epsilons) * (1 + _ROUNDING), 1.0)

@@ -1,6 +1,6 @@
-"""A privacy guarantee as data: enumerations and numbers that code reads, and no sentences.
+"""A privacy guarantee as data: enumerations and numbers for code, without sentences.
 
-`_wording.py` is the only module that turns one into English.
+`_wording.py` is the only module that converts one to English.
 """
 
 import math
@@ -29,14 +29,14 @@ __all__ = [
 
 
 class Neighbours(StrEnum):
-    """How neighbouring data sets differ. Guarantees of two kinds are not composed."""
+    """Neighbouring relation of data sets. Guarantees with different ones are not composed."""
 
     REPLACE_ONE = "replace_one"
     ADD_OR_REMOVE = "add_or_remove"
 
 
 class Protected(StrEnum):
-    """What one individual contributes: what is replaced, added or removed."""
+    """Unit of protection: what is replaced, added or removed."""
 
     RECORD = "record"
     LABELLED_RECORD = "record_and_label"
@@ -44,12 +44,12 @@ class Protected(StrEnum):
     SOURCE_RECORD = "source_record"
     TARGET_RECORD = "target_record"
     SOURCE_OR_TARGET_RECORD = "source_or_target_record"
-    # Of the local model: the record of one person, who trusts no curator.
+    # In the local model: the record of one person, without a trusted curator.
     OWN_RECORD = "own_record"
 
 
 class Shared(StrEnum):
-    """What a record has in common with the one that replaces it."""
+    """Property that a record shares with its replacement."""
 
     CLASS = "class"
     GROUP = "group"
@@ -58,9 +58,9 @@ class Shared(StrEnum):
 
 
 class Public(StrEnum):
-    """Facts that a guarantee treats as public. Parameters stand beside them under their own names.
+    """Facts that a guarantee treats as public; public parameters are given by their names.
 
-    ``N_SAMPLES`` counts records, or persons where these are the unit.
+    ``N_SAMPLES`` counts records, or persons if these are the unit of protection.
     """
 
     N_SAMPLES = "n_samples"
@@ -82,7 +82,7 @@ class Public(StrEnum):
 
 
 class Released(StrEnum):
-    """What a release holds."""
+    """Content of a release."""
 
     NOTHING = "nothing"
     EXACT = "exact"
@@ -119,7 +119,7 @@ class Released(StrEnum):
 
 
 class BoundKind(StrEnum):
-    """Where a bound of a sensitivity comes from: a declaration, or code that enforces it."""
+    """Source of a bound on a sensitivity: a declaration, or code that enforces it."""
 
     L1_DIAMETER = "l1_diameter"
     L2_DIAMETER = "l2_diameter"
@@ -152,7 +152,7 @@ class BoundKind(StrEnum):
 
 
 class Caveat(StrEnum):
-    """What a guarantee does not cover."""
+    """Limit of a guarantee."""
 
     FLOATING_POINT = "floating_point"
     CERTIFIED_NOISE = "certified_noise"
@@ -176,7 +176,7 @@ class Caveat(StrEnum):
     MOST_RECORDS = "most_records"
 
 
-# Caveats that state a number, and the field that holds it.
+# Caveats that state a number, and the field with it.
 _NUMBERED = {Caveat.ROWS_COUNT: "max_rows", Caveat.MOST_RECORDS: "max_records"}
 
 
@@ -188,9 +188,10 @@ class Event:
     ----------
     what : Released
     times : int or None, default=None
-        How many there are, or categories of a randomized response.
+        Number of these releases, or of categories of a randomized response.
     among : int or None, default=None
-        Of how many candidates they are selected; privately, but for questions of a local model.
+        Number of candidates from which they are selected: privately, except for questions of a
+        local model.
     """
 
     what: str
@@ -206,13 +207,13 @@ class Event:
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound that a sensitivity is computed from.
+    """A bound from which a sensitivity is computed.
 
     Parameters
     ----------
     kind : BoundKind
     value : float or None, default=None
-        In the units of what is bounded.
+        In the units of the bounded quantity.
     """
 
     kind: str
@@ -226,56 +227,55 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """One privacy guarantee: what is protected, from what, at which price.
+    """One privacy guarantee: neighbouring relation, releases and cost.
 
-    It holds public quantities alone.
+    It holds public quantities only.
 
     Parameters
     ----------
     name : str
-        What states it: the name of a class, or of a column.
+        Name of the class or column that states it.
     events : tuple of Event
-        What is released.
+        The releases.
     epsilon : float
-        Privacy budget spent, in nats; ``inf`` where there is no guarantee.
+        Privacy budget spent, in nats; ``inf`` without a guarantee.
     delta : float
         Failure probability of the guarantee, in [0, 1]; 0 for pure differential privacy.
     neighbours : Neighbours, default="replace_one"
-        How neighbouring data sets differ.
+        Neighbouring relation of data sets.
     protected : Protected, default="record"
-        What one individual contributes.
+        Unit of protection.
     shared : tuple of Shared
-        What a record has in common with the one that replaces it; the sizes of such strata are
-        public.
+        Properties that a record shares with its replacement; the sizes of such strata are public.
     unit : str or None
         Column that identifies persons: all rows with one value in it are protected together. None
         protects each row by itself.
     max_rows : int or None
-        For how many rows a person counts at most, where each row counts. None where each person
+        Largest number of rows for which a person counts, if each row counts. None if each person
         counts once.
     max_records : int or None
-        For how many records at most the guarantee holds. None for any number.
+        Largest number of records for which the guarantee holds. None for any number.
     public : tuple of Public or str
+        Facts treated as public, and names of parameters.
         Facts treated as public, and names of parameters.
     sensitivity : float or None
         Largest change of the released value over neighbours.
     norm : {"l1", "l2"} or None
         Norm of the sensitivity.
     bounds : tuple of Bound
-        What the sensitivity is computed from.
+        Bounds from which the sensitivity is computed.
     batches : tuple of (int, int)
-        The records of one release out of those of each stratum, drawn without replacement anew
-        for each release. Empty where every record is in every release.
+        Number of records in one release, and in its stratum, for each stratum, drawn without
+        replacement anew for each release. Empty if every record is in every release.
     sampling_rate : float
         Share of the records in one release, in (0, 1]: that of the worst stratum.
     n_releases : int
         Number of releases composed in ``epsilon``.
     releases : tuple of (PrivacyProfile, int)
-        The profiles that are composed in ``epsilon``, each with how often, where these are all:
-        with them the release is composed with others at no loss. Empty where there is no noise,
-        or they are not known.
+        All profiles composed in ``epsilon``, with their multiplicities, by which the release is
+        composed with others without loss. Empty without noise, or if they are not known.
     caveats : tuple of Caveat
-        What the guarantee does not cover.
+        Limits of the guarantee.
     """
 
     name: str
@@ -343,14 +343,14 @@ class Guarantee:
                 raise PublicValueError(f"The caveat {str(caveat)!r} needs {name}.")
 
     def for_persons(self, unit: str, *, max_rows: int | None = None, **changes: Any) -> Self:
-        """Return the guarantee in which a person with all rows takes the place of a record.
+        """Return the guarantee with a person and all their rows as the unit of protection.
 
         Parameters
         ----------
         unit : str
             Column that identifies persons.
         max_rows : int or None, default=None
-            For how many rows a person counts at most. None where each person counts once.
+            Largest number of rows for which a person counts. None if each person counts once.
         **changes
             Other fields.
         """
@@ -361,28 +361,28 @@ class Guarantee:
 
     @property
     def is_local(self) -> bool:
-        """Whether each person's record is protected from everybody, in the local model."""
+        """Whether each record is protected without a trusted curator, in the local model."""
         return self.protected is Protected.OWN_RECORD
 
     @property
     def relation(self) -> tuple:
-        """All that says who is protected: guarantees with equal relations may be compared."""
+        """The fields of the neighbouring relation; only guarantees with equal ones compare."""
         return self.neighbours, self.protected, self.shared, self.unit, self.max_rows
 
     def composable(self) -> tuple[tuple[PrivacyProfile, int], ...]:
-        """Return what :func:`compose_epsilon` takes to compose this release with others.
+        """Return the releases to compose with others by :func:`compose_epsilon`.
 
-        They must be for the same neighbours: an addition costs less than a replacement.
+        They must be for the same neighbours, as an addition costs less than a replacement.
 
         Returns
         -------
         tuple of (PrivacyProfile, int)
-            ``releases``, or where they are not known the loosest profile of (ε, δ).
+            ``releases``, or if they are not known the loosest profile with (ε, δ).
 
         Raises
         ------
-        ValueError
-            Without a guarantee.
+        PublicValueError
+            There is no guarantee.
         """
         if self.releases:
             return self.releases
@@ -395,16 +395,16 @@ class Guarantee:
 
         Raises
         ------
-        ValueError
-            Without a guarantee.
+        PublicValueError
+            There is no guarantee.
         """
         return ComposedProfile(self.composable())
 
 
 def common_guarantee(guarantees) -> dict:
-    """Return the fields of the relation that all guarantees hold for.
+    """Return the fields of a neighbouring relation for which all guarantees hold.
 
-    A guarantee for the replacement of any record holds where the new one is of the same stratum.
+    A guarantee for the replacement of any record also holds for one of the same stratum.
 
     Parameters
     ----------
@@ -413,13 +413,13 @@ def common_guarantee(guarantees) -> dict:
     Returns
     -------
     dict
-        ``neighbours``, ``protected`` and ``shared``; ``max_rows``, the most of any, and
-        ``max_records``, the fewest of any.
+        ``neighbours``, ``protected`` and ``shared``; ``max_rows``, the largest of any; and
+        ``max_records``, the smallest of any.
 
     Raises
     ------
-    ValueError
-        There is none, as for added and for replaced records.
+    PublicValueError
+        There is no such relation, for example for added and for replaced records.
     """
     found = list(dict.fromkeys(g.relation for g in guarantees))
     narrow = [relation for relation in found if not _is_any_replacement(relation)]
@@ -457,7 +457,7 @@ def _public(fact):
 
 
 def as_number(value: object, name: str) -> float:
-    """Return a float that is neither NaN nor negative; ``"inf"`` is how JSON spells infinity."""
+    """Return a non-negative float; the text "inf" of JSON is infinity."""
     if isinstance(value, bool) or not (isinstance(value, Real) or value == "inf"):
         raise PublicTypeError(f"{name} must be a real number, got {type(value).__name__}.")
     number = float(value)

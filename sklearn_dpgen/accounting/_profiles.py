@@ -1,7 +1,7 @@
 """Privacy profiles: the largest hockey-stick divergence of a mechanism over its neighbours.
 
-Every profile here is for replace-one neighbours, with the sensitivity of that relation already in
-its parameter. Replacement is symmetric, so one function describes both orders of a pair, and the
+All profiles are for replace-one neighbours, with the sensitivity of that relation in their
+parameters. Replacement is symmetric, so one function describes both orders of a pair, and the
 values at negative epsilon follow from those at positive epsilon.
 """
 
@@ -36,9 +36,9 @@ __all__ = [
 class PrivacyProfile(ABC):
     """The privacy profile δ(ε) of a mechanism, as a function of ε of either sign.
 
-    A subclass gives ``_delta`` for ε ≥ 0: an upper bound of the hockey-stick divergence at e^ε
+    A subclass implements ``_delta`` for ε ≥ 0: an upper bound on the hockey-stick divergence at e^ε
     over all replace-one neighbours, non-increasing and convex in e^ε, and finite at ε = inf.
-    Subclasses are frozen dataclasses of numbers and of other profiles.
+    Subclasses are frozen dataclasses of numbers and other profiles.
     """
 
     _kinds: dict = {}
@@ -59,8 +59,8 @@ class PrivacyProfile(ABC):
         Parameters
         ----------
         epsilon : float or array-like
-            In nats, of either sign; ``-inf`` and ``inf`` are allowed. At negative values the
-            profile is its mirror image, δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε).
+            In nats, of either sign; ``-inf`` and ``inf`` are allowed. Negative values are given by
+            symmetry, δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε).
 
         Returns
         -------
@@ -85,7 +85,7 @@ class PrivacyProfile(ABC):
         Returns
         -------
         float
-            ``inf`` where no finite ε has so small a δ.
+            ``inf`` if no finite ε has so small a δ.
         """
         delta = check_delta(delta)
         if self.delta(0.0) <= delta:
@@ -105,12 +105,12 @@ class PrivacyProfile(ABC):
 
         Raises
         ------
-        ValueError
-            A kind that is not known.
+        PublicValueError
+            The kind is unknown.
         """
         kind = PrivacyProfile._kinds.get(content["profile"])
         if kind is None:
-            raise PublicValueError(f"Profile {content['profile']!r} is of no known kind.")
+            raise PublicValueError(f"profile must be a known kind, got {content['profile']!r}.")
         return kind(**{name: _parsed(value) for name, value in content["parameters"].items()})
 
 
@@ -149,7 +149,7 @@ class GaussianProfile(PrivacyProfile):
     def _delta(self, epsilon):
         upper = epsilon / self.mu - self.mu / 2
         lower = epsilon / self.mu + self.mu / 2
-        # e^ε φ(lower) = φ(upper): written with Mills' ratio no term overflows or cancels to zero.
+        # e^ε φ(lower) = φ(upper); with Mills' ratio no term overflows or cancels to zero.
         density = np.exp(-np.square(np.clip(upper, -1e3, 1e3)) / 2) / math.sqrt(2 * math.pi)
         tail = np.where(upper > 0, density * _mills_ratio(np.maximum(upper, 0)), ndtr(-upper))
         return tail - density * _mills_ratio(lower)
@@ -163,7 +163,7 @@ class LaplaceProfile(PrivacyProfile):
     ----------
     epsilon0 : float
         ℓ₁ sensitivity under replacement over the scale of the noise. A shift along one coordinate
-        is the worst, so the dimension does not matter.
+        is the worst case in any dimension.
 
     References
     ----------
@@ -221,7 +221,7 @@ class ApproximateProfile(PrivacyProfile):
     References
     ----------
     Kairouz, Oh and Viswanath, "The composition theorem for differential privacy", ICML 2015:
-    binary randomized response that fails openly with probability δ₀ dominates.
+    binary randomized response with a catastrophic failure of probability δ₀ dominates.
     """
 
     epsilon0: float
@@ -259,16 +259,16 @@ class CatastrophicFailureProfile(PrivacyProfile):
 
 @dataclass(frozen=True)
 class MixtureProfile(PrivacyProfile):
-    """A mechanism chosen at random, with a choice that is published and free of the data.
+    """A mechanism chosen at random, by a published choice that does not depend on the data.
 
-    δ(ε) is the average of the profiles: the choice is a part of the output with the same law
-    under both neighbours, so the divergence averages over it.
+    δ(ε) is the average of the profiles: the choice is a part of the output with the same
+    distribution under both neighbours, so the divergence averages over it.
 
     Parameters
     ----------
     profiles : sequence of PrivacyProfile
     weights : sequence of float
-        Their probabilities, which sum to 1.
+        Probabilities of the profiles, with sum 1.
     """
 
     profiles: Sequence[PrivacyProfile]
@@ -284,7 +284,7 @@ class MixtureProfile(PrivacyProfile):
         total = math.fsum(weights)
         if not all(weight >= 0 for weight in weights) or not math.isclose(total, 1, rel_tol=1e-9):
             raise PublicValueError("weights must be non-negative and sum to 1.")
-        # Normalized weights stay as they are: what is read back equals what was written.
+        # Normalized weights are not changed, so that reading returns what was written.
         if abs(total - 1) > len(weights) * 2**-53:
             weights = tuple(weight / total for weight in weights)
         object.__setattr__(self, "profiles", profiles)
@@ -297,9 +297,9 @@ class MixtureProfile(PrivacyProfile):
 
 @dataclass(frozen=True)
 class MaximumProfile(PrivacyProfile):
-    """The largest δ(ε) of several profiles, one of which each pair of neighbours has.
+    """The largest δ(ε) of several profiles, if each pair of neighbours has one of them.
 
-    A pair with the largest profile dominates all of them, so that it composes.
+    A pair with the largest profile dominates all of them, so it can be composed.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ class MaximumProfile(PrivacyProfile):
         return np.maximum.reduce([profile._delta(epsilon) for profile in self.profiles])
 
     def epsilon(self, delta: float) -> float:
-        """Return the largest ε of all at a δ."""
+        """Return the largest ε of all profiles at a δ."""
         return max(profile.epsilon(delta) for profile in self.profiles)
 
 
@@ -331,7 +331,7 @@ class SampledProfile(PrivacyProfile):
     Parameters
     ----------
     profile : PrivacyProfile
-        On a batch.
+        Profile of the mechanism on a batch.
     rate : float
         In (0, 1].
     """
@@ -340,7 +340,7 @@ class SampledProfile(PrivacyProfile):
     rate: float
 
     def _delta(self, epsilon):
-        # Two forms of the same logarithm: the first does not cancel, the second not overflow.
+        # Two forms of the same logarithm: the first avoids cancellation, the second overflow.
         small = np.log1p(np.expm1(np.minimum(epsilon, 1.0)) / self.rate)
         capped = np.maximum(epsilon, 1.0)
         large = capped - math.log(self.rate) + np.log1p((self.rate - 1) * np.exp(-capped))
@@ -348,7 +348,7 @@ class SampledProfile(PrivacyProfile):
 
 
 def sampled_without_replacement(profile: PrivacyProfile, rate: float) -> PrivacyProfile:
-    """Return the profile of a mechanism that sees a secret uniform batch of fixed size.
+    """Return the profile of a mechanism on a secret uniform batch of fixed size.
 
     Parameters
     ----------

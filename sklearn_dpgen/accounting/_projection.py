@@ -1,9 +1,9 @@
-"""Privacy cost of a release of randomly projected records.
+"""Privacy cost of releases of randomly projected records.
 
-The directions are drawn afresh, free of the data, and published. Given them, a record that moves by
-z moves the release by √H ‖z‖, where H is the sum of the squared cosines between z and the
-directions. The law of H depends on sizes alone, and the privacy profile and the Rényi divergence
-of the release are averages over it, attained at the largest ‖z‖: nothing is lost to a bound on H.
+The directions are drawn anew, independently of the data, and published. Given them, a change of a
+record by z changes the release by √H ‖z‖, with H the sum of the squared cosines between z and the
+directions. The distribution of H depends only on sizes, and the privacy profile and the Rényi
+divergence of the release are averages over it, attained at the largest ‖z‖, without a bound on H.
 """
 
 import functools
@@ -29,20 +29,20 @@ _KINDS = ("orthogonal", "independent")
 _MACHINE_EPSILON = np.finfo(np.float64).eps
 # Relative rounding of the incomplete beta function and of 1F1: measured below 1e-12 for d <= 1e5.
 _ROUNDING = 1e-11
-# Probability beyond the grid of H, which is put on the largest possible value.
+# Probability beyond the grid of H, assigned to the largest possible value.
 _LOG_TAIL = math.log(1e-40)
-# Probability of each event that the convolution leaves out.
+# Probability of each event that the convolution omits.
 _LOG_LEFT_OUT = math.log(1e-18)
 _MAX_ORDER = 256
 
 
 @dataclass(frozen=True)
 class ProjectionLaw:
-    """Law of H = Σ_j ⟨u_j, z⟩² for a unit vector z and random unit directions u_j.
+    """Distribution of H = Σ_j ⟨u_j, z⟩² for a unit vector z and random unit directions u_j.
 
-    It is the same for every z. Independent directions give a sum of k independent
-    Beta(1/2, (d − 1)/2). Independent blocks of d orthonormal ones, the last cut short to
-    r = k mod d, give ⌊k/d⌋ + Beta(r/2, (d − r)/2): a constant where d divides k.
+    It is the same for every z. For k independent directions H is a sum of k independent
+    Beta(1/2, (d − 1)/2). For independent blocks of d orthonormal ones, the last truncated to
+    r = k mod d, it is ⌊k/d⌋ + Beta(r/2, (d − r)/2): a constant if d divides k.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class ProjectionLaw:
 
     @property
     def variance(self) -> float:
-        """Variance of H; 0 where H is constant."""
+        """Variance of H; 0 if H is constant."""
         d = self.n_features
         _, n_terms, size = self._parts
         return n_terms * 2 * size * (d - size) / (d * d * (d + 2))
@@ -113,18 +113,18 @@ class ProjectionLaw:
         return constant * t + beta
 
     def survival(self, values: ArrayLike) -> np.ndarray:
-        """Return an upper bound of P(H > v), a tight one.
+        """Return a tight upper bound on P(H > v).
 
         Parameters
         ----------
         values : array-like of float
-            Where, in increasing order.
+            Values v in increasing order.
 
         Returns
         -------
         ndarray of the same shape
-            Non-increasing. A single beta distribution is exact up to rounding. A sum of several
-            is convolved numerically, each term rounded up to a grid.
+            Non-increasing. A single beta distribution is exact up to rounding. A sum of several is
+            convolved numerically, with each term rounded up to a grid.
         """
         values = np.asarray(values, dtype=np.float64)
         constant, n_terms, size = self._parts
@@ -141,13 +141,13 @@ class ProjectionLaw:
         return np.minimum.accumulate(bound)
 
     def upper_grid(self, n_points: int = 4096) -> tuple[np.ndarray, np.ndarray]:
-        """Return a finite law that dominates H stochastically.
+        """Return a finite distribution that dominates H stochastically.
 
         Parameters
         ----------
         n_points : int
-            Number of values that H is rounded up to, in geometric progression. A multiple of it
-            gives a finer law, which this one dominates.
+            Number of values to which H is rounded up, in geometric progression. A multiple of it
+            gives a finer distribution, which this one dominates.
 
         Returns
         -------
@@ -168,21 +168,21 @@ class ProjectionLaw:
         noise_multiplier : float
             σ over the ℓ₂ diameter of the records, not of their projections.
         n_points : int
-            Number of Gaussian profiles to average. The excess over the exact profile falls like
-            its square.
+            Number of Gaussian profiles to average. The excess over the exact profile is inversely
+            proportional to its square.
 
         Returns
         -------
         PrivacyProfile
             An upper bound of E_H δ(ε; √H / multiplier), with δ that of the Gaussian mechanism.
-            Exactly Gaussian where H is constant.
+            Exactly Gaussian if H is constant.
 
         Notes
         -----
-        The law of :meth:`upper_grid` is spread over fewer values, each over its two neighbours with
-        the mean of w = Φ(μ/2) kept, μ = √H / multiplier. This is an upper bound because δ is convex
-        in w at every ε ≥ 0: from ∂δ/∂μ = φ(ε/μ − μ/2) follows ∂δ/∂w = 2 exp(ε/2 − ε²/(2μ²)), which
-        grows with μ.
+        The distribution of :meth:`upper_grid` is reduced to fewer values: each value is split over
+        its two neighbours such that the mean of w = Φ(μ/2) is kept, μ = √H / multiplier. This is an
+        upper bound because δ is convex in w at every ε ≥ 0: ∂δ/∂μ = φ(ε/μ − μ/2) implies
+        ∂δ/∂w = 2 exp(ε/2 − ε²/(2μ²)), which grows with μ.
         """
         noise_multiplier = check_positive(noise_multiplier, "noise_multiplier")
         n_points = check_count(n_points, "n_points")
@@ -190,11 +190,11 @@ class ProjectionLaw:
         mu = np.sqrt(values) / noise_multiplier
         if len(mu) == 1:
             return GaussianProfile(mu[0])
-        # Below, one wide interval: hardly any loss comes from there.
+        # A single wide interval below, as it contributes almost no loss.
         low = max(mu[0], math.sqrt(self.mean) / 3 / noise_multiplier)
         nodes = np.unique([mu[0], *np.geomspace(low, mu[-2], n_points), mu[-1]])
         right = np.searchsorted(nodes, mu).clip(1, len(nodes) - 1)
-        # 1 − w, which keeps its digits for large mu.
+        # 1 − w is accurate for large mu.
         start, stop, at = ndtr(-nodes[right - 1] / 2), ndtr(-nodes[right] / 2), ndtr(-mu / 2)
         share = np.where(start > stop, (start - at) / np.maximum(start - stop, 1e-300), 1.0)
         share = share.clip(0.0, 1.0)
@@ -206,9 +206,9 @@ class ProjectionLaw:
     def draw(self, noise: NoiseSource) -> np.ndarray:
         """Draw the directions of one release.
 
-        The price averages over their distribution, so they come from the source of the noise: a
-        generator with few states would draw each of few sets of directions, and records that
-        differ along one of them, far more often than is priced.
+        The cost averages over their distribution, so they are drawn from the noise source. A
+        generator with few states would draw each of a few sets of directions, and records that
+        differ along one of them, far more often than accounted for.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class ProjectionLaw:
         Returns
         -------
         ndarray of float64 of shape (k, d)
-            Unit rows. In one dimension all are 1: a sign, which is published, hides nothing.
+            Unit rows. In one dimension all are 1, as a published sign hides nothing.
         """
         d, k = self.n_features, self.n_projections
         if d == 1:
@@ -226,7 +226,7 @@ class ProjectionLaw:
             directions = ndtri(noise.uniform((k, d)))
             return directions / np.linalg.norm(directions, axis=1, keepdims=True)
         columns, triangles = np.linalg.qr(ndtri(noise.uniform((-(-k // d), d, min(k, d)))))
-        # The factor is Haar distributed only when the triangle's diagonal is positive.
+        # The factor is Haar distributed only if the diagonal of the triangle is positive.
         signs = np.copysign(1.0, np.diagonal(triangles, axis1=1, axis2=2))[:, None]
         return (columns * signs).swapaxes(1, 2).reshape(-1, d)[:k]
 
@@ -237,17 +237,17 @@ class ProjectionLaw:
 
 
 def projection_bound(law: ProjectionLaw, delta: float, *, method: str = "bernstein") -> float:
-    """Return the bound of the paper on H, for comparison.
+    """Return the bound on H of Rakotomamonjy and Ralaivola, for comparison.
 
     Parameters
     ----------
     law : ProjectionLaw
-        Of independent directions.
+        Distribution for independent directions.
     delta : float
         Probability that H may exceed the bound, in (0, 1).
     method : {"bernstein", "clt"}
-        ``"bernstein"`` is a theorem. ``"clt"`` is the quantile of a normal law in the place of
-        H's: an approximation, not a bound.
+        ``"bernstein"`` is a theorem. ``"clt"`` is the quantile of a normal approximation, which is
+        not a bound.
 
     Returns
     -------
@@ -262,7 +262,7 @@ def projection_bound(law: ProjectionLaw, delta: float, *, method: str = "bernste
     check_choice(method, "method", ("bernstein", "clt"))
     if law.kind != "independent":
         raise PublicValueError(
-            f'method="{method}" is for kind="independent", got kind="{law.kind}".'
+            f'method="{method}" needs kind="independent", got kind="{law.kind}".'
         )
     if method == "clt":
         return law.mean - ndtri(delta) * math.sqrt(law.variance)
@@ -278,7 +278,7 @@ def renyi_epsilon(
     sampling_rate: float = 1.0,
     n_steps: int = 1,
 ) -> float:
-    """Return the ε of releases of projected records, through their Rényi divergence.
+    """Return the ε of releases of projected records, by their Rényi divergence.
 
     The curve of one release is exact, log E exp(α(α − 1)H / (2 m²)) / (α − 1), which is
     k/(α − 1) log 1F1(1/2; d/2; α(α − 1)/(2 m²)) for k independent directions.
@@ -298,7 +298,7 @@ def renyi_epsilon(
     Returns
     -------
     float
-        An upper bound, in nats, at the best of the orders that dp_accounting tries up to 256.
+        An upper bound, in nats, at the best order up to 256 of those of dp_accounting.
 
     References
     ----------
@@ -324,7 +324,7 @@ def renyi_epsilon(
 
 
 def _sampled_log_moments(log_moments, rate):
-    """Return bounds of log E_q (p/q)^α for a batch, from those of the mechanism on a batch.
+    """Return bounds on log E_q (p/q)^α for a batch, from those of the mechanism on a batch.
 
     Both are for α = 0, 1, ... The bound is 1 + Σ_{j≥2} C(α, j) γ^j c_j with c_j the smaller of
     2 E (p/q)^j and of 4 E |p/q − 1|^j, by Cauchy and Schwarz for odd j.
@@ -335,7 +335,7 @@ def _sampled_log_moments(log_moments, rate):
         log_binomial = gammaln(order + 1) - gammaln(power + 1) - gammaln(order - power + 1)
     log_binomial = np.where(power <= order, log_binomial, -np.inf)
 
-    # E (p/q − 1)^l is an alternating sum; what rounding may take from it is added.
+    # E (p/q − 1)^l is an alternating sum, to which a bound on its rounding error is added.
     terms = log_binomial + log_moments
     largest = terms.max(axis=1)
     scaled = np.exp(terms - largest[:, None])
@@ -353,9 +353,9 @@ def _sampled_log_moments(log_moments, rate):
 def _log_kummer(a, b, x):
     """Return log 1F1(a; b; x) for 0 < a < b and x >= 0, from its series of positive terms.
 
-    Term n over term n − 1 is (a + n − 1) x / ((b + n − 1) n). Far from the origin the terms are a
-    smooth function of n with a width above 20, and every s-th of them, s a third of the width at
-    most, gives the sum up to a factor 1 + exp(−2π² 9).
+    The ratio of terms n and n − 1 is (a + n − 1) x / ((b + n − 1) n). Far from the origin the terms
+    are a smooth function of n with a width above 20, and every s-th of them, s at most a third of
+    the width, gives the sum up to a factor 1 + exp(−2π² 9).
     """
     if x == 0:
         return 0.0
@@ -374,7 +374,7 @@ def _log_kummer(a, b, x):
     logs = np.cumsum(np.log(ratio))
     largest = logs.max()
     terms = np.exp(logs - largest)
-    # The ratios fall from here on: a geometric series bounds the rest.
+    # The ratios decrease from here on, so a geometric series bounds the rest.
     rest = terms[-1] * ratio[-1] / (1 - ratio[-1])
     return float(np.logaddexp(0.0, largest + math.log(terms.sum() + rest)))
 
@@ -403,15 +403,15 @@ def _upper_grid(law, n_points):
 
 @functools.lru_cache(maxsize=8)
 def _convolved_survival(law):
-    """Return a function that bounds P(H > v) for k independent terms, each rounded up to a grid.
+    """Return a bound on P(H > v) for k independent terms, each rounded up to a grid.
 
-    The k rounding errors lie in [0, h] and are independent, so by Hoeffding their sum exceeds a
-    number near its mean with overwhelming probability: the values are shifted back by it. The
-    window of the transform leaves the upper tail out; a lower tail that wraps around is counted as
-    an upper one, which is safe.
+    The k rounding errors are independent in [0, h], so by Hoeffding their sum exceeds a number near
+    its mean with overwhelming probability, and the values are shifted back by it. The window of the
+    transform omits the upper tail; a lower tail that wraps around is counted as an upper one, which
+    is safe.
     """
     k, b = law.n_projections, law.n_features / 2
-    # In units of the mean of a term; the bias is 1e-3 of it at most.
+    # In units of the mean of a term; the bias is at most 1e-3 of it.
     step = 2e-3 * max(1.0, math.sqrt(k / 100)) / law.n_features
     largest = min(
         1.0, ProjectionLaw(law.n_features, 1)._quantile_bound(_LOG_LEFT_OUT - math.log(k))

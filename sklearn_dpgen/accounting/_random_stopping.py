@@ -1,43 +1,42 @@
-"""Price of the best of a random number of runs.
+"""Privacy of the best of a random number of runs.
 
-A mechanism A runs Q, whose outputs have a total order, K times, with K drawn apart from the data,
-and publishes the best output: neither K, nor the others. Ties are broken by a uniform number that
-is drawn beside each output, so that no two are equal; this changes no privacy profile, as the
-number is free of the data.
+A mechanism A runs Q, whose outputs have a total order, K times, with K drawn independently of the
+data, and publishes the best output, but neither K nor the other outputs. Ties are broken by a
+uniform number drawn with each output, so that no two are equal; this changes no privacy profile, as
+the number is independent of the data.
 
 Let φ(z) = E z^K, and let K be at least 1. An output y is the best with the density
-Σ_k P(K = k) k q(y) F(y)^{k−1} = q(y) φ'(F(y)), F(y) being the probability that Q gives a lower one.
+Σ_k P(K = k) k q(y) F(y)^{k−1} = q(y) φ'(F(y)), with F(y) the probability that Q gives a lower one.
 For neighbours with densities p and q, the divergence of A at e^ε is thus
 
     δ_A(ε) = ∫ (p φ'(F_P) − e^ε q φ'(F_Q))₊.
 
-**Theorem.** Let T(G) = min over a of δ_Q(a) + e^a G be the largest probability that an event of
-probability G has under a neighbour. With h(r) the largest (φ'(1 − G) − r φ'(1 − T(G)))₊ over
-0 ≤ G ≤ 1,
+**Theorem.** Let T(G) = min over a of δ_Q(a) + e^a G be the largest probability under a neighbour of
+an event of probability G. With h(r) the largest (φ'(1 − G) − r φ'(1 − T(G)))₊ over 0 ≤ G ≤ 1,
 
     δ_A(ε) ≤ ∫ p h(e^ε q / p).
 
 If Σ_j a_j (1 − r / r_j)₊ ≥ h(r) for all r ≥ 0, with a_j ≥ 0, then it is at most
 Σ_j a_j δ_Q(ε − log r_j).
 
-Proof. Let G_P = 1 − F_P(y), the probability of an output above y. A neighbour gives one with
-probability G_Q ≤ T(G_P), and φ' does not decrease, so φ'(F_Q) = φ'(1 − G_Q) ≥ φ'(1 − T(G_P)): the
-integrand is at most p h(e^ε q / p), and this at most Σ_j a_j (p − e^{ε − log r_j} q)₊. ∎
+Proof. Let G_P = 1 − F_P(y), the probability of an output above y. Under a neighbour it is
+G_Q ≤ T(G_P), and φ' is non-decreasing, so φ'(F_Q) = φ'(1 − G_Q) ≥ φ'(1 − T(G_P)): the integrand is
+at most p h(e^ε q / p), which is at most Σ_j a_j (p − e^{ε − log r_j} q)₊. ∎
 
-The best of one run has φ' = 1, h(r) = (1 − r)₊ and δ_A = δ_Q. As h is a maximum of affine functions
-that decrease, it is convex, and its chords between any nodes are such a sum. The argument is that
-of [1]_, where φ'(F_P) / φ'(F_Q) is bounded by its largest value e^c at once, which gives
-E[K] δ_Q(ε − c): all r_j at the largest one of them. Here a large ratio counts for what it weighs.
+The best of one run has φ' = 1, h(r) = (1 − r)₊ and δ_A = δ_Q. As a maximum of decreasing affine
+functions h is convex, and its chords between any nodes are such a sum. The argument is that of
+[1]_, where φ'(F_P) / φ'(F_Q) is bounded by its largest value e^c, which gives E[K] δ_Q(ε − c): all
+r_j are then equal to the largest one. Here a large ratio counts only with its weight.
 
-A publishes a part of what all K runs and K itself tell, so that also
-δ_A(ε) ≤ E_K δ_{Q composed K times}(ε), which is the smaller one at small ε.
+The output of A is a part of all K runs and K itself, so δ_A(ε) ≤ E_K δ_{Q composed K times}(ε) too,
+which is smaller at small ε.
 
 References
 ----------
 .. [1] A. Koskela, R. Redberg, Y.-X. Wang, "Privacy profiles for private selection", ICML 2024, for
    Poisson, negative binomial and binomial numbers.
 .. [2] N. Papernot, T. Steinke, "Hyperparameter tuning with Rényi differential privacy", ICLR 2022,
-   for the laws and their bounds by Rényi divergences.
+   for these distributions and their bounds by Rényi divergences.
 """
 
 import functools
@@ -66,12 +65,12 @@ __all__ = [
     "calibrate_runs",
 ]
 
-# What a uniform number of 52 bits does not resolve.
+# Probability below the resolution of a uniform number of 52 bits.
 TAIL = 2.0**-53
 
 
 class RandomRuns(ABC):
-    """Law of the number of runs, K ≥ 1, with the generating function φ; a dataclass."""
+    """Distribution of the number of runs, K ≥ 1, with generating function φ; a dataclass."""
 
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -97,7 +96,7 @@ class RandomRuns(ABC):
 
     @abstractmethod
     def probabilities(self) -> np.ndarray:
-        """Return P(K = k) for k = 1, 2, ..., as far as 1 − 2^-53 of the mass.
+        """Return P(K = k) for k = 1, 2, ..., up to 1 − 2^-53 of the mass.
 
         Returns
         -------
@@ -114,7 +113,7 @@ class RandomRuns(ABC):
         Returns
         -------
         int
-            To be kept secret.
+            Must be kept secret.
         """
         below = np.cumsum(self.probabilities())[:-1]
         return 1 + int(np.searchsorted(below, noise.uniform(1)[0], side="right"))
@@ -127,7 +126,7 @@ class PoissonRuns(RandomRuns):
     Parameters
     ----------
     rate : float
-        λ, the mean of the law with 0.
+        λ, the mean before conditioning on K > 0.
     """
 
     rate: float
@@ -145,7 +144,7 @@ class PoissonRuns(RandomRuns):
         return -self.rate * above
 
     def probabilities(self) -> np.ndarray:
-        """Return the law of K, as ``RandomRuns`` has it."""
+        """Return P(K = k), as in ``RandomRuns``."""
         law = poisson(self.rate)
         counts = np.arange(1, int(law.isf(TAIL)) + 2)
         return law.pmf(counts) / -math.expm1(-self.rate)
@@ -161,7 +160,7 @@ class NegativeBinomialRuns(RandomRuns):
     Parameters
     ----------
     gamma : float
-        In (0, 1); the smaller, the more runs.
+        In (0, 1); a smaller one gives more runs.
     eta : float, default=1.0
         Above -1.
     """
@@ -190,9 +189,9 @@ class NegativeBinomialRuns(RandomRuns):
         return -(1 + self.eta) * np.log1p(above * (1 - self.gamma) / self.gamma)
 
     def probabilities(self) -> np.ndarray:
-        """Return the law of K, as ``RandomRuns`` has it."""
+        """Return P(K = k), as in ``RandomRuns``."""
         log_keep = math.log1p(-self.gamma)
-        # The ratio of neighbours tends to 1 − γ, from above where η > 1.
+        # The ratio of successive probabilities tends to 1 − γ, from above for η > 1.
         size = 2 * math.ceil((40 + 4 * max(self.eta, 0.0)) / -log_keep)
         k = np.arange(1, size)
         steps = np.log((k + self.eta) / (k + 1)) + log_keep
@@ -231,7 +230,7 @@ class BinomialRuns(RandomRuns):
         return (self.n - 1) * np.log1p(-self.p * above)
 
     def probabilities(self) -> np.ndarray:
-        """Return the law of K, as ``RandomRuns`` has it."""
+        """Return P(K = k), as in ``RandomRuns``."""
         law = binom(self.n, self.p).pmf(np.arange(1, self.n + 1))
         return law / law.sum()
 
@@ -244,13 +243,13 @@ def _check_share(value, name):
 
 
 _FLOOR = 1e-30
-# Tangents of the trade-off, probabilities at which it is read, nodes of h, of ε, and numbers of
-# composed runs.
+# Numbers of tangents of the trade-off, of probabilities at which it is evaluated, of nodes of h and
+# of ε, and of numbers of composed runs.
 _N_TANGENTS, _N_EVENTS, _N_SHIFTS, _N_EPSILONS, _N_COUNTS = 1000, 20_000, 128, 1000, 64
-# How far the hull looks to negative ε; further out 1 − e^ε + e^ε δ is rounded to 1.
+# Largest negative ε of the hull; beyond, 1 − e^ε + e^ε δ is rounded to 1.
 _MIRRORED = 20.0
 _ROUNDING = 1e-10
-# Of ε: its exponential is far from the largest double.
+# Largest ε; its exponential is far from overflow.
 _LARGEST = 600.0
 
 
@@ -259,14 +258,14 @@ _LAWS = {kind.__name__: kind for kind in (PoissonRuns, NegativeBinomialRuns, Bin
 
 @dataclass(frozen=True)
 class FailingGaussianProfile(PrivacyProfile):
-    """A Gaussian mechanism that reveals all with probability δ₀: δ₀ + (1 − δ₀) δ(ε).
+    """A Gaussian mechanism with a catastrophic failure of probability δ₀: δ₀ + (1 − δ₀) δ(ε).
 
-    It dominates whatever ``dominating_gaussian`` finds it to dominate, such as one run.
+    It is the result of ``dominating_gaussian`` as a profile, for example of one run.
 
     Parameters
     ----------
     mu : float
-        As of :class:`GaussianProfile`.
+        As in :class:`GaussianProfile`.
     delta0 : float
         Probability of the failure, in (0, 1).
     """
@@ -286,31 +285,32 @@ class FailingGaussianProfile(PrivacyProfile):
 class RandomStoppingProfile(PrivacyProfile):
     """The best of a random number K of runs, each with the profile of one run.
 
-    The runs may differ, in parameters that are drawn apart from the data and are a part of the
-    output: it is enough that each of them has the profile, for then a random one has it.
+    The runs may differ in parameters that are drawn independently of the data and are a part of the
+    output: if each of them has the profile, a random one has it.
 
     Parameters
     ----------
     run : PrivacyProfile
-        Of one run with all that its output holds, such as a model and a noisy score.
+        Profile of one run with its whole output, such as a model and a noisy score.
     n_runs : PoissonRuns, NegativeBinomialRuns or BinomialRuns
-        The law of K, which is drawn before the first run, and kept secret as all outputs but one.
+        Distribution of K, which is drawn before the first run, and kept secret, like all outputs
+        except one.
 
     Notes
     -----
-    δ_A(ε) ≤ Σ_j a_j δ(ε − log r_j), by the theorem that the module begins with. Between
-    probabilities g < g' at which the trade-off T is read, φ'(1 − G) ≤ φ'(1 − g) and
+    δ_A(ε) ≤ Σ_j a_j δ(ε − log r_j), by the theorem in the module docstring. Between probabilities
+    g < g' at which the trade-off T is evaluated, φ'(1 − G) ≤ φ'(1 − g) and
     φ'(1 − T(G)) ≥ φ'(1 − T(g')), so that a finite maximum of lines is above h. Its chords between
-    some r_j, from 0 to where it vanishes, are above it in turn. Losses above 600 count as infinite.
+    some r_j, from 0 to its zero, are above it in turn. Losses above 600 count as infinite.
 
-    Of this bound, that of the composition (for Gaussian runs), and 1, the least is taken on a grid
-    of ε, to where it is 1e-30. Each value bounds the profile of A, which is convex in e^ε, and so
-    does every chord between two of them, hence their lower convex hull, which is kept, with the
-    mirror images at negative ε. Beyond the grid the value is its last one.
+    The minimum of this bound, of that of the composition (for Gaussian runs), and of 1 is computed
+    on a grid of ε, up to a value of 1e-30. Each value bounds the profile of A, which is convex in
+    e^ε, and so does every chord between two of them, hence their lower convex hull, which is used,
+    with the mirror image at negative ε. Beyond the grid the last value is used.
 
-    Little is lost: of Gaussian runs, ten on average, an order of the outputs attains 97 percent of
-    its ε at δ = 1e-5. It has first, up to some point, what tells against a record, and then what
-    tells the most for it.
+    The bound is nearly tight: for ten Gaussian runs on average, an order of the outputs attains 97
+    percent of its ε at δ = 1e-5. It ranks outputs first that are evidence against a record, up to
+    some point, and then those with the most evidence for it.
 
     See Also
     --------
@@ -332,7 +332,7 @@ class RandomStoppingProfile(PrivacyProfile):
                 )
 
     def to_dict(self) -> dict:
-        """Return plain Python containers; the law of K is a list of its name and parameters."""
+        """Return plain Python containers; n_runs is a list of its name and parameters."""
         content = super().to_dict()
         content["parameters"]["n_runs"] = [type(self.n_runs).__name__, *astuple(self.n_runs)]
         return content
@@ -348,18 +348,18 @@ class RandomStoppingProfile(PrivacyProfile):
 
 
 def _likely(run, above):
-    """Return T, from above: of the tangents δ(a) + e^a G on a grid of a, the best at each G."""
+    """Return an upper bound on T: the best of the tangents δ(a) + e^a G on a grid of a."""
     size = np.geomspace(1e-6, 40.0, _N_TANGENTS)
     slopes = np.concatenate([-size[::-1], [0.0], size])
     heights, slopes = run.delta(slopes), np.exp(slopes)
-    # Neighbours meet at probabilities that fall; whichever is taken is a bound.
+    # Neighbouring tangents meet at decreasing probabilities; each of them is a bound anywhere.
     meet = -np.diff(heights) / np.diff(slopes)
     best = len(meet) - np.searchsorted(meet[::-1], above)
     return heights[best] + slopes[best] * above
 
 
 def _shifts(run, n_runs):
-    """Return log r_j and a_j of chords above h, with r_j increasing, and what h is at the last."""
+    """Return log r_j and a_j of chords above h, with r_j increasing, and the last value of h."""
     above = np.geomspace(1e-15, 1, _N_EVENTS)
     likely = _likely(run, above)
     log_weight = n_runs.log_weight(np.concatenate([[0.0], above[:-1]]))
@@ -369,17 +369,17 @@ def _shifts(run, n_runs):
     shifts = np.linspace(min(-1.0, last - 2), last, _N_SHIFTS)
     r = np.concatenate([[0.0], np.exp(shifts)])
     h = np.maximum([np.max(weight - least * node) for node in r], 0.0)
-    # Where h vanishes, but for rounding.
+    # h vanishes there, up to rounding.
     rest = h[-1] if last == _LARGEST else 0.0
     slopes = np.append(np.diff(np.append(h[:-1], rest)) / np.diff(r), 0.0)
     return shifts, np.maximum(r[1:] * np.diff(slopes), 0.0) * (1 + _ROUNDING), rest
 
 
 def _composed(run, n_runs, epsilon):
-    """Return the bound of the composition of all Gaussian runs, at an array of ε."""
+    """Return the bound by composition of all Gaussian runs, at an array of ε."""
     law = n_runs.probabilities()
     counts = np.arange(1, len(law) + 1)
-    # Numbers are rounded up to a few, which is safe: more runs tell more.
+    # Numbers of runs are rounded up to a few values, which is safe.
     edges = np.unique(np.ceil(np.geomspace(1, len(law), _N_COUNTS)).astype(int))
     masses = np.bincount(np.searchsorted(edges, counts), law, len(edges))
     total = 0.0
@@ -392,7 +392,7 @@ def _composed(run, n_runs, epsilon):
 
 @functools.lru_cache(maxsize=64)
 def _hull(profile):
-    """Return nodes of ε ≥ 0, from 0, and values, whose chords in e^ε are convex bounds."""
+    """Return nodes ε ≥ 0, from 0, and values whose chords in e^ε are convex upper bounds."""
     run, n_runs = profile.run, profile.n_runs
     shifts, factors, rest = _shifts(run, n_runs)
 
@@ -435,7 +435,7 @@ def _lower_hull(x, y):
 def calibrate_runs(
     epsilon: float, delta: float, n_runs: RandomRuns, *, open_part: float = 1e-3
 ) -> RandomStoppingProfile:
-    """Return the profile of a selection that spends a budget, and in it that of a run.
+    """Return the profile of a selection that spends a budget, with that of its runs.
 
     Parameters
     ----------
@@ -444,16 +444,16 @@ def calibrate_runs(
     delta : float
         In (0, 1).
     n_runs : PoissonRuns, NegativeBinomialRuns or BinomialRuns
-        The law of the number of runs.
+        Distribution of the number of runs.
     open_part : float, default=1e-3
-        Part of ``delta`` that open failures of all runs may take, in (0, 1): so much of it is left
-        to runs that no Gaussian mechanism dominates throughout.
+        Share of ``delta`` for catastrophic failures of all runs, in (0, 1), for runs that no
+        Gaussian mechanism dominates entirely.
 
     Returns
     -------
     RandomStoppingProfile
-        Of runs with a ``FailingGaussianProfile`` of the largest μ, up to a relative 1e-4, at
-        which δ(epsilon) is at most ``delta``.
+        Its runs have the ``FailingGaussianProfile`` with the largest μ, up to a relative 1e-4,
+        at which δ(epsilon) is at most ``delta``.
     """
     epsilon, delta = check_epsilon(epsilon, allow_infinite=False), check_delta(delta)
     return _calibrated(epsilon, delta, n_runs, check_delta(open_part, "open_part"))

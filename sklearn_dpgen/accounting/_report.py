@@ -1,4 +1,4 @@
-"""The privacy report of a fit: its guarantee, and what its noise leaves of the releases."""
+"""The privacy report of a fit: its guarantee, noise and precision."""
 
 import json
 import math
@@ -39,8 +39,8 @@ def _installed_versions():
 class PrivacyReport(Guarantee):
     """The complete, immutable statement of one privacy guarantee.
 
-    It holds public quantities alone, so it may be published with the release it describes. Its
-    fields are those of :class:`Guarantee`, and these.
+    It holds public quantities only, so it may be published with the release. Its fields are those
+    of :class:`Guarantee`, and the following.
 
     Parameters
     ----------
@@ -49,26 +49,26 @@ class PrivacyReport(Guarantee):
     noise_multiplier : float or None
         Noise scale over the sensitivity of the neighbouring relation.
     discretization : float or None
-        Grid step of the privacy loss, in nats, where the composition is numerical.
+        Grid step of the privacy loss, in nats, if the composition is numerical.
     noise_source : str
-        Where the randomness came from.
+        Source of the randomness.
     versions : dict of str to str
         Versions of the libraries; those installed by default.
     parts : tuple of PrivacyReport
-        The pieces of a composite release, e.g. one per column.
+        The parts of a composite release, e.g. one per column.
     split : dict of str to float
-        Parts of the budget, by what they are spent on, in the scale in which they add up to 1.
+        Shares of the budget by purpose, on the scale on which they add up to 1.
     precision : dict of str to str
-        What the noise leaves of the releases, in units that a person reads.
+        Precision of the releases, in readable units.
     rounding : float or None
-        How far all noisy values together are at most from exact draws, in total variation, because
+        Upper bound on the total variation between all noisy values together and exact draws, as
         noise is drawn in floating point: 2**-36 for each value and for each score that a selection
-        compares. 0 for certified noise and for none; None where they are not counted. The guarantee
-        then holds with (1 + exp(epsilon)) times as much added to ``delta``.
+        compares. 0 for certified noise and without noise; None if they are not counted. The
+        guarantee then holds with (1 + exp(epsilon)) times as much added to ``delta``.
     ledger : dict
-        Of a fit that charged a ledger: the name of its ``"dataset"``, the number of the
+        For a fit that charged a ledger: the name of its ``"dataset"``, the number of the
         ``"charge"``, and the ``"epsilon"`` of all charges together at the ``"delta"`` of the cap,
-        as they were when it was charged. Empty in a plan; equality of reports leaves it out.
+        at the time of the charge. Empty in a plan; ignored by equality of reports.
     """
 
     noise_scale: float | dict[str, float] | None = None
@@ -102,7 +102,7 @@ class PrivacyReport(Guarantee):
 
     @property
     def is_seeded(self) -> bool:
-        """Whether noise was drawn with a seed: the guarantee is void for whoever knows the seed."""
+        """Whether noise was drawn with a seed, so that the guarantee is void if it is known."""
         return self.noise_source == SEEDED or any(part.is_seeded for part in self.parts)
 
     def to_dict(self) -> dict:
@@ -132,7 +132,7 @@ class PrivacyReport(Guarantee):
     def to_text(self) -> str:
         """Return an aligned text, one line per quantity that applies.
 
-        Its first line begins with SEEDED where a guarantee is void for whoever knows the seed.
+        Its first line begins with SEEDED if the guarantee is void against anybody who knows a seed.
         """
         return "\n".join(self._lines())
 
@@ -155,7 +155,7 @@ class PrivacyReport(Guarantee):
 
     @property
     def neighbouring(self) -> str:
-        """The neighbouring relation in words, with what it holds public."""
+        """The neighbouring relation in words, with its public facts."""
         return relation_text(self)
 
     def _repr_html_(self) -> str:
@@ -181,17 +181,17 @@ class PrivacyReport(Guarantee):
                 subsequent_indent=" " * (width + 4),
             )
         for part in self.parts:
-            # What a part shares with the whole is said once.
+            # Rows that a part shares with the whole are printed once.
             yield from (f"  {line}" for line in part._lines(beside=rows))
 
     def attack_risk(self) -> AttackRisk:
-        """Return what the release allows an attacker, from its privacy profile."""
+        """Return the risk of attacks on the release, from its privacy profile."""
         known = self.releases or math.isfinite(self.epsilon)
         return AttackRisk(self.profile() if known else None, unit=self.unit)
 
 
 def _checked_ledger(ledger):
-    """Return what a report says of a ledger: nothing, or the four entries."""
+    """Return a checked ledger entry of a report: empty, or with its four keys."""
     if not ledger:
         return {}
     if set(ledger) != {"dataset", "charge", "epsilon", "delta"}:
@@ -209,7 +209,7 @@ def _checked_ledger(ledger):
 
 
 def _plain(value):
-    """Return containers, texts and numbers of what a report holds."""
+    """Return the content of a report as containers, texts and numbers."""
     if isinstance(value, PrivacyReport | PrivacyProfile):
         return value.to_dict()
     if is_dataclass(value):
@@ -218,7 +218,7 @@ def _plain(value):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    # An enumeration is its value.
+    # An enumeration is converted to its value.
     return str(value) if isinstance(value, str) else value
 
 

@@ -21,15 +21,15 @@ from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_po
 
 __all__ = ["BoundedRangeProfile", "calibrate_releases"]
 
-# Values of a profile below it are rounded up to it, which bounds the grid.
+# Smaller values of a profile are rounded up to this, which bounds the grid.
 _FLOOR = 1e-30
-# Budgets beyond which exponentials, or differences of them, leave the range of doubles.
+# Limits of budgets, beyond which exponentials or their differences leave the range of doubles.
 _LARGEST, _SMALLEST = 1e4, 1e-15
 
 
 @dataclass(frozen=True)
 class BoundedRangeProfile(PrivacyProfile):
-    """Adaptive selections by the exponential mechanism, of range ε₀ each.
+    """Adaptive selections by the exponential mechanism, each of range ε₀.
 
     One selection: δ(ε) = (1 − e^{(ε − ε₀)/2})² / (1 − e^{−ε₀}) between −ε₀ and ε₀, and 0 above.
 
@@ -43,31 +43,31 @@ class BoundedRangeProfile(PrivacyProfile):
         that all change in one direction, as counts do when a record is added or removed, have
         weights exp(ε₀ u / Δ).
     n_selections : int
-        How many selections, each of which may depend on all earlier releases.
+        Number of selections, each of which may depend on all earlier releases.
 
     Notes
     -----
-    Let V(ε) be the divergence at e^ε of what is still to come, and F(x) = V(log x), which is
-    convex. Before one more selection, with privacy loss L, it is E F(x e^{−L}), and E e^{−L} = 1.
-    Of all laws of L on [t − ε₀, t] the binary one on the two ends is therefore the worst:
+    Let V(ε) be the divergence at e^ε of all later releases, and F(x) = V(log x), which is convex.
+    Before one more selection, with privacy loss L, it is E F(x e^{−L}), and E e^{−L} = 1. Of all
+    distributions of L on [t − ε₀, t] the binary one on the two ends is therefore the worst:
 
         F⁺(x) = max over t of q F(x e^{−t}) + (1 − q) F(x e^{ε₀ − t}),
         q = (1 − e^{t − ε₀}) / (1 − e^{−ε₀}),
 
-    the highest point above x of all chords of F from u to e^{ε₀} u. Binary mechanisms attain it,
-    so that it is exact. From F(x) = (1 − x)₊ the first step has its maximum at t = (ε₀ + ε)/2, in
-    the closed form above. The choice of t depends on the loss so far, which is what adaptivity
-    adds; several selections thus belong in one profile: to use the profile of one of them several
-    times is valid too, but the pair that dominates every t at once has the variance ε₀²/3 of its
-    loss, in place of at most ε₀²/4.
+    the highest point above x of all chords of F from u to e^{ε₀} u. Binary mechanisms attain it, so
+    it is exact. From F(x) = (1 − x)₊ the first step has its maximum at t = (ε₀ + ε)/2, in the
+    closed form above. The choice of t depends on the loss so far, which is the effect of
+    adaptivity. Several selections should therefore be in one profile: using the profile of one of
+    them several times is valid too, but the pair that dominates every t at once has the variance
+    ε₀²/3 of its loss instead of at most ε₀²/4.
 
-    Further releases may come before, between and after the selections. With others that are fixed
-    pairs the composition is the largest if the selections come last, when t depends on all losses,
-    and this is what :func:`compose_epsilon` evaluates.
+    Further releases may come before, between and after the selections. With other releases that are
+    fixed pairs the composition is largest if the selections come last, when t depends on all
+    losses; this is what :func:`compose_epsilon` evaluates.
 
-    Of several selections, F is kept at ε = i ε₀ / m and interpolated by its chords, which lie above
-    a convex function; the maximum over each cell of u is in closed form. The excess in ε is about
-    1/(2 m²), relatively: 3e-4 for 30 selections, 1e-3 for 100.
+    For several selections, F is evaluated at ε = i ε₀ / m and interpolated by its chords, which are
+    above a convex function; the maximum over each cell of u has a closed form. The relative excess
+    in ε is about 1/(2 m²): 3e-4 for 30 selections, 1e-3 for 100.
 
     References
     ----------
@@ -99,20 +99,20 @@ class BoundedRangeProfile(PrivacyProfile):
 
 @functools.lru_cache(maxsize=64)
 def _adaptive_values(epsilon0, n_selections):
-    """Return the profile of all selections at ε = 0, h, 2h, ..., from above, and h."""
+    """Return upper values of the profile of all selections at ε = 0, h, 2h, ..., and h."""
     n_cells = int(np.clip(240 / math.sqrt(n_selections), 8, 200))
     step = epsilon0 / n_cells
     values = np.array([_FLOOR])
     for _ in range(n_selections):
         values = _select(values, epsilon0, n_cells)
-        # Rounding alone may lie above the floor.
+        # Without the margin, rounding alone may exceed the floor.
         values = values[: np.count_nonzero(values > (1 + 1e-9) * _FLOOR) + 1]
     values.flags.writeable = False
     return values, step
 
 
 def _select(values, epsilon0, n_cells):
-    """Return the profile before one more selection, at one range more of nodes.
+    """Return the profile before one more selection, on one more range of nodes.
 
     On a cell of u, u = y x_a with 1 ≤ y ≤ e^h, both ends of the chord are linear in y, and its
     height at x is a constant + A y + C / y with A, C ≤ 0: the best y is √(C/A).
@@ -158,12 +158,12 @@ def calibrate_releases(
     delta : float
         In (0, 1).
     gaussian_shares : sequence of float
-        One positive number a Gaussian release: its μ² is proportional to it.
+        One positive number per Gaussian release, to which its μ² is proportional.
     selection_share : float or None
-        Of each selection: its ε₀²/4, the largest variance of its loss, is proportional to it. None
-        without selections.
+        Share of each selection, to which its ε₀²/4, the largest variance of its loss, is
+        proportional. None without selections.
     n_selections : int
-        How many selections, 0 for none.
+        Number of selections.
 
     Returns
     -------
@@ -174,9 +174,9 @@ def calibrate_releases(
 
     Notes
     -----
-    One factor multiplies all of them, the largest up to a relative 1e-4 at which
+    A common factor multiplies all of them: the largest, up to a relative 1e-4, at which
     :func:`compose_epsilon` of the Gaussian profiles and of a ``BoundedRangeProfile`` is at
-    most ``epsilon``. The releases may come in any order, and adaptively.
+    most ``epsilon``. The releases may be in any order, and adaptive.
     """
     epsilon = check_epsilon(epsilon)
     delta = check_delta(delta)
@@ -190,9 +190,9 @@ def calibrate_releases(
                 f"from delta {_SMALLEST:g}; got epsilon {epsilon:g} and delta {delta:g}."
             )
     elif selection_share is not None:
-        raise PublicValueError("selection_share must be None where n_selections is 0.")
+        raise PublicValueError("selection_share must be None if n_selections is 0.")
     if not shares and not n_selections:
-        raise PublicValueError("gaussian_shares must not be empty where n_selections is 0.")
+        raise PublicValueError("gaussian_shares must not be empty if n_selections is 0.")
     return _calibrated(epsilon, delta, tuple(shares), selection_share, n_selections)
 
 
@@ -213,13 +213,13 @@ def _calibrated(epsilon, delta, shares, selection_share, n_selections):
 
     if math.isinf(epsilon):
         return (math.inf,) * len(shares), math.inf if n_selections else None
-    # As of one Gaussian release: near where selections are many or take a small part.
+    # The scale of one Gaussian release, unless selections are many or take a small share.
     multiplier = gaussian_sigma(epsilon, delta)
     if n_selections:
         multiplier = smallest_passing(
             lambda m: compose_delta(releases(m), epsilon) <= delta, multiplier, rtol=1e-4
         )
-    # The searches over delta and over epsilon round in different places.
+    # The searches over delta and over epsilon may round differently.
     step = 1e-9 if n_selections else 1e-15
     while compose_epsilon(releases(multiplier), delta) > epsilon:
         multiplier *= 1 + step

@@ -1,4 +1,4 @@
-"""Central guarantee of locally private records that pass through a shuffler."""
+"""Privacy amplification by shuffling: the central guarantee of shuffled local releases."""
 
 import math
 
@@ -43,8 +43,8 @@ def shuffled_epsilon(
 
     Raises
     ------
-    ValueError
-        If ``epsilon0`` is too large for the closed form.
+    PublicValueError
+        ``epsilon0`` is too large for the closed form.
 
     References
     ----------
@@ -75,10 +75,11 @@ def shuffled_epsilon(
 def _numerical(epsilon0, n, delta):
     """Invert the divergence of the clones.
 
-    Two outputs, of laws Q0 and Q1, generate the differing person's release: the true one with
-    probability e^ε₀ / (e^ε₀ + 1). Any other person's law is at least e^−ε₀ (Q0 + Q1) / 2, so each
-    of the n − 1 is an unbiased coin between Q0 and Q1 with probability e^−ε₀. The number of
-    coins is binomial; given it, the count of Q0 is all that tells the neighbours apart.
+    Two outputs, with distributions Q0 and Q1, generate the differing person's release: the true one
+    with probability e^ε₀ / (e^ε₀ + 1). Any other person's distribution is at least
+    e^−ε₀ (Q0 + Q1) / 2, so each of the n − 1 is a fair coin between Q0 and Q1 with probability
+    e^−ε₀. The number of coins is binomial; given it, the count of Q0 is sufficient to distinguish
+    the neighbours.
     """
     counts, weights, lost = _clone_counts(n - 1, math.exp(-epsilon0))
 
@@ -93,9 +94,9 @@ def _numerical(epsilon0, n, delta):
 
 
 def _clone_counts(n_others, probability):
-    """Return numbers of clones, rounded down in blocks, their weights, and the mass left out.
+    """Return numbers of clones, rounded down in blocks, their weights, and the omitted mass.
 
-    One clone more is a post-processing of one less, so rounding down is safe.
+    One more clone is post-processing of one less, so rounding down is safe.
     """
     law = binom(n_others, probability)
     first, last = int(law.ppf(_TAIL_MASS)), int(law.isf(_TAIL_MASS))
@@ -109,7 +110,7 @@ def _clone_counts(n_others, probability):
 def _clone_divergence(epsilon, epsilon0, counts):
     """Return the hockey-stick divergence at e^ε given the number of clones."""
     truth = 1 / (1 + math.exp(-epsilon0))
-    # The loss grows with the share of Q0 among the counts + 1 outputs and crosses ε here.
+    # The loss grows with the share of Q0 among the counts + 1 outputs, and crosses ε here.
     share = -math.expm1(-epsilon - epsilon0) / (-math.expm1(-epsilon0) * (1 + math.exp(-epsilon)))
     threshold = np.floor(share * (counts + 1))
     own, other = binom.sf(threshold - 1, counts, 0.5), binom.sf(threshold, counts, 0.5)

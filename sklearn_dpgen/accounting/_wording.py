@@ -1,6 +1,6 @@
-"""A guarantee in English: the only module that makes sentences of one.
+"""Guarantees in English: the only module that makes sentences of them.
 
-Nothing reads these sentences but people: code reads the fields of a Guarantee.
+These sentences are for people; code reads the fields of a Guarantee.
 """
 
 import math
@@ -93,7 +93,7 @@ _RELEASED: dict[str, str] = {
     Released.RANDOMIZED_COLUMNS: "local randomization of {times} columns",
     Released.JOINT_ANSWER: "joint randomized response on {times} of {among} columns",
     Released.COLUMN_COUNTS: "noisy counts of single columns",
-    # After the counts of single columns.
+    # This text follows the counts of single columns.
     Released.MARGINAL_COUNTS: "of {times} marginals",
     Released.START_MOMENTS: "noisy moments for the first candidates",
     Released.VOTES: "noisy votes of the records for public candidates",
@@ -227,7 +227,7 @@ def _units(guarantee):
 
 
 def relation_text(guarantee: Guarantee) -> str:
-    """Return the neighbouring relation, and what it holds public."""
+    """Return the neighbouring relation, with its public facts."""
     if guarantee.is_local:
         return "local model: any two values of one person's record"
     names = _units(guarantee)
@@ -263,7 +263,7 @@ def relation_text(guarantee: Guarantee) -> str:
 
 
 def public_texts(guarantee: Guarantee) -> list[str]:
-    """Return each public fact; a parameter is its name."""
+    """Return each public fact; a parameter is given by its name."""
     names = _units(guarantee)
     words = _PUBLIC | {
         Public.N_SAMPLES: "n_samples" if guarantee.unit is None else "number of persons"
@@ -272,7 +272,7 @@ def public_texts(guarantee: Guarantee) -> list[str]:
 
 
 def events_text(guarantee: Guarantee) -> str:
-    """Return what states the guarantee, and what it releases."""
+    """Return the class or column that states the guarantee, and its releases."""
     texts = [_event_text(event) for event in guarantee.events]
     return f"{guarantee.name}: {', then '.join(texts)}" if texts else guarantee.name
 
@@ -284,7 +284,7 @@ def _event_text(event: Event):
 
 
 def bounds_text(guarantee: Guarantee) -> str:
-    """Return where the sensitivity comes from, with its norm."""
+    """Return the source of the sensitivity, with its norm."""
     texts = [_bound_text(bound, guarantee) for bound in guarantee.bounds]
     return "; ".join(filter(None, [guarantee.norm, ", ".join(texts)]))
 
@@ -295,7 +295,7 @@ def _bound_text(bound: Bound, guarantee):
 
 
 def sampler_text(guarantee: Guarantee) -> str:
-    """Return how the records of one release are chosen."""
+    """Return how the records of one release are sampled."""
     if guarantee.is_local:
         return "each record is released once"
     if guarantee.n_releases == 0:
@@ -317,7 +317,7 @@ def sampler_text(guarantee: Guarantee) -> str:
 
 
 def accountant_text(guarantee: Guarantee, *, grid: float | None = None) -> str:
-    """Return how ε is computed from the releases; a grid is the step of a numerical composition."""
+    """Return how ε is computed from the releases; ``grid`` is the step of the composition."""
     if guarantee.n_releases == 0:
         return "none: nothing is released"
     if math.isinf(guarantee.epsilon):
@@ -351,7 +351,7 @@ def caveat_texts(guarantee: Guarantee) -> list[str]:
 
 
 def ledger_text(ledger: dict) -> str:
-    """Return what a report says of the ledger that was charged."""
+    """Return the text of a report on the ledger that was charged."""
     return (
         f"charge {ledger['charge']} of {ledger['dataset']!r}; all its charges together: "
         f"epsilon {float(ledger['epsilon']):.4g} at delta {ledger['delta']:.3g}"
@@ -359,7 +359,7 @@ def ledger_text(ledger: dict) -> str:
 
 
 def report_rows(report) -> Iterator[tuple[str, str]]:
-    """Yield what a PrivacyReport states, as pairs of a label and its text."""
+    """Yield the rows of a PrivacyReport, as pairs of a label and its text."""
     yield "neighbours", relation_text(report)
     if report.unit is not None:
         yield "unit", f"all rows with one value in column {report.unit!r}"
@@ -396,26 +396,26 @@ def report_rows(report) -> Iterator[tuple[str, str]]:
 
 
 def number_words(value):
-    """Return a number with two digits that matter."""
+    """Return a number with two significant digits."""
     value = float(f"{value:.2g}")
     return f"{value:,.0f}" if value >= 10 else f"{value:g}"
 
 
 def count_words(scales, n_records=None, unit="records"):
-    """Return what noise leaves of a count.
+    """Return the precision of a noisy count, in words.
 
     Parameters
     ----------
     scales : sequence of float
-        Standard deviations of the noise, of counts of one kind.
+        Standard deviations of the noise of counts of one kind.
     n_records : float or None, default=None
-        Of which the counts are parts, where that is public.
+        Public number of records, of which the counts are parts.
     unit : str, default="records"
 
     Returns
     -------
     str
-        One standard deviation, and from where on a count is two of them from zero.
+        One standard deviation, and the smallest count of at least two of them.
     """
     low, high = min(scales), max(scales)
     if high == 0:
@@ -431,4 +431,4 @@ def count_words(scales, n_records=None, unit="records"):
         return text, f" ({' to '.join(percents)} percent)"
 
     (one, share), (two, double) = between(1), between(2)
-    return f"± {one} {unit}{share}; told from zero above {two}{double}"
+    return f"± {one} {unit}{share}; distinguishable from zero above {two}{double}"

@@ -1,4 +1,4 @@
-"""Tables with public schemas, images, curves to recover from noise, and biased labels."""
+"""Example data: tables with public schemas, images, curves, and biased labels."""
 
 from sklearn_dpgen.datasets._fetch import fetch_adult, fetch_fashion_mnist, fetch_mnist
 from sklearn_dpgen.datasets._rand_health import load_rand_health

@@ -15,7 +15,7 @@ __all__ = ["fetch_adult", "fetch_fashion_mnist", "fetch_mnist", "get_data_home",
 
 
 def get_data_home(data_home: str | PathLike | None = None) -> Path:
-    """Return the folder of the data sets that the package does not ship.
+    """Return the folder of the data sets that are not part of the package.
 
     Parameters
     ----------
@@ -124,8 +124,8 @@ def fetch_adult(
     data_home : path-like or None, default=None
         Folder of ``adult.csv.gz``; see ``get_data_home``.
     download_if_missing : bool, default=True
-        Try OpenML where the file is missing. Its copy joins the test file to the training file:
-        48842 rows in place of 32561.
+        Download from OpenML if the file is missing. Its copy has the test rows too: 48842 rows
+        instead of 32561.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def fetch_adult(
     Raises
     ------
     OSError
-        The file is missing and OpenML is not asked, or does not answer.
+        The file is missing, and the download is not allowed or fails.
     """
     frame = read_or_download(
         "adult.csv.gz",
@@ -157,7 +157,7 @@ def _read_table(path):
 
 def _table_from_openml(bunch):
     frame = bunch.frame.rename(columns={"class": "income"})
-    # Rebuilt from lists, strings get the dtype that reading a file gives them.
+    # Strings rebuilt from lists have the same dtype as strings read from a file.
     frame = pd.DataFrame({name: frame[name].to_list() for name in _COLUMNS})
     return frame.astype(
         {name: "int64" for name, column in _COLUMNS.items() if isinstance(column, Numeric)}
@@ -179,11 +179,11 @@ def fetch_mnist(
     Parameters
     ----------
     as_images : bool, default=False
-        Give images of shape (n, 28, 28) in place of rows of shape (n, 784).
+        Return images of shape (n, 28, 28) instead of rows of shape (n, 784).
     data_home : path-like or None, default=None
         Folder of ``mnist.npz``; see ``get_data_home``.
     download_if_missing : bool, default=True
-        Try OpenML where the file is missing.
+        Download from OpenML if the file is missing.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def fetch_mnist(
     Raises
     ------
     OSError
-        The file is missing and OpenML is not asked, or does not answer.
+        The file is missing, and the download is not allowed or fails.
     """
     return _fetch_images("mnist.npz", "mnist_784", as_images, data_home, download_if_missing)
 
@@ -211,22 +211,22 @@ def fetch_fashion_mnist(
     Parameters
     ----------
     as_images : bool, default=False
-        Give images of shape (n, 28, 28) in place of rows of shape (n, 784).
+        Return images of shape (n, 28, 28) instead of rows of shape (n, 784).
     data_home : path-like or None, default=None
-        Folder of ``fashion_mnist.npz``, with the arrays that are returned; see
+        Folder of ``fashion_mnist.npz``, a file with the returned arrays; see
         ``get_data_home``.
     download_if_missing : bool, default=True
-        Try OpenML where the file is missing.
+        Download from OpenML if the file is missing.
 
     Returns
     -------
     Bunch
-        As :func:`fetch_mnist` returns it, with ten kinds of clothing for labels.
+        As of :func:`fetch_mnist`; the labels are ten kinds of clothing.
 
     Raises
     ------
     OSError
-        The file is missing and OpenML is not asked, or does not answer.
+        The file is missing, and the download is not allowed or fails.
 
     References
     ----------

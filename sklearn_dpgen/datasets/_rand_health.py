@@ -65,7 +65,7 @@ def load_rand_health() -> Bunch:
 
     Notes
     -----
-    A row is one year of one participant, and each participant has several: a guarantee for one
+    A row is one year of one participant, and each participant has several, so a guarantee for one
     row is not a guarantee for one person.
     """
     try:

@@ -19,7 +19,7 @@ def make_biased_labels(
     spurious_variance: float = 0.4,
     random_state: int | np.random.RandomState | None = None,
 ) -> Bunch:
-    """Draw records whose label agrees, more or less often, with a sensitive attribute.
+    """Draw records whose label agrees with a sensitive attribute with a given probability.
 
     Y^C is uniform on [0, 1]^2 and Y = 1 above the antidiagonal, Y^C_2 > 1 - Y^C_1. The attribute
     A equals Y with probability ``agreement``, independently of Y^C, and 1 - Y otherwise. Core
@@ -30,7 +30,7 @@ def make_biased_labels(
     ----------
     n_samples : int, default=30000
     agreement : float, default=0.7
-        P(A = Y), in [0, 1]. At 1/2 the attribute says nothing about the label.
+        P(A = Y), in [0, 1]. At 1/2 the attribute and the label are independent.
     n_core : int, default=8
         Number of core features, even: Y^C_1, Y^C_2, Y^C_1, ...
     n_spurious : int, default=8
@@ -92,7 +92,7 @@ def make_biased_labels(
 
 def _check_range(value, name, high):
     check_scalar(value, name, Real)
-    # Written so that NaN fails.
+    # Written such that NaN fails.
     if not 0 <= value <= high:
         raise ValueError(f"{name} must be between 0 and {high:.4g}, got {value}.")
 
@@ -110,11 +110,10 @@ def make_half_circle(
 ) -> np.ndarray:
     """Draw points uniformly from the upper half of a circle centred at the origin.
 
-    The ends (-radius, 0) and (radius, 0) are in the support, so the l2 diameter, which is the
-    l2 sensitivity of a record, is 2 * radius. The l1 diameter is (1 + sqrt(2)) * radius, between
-    one end and the point at 45 degrees on the other side. (The reference prints sqrt(2) and 2
-    for a radius of 1; noise calibrated to those is too small.) The curve lies in
-    ``Ball(radius)``.
+    The ends (-radius, 0) and (radius, 0) are in the support, so the l2 diameter, which is the l2
+    sensitivity of a record, is 2 * radius. The l1 diameter is (1 + sqrt(2)) * radius, from an end
+    to the point at 45 degrees on the other side. The reference prints sqrt(2) and 2 for a radius
+    of 1; noise calibrated to these is too small. The curve is in ``Ball(radius)``.
 
     Parameters
     ----------

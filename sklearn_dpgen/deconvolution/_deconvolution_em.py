@@ -300,12 +300,12 @@ class DeconvolutionEM(LearnerPlanMixin, PrivateEstimator):
 
         Returns
         -------
-        PublicValueError
-            The records carry another mechanism.
+        self : object
+
         Raises
         ------
-        ValueError
-            For records that name another mechanism.
+        PublicValueError
+            The records carry another mechanism.
         """
         self._forget()
         point_seed, record_seed = split_random_state(self.random_state, 2)

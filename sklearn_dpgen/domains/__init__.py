@@ -1,8 +1,8 @@
-"""Public sets in which records lie; sensitivities are computed from them.
+"""Public sets of records, from which sensitivities are computed.
 
-A domain is declared, never estimated. `Domain.project` brings any record into the set, and
-`Domain.diameter` bounds how far two records of the set can be apart: replacing one record by
-another moves the identity query by at most the diameter.
+A domain is declared, never estimated. `Domain.project` maps any record into the set, and
+`Domain.diameter` bounds the distance between two records, which is the sensitivity of the identity
+query if a record is replaced.
 """
 
 from sklearn_dpgen.domains._ball import Ball
@@ -12,5 +12,5 @@ from sklearn_dpgen.domains._product import Box, OneHot, Product
 __all__ = ["Ball", "Box", "Domain", "OneHot", "Product"]
 
 for _domain in (Ball, Box, Domain, OneHot, Product):
-    # Pickles and hashes name the public place.
+    # Pickles and hashes refer to the public module.
     _domain.__module__ = __name__

@@ -22,7 +22,7 @@ from sklearn_dpgen.utils._validation import check_positive
 
 __all__ = ["Ball", "enclosing_ball"]
 
-# Largest part of the radius that rounding may cost.
+# Largest share of the radius that may be lost to rounding.
 _MAX_ROUNDING = 1e-3
 
 
@@ -34,22 +34,22 @@ class Ball(Domain):
     Parameters
     ----------
     radius : float
-        Public, positive. Refused where double precision around ``center`` would round it off by
-        more than a thousandth.
+        Public and positive. Refused if rounding in double precision around ``center`` would reduce
+        it by more than a thousandth.
     p : {1, 2, np.inf}, default=2
     center : float or array-like of shape (n_features,), optional
         The origin by default.
     n_features : int, optional
-        Needed unless ``center`` is a vector.
+        Required unless ``center`` is a vector.
 
     Notes
     -----
-    The projection on the l1 ball soft-thresholds at the level found by sorting [1]_. The uniform
-    law divides a vector of independent entries with density proportional to ``exp(-|t|^p)`` by
-    ``(||g||_p^p + e)^(1/p)``, e standard exponential [2]_.
+    The projection on the l1 ball soft-thresholds at the level found by sorting [1]_. A uniform
+    sample is a vector g of independent entries with density proportional to ``exp(-|t|^p)``,
+    divided by ``(||g||_p^p + e)^(1/p)`` with e standard exponential [2]_.
 
     Projections are rounded inwards, by a few units in the last place of ``radius`` and of
-    ``center``: in float64 they lie in the ball exactly, and no two are further apart than the
+    ``center``: in float64 they are exactly in the ball, and their distances do not exceed the
     diameter.
 
     References
@@ -66,7 +66,7 @@ class Ball(Domain):
     2.0
     """
 
-    # With a scalar center and a width, a small file could ask for much memory.
+    # A file with a scalar center and a number of features could make loading allocate much memory.
     _saved_state = {"radius": float, "p": float, "center": Array("f", 1), "n_features": int}
 
     radius: float
@@ -84,7 +84,7 @@ class Ball(Domain):
         if n_features is not None:
             n_features = check_size(n_features, "n_features", 1)
         elif center is None or np.ndim(center) == 0:
-            raise PublicValueError("n_features is needed unless center is a vector.")
+            raise PublicValueError("n_features must be given unless center is a vector.")
         center = check_vector(0.0 if center is None else center, "center", n_features)
         radius, p = check_positive(radius, "radius"), norm_order(p)
         with np.errstate(over="ignore"):
@@ -102,9 +102,9 @@ class Ball(Domain):
             object.__setattr__(self, name, value)
         if self._kept_radius() < (1 - _MAX_ROUNDING) * radius:
             raise PublicValueError(
-                f"radius {radius:g} is too small for double precision around this center: rounding "
-                f"would take more than {_MAX_ROUNDING:.1%} of it. Subtract the center from the "
-                "records and declare a ball around the origin."
+                f"radius must be larger for double precision around this center, got {radius:g}: "
+                f"rounding would take more than {_MAX_ROUNDING:.1%} of it. Subtract the center "
+                "from the records and declare a ball around the origin."
             )
 
     def _project(self, X, xp):
@@ -112,7 +112,7 @@ class Ball(Domain):
             low, high = self._bounds()
             return xp.clip(X, like(low, X), like(high, X))
         center = like(self.center, X)
-        # A quarter of the largest number leaves room for the differences below.
+        # Values up to a quarter of the largest number leave room for the differences below.
         precision = xp.finfo(X.dtype)
         offset = xp.clip(X, -precision.max / 4, precision.max / 4) - center
         project = _project_l1 if self.p == 1 else _project_l2
@@ -125,12 +125,12 @@ class Ball(Domain):
         )
 
     def _inner_radius(self, precision):
-        """Return the radius to project on, so that rounding does not leave the ball.
+        """Return the radius to project on, such that rounding does not leave the ball.
 
-        With unit roundoff u = eps / 2, a sum c + o is off by at most u |c + o|, where |o| is at
-        most the radius, or exact where c = 0; the norm of a projected offset is off by at most
-        (n_features + 8) u of the radius, in any order of summation. Twice as much is left, for the
-        rounding of these bounds.
+        With unit roundoff u = eps / 2, the error of a sum c + o is at most u |c + o|, with |o| at
+        most the radius, and zero for c = 0. The error of the norm of a projected offset is at most
+        (n_features + 8) u times the radius, in any order of summation. The margin is twice as
+        large, which covers the rounding of these bounds.
         """
         moved = (abs(self.center) + self.radius)[self.center != 0]
         lost = (self.n_features + 8) * self.radius
@@ -141,14 +141,14 @@ class Ball(Domain):
         return max(self.radius - lost, 0.0)
 
     def _kept_radius(self):
-        """Return the radius of what double precision reaches."""
+        """Return a radius that contains all projections in double precision."""
         if self.p == np.inf:
             low, high = self._bounds()
             return float((high - low).min()) / 2
         return self._inner_radius(np.finfo(np.float64))
 
     def diameter(self, p: float) -> float:
-        # The norm of so many equal entries: n_features^(1/p - 1/self.p), where that is above 1.
+        # The norm of equal entries: n_features^(1/p - 1/self.p), if that is above 1.
         power = max(0.0, 1 / norm_order(p) - 1 / self.p)
         entries = np.full(self.n_features, 2 * self.radius)
         return norm_above(entries, norm_order(1 / power) if power > 0 else np.inf)
@@ -169,7 +169,7 @@ class Ball(Domain):
 
 
 def _project_l2(offset, radius, xp):
-    # Dividing by the largest entry first keeps the squares finite; inside, the scale is radius.
+    # Dividing by the largest entry keeps the squares finite; inside the ball the scale is radius.
     scale = xp.clip(xp.amax(abs(offset), axis=1, keepdims=True), radius, None)
     unit = offset / scale
     square = (unit**2).sum(axis=1, keepdims=True)
@@ -179,8 +179,8 @@ def _project_l2(offset, radius, xp):
 
 def _project_l1(offset, radius, xp):
     size = abs(offset)
-    # Magnitudes below the largest by radius or more end at zero, so the threshold is found
-    # relative to the largest, where nothing cancels.
+    # Magnitudes below the largest by radius or more become zero, so the threshold is found relative
+    # to the largest, which avoids cancellation.
     relative = xp.clip(size - xp.amax(size, axis=1, keepdims=True), -radius, None)
     if xp is np:
         ordered = np.sort(relative, axis=1)[:, ::-1]
@@ -189,7 +189,7 @@ def _project_l1(offset, radius, xp):
     counts = like(np.arange(1, offset.shape[1] + 1), offset)
     threshold = xp.amax((xp.cumsum(ordered, axis=1) - radius) / counts, axis=1, keepdims=True)
     kept = xp.clip(relative - threshold, 0, None)
-    # Sums of many terms are rounded more than the norm of the result may be.
+    # Rounding of long sums may exceed the allowed error of the norm.
     kept = kept * (radius / xp.clip(kept.sum(axis=1, keepdims=True), radius, None))
     outside = xp.clip(size, None, 2 * radius).sum(axis=1, keepdims=True) > radius
     return xp.where(outside, xp.sign(offset) * kept, offset)
@@ -209,10 +209,10 @@ def enclosing_ball(domain: Domain) -> Ball:
 
     Raises
     ------
-    TypeError
-        For any other domain.
-    ValueError
-        For a domain of a single point.
+    PublicTypeError
+        The enclosing ball of the domain is not known.
+    PublicValueError
+        The domain is a single point.
     """
     radius, center = _radius_and_center(domain)
     return Ball(radius, center=center)

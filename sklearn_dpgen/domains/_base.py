@@ -1,4 +1,4 @@
-"""The base class of domains: immutable, compared by value, projecting arrays and tensors."""
+"""The base class of domains, which project arrays and tensors."""
 
 import math
 import sys
@@ -38,7 +38,7 @@ def norm_order(p):
 
 
 def norm_above(values, p):
-    """Return a float that is at least the l_p norm of non-negative numbers."""
+    """Return an upper bound on the l_p norm of non-negative numbers, with rounding included."""
     if p == np.inf:
         return float(np.max(values))
     with np.errstate(over="ignore"):
@@ -54,9 +54,9 @@ def norm_above(values, p):
 
 
 def difference_above(high, low):
-    """Return floats that are at least ``high - low``, entry by entry."""
+    """Return upper bounds on ``high - low``, entry by entry, with rounding included."""
     difference = high - low
-    # What the subtraction rounded off, exactly (Knuth's two-sum).
+    # The rounding error of the subtraction, exactly (Knuth's two-sum).
     back = difference - high
     lost = (high - (difference - back)) - (low + back)
     return np.where(lost > 0, np.nextafter(difference, np.inf), difference)
@@ -72,9 +72,7 @@ def check_vector(values, name, n_features):
     if not np.isfinite(vector).all():
         raise PublicValueError(f"{name} must be finite.")
     if vector.ndim and n_features is not None and len(vector) != n_features:
-        raise PublicValueError(
-            f"{name} has {len(vector)} features where {n_features} are declared."
-        )
+        raise PublicValueError(f"{name} must have {n_features} features, got {len(vector)}.")
     if vector.ndim == 0:
         vector = np.full(1 if n_features is None else n_features, vector)
     vector.flags.writeable = False
@@ -82,7 +80,7 @@ def check_vector(values, name, n_features):
 
 
 def check_size(value, name, minimum):
-    """Return a number of features or categories as an int, if it is one of at least ``minimum``."""
+    """Return a checked number of features or categories of at least ``minimum``, as an int."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
         raise PublicValueError(f"{name} must be an integer of at least {minimum}, got {value!r}.")
     return int(value)
@@ -129,13 +127,14 @@ class Domain(ABC):
 
     @abstractmethod
     def _project(self, X, xp):
-        """Project finite-width rows that hold no NaN; ``xp`` is NumPy or torch."""
+        """Project rows of the right width without NaN; ``xp`` is NumPy or torch."""
 
     @abstractmethod
     def diameter(self, p: float) -> float:
-        """Return the supremum of ``||x - x'||_p`` over the pairs of the domain, rounded up.
+        """Return the supremum of ``||x - x'||_p`` over the domain, rounded up.
 
-        No two rows that `project` returns in float64 are further apart, in exact arithmetic.
+        The distance of two rows that `project` returns in float64 does not exceed it, in exact
+        arithmetic.
 
         Parameters
         ----------
@@ -173,22 +172,22 @@ class Domain(ABC):
         Parameters
         ----------
         X : array-like or tensor of shape (n, n_features)
-            Infinite entries stand for the limit of large ones.
+            Infinite entries are limits of large ones.
 
         Returns
         -------
         ndarray or tensor of shape (n, n_features)
-            Of the kind and dtype of ``X`` (integers become float64); inside the domain, in narrower
+            Same kind and dtype as ``X`` (integers become float64); inside the domain, in narrower
             dtypes up to their rounding. For a tensor, differentiable almost everywhere.
 
         Raises
         ------
-        ValueError
-            If ``X`` has another width, or holds NaN: no point is nearest to it.
+        PublicValueError
+            ``X`` has another number of features, or contains NaN.
         """
         X, xp = self._rows(X)
         if xp.isnan(X).any():
-            raise PublicValueError("X contains NaN, which cannot be projected on a domain.")
+            raise PublicValueError("X must not contain NaN, which has no projection on a domain.")
         return self._project(X, xp)
 
     def contains(
@@ -236,7 +235,7 @@ class Domain(ABC):
         return tuple(tuple(v.tolist()) if isinstance(v, np.ndarray) else v for v in self._values())
 
     def __reduce__(self):
-        # Rebuilding through the constructor keeps the arrays of a copy read-only.
+        # The constructor makes the arrays of a copy read-only.
         return type(self), self._values()
 
     def __eq__(self, other):

@@ -25,14 +25,14 @@ __all__ = ["Box", "OneHot", "Product"]
 @saved
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Box(Domain):
-    """The box ``[low, high]``, one interval a feature.
+    """The box ``[low, high]``, with one interval for each feature.
 
     Parameters
     ----------
     low, high : float or array-like of shape (n_features,)
         Public bounds, ``low < high`` in every feature.
     n_features : int, optional
-        Repeats scalar bounds; two scalars alone declare one feature.
+        Repeats scalar bounds; scalars without it declare one feature.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class Box(Domain):
     56.0
     """
 
-    # With scalars and a width, a small file could ask for much memory.
+    # A file with scalars and a number of features could make loading allocate much memory.
     _saved_state = {"low": Array("f", 1), "high": Array("f", 1), "n_features": int}
 
     low: np.ndarray
@@ -81,15 +81,15 @@ class Box(Domain):
 @saved
 @dataclass(frozen=True, eq=False)
 class OneHot(Domain):
-    """The vertices of the simplex: one category among ``n_categories``.
+    """The vertices of the simplex, as one-hot codes of ``n_categories`` categories.
 
-    The projection is the vertex of the largest entry, the first one in a tie. It is piecewise
-    constant: no gradient flows through it.
+    The projection is the vertex of the largest entry, the first in a tie. It is piecewise constant,
+    so it has no gradient.
 
     Parameters
     ----------
     n_categories : int
-        At least 1: a single one is a point.
+        At least 1; a single category is a point.
     """
 
     n_categories: int
@@ -116,7 +116,7 @@ class OneHot(Domain):
 @saved
 @dataclass(frozen=True, eq=False)
 class Product(Domain):
-    """The product of domains, one after the other along the features.
+    """The Cartesian product of domains, with their features concatenated.
 
     Parameters
     ----------

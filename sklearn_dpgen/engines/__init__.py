@@ -1,36 +1,36 @@
-"""Functions on the parts of tables of dask, Spark and Ray, run on their workers.
+"""Map-reduce over the partitions of tables of dask, Spark and Ray.
 
-`map_reduce` sends a function to the workers and merges what it returns; no record comes back but
-in that. Its users count with it: what they return are sums over the records of a part, and what
-is released of the whole has noise for a record that is counted once.
+`map_reduce` applies a function on the workers and merges its results; no record leaves a worker
+otherwise. The results are sums over the records, and noise is added to the sums of the whole table.
+The sensitivity of these sums relies on each record being counted once.
 
 Formal guarantees
 -----------------
-Each part of a table is in the result once, whatever is computed again. Who sees to it, and what
-checks it:
+Each partition of a table is in the result once, even if it is computed again. The engine ensures
+this, and the numbers of the partitions are checked:
 
 dask
-    A partition is a task of the graph, and a task has one result: one that is computed again, as
-    the worker that held it died, takes the place of the first. Each partition has a number, and
-    the numbers in the result must be all of them.
+    A partition is a task of the graph, and a task has one result. A result that is computed again,
+    because its worker died, replaces the first. The numbers in the result must be those of all
+    partitions.
 Spark
-    A partition gives one row, with the number of the partition. Of attempts that are retried or
-    speculative, Spark takes the row of one, for a task has one output. Accumulators, which retries
-    add to twice, are not used. The numbers must follow one another, each once.
+    A partition gives one row, with the number of the partition. Of retried or speculative attempts
+    Spark takes one output. Accumulators, which retries add to twice, are not used. The numbers must
+    be consecutive, each once.
 Ray
-    A block gives one row, with the task that counted it and the number of the block in the task.
-    A task that is retried keeps its name, and has the outputs of one attempt. The numbers of each
-    task must follow one another, each once; a dataset that may leave out blocks is refused.
+    A block gives one row, with the name of its task and the number of the block in the task. A
+    retried task keeps its name, and has the outputs of one attempt. The numbers of each task must
+    be consecutive, each once. Datasets that may omit blocks are refused.
 
-A check that fails is a RuntimeError, before anything is released. What no check sees is records
-that are in two parts, or in others when the table is computed again: **a record must be in one part
-of the table, and once, and a table that is computed again must have the same records in the same
-parts.** A sample without a seed has not, nor a shuffle by random numbers: store such a table first.
-The sensitivity of what is counted rests on this.
+A failed check raises a PublicRuntimeError before anything is released. The checks cannot detect a
+record that is in two partitions, or that changes its partition when the table is computed again:
+**each record must be in exactly one partition, and a table that is computed again must have the
+same records in the same partitions.** This does not hold for a sample without a seed or a random
+shuffle: store such a table first.
 
-What a worker raises as ValueError or TypeError comes to the caller with its message and nothing
-else, for a traceback could show records. Other errors the engine reports, and writes to its logs,
-as it does with those of any task.
+A PublicValueError or PublicTypeError of a worker is raised again with its message alone, as a
+traceback could show records. Other errors are reported by the engine, and written to its logs, as
+for any task.
 """
 
 __all__: list[str] = []

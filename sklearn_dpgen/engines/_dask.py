@@ -1,4 +1,4 @@
-"""Frames and arrays of dask: a task a partition, and a tree of tasks that merge."""
+"""Frames and arrays of dask: one task per partition, and a tree of tasks that merge."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ _FAN_IN = 8
 
 
 def columns_of(X):
-    """Return the names of the columns of a frame, and None of an array."""
+    """Return the names of the columns of a frame; None for an array."""
     if isinstance(getattr(X, "_meta", None), pd.DataFrame):
         return list(X._meta.columns)
     if not any(base.__module__.startswith("dask.array") for base in type(X).__mro__):
@@ -27,11 +27,11 @@ def columns_of(X):
 
 
 def map_parts(function, merge, X, columns):
-    """Return what the function gives of all partitions together."""
+    """Return the merged results of a function on all partitions."""
     import dask
 
     task = partial(dask.delayed, pure=False)
-    # Delayed, they are in the graph once.
+    # As delayed objects they are in the graph once.
     function_, merge_ = task(function, traverse=False), task(merge, traverse=False)
     partitions = _partitions(X, columns)
     packed = [task(_count)(function_, i, part) for i, part in enumerate(partitions)]

@@ -1,4 +1,4 @@
-"""Results of the parts of a table, merged, with a check that each part is in it once."""
+"""Results of the partitions of a table, merged, with a check that each is in it once."""
 
 import pickle
 from collections import defaultdict
@@ -15,39 +15,39 @@ from sklearn_dpgen.exceptions import (
 
 __all__ = ["check_columns", "count_part", "finish", "merge_parts", "require"]
 
-# The errors of a part that keep their message, which is public. Others may quote records.
+# Errors of a worker whose message is public and kept. Others may quote records.
 _PUBLIC = {kind.__name__: kind for kind in (PublicValueError, PublicTypeError)}
 
 
 def count_part(function: Callable, part: Any, pieces: Iterable) -> bytes:
-    """Apply a function to the pieces of a part of a table.
+    """Apply a function to the pieces of a partition.
 
     Parameters
     ----------
     function : callable
-        Of an iterator over the pieces that have a record.
+        Function of an iterator over the non-empty pieces.
     part : int or (str, int)
-        Which part it is: the same if the engine counts it again, and no other's.
+        Number of the partition: unique, and the same if the engine computes it again.
     pieces : iterable of tables
 
     Returns
     -------
     bytes
-        Of the part, and what the function returns, or the ValueError or TypeError it raises.
+        The number, and the result of the function or its public error.
     """
     value, error = _attempt(function, (piece for piece in pieces if len(piece)))
     return _pack([part], value, None if error is None else (part, error))
 
 
 def merge_parts(merge: Callable, packed: Iterable[bytes]) -> bytes:
-    """Merge what parts give, one after another, to what they give together.
+    """Merge the results of partitions one after another.
 
     Parameters
     ----------
     merge : callable
-        Of two values that the function returned. It may change them, as both are copies.
+        Function of two results; it may change them, as both are copies.
     packed : iterable of bytes
-        From `count_part` or from here. Of an error, that of the first part is kept.
+        Results of `count_part` or of this function. The error of the first partition is kept.
 
     Returns
     -------
@@ -71,16 +71,16 @@ def merge_parts(merge: Callable, packed: Iterable[bytes]) -> bytes:
 def finish(
     function: Callable, merge: Callable, packed: Iterable[bytes], n_parts: int | None = None
 ) -> Any:
-    """Return what all parts give together, or raise what was raised of the first that failed.
+    """Return the merged results of all partitions, or raise the error of the first that failed.
 
     Parameters
     ----------
     function, merge : callable
-        As above. Of a table without parts the function is applied to none, here.
+        As above. For a table without partitions the function is applied to an empty iterator.
     packed : iterable of bytes
-        From `merge_parts`: each part of the table in one of them, and once.
+        Results of `merge_parts` that together have each partition once.
     n_parts : int or None, default=None
-        How many parts the table has, where that is known.
+        Number of partitions, if known.
 
     Returns
     -------
@@ -88,10 +88,10 @@ def finish(
 
     Raises
     ------
-    ValueError, TypeError
-        Of a part. It has no context, as that would show what a worker had read.
-    RuntimeError
-        A part is in it twice, or not at all.
+    PublicValueError, PublicTypeError
+        The error of a partition, without its context, which could show records.
+    PublicRuntimeError
+        A partition is missing or repeated.
     """
     parts, value, error = pickle.loads(merge_parts(merge, packed))
     _check_once(parts, n_parts)
@@ -104,14 +104,14 @@ def finish(
 
 
 def check_columns(names: list[str], columns: list[str]) -> None:
-    """Refuse columns that a table has not, or more than once."""
+    """Check that a table has each of the columns exactly once."""
     wrong = [name for name in columns if names.count(name) != 1]
     if wrong:
         raise PublicValueError(f"X must have each of these columns once: {wrong}.")
 
 
 def require(module: str, extra: str) -> Any:
-    """Return a module, or say which extra brings it."""
+    """Import a module, or raise an error that names the extra to install."""
     try:
         return import_module(module)
     except ImportError:
@@ -137,7 +137,7 @@ def _pack(parts, value, error) -> bytes:
 
 
 def _check_once(parts: list, n_parts: int | None) -> None:
-    """Refuse parts that are not numbered one after another, by themselves or for each task."""
+    """Check that partitions are numbered consecutively, overall or within each task."""
     numbers = defaultdict(list)
     for part in parts:
         task, number = part if isinstance(part, tuple) else (None, part)
@@ -148,6 +148,6 @@ def _check_once(parts: list, n_parts: int | None) -> None:
     )
     if not each_once or (n_parts is not None and len(parts) != n_parts):
         raise PublicRuntimeError(
-            "The engine gave a part of X more than once, or not at all: nothing was released. "
+            "The engine must give each part of X exactly once, and did not: nothing was released. "
             "X must give the same records whenever it is computed again."
         )

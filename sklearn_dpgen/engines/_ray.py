@@ -1,4 +1,4 @@
-"""Datasets of Ray: `map_batches`, to a row a block, and again, from eight rows to one."""
+"""Datasets of Ray: `map_batches` gives one row per block, and then one row for eight rows."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ _FAN_IN = 8
 
 
 def columns_of(X):
-    """Return the names of the columns, or None if Ray tells them after reading alone."""
+    """Return the names of the columns, or None if Ray would have to read the table for them."""
     if not hasattr(X, "map_batches"):
         raise PublicTypeError(
             f"X must be a ray.data.Dataset if it is of Ray, got {type(X).__name__}."
@@ -20,24 +20,24 @@ def columns_of(X):
 
 
 def map_parts(function, merge, X, columns):
-    """Return what the function gives of all blocks together."""
+    """Return the merged results of a function on all blocks."""
     require("pyarrow", "ray")
     names = columns_of(X)
     if X.context.max_errored_blocks:
-        raise PublicValueError("max_errored_blocks of Ray must be 0: each record is to be counted.")
+        raise PublicValueError("max_errored_blocks of Ray must be 0, so that no record is omitted.")
     if columns is not None:
         if names is not None:
             check_columns(names, columns)
         X = X.select_columns(columns)
     batches = partial(type(X).map_batches, batch_format="pyarrow")
     counted = batches(X, _block_counter(function), batch_size=None)
-    # As tasks of another kind, or Ray would merge within each task that counts.
+    # A different task kind, as Ray would otherwise merge within each task that counts.
     merged = batches(counted, partial(_merge, merge), batch_size=_FAN_IN, num_cpus=0.5)
     return finish(function, merge, (row["packed"] for row in merged.iter_rows()))
 
 
 def _block_counter(function):
-    """Return a function of a block that numbers the blocks of a task, anew if it is run again."""
+    """Return a function of a block that numbers the blocks of its task, from 0 in each attempt."""
     task, n = None, 0
 
     def count(block):

@@ -1,4 +1,4 @@
-"""Frames of Spark: `mapInArrow`, a row a partition, and a shuffle of these rows to merge them."""
+"""Frames of Spark: `mapInArrow` gives one row per partition, and a shuffle merges these rows."""
 
 from functools import partial
 from itertools import chain
@@ -8,7 +8,7 @@ from sklearn_dpgen.exceptions import PublicTypeError
 
 __all__ = ["columns_of", "map_parts"]
 
-# That are handed over at a time.
+# Rows per batch.
 _ROWS = 1 << 16
 
 
@@ -21,19 +21,19 @@ def columns_of(X):
 
 
 def map_parts(function, merge, X, columns):
-    """Return what the function gives of all partitions together."""
+    """Return the merged results of a function on all partitions."""
     require("pyarrow", "spark")
     names = columns_of(X)
     if columns is not None:
         check_columns(names, columns)
-    # mapInArrow cannot find a name with a dot: the columns have others until they are there.
+    # mapInArrow does not find names with a dot, so columns are renamed until they are read.
     X = X.toDF(*(f"c{i}" for i in range(len(names))))
     if columns is not None:
         X = X.select(*(f"c{names.index(name)}" for name in columns))
     count = partial(_count, function, columns or names)
     counted = X.mapInArrow(count, "part int, packed binary")
-    # By the number of the part, which is the same if a worker counts it again. Spark chooses how
-    # many tasks merge, from the size of the results.
+    # Partitioned by number, which is the same if a worker counts a partition again. Spark chooses
+    # the number of merging tasks from the size of the results.
     merged = counted.repartition("part").mapInArrow(partial(_merge, merge), "packed binary")
     return finish(function, merge, (bytes(row.packed) for row in merged.collect()))
 
@@ -51,7 +51,7 @@ def _count(function, names, batches):
 
 
 def _gathered(batches):
-    """Yield batches of more records: those of Spark have 10 000, and each takes its time."""
+    """Yield larger batches, as each of Spark's 10 000 records has an overhead."""
     import pyarrow
 
     held = []

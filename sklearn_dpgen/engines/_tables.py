@@ -1,4 +1,4 @@
-"""Tables of the engines: which is whose, its columns, and a function of all its parts."""
+"""Tables of the engines: detection, columns, and map-reduce over partitions."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,12 +10,12 @@ from sklearn_dpgen.utils._threads import one_thread
 
 __all__ = ["engine_columns", "is_engine_table", "map_reduce"]
 
-# By the package that a class is of. dask_expr was one of its own before 2025.
+# Adapters by the top-level package of a class. dask_expr was a separate package before 2025.
 _ADAPTERS = {"dask": "_dask", "dask_expr": "_dask", "pyspark": "_spark", "ray": "_ray"}
 
 
 def is_engine_table(X: Any) -> bool:
-    """Return whether an object is a table of dask, Spark or Ray, without importing these.
+    """Return whether an object belongs to dask, Spark or Ray, without importing these.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def is_engine_table(X: Any) -> bool:
     Returns
     -------
     bool
-        Also of what is theirs and no table. The functions below refuse it, and say what to give.
+        Also True for their other objects, which the functions below refuse.
     """
     return _engine(X) is not None
 
@@ -39,15 +39,15 @@ def engine_columns(X: Any) -> list[str] | None:
     Returns
     -------
     list of str or None
-        In the order of the table. None of an array, and of a dataset of Ray whose columns are
-        known after it has been computed alone.
+        In the order of the table. None for an array, and for a dataset of Ray whose columns are
+        known only after it is computed.
 
     Raises
     ------
-    TypeError
-        Anything else of these engines.
-    ValueError
-        An array that has not two dimensions.
+    PublicTypeError
+        The object is not a table.
+    PublicValueError
+        An array does not have two dimensions.
     """
     return _adapter(X).columns_of(X)
 
@@ -58,45 +58,43 @@ def map_reduce(
     X: Any,
     columns: list[str] | None = None,
 ) -> Any:
-    """Apply a function to each part of a table once, and merge the results.
+    """Apply a function to each partition of a table once, and merge the results.
 
     Parameters
     ----------
     function : callable
-        Of an iterator over the records of one partition, in pieces of at least one record: a
-        pandas frame of dask, an ndarray of an array of dask, record batches of Arrow of Spark, a
-        table of Arrow of Ray. It need not read them all. There is none in an empty partition, and
-        of a table without partitions the function is applied to an empty iterator, here. It
-        returns what can be pickled, and so can be the function: the workers import its module.
+        Function of an iterator over the non-empty pieces of one partition: pandas frames (dask
+        DataFrame), ndarrays (dask Array), Arrow record batches (Spark) or Arrow tables (Ray). It
+        need not read all pieces, and gets an empty iterator if the table has no partitions. The
+        function and its result must be picklable; the workers import its module.
     merge : callable
-        Of two values of the function, or of itself: associative and commutative, as engines merge
-        what is there first. It may change both. The workers apply it.
+        Function of two results, associative and commutative, as engines merge in any order. It
+        may change both arguments. It runs on the workers.
     X : dask DataFrame or Array, pyspark.sql.DataFrame, or ray.data.Dataset
-        It gives the same records whenever it is computed.
+        Must give the same records whenever it is computed.
     columns : list of str or None, default=None
-        What is read, in this order. None is all; of an array it must be None.
+        Columns to read, in this order. None reads all, and is required for an array.
 
     Returns
     -------
     object
-        What all values give together.
+        The merged result.
 
     Raises
     ------
-    ValueError, TypeError
-        What the function raises on a worker, with its message alone and after all parts were
-        read: it must show no value. Of a class derived from these the message is left out.
-        Columns that are not there, or another object than a table.
-    RuntimeError
-        The engine gave a part twice, or not at all.
-    ImportError
-        What the engine needs is not installed; it says which extra brings it.
+    PublicValueError, PublicTypeError
+        The function raised one of these on a worker; only its message is kept. The message of any
+        other class is replaced. Also raised for missing columns, or an object that is not a table.
+    PublicRuntimeError
+        The engine omitted or repeated a partition.
+    PublicImportError
+        A dependency of the engine is not installed; the message names the extra.
     """
     return _adapter(X).map_parts(partial(_in_one_thread, function), merge, X, columns)
 
 
 def _in_one_thread(function, parts):
-    """Return what a function returns on a worker, whose limits are its own."""
+    """Return the result of a function on a worker, which the engine runs in parallel already."""
     with one_thread():
         return function(parts)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from sklearn_dpgen.evolution._variation_interface import check_candidates, check_degree
+from sklearn_dpgen.exceptions import PublicImportError, PublicTypeError, PublicValueError
 from sklearn_dpgen.utils._random import torch_generator
 from sklearn_dpgen.utils._validation import Integral
 
@@ -86,9 +87,9 @@ class DiffusionVariation:
 
         for value, name in ((n_inference_steps, "n_inference_steps"), (batch_size, "batch_size")):
             if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+                raise PublicValueError(f"{name} must be an integer of at least 1, got {value!r}.")
         if prompt is not None and not isinstance(prompt, str):
-            raise TypeError(f"prompt must be a string or None, got {type(prompt).__name__}.")
+            raise PublicTypeError(f"prompt must be a string or None, got {type(prompt).__name__}.")
         self.n_inference_steps = int(n_inference_steps)
         self.batch_size = int(batch_size)
         self.device = resolve_device(device)
@@ -97,7 +98,7 @@ class DiffusionVariation:
         self.model_shape = self._model.shape
         self.image_shape = self.model_shape if image_shape is None else tuple(image_shape)
         if len(self.image_shape) != 3 or self.image_shape[2] != self.model_shape[2]:
-            raise ValueError(
+            raise PublicValueError(
                 "image_shape must be (height, width, channels) with the channels of the model, "
                 f"{self.model_shape[2]}; got {image_shape!r}."
             )
@@ -213,7 +214,7 @@ class _PixelModel:
     def __init__(self, pipeline, n_inference_steps, device, prompt):
         missing = [name for name in ("unet", "scheduler") if not hasattr(pipeline, name)]
         if missing or getattr(pipeline, "vae", None) is not None or hasattr(pipeline, "vqvae"):
-            raise TypeError(
+            raise PublicTypeError(
                 "Without a prompt, pipeline must be one of pixels with unet and scheduler, such as "
                 f"DDPMPipeline; got {type(pipeline).__name__}."
             )
@@ -222,7 +223,7 @@ class _PixelModel:
         self._scheduler = copy.deepcopy(pipeline.scheduler)
         self._n_inference_steps, self._device = n_inference_steps, device
         if len(self._timesteps(n_inference_steps)) != n_inference_steps:
-            raise ValueError(
+            raise PublicValueError(
                 f"{type(self._scheduler).__name__} evaluates the network more than once a step; "
                 "give the pipeline another scheduler, such as DDIMScheduler."
             )
@@ -311,5 +312,7 @@ def _import_diffusers():
     try:
         import diffusers
     except ImportError as error:
-        raise ImportError("DiffusionVariation needs diffusers: pip install diffusers.") from error
+        raise PublicImportError(
+            "DiffusionVariation needs diffusers: pip install diffusers."
+        ) from error
     return diffusers

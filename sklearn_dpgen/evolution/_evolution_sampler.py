@@ -30,6 +30,7 @@ from sklearn_dpgen.evolution._voting_sampler import (
     VotesPlan,
     VotingSampler,
 )
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.mechanisms._class_moments import moment_queries, release_moments
@@ -118,7 +119,7 @@ def start_queries(sampler, facts):
         return None
     is_own = sampler.interface is sampler.schema is sampler.embedding is None
     if not is_own or (sampler.histogram, sampler.schedule) != ("gaussian", "annealed"):
-        raise ValueError(
+        raise PublicValueError(
             "start='moments' needs a domain with its own interface, without an embedding, "
             "histogram='gaussian' and schedule='annealed'."
         )
@@ -211,7 +212,7 @@ def make_interface(sampler, domain):
     if sampler.schema is not None:
         return TabularVariation(sampler.schema)
     if domain is None:
-        raise ValueError("Declare schema or domain: the public set of the records.")
+        raise PublicValueError("Declare schema or domain: the public set of the records.")
     return EuclideanVariation(domain)
 
 
@@ -219,9 +220,9 @@ def _settings(sampler, facts, dimension):
     """Return the settings of each class."""
     if sampler.schedule == "theory":
         if not math.isfinite(sampler.epsilon):
-            raise ValueError("schedule='theory' needs a finite epsilon.")
+            raise PublicValueError("schedule='theory' needs a finite epsilon.")
         if facts.domain is None:
-            raise ValueError("schedule='theory' needs a domain: its scales are absolute.")
+            raise PublicValueError("schedule='theory' needs a domain: its scales are absolute.")
     n_samples = [None if sampler.n_samples == "auto" else sampler.n_samples] * len(facts.sizes)
     if sampler.n_samples == "auto" and sampler.variant == "theory":
         n_samples = facts.sizes

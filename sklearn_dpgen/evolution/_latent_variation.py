@@ -15,6 +15,7 @@ from sklearn_dpgen.evolution._variation_interface import (
     check_degree,
     flat_factors,
 )
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.mechanisms import Mechanism
 from sklearn_dpgen.utils._validation import Integral
 
@@ -90,13 +91,17 @@ class LatentVariation:
         from sklearn_dpgen.utils._torch import resolve_device
 
         if not isinstance(generator, torch.nn.Module):
-            raise TypeError(f"generator must be a torch module, got {type(generator).__name__}.")
+            raise PublicTypeError(
+                f"generator must be a torch module, got {type(generator).__name__}."
+            )
         if isinstance(latent_dim, bool) or not isinstance(latent_dim, Integral) or latent_dim < 1:
-            raise ValueError(f"latent_dim must be an integer of at least 1, got {latent_dim!r}.")
+            raise PublicValueError(
+                f"latent_dim must be an integer of at least 1, got {latent_dim!r}."
+            )
         if latent_law not in ("normal", "uniform"):
-            raise ValueError(f"latent_law must be 'normal' or 'uniform', got {latent_law!r}.")
+            raise PublicValueError(f"latent_law must be 'normal' or 'uniform', got {latent_law!r}.")
         if domain is not None and not isinstance(domain, Domain):
-            raise TypeError(f"domain must be a Domain or None, got {type(domain).__name__}.")
+            raise PublicTypeError(f"domain must be a Domain or None, got {type(domain).__name__}.")
         self.latent_dim = int(latent_dim)
         self.class_weights = _check_class_weights(class_weights)
         self.latent_law = latent_law
@@ -144,7 +149,7 @@ class LatentVariation:
         """
         generator = getattr(sampler, "generator_", getattr(sampler, "module_", None))
         if generator is None or not hasattr(sampler, "latent_dim"):
-            raise TypeError(
+            raise PublicTypeError(
                 f"sampler must hold a fitted network with latents, got {type(sampler).__name__}."
             )
         # Estimators that invert a local mechanism train on uniform latents.
@@ -209,7 +214,7 @@ class LatentVariation:
         if self.domain is None:
             return points
         if points.shape[1] != self.domain.n_features:
-            raise ValueError(
+            raise PublicValueError(
                 f"generator makes {points.shape[1]} features where the domain has "
                 f"{self.domain.n_features}."
             )
@@ -238,7 +243,7 @@ class LatentVariation:
         """
         possible = np.flatnonzero(self.class_weights)
         if len(possible) == 0:
-            raise ValueError("Without class_weights there are no classes.")
+            raise PublicValueError("Without class_weights there are no classes.")
         if len(possible) == 1:
             return np.repeat(possible, len(X))
         edges = np.cumsum(self.class_weights[possible])[:-1]
@@ -250,9 +255,9 @@ def _check_class_weights(weights):
         return np.empty(0)
     weights = np.array(weights, dtype=np.float64)
     if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError("class_weights must be a vector of finite numbers of at least 0.")
+        raise PublicValueError("class_weights must be a vector of finite numbers of at least 0.")
     if not weights.sum() > 0:
-        raise ValueError("class_weights must hold a number above 0.")
+        raise PublicValueError("class_weights must hold a number above 0.")
     return weights / weights.sum()
 
 
@@ -260,11 +265,11 @@ def _sampler_class_weights(sampler, y):
     classes = getattr(sampler, "classes_", None)
     if classes is None:
         if y is not None:
-            raise ValueError("y needs a sampler that was fitted with labels.")
+            raise PublicValueError("y needs a sampler that was fitted with labels.")
         return None
     if y is None:
         return sampler.label_proportions_
     chosen = np.asarray(classes) == y
     if not np.any(chosen):
-        raise ValueError("y is not a label that the sampler was fitted with.")
+        raise PublicValueError("y is not a label that the sampler was fitted with.")
     return chosen

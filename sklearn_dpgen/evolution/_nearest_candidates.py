@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from scipy.spatial import KDTree
 
+from sklearn_dpgen.exceptions import PublicImportError, PublicValueError
 from sklearn_dpgen.utils._threads import limit_new_libraries
 from sklearn_dpgen.utils._torch import resolve_device
 
@@ -50,9 +51,9 @@ def make_search(V, metric, *, backend, memory, device):
         one if there are ties. Records are finite float64, unit rows or zeros for "cosine".
     """
     if backend == "tree" and metric == "cosine":
-        raise ValueError("backend 'tree' does not take the metric 'cosine'.")
+        raise PublicValueError("backend 'tree' does not take the metric 'cosine'.")
     if backend == "faiss" and metric != "l2":
-        raise ValueError(f"backend 'faiss' takes the metric 'l2' only, got {metric!r}.")
+        raise PublicValueError(f"backend 'faiss' takes the metric 'l2' only, got {metric!r}.")
     if backend == "tree":
         return TreeSearch(V, metric, memory=memory)
     if backend == "faiss":
@@ -378,14 +379,14 @@ class MetricSearch:
         for start in range(0, len(X), rows):
             part = slice(start, start + rows)
             distances = self.metric(X[part], self.V)
-            shape = (len(X[part]), len(self.V))
             if hasattr(distances, "detach"):
                 distances = distances.detach().cpu().numpy()
             distances = np.asarray(distances)
-            if distances.shape != shape:
-                raise ValueError(f"metric must return shape {shape}, got {distances.shape}.")
+            # Without the shape, as the number of records of a partition is private.
+            if distances.shape != (len(X[part]), len(self.V)):
+                raise PublicValueError("metric must return one distance for each pair of rows.")
             if distances.dtype.kind not in "fiub" or not np.isfinite(distances).all():
-                raise ValueError("metric must return finite real distances.")
+                raise PublicValueError("metric must return finite real distances.")
             found[part] = distances.argmin(axis=1)
         return found
 
@@ -468,7 +469,7 @@ def _faiss():
     try:
         import faiss
     except ImportError as error:
-        raise ImportError(
+        raise PublicImportError(
             "backend 'faiss' needs faiss-cpu: pip install 'sklearn-dpgen[faiss]'"
         ) from error
     limit_new_libraries()

@@ -9,6 +9,7 @@ from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.evolution._theory import contraction_rate
 from sklearn_dpgen.evolution._variation_interface import paper_degrees
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive, warn_user
 
 __all__ = [
@@ -293,7 +294,7 @@ def check_threshold(threshold, multiplicity, noise_scale, sizes, settings, n_can
         growth = n * noise * norm.pdf(least / noise) if noise > 0 else 0.0
         if growth > 1:
             enough = noise * math.sqrt(2 * math.log(2 * n * noise * norm.pdf(0)))
-            raise ValueError(
+            raise PublicValueError(
                 f"threshold must be above the noise on the votes, here {noise:.2g} of all: of "
                 f"{n} candidates noise alone would make {growth:.2g} times n_samples copies, and "
                 f"more at each step. {enough:.2g} would do, got {threshold:g}; so would a larger "

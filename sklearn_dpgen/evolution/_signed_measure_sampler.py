@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn_dpgen.accounting import gaussian_sigma
 from sklearn_dpgen.domains import Ball, Box, Domain
 from sklearn_dpgen.evolution._voting_sampler import ClassVotes, VotingSampler
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.utils._validation import Integral, Interval, StrOptions, fit_context
@@ -54,7 +55,7 @@ def grid_support(domain: Box | Ball, n_points: int) -> np.ndarray:
     elif isinstance(domain, Ball):
         low, high = domain.center - domain.radius, domain.center + domain.radius
     else:
-        raise TypeError(f"A grid needs a Box or a Ball, domain is a {type(domain).__name__}.")
+        raise PublicTypeError(f"A grid needs a Box or a Ball, domain is a {type(domain).__name__}.")
     n_cells = n_points
     points = _grid(domain, low, high, _cuts(high - low, n_cells))
     # Cells that miss the domain leave room for finer ones.
@@ -90,7 +91,7 @@ def _grid(domain, low, high, cuts):
 
 def _check_n_points(n_points):
     if isinstance(n_points, bool) or not isinstance(n_points, Integral) or n_points < 1:
-        raise ValueError(f"n_points must be an integer of at least 1, got {n_points!r}.")
+        raise PublicValueError(f"n_points must be an integer of at least 1, got {n_points!r}.")
 
 
 class PrivateSignedMeasureSampler(VotingSampler):
@@ -322,19 +323,19 @@ class PrivateSignedMeasureSampler(VotingSampler):
         domain = facts.domain
         if isinstance(self.support, str):
             if domain is None:
-                raise ValueError("support='grid' needs a domain.")
+                raise PublicValueError("support='grid' needs a domain.")
             n_points = self._n_points(size, delta, facts.n_features)
             self._check_sizes("n_points", n_points, facts.width, facts.width)
             return grid_support(domain, n_points)
         support = np.asarray(self.support, dtype=np.float64)
         width = facts.n_features
         if support.ndim != 2 or len(support) == 0 or support.shape[1] != width:
-            raise ValueError(f"support must hold rows of {width} features, as X does.")
+            raise PublicValueError(f"support must hold rows of {width} features, as X does.")
         if not np.isfinite(support).all():
-            raise ValueError("support must be finite.")
+            raise PublicValueError("support must be finite.")
         self._check_sizes("support", len(support), width, facts.width)
         if domain is not None and not domain.contains(support).all():
-            raise ValueError("support has points outside of the domain.")
+            raise PublicValueError("support has points outside of the domain.")
         return support
 
     def _n_points(self, size, delta, d):

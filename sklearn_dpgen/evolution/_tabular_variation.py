@@ -11,6 +11,7 @@ from sklearn_dpgen.evolution._variation_interface import (
     check_degree,
     choose_columns,
 )
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.preprocessing import TabularEncoder
 from sklearn_dpgen.schema import Categorical, Ordinal, Schema
@@ -109,7 +110,7 @@ class TabularVariation:
         column_weights: Mapping[str, float] | None = None,
     ) -> None:
         if not isinstance(schema, Schema):
-            raise TypeError(f"schema must be a Schema, got {type(schema).__name__}.")
+            raise PublicTypeError(f"schema must be a Schema, got {type(schema).__name__}.")
         self.schema = schema
         self.public_sampler = _check_public_sampler(public_sampler)
         self.n_columns = _check_n_columns(n_columns)
@@ -134,7 +135,7 @@ class TabularVariation:
             return np.hstack([column.random(n, rng, self.null_probability) for column in columns])
         frame = _public_records(self.public_sampler, n, rng)
         if not isinstance(frame, pd.DataFrame):
-            raise TypeError(
+            raise PublicTypeError(
                 f"public_sampler must give data frames, got {type(frame).__name__} "
                 f"from {type(self.public_sampler).__name__}."
             )
@@ -299,9 +300,9 @@ def _public_records(sampler, n, rng):
 
 def _check_public_sampler(sampler):
     if isinstance(sampler, pd.DataFrame) and len(sampler) == 0:
-        raise ValueError("public_sampler is a data frame without rows.")
+        raise PublicValueError("public_sampler is a data frame without rows.")
     if sampler is not None and not hasattr(sampler, "sample") and not callable(sampler):
-        raise TypeError(
+        raise PublicTypeError(
             "public_sampler must be a data frame, have a method sample, or be callable; got "
             f"{type(sampler).__name__}."
         )
@@ -312,7 +313,7 @@ def _check_n_columns(n_columns):
     if isinstance(n_columns, str) and n_columns in ("auto", "all"):
         return n_columns
     if isinstance(n_columns, bool) or not isinstance(n_columns, Integral) or n_columns < 1:
-        raise ValueError(
+        raise PublicValueError(
             f"n_columns must be 'auto', 'all' or an integer of at least 1, got {n_columns!r}."
         )
     return int(n_columns)
@@ -320,7 +321,7 @@ def _check_n_columns(n_columns):
 
 def _check_number(value, name, *, below=np.inf):
     if isinstance(value, bool) or not isinstance(value, Real) or value < 0 or not value < below:
-        raise ValueError(f"{name} must be a number in [0, {below:g}), got {value!r}.")
+        raise PublicValueError(f"{name} must be a number in [0, {below:g}), got {value!r}.")
     return float(value)
 
 
@@ -328,8 +329,8 @@ def _check_column_weights(weights, schema):
     if weights is None:
         return {}
     if not isinstance(weights, Mapping):
-        raise TypeError("column_weights must be a mapping of column names to numbers.")
+        raise PublicTypeError("column_weights must be a mapping of column names to numbers.")
     unknown = [name for name in weights if name not in schema]
     if unknown:
-        raise ValueError(f"column_weights names columns that the schema does not: {unknown}.")
+        raise PublicValueError(f"column_weights names columns that the schema does not: {unknown}.")
     return {n: _check_number(w, f"column_weights[{n!r}]") for n, w in weights.items()}

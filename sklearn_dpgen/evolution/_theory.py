@@ -14,6 +14,7 @@ from sklearn_dpgen.evolution._variation_interface import (
     check_candidates,
     check_degree,
 )
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.utils._validation import check_array, check_delta, check_positive
 
 __all__ = [
@@ -261,7 +262,7 @@ def convergence_bound(start: float, n_iter: int, *, contraction: float, step_err
     n_iter = n_iter and check_count(n_iter, "n_iter")
     contraction = check_positive(contraction, "contraction")
     if contraction >= 1:
-        raise ValueError(f"contraction must be below 1, got {contraction}.")
+        raise PublicValueError(f"contraction must be below 1, got {contraction}.")
     limit = check_positive(step_error, "step_error") / contraction
     return (1 - contraction) ** n_iter * (start - limit) + limit
 
@@ -344,7 +345,7 @@ def thresholded_laplace_bound(
     """
     shares = np.asarray(shares, dtype=np.float64)
     if shares.ndim != 1 or not (shares >= 0).all() or not 0 < shares.sum() < 1 + 1e-9:
-        raise ValueError("shares must be a vector of at least 0 with a sum in (0, 1].")
+        raise PublicValueError("shares must be a vector of at least 0 with a sum in (0, 1].")
     n, delta = check_count(n, "n"), check_delta(delta)
     scale = 2 / (n * check_positive(epsilon, "epsilon"))
     shares = shares[shares > 0]
@@ -439,7 +440,7 @@ class VariationContraction:
         """
         far = self.distances >= alpha
         if not far.any():
-            raise ValueError(f"alpha must be at most {self.distances[-1]:.6g}, got {alpha}.")
+            raise PublicValueError(f"alpha must be at most {self.distances[-1]:.6g}, got {alpha}.")
         return float(self.least[far].min())
 
     def alpha(self, gamma: float) -> float:
@@ -513,9 +514,9 @@ def variation_contraction(
     """
     n_repeats, n_bins = check_count(n_repeats, "n_repeats"), check_count(n_bins, "n_bins")
     if n_repeats < 2:
-        raise ValueError("n_repeats must be at least 2.")
+        raise PublicValueError("n_repeats must be at least 2.")
     if np.ndim(degrees) != 1 or len(degrees) == 0:
-        raise ValueError("degrees must be a sequence of numbers, one for each variation.")
+        raise PublicValueError("degrees must be a sequence of numbers, one for each variation.")
     degrees = [check_degree(degree) for degree in degrees]
     rng = np.random.default_rng(random_state)
     embed = getattr(interface, "embed", np.asarray)
@@ -535,7 +536,9 @@ def variation_contraction(
     before = distances(parents)
     apart = before > 0
     if apart.sum() < n_bins:
-        raise ValueError("X_public must hold more points: each bin needs a pair that is apart.")
+        raise PublicValueError(
+            "X_public must hold more points: each bin needs a pair that is apart."
+        )
     total, squares = np.zeros_like(before), np.zeros_like(before)
     for _ in range(n_repeats):
         nearest = before

@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from sklearn_dpgen.domains import Domain, OneHot, Product
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.utils._validation import Integral, check_positive
 
@@ -106,7 +107,7 @@ class EuclideanVariation:
 
     def __init__(self, domain: Domain) -> None:
         if not isinstance(domain, Domain):
-            raise TypeError(f"domain must be a Domain, got {type(domain).__name__}.")
+            raise PublicTypeError(f"domain must be a Domain, got {type(domain).__name__}.")
         self.domain = domain
         blocks = flat_factors(domain)
         self._one_hot = [(part, f) for part, f in blocks if isinstance(f, OneHot)]
@@ -193,11 +194,11 @@ def paper_degrees(n_features: int, resolution: float, diameter: float) -> np.nda
     .. [1] "Private evolution converges", equation 1 and theorem 4.1.
     """
     if isinstance(n_features, bool) or not isinstance(n_features, Integral) or n_features < 1:
-        raise ValueError(f"n_features must be an integer of at least 1, got {n_features!r}.")
+        raise PublicValueError(f"n_features must be an integer of at least 1, got {n_features!r}.")
     resolution = check_positive(resolution, "resolution")
     diameter = check_positive(diameter, "diameter")
     if resolution >= diameter:
-        raise ValueError("resolution must be smaller than diameter.")
+        raise PublicValueError("resolution must be smaller than diameter.")
     # A ratio that should be a power of 2 comes out a rounding above it.
     n_scales = math.ceil(math.log2(diameter / resolution) - 1e-9)
     root = math.sqrt(n_features)
@@ -209,7 +210,7 @@ def check_degree(degree):
     """Return ``degree`` as a float, if it is in (0, 1]."""
     degree = check_positive(degree, "degree")
     if degree > 1:
-        raise ValueError(f"degree must be in (0, 1], got {degree}.")
+        raise PublicValueError(f"degree must be in (0, 1], got {degree}.")
     return degree
 
 
@@ -265,29 +266,35 @@ def check_candidates(X, n, width, domain, source):
     """
     name = type(source).__name__
     if X is None:
-        raise ValueError(f"{name} returned None where {n} candidates were asked for.")
+        raise PublicValueError(f"{name} returned None where {n} candidates were asked for.")
     try:
         array = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError, RuntimeError):
         array = None
     if array is None:
         # Outside of the handler, or the context of the error would show values.
-        raise ValueError(f"{name} returned candidates that are not an array of numbers.")
+        raise PublicValueError(f"{name} returned candidates that are not an array of numbers.")
     if array.ndim != 2:
-        raise ValueError(f"{name} returned {array.ndim} dimensions; candidates are rows, in two.")
+        raise PublicValueError(
+            f"{name} returned {array.ndim} dimensions; candidates are rows, in two."
+        )
     if len(array) != n:
-        raise ValueError(f"{name} returned {len(array)} candidates where {n} were asked for.")
+        raise PublicValueError(f"{name} returned {len(array)} candidates where {n} were asked for.")
     if width is not None and array.shape[1] != width:
-        raise ValueError(f"{name} returned {array.shape[1]} features where {width} are expected.")
+        raise PublicValueError(
+            f"{name} returned {array.shape[1]} features where {width} are expected."
+        )
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} returned candidates that are not finite.")
+        raise PublicValueError(f"{name} returned candidates that are not finite.")
     if domain is not None:
         if array.shape[1] != domain.n_features:
-            raise ValueError(
+            raise PublicValueError(
                 f"{name} returned {array.shape[1]} features where the domain has "
                 f"{domain.n_features}."
             )
         outside = int((~domain.contains(array)).sum())
         if outside:
-            raise ValueError(f"{name} returned {outside} of {n} candidates outside of the domain.")
+            raise PublicValueError(
+                f"{name} returned {outside} of {n} candidates outside of the domain."
+            )
     return array

@@ -141,7 +141,9 @@ class VoteCounter:
         device: "str | torch.device" = "auto",
     ) -> None:
         if not callable(metric) and metric not in METRICS:
-            raise ValueError(f"metric must be a callable or one of {METRICS}, got {metric!r}.")
+            raise PublicValueError(
+                f"metric must be a callable or one of {METRICS}, got {metric!r}."
+            )
         # Loads torch, which importing this package does not.
         from sklearn_dpgen.evolution._nearest_candidates import (
             MetricSearch,
@@ -151,16 +153,16 @@ class VoteCounter:
         )
 
         if backend not in BACKENDS:
-            raise ValueError(f"backend must be one of {BACKENDS}, got {backend!r}.")
+            raise PublicValueError(f"backend must be one of {BACKENDS}, got {backend!r}.")
         memory = check_positive(memory, "memory") * 2**20
         V = _checked(V, "V")
         if len(V) == 0:
-            raise ValueError("V must hold at least one candidate.")
+            raise PublicValueError("V must hold at least one candidate.")
         width = V.shape[1]
         places = _embedded(V, embedding, "V")
         if callable(metric):
             if backend not in ("auto", "torch"):
-                raise ValueError(f"backend {backend!r} does not take a callable metric.")
+                raise PublicValueError(f"backend {backend!r} does not take a callable metric.")
             first, search = np.arange(len(V)), MetricSearch(places, metric, memory=memory)
         else:
             # Minus zero and zero are one candidate.
@@ -227,7 +229,7 @@ class VoteCounter:
         """
         is_like = len(other._votes) == len(self._votes) and other._widths == self._widths
         if other is self or not is_like:
-            raise ValueError("merge takes a counter for the same candidates, and not itself.")
+            raise PublicValueError("merge takes a counter for the same candidates, and not itself.")
         self._votes += other._votes
         return self
 
@@ -247,11 +249,12 @@ def _embedded(X, embedding, name, width=None):
 def _checked(X, name, *, width=None, n_rows=None):
     """Return an array-like as finite float64 of shape (n, width), or say what is wrong with it."""
     X = check_array(X, dtype=np.float64, ensure_min_samples=0, ensure_all_finite=False)
-    # That of scikit-learn takes a sum first, which warns where it overflows.
+    # scikit-learn's check takes a sum first, which warns if it overflows.
     if not np.isfinite(X).all():
-        raise ValueError(f"{name} contains NaN or infinity.")
+        raise PublicValueError(f"{name} contains NaN or infinity.")
     if width is not None and X.shape[1] != width:
         raise PublicValueError(f"{name} has {X.shape[1]} features, V has {width} features.")
     if n_rows is not None and len(X) != n_rows:
-        raise ValueError(f"{name} has {len(X)} rows for {n_rows} records.")
+        # Without the numbers, as the number of records of a partition is private.
+        raise PublicValueError(f"{name} must have one row for each record.")
     return X

@@ -21,6 +21,7 @@ from sklearn_dpgen.evolution._weight_projections import (
     project_simplex,
     threshold_weights,
 )
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism, ThresholdedLaplaceMechanism
 from sklearn_dpgen.mechanisms._class_moments import MOMENT_SHARES
@@ -95,16 +96,16 @@ def encode_votes(estimator, X):
 
 def _encode_dask(estimator, X):
     if estimator.schema is not None:
-        raise TypeError("A schema takes a data frame; a dask array needs a domain.")
+        raise PublicTypeError("A schema takes a data frame; a dask array needs a domain.")
     if engine_columns(X) is not None or not hasattr(X, "map_blocks"):
-        raise TypeError(
+        raise PublicTypeError(
             f"X must be an array if it is of dask, got {type(X).__name__}: see to_dask_array. Of "
             "other engines nearest_neighbor_votes alone takes tables."
         )
     if X.ndim != 2 or np.isnan(X.shape).any():
-        raise ValueError("A dask array must have two dimensions of known sizes.")
+        raise PublicValueError("A dask array must have two dimensions of known sizes.")
     if len(X) == 0:
-        raise ValueError(NO_RECORDS)
+        raise PublicValueError(NO_RECORDS)
     X = X.rechunk({1: -1}).astype(np.float64)
     estimator.n_features_in_ = X.shape[1]
     vars(estimator).pop("feature_names_in_", None)
@@ -164,7 +165,7 @@ class VotesPlan:
         sizes: dict[str, Any] = {}
         if self.n_candidates is not None:
             if self.start_share is not None:
-                raise ValueError("noise='certified' is for votes: it needs start='public'.")
+                raise PublicValueError("noise='certified' is for votes: it needs start='public'.")
             # A vote is lost and one is gained.
             sizes = {"n_values": [self.n_candidates] * len(shares), "n_changed": [2] * len(shares)}
         if self.start_share is not None:
@@ -390,7 +391,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         self._check_unit()
         self._check_label_parameters(y)
         if self.postprocess == "bounded_lipschitz" and self.metric not in ("l1", "l2"):
-            raise ValueError(
+            raise PublicValueError(
                 f"postprocess='bounded_lipschitz' needs metric 'l1' or 'l2', got {self.metric!r}."
             )
 
@@ -413,7 +414,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         if n_classes and self.labels == "public":
             sizes = [int(size) for size in class_sizes]
             if min(sizes) == 0:
-                raise ValueError("With public labels every class of classes needs a record.")
+                raise PublicValueError("With public labels every class of classes needs a record.")
         elif n_classes:
             shares = self.label_proportions
             shares = np.ones(n_classes) if shares is None else np.asarray(shares, dtype=float)

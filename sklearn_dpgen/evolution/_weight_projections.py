@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import pairwise_distances
 
+from sklearn_dpgen.exceptions import PublicRuntimeError, PublicValueError
 from sklearn_dpgen.utils._validation import check_array
 
 __all__ = [
@@ -43,7 +44,7 @@ def threshold_weights(weights: ArrayLike, threshold: float = 0.0) -> np.ndarray 
     """
     weights = _check_weights(weights)
     if not 0 <= threshold < np.inf:
-        raise ValueError(f"threshold must be finite and not negative, got {threshold}.")
+        raise PublicValueError(f"threshold must be finite and not negative, got {threshold}.")
     largest = weights.max()
     if not largest > 0 or largest < threshold:
         return None
@@ -176,21 +177,21 @@ def _cheapest_plan(distances, supply, demand, amount):
         sources / total, targets / targets.sum(), costs, numItermax=_MAX_PIVOTS, log=True
     )
     if log["warning"] is not None:
-        raise RuntimeError(f"The transport problem was not solved: {log['warning']}")
+        raise PublicRuntimeError("The transport problem was not solved by POT's network simplex.")
     return total * plan[:-1, :-1]
 
 
 def _distances(X, Y, metric):
     distances = pairwise_distances(X, Y, metric=metric)
     if not (distances >= 0).all() or np.isinf(distances).any():
-        raise ValueError("metric must give finite distances that are not negative.")
+        raise PublicValueError("metric must give finite distances that are not negative.")
     return distances
 
 
 def _check_weights(weights):
     weights = check_array(weights, dtype=np.float64, ensure_2d=False, input_name="weights")
     if weights.ndim != 1:
-        raise ValueError(f"weights must be of shape (m,), got {weights.ndim} dimensions.")
+        raise PublicValueError(f"weights must be of shape (m,), got {weights.ndim} dimensions.")
     return weights
 
 
@@ -198,7 +199,7 @@ def _check_measure(support, weights, metric):
     support = check_array(support, dtype=np.float64, input_name="support")
     weights = _check_weights(weights)
     if len(support) != len(weights):
-        raise ValueError(f"support has {len(support)} atoms, weights has {len(weights)}.")
+        raise PublicValueError(f"support has {len(support)} atoms, weights has {len(weights)}.")
     if not callable(metric) and metric not in _METRICS:
-        raise ValueError(f"metric must be a function or one of {_METRICS}, got {metric!r}.")
+        raise PublicValueError(f"metric must be a function or one of {_METRICS}, got {metric!r}.")
     return support, weights

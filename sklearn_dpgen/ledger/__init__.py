@@ -1,4 +1,4 @@
-"""The base of private estimators, the protected unit, and ledgers over several fits."""
+"""The base class of private estimators, the unit of protection, and privacy ledgers."""
 
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import PrivacyLedger

@@ -1,4 +1,4 @@
-"""The base of every private estimator: what a fit costs is known before a record is read."""
+"""The base class of private estimators: a fit is planned and charged before it releases."""
 
 import functools
 import inspect
@@ -45,7 +45,7 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["Plan", "PrivateEstimator", "TrainedEstimator", "UnpaidScoreMixin"]
 
 # Parameters that seeded noise does not depend on: they change no release, or they are objects with
-# state, whose outputs a source is given anyway.
+# state, whose outputs are bound instead.
 _NOT_BOUND = frozenset(
     {
         "callback",
@@ -62,7 +62,7 @@ _NOT_BOUND = frozenset(
     }
 )
 
-# What computes for long, wherever a class or one of its mixins defines it.
+# Long computations, wherever a class or one of its mixins defines them.
 _COMPUTING = (
     "acceptance_rate",
     "check",
@@ -89,7 +89,7 @@ def _single_threaded(method):
     @functools.wraps(method)
     def limited(self, *args, **kwargs):
         if self._uses_torch:
-            # Before the limit, which takes in what is loaded.
+            # Loaded first, so that its threads are limited too.
             import torch  # noqa: F401
         with one_thread():
             return method(self, *args, **kwargs)
@@ -99,19 +99,20 @@ def _single_threaded(method):
 
 
 def _is_absent(value):
-    """Return whether a parameter is None or an empty list, which mean the same."""
+    """Return whether a parameter is None or an empty list, which are equivalent."""
     return value is None or (isinstance(value, list | tuple) and not value)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of a fit: its price, and what else ``_release`` and ``_learn`` need of public facts.
+    """Plan of a fit: its report, and details that ``_release`` and ``_learn`` need.
 
     Parameters
     ----------
     report : PrivacyReport
         The report of the fit.
     details : object
+        Mechanisms, noise scales, layouts: computed from public facts only.
         Mechanisms, noise scales, layouts: what an estimator computes from public facts alone.
     """
 
@@ -125,15 +126,15 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
     ``_fit`` holds the order of a fit, which a subclass does not repeat:
 
     1. ``_read(*data, seed=seed)`` validates and encodes the private data, and returns the records
-       and a dict of the public facts that the plan depends on, such as their number.
-    2. ``_plan(**facts)`` returns the :class:`Plan`, from public facts and parameters alone. The
+       and a dict of the public facts on which the plan depends, such as their number.
+    2. ``_plan(**facts)`` returns the :class:`Plan`, from public facts and parameters only. The
        public method ``plan`` calls it too, with the facts that it is given.
     3. The ledger, if there is one, is charged; the report becomes ``privacy_``.
     4. ``_release(plan, records, seed)`` is the only step that reads records after the plan. It
-       returns what is released, with noise from ``_noise_source``.
-    5. ``_learn(plan, released, seed)`` sets the fitted attributes, from what is released alone.
+       returns the releases, with noise from ``_noise_source``.
+    5. ``_learn(plan, released, seed)`` sets the fitted attributes, from the releases only.
 
-    Methods that compute for long run in one thread, also where a subclass defines them.
+    Long computations run in one thread, also in methods that a subclass defines.
     """
 
     _parameter_constraints: dict = {
@@ -147,18 +148,18 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         "feature_names_in_": Maybe(Array("O", 1)),
     }
     _not_saved: dict = {
-        "random_state": "A seed voids the guarantee for whoever knows it.",
-        "ledger": "It is a file, or the path of a file, of whoever holds the records.",
+        "random_state": "A seed voids the guarantee against anybody who knows it.",
+        "ledger": "It is a file, or the path of a file, of the curator.",
     }
-    # The classes of nested settings by the parameters that take them, and the own values of an
-    # estimator: of each setting that it has.
+    # The classes of nested settings by parameter, and the estimator's own value of each setting
+    # that it has.
     _settings: dict[str, type[Settings]] = {}
     _setting_defaults: dict[str, dict[str, Any]] = {}
-    # Of estimators that protect rows alone, that have no ledger of their own, and no other noise.
+    # Defaults of estimators without these parameters.
     ledger: PrivacyLedger | str | os.PathLike | None = None
     unit: str | None = None
     noise = "float"
-    # Of those that compute without, a fit does not load PyTorch.
+    # A fit loads PyTorch only if the estimator computes with it.
     _uses_torch = True
 
     def __init_subclass__(cls, **kwargs):
@@ -203,7 +204,7 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def plan(self, n_samples: int, n_features: int | None = None) -> PrivacyReport:
-        """Return the complete PrivacyReport of a fit, from public quantities alone."""
+        """Return the complete PrivacyReport of a fit, from public quantities only."""
 
     def _check_saved_state(self):
         super()._check_saved_state()
@@ -222,7 +223,7 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         return bundle
 
     def _guarantee_html(self):
-        """Return a line about the guarantee, below scikit-learn's HTML; empty before a fit."""
+        """Return a line about the guarantee for scikit-learn's HTML; empty before a fit."""
         report = getattr(self, "privacy_", None)
         if not isinstance(report, PrivacyReport):
             return ""
@@ -241,10 +242,10 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         noise_seed, public_seed = split_random_state(self.random_state, 2)
         records, facts = self._read(*data, **side, seed=noise_seed)
         plan = self._plan(**facts)
-        # Before the first release: a fit that is interrupted later has been paid for.
+        # Charged before the first release, so that a fit that is interrupted later is paid for.
         self._charge(plan.report)
         released = self._release(plan, records, noise_seed)
-        # What is learned depends on nothing else of the records.
+        # The fitted attributes must not depend on the records otherwise.
         del records, data, side
         self._learn(plan, released, public_seed)
         return self
@@ -254,31 +255,31 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         raise NotImplementedError(f"{type(self).__name__} has no method _read.")
 
     def _plan(self, *args: Any, **kwargs: Any) -> Plan:
-        """Return the plan of a fit, from public facts and parameters alone."""
+        """Return the plan of a fit, from public facts and parameters only."""
         raise NotImplementedError(f"{type(self).__name__} has no method _plan.")
 
     def _release(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what is released of the records: the only step that reads them after the plan."""
+        """Return the releases; the only step that reads records after the plan."""
         raise NotImplementedError(f"{type(self).__name__} has no method _release.")
 
     def _learn(self, *args: Any, **kwargs: Any) -> None:
-        """Set the fitted attributes, from what is released alone."""
+        """Set the fitted attributes, from the releases only."""
         raise NotImplementedError(f"{type(self).__name__} has no method _learn.")
 
     def _charge(self, report):
-        """Charge the ledger with a plan, then state it: nothing is released before."""
+        """Charge the ledger with a plan, then set ``privacy_``; before any release."""
         try:
             charged = self._reserve(report)
         except Exception:
-            # Columns and labels that were read leave no trace of a fit that is refused.
+            # A fit that is refused must leave no columns or labels of the records.
             self._forget()
             raise
         self.privacy_ = replace(report, ledger=charged)
 
     def _reserve(self, report):
-        """Charge the ledger, if there is one, and return what a report says of it."""
-        # What costs nothing, as of public records alone, is not booked; ε is 0 also where δ pays
-        # for all.
+        """Charge the ledger, if there is one, and return its entry in a report."""
+        # A cost of zero, as for public records, is not charged; ε is also 0 if δ covers the whole
+        # cost.
         if self.ledger is None or max(report.epsilon, report.delta) == 0:
             return {}
         ledger = open_ledger(self.ledger)
@@ -291,52 +292,52 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         }
 
     def _warn_of_score(self):
-        """Warn that a score is not private, where the fit is: called by ``score`` itself."""
+        """Warn, when ``score`` calls this, that it is not private after a private fit."""
         if math.isfinite(self.privacy_.epsilon):
             warn_user(
-                "A score of private rows is not private, nor is what is chosen by it: it is "
-                "computed without noise, and no budget or ledger is charged for it. Use "
-                "PrivateSearchCV; where the rows are public, ignore UnpaidScoreWarning.",
+                "A score of private rows is not private, nor is a choice by it: it is computed "
+                "without noise, and no ledger is charged. Use PrivateSearchCV; ignore "
+                "UnpaidScoreWarning if the rows are public.",
                 UnpaidScoreWarning,
             )
 
     def _protected(self, report):
-        """Return the report for persons, where these are the unit."""
+        """Return the report with persons as the unit of protection, if there is a unit."""
         return report if self.unit is None else report.for_persons(self.unit)
 
     def _check_unit(self):
-        """Refuse a unit that the schema declares as more than an identifier, which is not read."""
+        """Refuse a unit that the schema declares as a column to learn."""
         column = (getattr(self, "schema", None) or {}).get(self.unit)
         if column is not None and not isinstance(column, Identifier):
             raise PublicValueError(
                 f"unit={self.unit!r} is a column of the schema: declare it as an identifier, or "
-                "leave it out. Who a row is of is not learned."
+                "remove it from the schema, as the person identifier is not learned."
             )
 
     def _split_unit(self, X):
-        """Return records, without the column of the unit unless the schema has it, and persons.
+        """Return records and persons, without the column of the unit unless the schema has it.
 
-        Persons are None where there is no unit.
+        Persons are None without a unit.
         """
         if self.unit is None:
             return X, None
         return split_unit(X, self.unit, getattr(self, "schema", None))
 
     def _one_row_each(self, X, *aligned, seed):
-        """Return records of which each is one of a person's rows, drawn at random.
+        """Return one random row of each person.
 
         Parameters
         ----------
         X : data frame
-            With the column of the unit; where there is no unit, all is returned as it is.
+            With the column of the unit. Without a unit, all rows are returned.
         *aligned : array-like or None
-            Of the same rows.
+            Arrays with one entry per row.
         seed : int or None
 
         Returns
         -------
         list
-            X without the column, unless the schema declares it, and what is aligned.
+            X without the column, unless the schema declares it, and the aligned arrays.
         """
         if self.unit is None:
             return [X, *aligned]
@@ -345,39 +346,39 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         return [part if part is None else _safe_indexing(part, rows) for part in (X, *aligned)]
 
     def _one_labelled_row_each(self, X, y, seed):
-        """Return one row of each person with its label; public ones must be of the person."""
+        """Return one row of each person with its label; public labels must agree in a person."""
         is_public = y is not None and getattr(self, "labels", "private") == "public"
         if self.unit is not None and is_public:
             self._split_unit(X)[1].shared(np.asarray(y), "class")
         return self._one_row_each(X, y, seed=seed)
 
     def _without_unit(self, X):
-        """Return records to predict without the column of the unit, unless it was fitted too."""
+        """Return records to predict without the column of the unit, unless it was fitted."""
         if self.unit is None or self.unit in list(getattr(self, "feature_names_in_", ())):
             return X
         return drop_unit(X, self.unit)
 
     @property
     def _is_certified(self):
-        """Whether noise is certified; a seed, or a lack of OpenDP, is refused then."""
+        """Return whether noise is certified, which excludes a seed and requires OpenDP."""
         if self.noise != "certified":
             return False
         if self.random_state is not None:
             raise PublicValueError(
-                "random_state must be None with noise='certified', whose bits are the operating "
-                "system's."
+                "random_state must be None with noise='certified', which draws from the operating "
+                "system's entropy."
             )
         require_opendp()
         return True
 
     def _noise_source(self, seed, *bound) -> NoiseSource:
-        """Return the source of noise and of secret batches, bound to parameters and records.
+        """Return the source of noise and secret batches, bound to parameters and records.
 
         Parameters
         ----------
         seed : int or None
         *bound : ndarray or object
-            Records, codes, and public objects that they were encoded with.
+            Records, codes, and the public objects that encoded them.
         """
         certified = self._is_certified
         if seed is None or certified:
@@ -397,28 +398,29 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
     def _all_parameters(self):
         """Return the parameters by name, with those of nested settings in their place."""
         found = self.get_params(deep=False)
-        for name in self._settings:
+        for name, defaults in self._setting_defaults.items():
             del found[name]
-            found |= self._completed(name).get_params(deep=False)
+            given = self._completed(name).get_params(deep=False)
+            found |= {key: given[key] for key in defaults}
         return found
 
     def _noise_description(self):
-        """Return where noise comes from, for a report; no RandomState is advanced."""
+        """Return the source of the noise for a report; no RandomState is advanced."""
         seed = None if self.random_state is None else 0
         return noise_source(seed, certified=self._is_certified).description
 
     def _forget(self):
-        """Drop what an earlier fit left, so that one that fails keeps no report of another."""
+        """Drop the results of an earlier fit, so that a fit that fails keeps no report."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
     def _delta(self, n_samples):
-        """Return the failure probability to spend on a number of private records."""
+        """Return the failure probability for a number of private records."""
         return 0.1 / n_samples if self.delta == "auto" else check_delta(self.delta)
 
 
 class UnpaidScoreMixin(EstimatorMixin):
-    """Warns where a private predictor is scored; stands before the mixin of scikit-learn."""
+    """Warns when a private predictor is scored; precedes the mixin of scikit-learn."""
 
     def score(
         self, X: ArrayLike | pd.DataFrame, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -428,7 +430,7 @@ class UnpaidScoreMixin(EstimatorMixin):
         Parameters
         ----------
         X : data frame or array-like of shape (n_samples, n_features)
-            Rows, of which the score tells: if they are private, it is not.
+            Rows; the score of private rows is not private.
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,) or None, default=None
 
@@ -439,7 +441,7 @@ class UnpaidScoreMixin(EstimatorMixin):
         Warns
         -----
         UnpaidScoreWarning
-            After a private fit: nothing is paid for the score.
+            After a private fit, as the score charges no ledger.
         """
         check_is_fitted(self)
         self._warn_of_score()
@@ -460,7 +462,7 @@ class TrainedEstimator(PrivateEstimator):
         "device": DEVICE,
         "verbose": ["verbose"],
     }
-    # The attribute that a complete fit ends with.
+    # The last attribute that a fit sets.
     _trained = "module_"
 
     def __sklearn_is_fitted__(self):

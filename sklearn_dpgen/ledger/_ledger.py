@@ -1,4 +1,4 @@
-"""A budget over several fits: one file that every fit books its cost in, before it reads."""
+"""PrivacyLedger: a privacy budget over several fits, in one file that each fit charges."""
 
 import getpass
 import json
@@ -17,20 +17,20 @@ from sklearn_dpgen.utils._validation import check_delta, check_epsilon
 
 __all__ = ["LedgerLike", "PrivacyLedger", "check_affordable", "ledger_faults", "open_ledger"]
 
-# Of the cap, from where on a first fit may take all of it.
+# Share of the cap from which on a first fit may take all of it.
 _MOST = 0.9
 
 
 class PrivacyLedger:
     """A privacy budget over all fits of one data set, kept in one file.
 
-    Give it, or its path, as ``ledger`` to estimators and mechanisms: each fit charges its planned
-    cost in one transaction before anything that it computes from a record is released, and is
-    refused where less is left. It is a plain value that names its file, so that copies of it,
-    as ``clone``, pickling and other processes make them, charge the same file.
+    Give it, or its path, as ``ledger`` to estimators and mechanisms. Each fit charges its planned
+    cost in one transaction before anything is released, and is refused if less is left. A ledger
+    is a plain value that names its file, so its copies, by ``clone``, pickling and other processes,
+    charge the same file.
 
     ``PrivacyLedger(path)`` opens a ledger; :meth:`create` makes one. A file that is missing, empty
-    or cut off is refused, for a new one in its place would forget what was spent.
+    or truncated is refused, as a new one would forget the charges.
 
     Parameters
     ----------
@@ -39,34 +39,34 @@ class PrivacyLedger:
 
     Raises
     ------
-    FileNotFoundError
+    PublicFileNotFoundError
         There is no file.
-    ValueError
-        The file is no ledger: it is empty, damaged, of another kind or of a newer version.
+    PublicValueError
+        The file is not a ledger: it is empty, damaged, of another kind or of a newer version.
 
     Notes
     -----
-    Fits are chosen, with their ε, after looking at earlier results. To compose the exact privacy
-    profiles of what was run, and to stop when the total would cross the cap, is no guarantee
-    then; sums of μ², or of divergences at a fixed order, are. A charge is one fit with all of
-    its releases, which were planned together and are composed exactly.
+    Fits and their ε are chosen adaptively, after earlier results. Composing the exact privacy
+    profiles of the fits, and stopping when the total would exceed the cap, is then no guarantee;
+    sums of μ², or of divergences at a fixed order, are. A charge is one fit with all of its
+    releases, which were planned together and are composed exactly.
 
     A charge is also accepted if the filter has no room for it, but all charges so far and this one
     are pure and their ε add up to at most the cap. The choice between the two conditions costs
     nothing. Let A be the outcomes, charges included, in which the filter is within its cap at the
-    end; in all others the ε add up to at most ε. The ledger that stops before the filter crosses
+    end; in all others the ε add up to at most ε. The ledger that stops before the filter exceeds
     its cap is (ε, δ)-private and has the same outcomes in A, so P(S ∩ A) ≤ e^ε Q(S ∩ A) + δ. Every
     other outcome has a density ratio of at most e^ε, so P(S \\ A) ≤ e^ε Q(S \\ A). The sum is
     P(S) ≤ e^ε Q(S) + δ. Charges of both kinds in one ledger all count in the filter, where a pure
-    one is expensive: give the two kinds ledgers of their own, whose caps add up.
+    one is expensive: use separate ledgers for the two kinds, whose caps add up.
 
-    What a charge is for is the caller's word: the file does not know which records a fit reads.
-    Sampling and fits on records that were privatized before are post-processing and charge
-    nothing. There is no discount for disjoint parts of a data set, as nothing here could prove
-    that they are disjoint: give each part a ledger of its own. A copy of the file, or an older
-    state of it that is put back, is a second budget for the same records. On a network file system
-    without locks several processes could overspend; keep the file on a local one. What was promised
-    beforehand is the cap: :meth:`spent`, before it is reached or at another δ, is a reading.
+    The caller is responsible for charging the right ledger: the file does not know which records a
+    fit reads. Sampling, and fits on locally privatized records, are post-processing and charge
+    nothing. There is no discount for disjoint parts of a data set, as disjointness cannot be
+    verified: use one ledger per part. A copy or an older state of the file is a second budget for
+    the same records. On a network file system without locks several processes could overspend; keep
+    the file on a local one. The guarantee that holds in advance is the cap: :meth:`spent`, before
+    the cap is reached or at another δ, is informative.
 
     Examples
     --------
@@ -106,31 +106,30 @@ class PrivacyLedger:
         unit: str | None = None,
         filter: str = "gaussian",
     ) -> "PrivacyLedger":
-        """Make a ledger, whose cap cannot be changed later.
+        """Create a ledger with a cap that cannot be changed later.
 
         Parameters
         ----------
         path : str or path-like
-            Where no file is yet.
+            Path of the new file.
         dataset : str
             Name of the data set.
         epsilon : float
-            Cap of all fits together, in nats. One single fit may have all of it.
+            Cap on all fits together, in nats. A single fit may take all of it.
         delta : float
-            In (0, 1). A tenth of it is kept for charges that fail openly with a small probability,
-            or that no finite amount dominates.
+            In (0, 1). A tenth of it is reserved for the catastrophic failures of charges, also of
+            charges that no finite amount dominates.
         neighbours : {"replace_one", "add_or_remove"}, default="replace_one"
-            Who are neighbours; charges of the other kind are refused.
+            Neighbouring relation; charges with the other one are refused.
         unit : str or None, default=None
-            Who is protected: all rows with one value in this column; charges that protect a row
-            alone are then refused. None each row by itself: of charges that protect persons, a row
-            that is replaced by another one of the same person.
+            Column of the protected persons, each with all their rows; charges that protect single
+            rows are then refused. None protects single rows. For charges that protect persons, it
+            is then the replacement of a row by another one of the same person.
         filter : {"gaussian", "renyi"}, default="gaussian"
             How charges add up. "gaussian" adds μ² of the Gaussian mechanism that dominates a
-            charge, and loses nothing on Gaussian releases: counts, votes and moments. "renyi" adds
-            Rényi divergences at one order; it is better for charges of both kinds, as of Gaussian
-            noise and of many small pure releases. Where all charges are pure, their ε add up in
-            either.
+            charge, without loss for Gaussian releases: counts, votes and moments. "renyi" adds
+            Rényi divergences at one order; it is better for mixed charges, with Gaussian noise and
+            many small pure releases. If all charges are pure, their ε add up with both.
 
         Returns
         -------
@@ -138,8 +137,8 @@ class PrivacyLedger:
 
         Raises
         ------
-        FileExistsError
-            There is a file already, of whatever content.
+        PublicOSError
+            There is a file already; it is also a FileExistsError.
         """
         if not isinstance(dataset, str):
             raise PublicTypeError(f"dataset must be a str, got {type(dataset).__name__}.")
@@ -157,9 +156,9 @@ class PrivacyLedger:
             "neighbours": neighbours,
             "unit": unit,
             "filter": filter,
-            # The order belongs to the cap: another version must not choose another one.
+            # The order belongs to the cap, and must not change with the version.
             "order": FILTERS[filter](epsilon, delta).order,
-            # What tells a file from another one that is put in its place.
+            # Distinguishes the file from another one at the same path.
             "id": secrets.token_hex(8),
         }
         LedgerFile(path).create(_now(), json.dumps(settings))
@@ -182,7 +181,7 @@ class PrivacyLedger:
 
     @property
     def filter(self) -> str:
-        """How charges add up."""
+        """How charges add up, "gaussian" or "renyi"."""
         return self._filter.kind
 
     def __repr__(self):
@@ -198,14 +197,14 @@ class PrivacyLedger:
         return hash(self.path)
 
     def reserve(self, report: PrivacyReport, *, what: str) -> int:
-        """Book what a fit will cost, in one transaction, or refuse it.
+        """Charge the planned cost of a fit in one transaction, or refuse it.
 
         Parameters
         ----------
         report : PrivacyReport
-            The plan of the fit: all that it will release.
+            The plan of the fit, with all of its releases.
         what : str
-            What it is for, in a few words.
+            Purpose of the fit, in a few words.
 
         Returns
         -------
@@ -215,12 +214,12 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            It asks for more than is left: nothing is booked.
-        ValueError
-            A report without a guarantee, or for other neighbours than the ledger's, or for a
-            smaller unit of protection; or another ledger is in the place of this one's file.
-        OSError
-            The file is read-only, locked or not there.
+            The cost exceeds the remaining budget; nothing is charged.
+        PublicValueError
+            The report has no guarantee, another neighbouring relation, or a smaller unit of
+            protection than the ledger; or another ledger has replaced the file.
+        PublicOSError
+            The file is read-only, locked or missing.
         """
         self._check_relation(report, what)
         cost = self._filter.cost(report.composable())
@@ -234,18 +233,18 @@ class PrivacyLedger:
                 " report) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (now, _user(), what, cost.amount, cost.delta, *new, content),
             )
-            # None is for what inserts no row.
+            # It is None only for statements that insert no row.
             return cursor.lastrowid  # type: ignore[return-value]
 
     def _booked(self, report, what, cost, totals, db):
-        """Return what is booked for a fit that costs so much, or refuse it."""
+        """Return the amounts to charge for a fit of a given cost, or refuse it."""
         if self._fits(cost, totals):
             return cost
         pure = _pure_total(db, report)
         if pure <= self.epsilon:
             return cost
-        # Before anything was released no choice depends on it: one fit may take it all. By the
-        # totals a charge that is tiny would be none.
+        # No choice depends on releases before the first one, so one fit may take the whole cap.
+        # The charge is not recognized by the totals, as a tiny one may round to zero.
         if last_number(db) or not self._is_all(report):
             raise BudgetExceededError(self._refusal(report, what, cost, totals, pure))
         return DominatingCost(self._filter.cap, self._filter.open_delta)
@@ -257,25 +256,25 @@ class PrivacyLedger:
         )
 
     def _is_all(self, report):
-        """Return whether a fit has about the cap, exactly: what the filter keeps is for others."""
+        """Return whether the exact cost of a fit is about the cap, reserved δ included."""
         epsilon = report.profile().epsilon(self.delta)
         return _MOST * self.epsilon <= epsilon <= self.epsilon
 
     def _check_relation(self, report, what):
         if math.isinf(report.epsilon):
             raise PublicValueError(
-                f"{what} has no guarantee, epsilon=inf: a ledger is for private fits. Leave out "
-                "ledger where the records are public."
+                f"{what} must have a guarantee to charge a ledger, got epsilon=inf. Leave out "
+                "ledger if the records are public."
             )
         if report.neighbours != self.neighbours:
             raise PublicValueError(
-                f"{what} is for neighbours '{report.neighbours}', the ledger for "
-                f"{self.neighbours!r}: their costs do not add up."
+                f"{what} must be for neighbours {self.neighbours!r} of the ledger, got "
+                f"'{report.neighbours}': their costs do not add up."
             )
         if self.unit is not None and report.unit != self.unit:
             protected = "a row" if report.unit is None else f"unit {report.unit!r}"
             raise PublicValueError(
-                f"{what} protects {protected}, the ledger unit {self.unit!r}: fit with "
+                f"{what} must protect unit {self.unit!r} of the ledger, got {protected}: fit with "
                 f"unit={self.unit!r}."
             )
 
@@ -291,7 +290,7 @@ class PrivacyLedger:
             )
         else:
             text += (
-                f"fails openly with a probability up to {cost.delta:.3g}, of which the ledger of "
+                f"may fail with a probability up to {cost.delta:.3g}, of which the ledger of "
                 f"{self.dataset!r} has {self._filter.open_delta - totals[1]:.3g} left, from a "
                 "tenth of its delta: choose a smaller delta of the fit"
             )
@@ -304,18 +303,18 @@ class PrivacyLedger:
         return text + ". Nothing was released or charged."
 
     def spent(self, delta: float | None = None) -> float:
-        """Return the ε of all charges together, as the filter booked them.
+        """Return the ε of all charges together, by the filter.
 
         Parameters
         ----------
         delta : float or None, default=None
-            At which δ; None is that of the cap.
+            δ of the result; None is that of the cap.
 
         Returns
         -------
         float
-            In nats; ``inf`` at a δ of open failures alone. Where all charges are pure, their sum if
-            it is less.
+            In nats; ``inf`` if δ does not exceed the catastrophic failures. If all charges are
+            pure, at most the sum of their ε.
         """
         delta = self.delta if delta is None else check_delta(delta)
         with self._file.reading() as db:
@@ -323,7 +322,7 @@ class PrivacyLedger:
         if amount == open_delta == 0:
             return 0.0 if math.isinf(pure) else pure
         if amount > self._filter.cap and math.isinf(pure):
-            # One fit has all of it, and was booked as the cap; at other δ it is what it is.
+            # A single fit took the whole cap; at another δ its own profile is exact.
             return self._charges()[0].report.profile().epsilon(delta)
         if amount > self._filter.cap or delta <= open_delta:
             return pure
@@ -331,17 +330,17 @@ class PrivacyLedger:
         return min(pure, spent)
 
     def remaining(self, delta: float | None = None) -> float:
-        """Return the ε of the largest fit that the cap still allows, if its releases are Gaussian.
+        """Return the ε of the largest fit with Gaussian releases that the cap still allows.
 
         Parameters
         ----------
         delta : float or None, default=None
-            The δ of that fit; None is that of the cap.
+            δ of that fit; None is that of the cap.
 
         Returns
         -------
         float
-            In nats, 0 where nothing is left.
+            In nats; 0 if nothing is left.
         """
         with self._file.reading() as db:
             (amount, _), is_new = self._totals(db), not last_number(db)
@@ -351,7 +350,7 @@ class PrivacyLedger:
         return self._filter.largest_fit(self._filter.cap - amount, delta)
 
     def report(self) -> LedgerReport:
-        """Return all charges, with what they add up to.
+        """Return all charges with their totals.
 
         Returns
         -------
@@ -375,11 +374,11 @@ class PrivacyLedger:
         ]
 
     def _totals(self, db):
-        # Another file may have been moved to the place of the one that was opened.
+        # Another file may have replaced the one that was opened.
         if _header(db) != (self.created, self._settings):
             raise PublicValueError(
-                f"{self.path} is no longer the ledger of {self.dataset!r} that was opened here: "
-                "its cap does not hold for another one. Open it anew."
+                f"{self.path} is no longer the ledger of {self.dataset!r} that was opened here, "
+                "and has another cap. Open it anew."
             )
         charges = db.execute(
             "SELECT id, amount, delta, total_amount, total_delta FROM charges ORDER BY id"
@@ -387,28 +386,28 @@ class PrivacyLedger:
         n_booked = last_number(db)
         if [number for number, *_ in charges] != list(range(1, n_booked + 1)):
             raise PublicValueError(
-                f"The ledger {self.path} is damaged: {n_booked} charges were booked, and "
-                f"{len(charges)} of them are left. Its budget is not known any more."
+                f"The ledger {self.path} is damaged: {n_booked} charges were made, and "
+                f"{len(charges)} of them are left. Its remaining budget is unknown."
             )
         amounts = [value for _, *values in charges for value in values]
         if not all(0 <= value < math.inf for value in amounts):
             raise PublicValueError(
                 f"The ledger {self.path} is damaged: a charge must be finite and not negative. "
-                "Its budget is not known any more."
+                "Its remaining budget is unknown."
             )
         totals = [0.0, 0.0]
         for _, amount, delta, *_ in charges:
             totals = [_sum_up(*pair) for pair in zip(totals, (amount, delta), strict=True)]
-        # What was stored with the last charge is no more than a check.
+        # The total stored with the last charge is only a check.
         return tuple(map(max, totals, charges[-1][3:])) if charges else (0.0, 0.0)
 
 
-# What estimators take as ``ledger``.
+# The values of the parameter ``ledger`` of estimators.
 LedgerLike = PrivacyLedger | str | os.PathLike | None
 
 
 def open_ledger(ledger: "PrivacyLedger | str | os.PathLike") -> PrivacyLedger:
-    """Return a ledger, given itself or the path of its file, which must be there."""
+    """Return a ledger, given the ledger or the path of its existing file."""
     return ledger if isinstance(ledger, PrivacyLedger) else PrivacyLedger(ledger)
 
 
@@ -425,7 +424,7 @@ def _sum_up(total, amount):
 
 
 def _pure(report):
-    """Return the ε of a pure report, and infinity for all others."""
+    """Return the ε of a pure report, and infinity for others."""
     return report.epsilon if report.delta == 0 else math.inf
 
 
@@ -433,7 +432,7 @@ def _pure_total(db, *others):
     """Return the sum of the ε of all charges and of other reports; infinite unless all are pure."""
     contents = db.execute("SELECT report FROM charges").fetchall()
     reports = (PrivacyReport.from_dict(json.loads(content)) for (content,) in contents)
-    # Exact up to one rounding, so that ten times 0.1 is all of 1.
+    # Exact up to one rounding, so that ten charges of 0.1 are at most 1.
     return math.fsum(_pure(report) for report in (*reports, *others))
 
 
@@ -448,13 +447,13 @@ def _user():
         return "unknown"
 
 
-# Amounts are computed anew, perhaps by other versions of libraries: this part may differ.
+# Relative tolerance of amounts that are recomputed, possibly with other library versions.
 _TOLERANCE = 1e-6
 _ABOVE = 1 + _TOLERANCE
 
 
 def check_affordable(ledger: PrivacyLedger, report: PrivacyReport, *, what: str) -> None:
-    """Refuse a fit as `PrivacyLedger.reserve` would now, and book nothing.
+    """Refuse a fit as `PrivacyLedger.reserve` would now, without charging.
 
     Parameters
     ----------
@@ -462,11 +461,11 @@ def check_affordable(ledger: PrivacyLedger, report: PrivacyReport, *, what: str)
     report : PrivacyReport
         The plan of the fit.
     what : str
-        What it is for, in a few words.
+        Purpose of the fit, in a few words.
 
     Raises
     ------
-    BudgetExceededError, ValueError, OSError
+    BudgetExceededError, PublicValueError, PublicOSError
         As `PrivacyLedger.reserve`.
     """
     ledger._check_relation(report, what)
@@ -476,7 +475,7 @@ def check_affordable(ledger: PrivacyLedger, report: PrivacyReport, *, what: str)
 
 
 def ledger_faults(ledger: PrivacyLedger) -> tuple[int, list[str]]:
-    """Compute the costs and the totals of a ledger anew.
+    """Recompute the costs and totals of a ledger, and return the differences.
 
     Parameters
     ----------
@@ -486,7 +485,7 @@ def ledger_faults(ledger: PrivacyLedger) -> tuple[int, list[str]]:
     -------
     n_charges : int
     faults : list of str
-        What differs; empty where all adds up. An older state of a ledger adds up as well.
+        Differences; empty if there are none. An older state of a ledger has none either.
     """
     kind = ledger._filter
     with ledger._file.reading() as db:
@@ -499,9 +498,9 @@ def ledger_faults(ledger: PrivacyLedger) -> tuple[int, list[str]]:
         rows = db.execute(f"SELECT {columns} FROM charges ORDER BY id").fetchall()
         n_booked = last_number(db)
     if [number for number, *_ in rows] != list(range(1, n_booked + 1)):
-        faults.append(f"Charges are missing: {n_booked} were booked, and {len(rows)} are left.")
+        faults.append(f"Charges are missing: {n_booked} were made, and {len(rows)} are left.")
     total, pure = (0.0, 0.0), 0.0
-    # Another process may have booked another charge in the meantime.
+    # Another process may have charged the ledger in the meantime.
     for charge, (_, *booked) in zip(_charges(ledger, faults), rows, strict=False):
         amounts = (charge.amount, charge.delta)
         is_whole = (
@@ -509,9 +508,9 @@ def ledger_faults(ledger: PrivacyLedger) -> tuple[int, list[str]]:
             and amounts == (kind.cap, kind.open_delta)
             and ledger._is_all(charge.report)
         )
-        # A first fit may take all of it, and is booked as the cap.
+        # A first fit may take the whole cap, which is then its charge.
         if not is_whole and not _is_cost(amounts, kind.cost(charge.report.composable()), kind):
-            faults.append(f"Charge {charge.number} costs other than what is booked.")
+            faults.append(f"Charge {charge.number} differs from the cost of its report.")
         if charge.report.neighbours != ledger.neighbours:
             faults.append(f"Charge {charge.number} is for other neighbours than the ledger.")
         total = tuple(_sum_up(*pair) for pair in zip(total, amounts, strict=True))
@@ -525,7 +524,7 @@ def ledger_faults(ledger: PrivacyLedger) -> tuple[int, list[str]]:
 
 
 def _charges(ledger, faults):
-    """Return the charges; where they cannot be read, none and a fault more."""
+    """Return the charges; if they cannot be read, none, and a fault is added."""
     try:
         return ledger._charges()
     except (KeyError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The one file of a ledger: its caps, and a row for each charge, never changed afterwards."""
+"""The file of a ledger: its cap, and a row for each charge, which is never changed."""
 
 import os
 import sqlite3
@@ -12,7 +12,7 @@ __all__ = ["LedgerFile", "last_number"]
 
 # "dpgl", and the version of the tables.
 _APPLICATION_ID, _VERSION = 0x6470676C, 1
-# Another process holds the file for milliseconds.
+# Other processes hold the file only for milliseconds.
 _PATIENCE_S = 60.0
 _TABLES = """
 CREATE TABLE ledger (
@@ -39,7 +39,7 @@ class _LedgerLockedError(PublicOSError, TimeoutError):
 
 
 class LedgerFile:
-    """An SQLite file, opened anew for each use, so that it may be shared by processes.
+    """An SQLite file, opened anew for each use, so that processes can share it.
 
     Parameters
     ----------
@@ -50,18 +50,18 @@ class LedgerFile:
         self.path = Path(os.path.abspath(path))
 
     def create(self, created: str, settings: str) -> None:
-        """Make the file where none is."""
+        """Create the file, which must not exist."""
         try:
-            # Of several processes one makes it.
+            # Of several processes only one succeeds.
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         except FileExistsError:
             raise _LedgerExistsError(
-                f"{self.path} is there already: a ledger is made where no file is, and "
-                "PrivacyLedger(path) opens one."
+                f"{self.path} must not exist to create a ledger; PrivacyLedger(path) opens an "
+                "existing one."
             ) from None
         except FileNotFoundError:
             raise PublicFileNotFoundError(
-                f"The folder of the ledger is not there: {self.path.parent}."
+                f"The folder of the ledger must exist, got {self.path.parent}."
             ) from None
         try:
             with self._errors(), closing(self._connect("rw")) as db, _writing(db):
@@ -76,8 +76,8 @@ class LedgerFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection that sees one state of the file."""
-        # Writable where it may be: what a killed process left half done is first undone.
+        """Yield a connection with a consistent view of the file."""
+        # Writable if possible, to roll back a transaction that a killed process left.
         with self._errors(), closing(self._connect("rw")) as db:
             db.execute("BEGIN")
             self._check(db)
@@ -85,7 +85,7 @@ class LedgerFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection that no other process writes beside, and make its changes durable."""
+        """Yield an exclusive connection, and make its changes durable."""
         with self._errors(), closing(self._connect("rw")) as db, _writing(db):
             self._check(db)
             yield db
@@ -94,7 +94,7 @@ class LedgerFile:
         uri = f"{self.path.as_uri()}?mode={mode}"
         db = sqlite3.connect(uri, uri=True, timeout=_PATIENCE_S, isolation_level=None)
         try:
-            # On disk when a charge is said to be booked, even if the power fails.
+            # A charge must be on disk before the fit goes on, even if the power fails.
             db.execute("PRAGMA synchronous = EXTRA")
         except sqlite3.Error:
             db.close()
@@ -104,20 +104,18 @@ class LedgerFile:
     def _check(self, db):
         if db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
             raise PublicValueError(
-                f"{self.path} is empty, and no ledger: its content was lost, or whatever made it "
-                "was stopped. Restore it from a backup; remove it only if no fit ever charged it."
+                f"{self.path} is empty and not a ledger: its content was lost, or its creation was "
+                "interrupted. Restore it from a backup; remove it only if no fit ever charged it."
             )
         if _pragma(db, "application_id") != _APPLICATION_ID:
-            raise PublicValueError(f"{self.path} is a database, and no ledger.")
-        # SQLite takes the missing end of a last page as zeros.
+            raise PublicValueError(f"{self.path} is a database, but not a ledger.")
+        # SQLite reads the missing end of a last page as zeros.
         if os.path.getsize(self.path) < _pragma(db, "page_count") * _pragma(db, "page_size"):
-            raise PublicValueError(
-                f"{self.path} is no ledger, or a damaged one: its end is cut off."
-            )
+            raise PublicValueError(f"{self.path} is not a ledger, or damaged: its end is missing.")
         version = _pragma(db, "user_version")
         if version > _VERSION:
             raise PublicValueError(
-                f"{self.path} is a ledger of a newer version, {version}: this one reads up to "
+                f"{self.path} is a ledger of a newer version, {version}, and must be at most "
                 f"{_VERSION}. Upgrade sklearn_dpgen."
             )
 
@@ -129,7 +127,7 @@ class LedgerFile:
             text = str(error)
             if "readonly" in text:
                 raise _LedgerReadOnlyError(
-                    f"{self.path} is read-only, and nothing can be booked."
+                    f"{self.path} is read-only, and cannot be charged."
                 ) from None
             if "locked" in text:
                 raise _LedgerLockedError(
@@ -137,15 +135,15 @@ class LedgerFile:
                 ) from None
             if not self.path.exists():
                 raise PublicFileNotFoundError(
-                    f"There is no ledger at {self.path}: PrivacyLedger.create makes one, for a "
-                    "data set of which nothing was released yet."
+                    f"There is no ledger at {self.path}: create one with PrivacyLedger.create, if "
+                    "nothing was released of the data set yet."
                 ) from None
             fault = "its disk is full" if "disk is full" in text else "SQLite failed"
             raise PublicOSError(
                 f"{self.path} cannot be used: {fault}. Nothing was charged."
             ) from None
         except sqlite3.DatabaseError:
-            raise PublicValueError(f"{self.path} is no ledger, or a damaged one.") from None
+            raise PublicValueError(f"{self.path} is not a ledger, or damaged.") from None
 
 
 @contextmanager
@@ -155,15 +153,15 @@ def _writing(db):
         yield
         db.execute("COMMIT")
     except BaseException:
-        # A full disk ends some transactions by itself, and then there is none to be rolled back.
-        # What cannot be undone as the disk fails is undone by whoever opens the file next.
+        # A full disk may have ended the transaction already, so that none is rolled back. If the
+        # disk fails, the transaction is rolled back when the file is opened next.
         with suppress(sqlite3.OperationalError):
             db.execute("ROLLBACK")
         raise
 
 
 def last_number(db: sqlite3.Connection) -> int:
-    """Return the number of the last charge that was ever booked, even if its row is deleted."""
+    """Return the number of the last charge, even if its row was deleted."""
     row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charges'").fetchone()
     return 0 if row is None else row[0]
 

@@ -1,7 +1,7 @@
 """The report of a ledger, and the privacy filters that add up its charges.
 
-A cap is stated once, as (ε, δ). A part of δ is kept for open failures; the rest is turned into a
-cap on the amounts of one kind, which add up whatever the choices were.
+The cap is stated as (ε, δ). A part of δ is reserved for catastrophic failures. The rest is
+converted to a cap on amounts of one kind, which add up under adaptive choices.
 """
 
 import math
@@ -26,21 +26,21 @@ from sklearn_dpgen.utils._html import notebook
 
 __all__ = ["Charge", "FILTERS", "GaussianFilter", "LedgerReport", "PrivacyFilter", "RenyiFilter"]
 
-# Of δ: the part that is kept for open failures, and of that the most of one charge that needs
-# one because no finite amount dominates it.
+# Share of δ that is reserved for catastrophic failures, and largest share of that for one charge
+# that no finite amount dominates.
 _OPEN_PART, _PART_OF_CHARGE = 0.1, 1e-3
 
 
 @dataclass(frozen=True)
 class PrivacyFilter(ABC):
-    """A cap on amounts that add up.
+    """A cap on amounts that add up under adaptive composition.
 
     Parameters
     ----------
     epsilon, delta : float
         The cap, as (ε, δ).
     order : float or None
-        α, of the kinds that have one.
+        Order α, for filters that have one.
     """
 
     kind: ClassVar[str]
@@ -50,11 +50,11 @@ class PrivacyFilter(ABC):
 
     @property
     def open_delta(self) -> float:
-        """The part of δ that is kept for open failures."""
+        """The part of δ that is reserved for catastrophic failures."""
         return _OPEN_PART * self.delta
 
     def whole_fit(self, delta: float) -> float:
-        """Return the ε at δ of a Gaussian release that takes all of the cap, as the only one."""
+        """Return the ε at δ of a single Gaussian release that takes the whole cap."""
         return GaussianProfile(1 / gaussian_sigma(self.epsilon, self.delta)).epsilon(delta)
 
     @property
@@ -64,7 +64,7 @@ class PrivacyFilter(ABC):
 
     @abstractmethod
     def cost(self, releases: Sequence[tuple[PrivacyProfile, int]]) -> DominatingCost:
-        """Return what is booked for releases that were planned together."""
+        """Return the charge of releases that were planned together."""
 
     @abstractmethod
     def spent(self, amount: float, delta: float) -> float:
@@ -72,19 +72,19 @@ class PrivacyFilter(ABC):
 
     @abstractmethod
     def largest_fit(self, amount: float, delta: float) -> float:
-        """Return the ε at δ of the largest Gaussian release of an amount."""
+        """Return the ε at δ of the largest Gaussian release that costs an amount."""
 
 
 @dataclass(frozen=True)
 class GaussianFilter(PrivacyFilter):
-    """Gaussian privacy: Σ μ² ≤ μ_cap².
+    """Gaussian privacy filter: Σ μ² ≤ μ_cap².
 
     Notes
     -----
-    Each charge is dominated by a Gaussian mechanism of its μ that fails openly with its δ₀.
-    Gaussian mechanisms whose μ follow from earlier outputs, with Σ μ² ≤ μ_cap², are as private as
-    one of μ_cap [1]_ [2]_. As Σ δ₀ ≤ δ_open whatever the choices, any of them fails openly with
-    probability δ_open at most, and in total δ ≤ δ_open + (1 − δ_open) δ_Gauss(ε).
+    Each charge is dominated by a Gaussian mechanism of its μ with a catastrophic failure of
+    probability δ₀. Gaussian mechanisms whose μ are chosen adaptively, with Σ μ² ≤ μ_cap², are as
+    private as one of μ_cap [1]_ [2]_. As Σ δ₀ ≤ δ_open for any choices, the probability of a
+    failure is at most δ_open, and in total δ ≤ δ_open + (1 − δ_open) δ_Gauss(ε).
 
     References
     ----------
@@ -116,13 +116,13 @@ class GaussianFilter(PrivacyFilter):
 
 @dataclass(frozen=True)
 class RenyiFilter(PrivacyFilter):
-    """Rényi differential privacy at one order α: the divergences add up.
+    """Rényi filter at one order α, at which divergences add up.
 
     Notes
     -----
     Sums of divergences at a fixed order are a filter [1]_. From D at order α,
-    ε = D + log((α − 1)/α) − (log δ + log α)/(α − 1) [2]_. The order is that which leaves the most
-    for Gaussian releases, the largest cap over α.
+    ε = D + log((α − 1)/α) − (log δ + log α)/(α − 1) [2]_. The order maximizes the cap over α, and
+    so leaves the most for Gaussian releases.
 
     References
     ----------
@@ -133,7 +133,7 @@ class RenyiFilter(PrivacyFilter):
     """
 
     kind: ClassVar[str] = "renyi"
-    # A float once None is replaced.
+    # A float after None is replaced.
     order: Any = None
 
     def __post_init__(self):
@@ -143,8 +143,8 @@ class RenyiFilter(PrivacyFilter):
             object.__setattr__(self, "order", best)
         if self.cap <= 0:
             raise PublicValueError(
-                f"epsilon must be larger: at delta = {self.delta:g} Rényi privacy leaves nothing "
-                f"of {self.epsilon:g}. The Gaussian filter does."
+                f"epsilon must be larger for the Rényi filter at delta = {self.delta:g}, got "
+                f"{self.epsilon:g}. Use the Gaussian filter."
             )
 
     @property
@@ -171,7 +171,7 @@ class RenyiFilter(PrivacyFilter):
 
 
 def _conversion(order, delta):
-    """Return ε less the divergence."""
+    """Return the difference of ε and the divergence."""
     return math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
 
 
@@ -186,14 +186,15 @@ class Charge:
     ----------
     number : int
     time : str
-        In UTC, by ISO 8601.
+        In UTC, in ISO 8601.
     user : str
         Name of the account.
     what : str
+        Purpose of the fit.
     amount : float
-        What the filter booked, in its units.
+        Charged amount, in the units of the filter.
     delta : float
-        The booked probability of an open failure.
+        Charged probability of a catastrophic failure.
     report : PrivacyReport
         The plan of the fit.
     """
@@ -209,7 +210,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class LedgerReport:
-    """The charges of a ledger, and what they add up to.
+    """The charges of a ledger and their totals.
 
     Parameters
     ----------
@@ -218,7 +219,7 @@ class LedgerReport:
         The cap, and how charges add up.
     charges : tuple of Charge
     spent : float
-        ε of what the filter booked, at the δ of the cap: this holds, however fits were chosen.
+        ε of the charges by the filter, at the δ of the cap; it holds for adaptive choices.
     remaining : float
         ε of the largest Gaussian fit that is left, at the δ of the cap.
     """
@@ -231,30 +232,30 @@ class LedgerReport:
 
     @cached_property
     def composed(self) -> float:
-        """ε of the exact composition at the δ of the cap, as if all had been planned beforehand."""
+        """ε of the exact composition at the δ of the cap, for fits that are planned in advance."""
         releases = [release for charge in self.charges for release in charge.report.composable()]
         return ComposedProfile(_merged(releases)).epsilon(self.filter.delta) if releases else 0.0
 
     @property
     def summed(self) -> tuple[float, float]:
-        """The plain sums of the ε and of the δ of all charges."""
+        """The sums of the ε and of the δ of all charges."""
         reports = [charge.report for charge in self.charges]
         return math.fsum(r.epsilon for r in reports), math.fsum(r.delta for r in reports)
 
     @property
     def pure(self) -> float:
-        """The sum of the ε of all charges where all are pure, which then holds too; else inf."""
+        """The sum of the ε of all charges if all are pure, which then holds too; else inf."""
         return math.fsum(
             c.report.epsilon if c.report.delta == 0 else math.inf for c in self.charges
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a data frame of one row a charge.
+        """Return a data frame with one row per charge.
 
         Returns
         -------
         DataFrame
-            With the number of the charge as index; what was booked is also a share of the cap.
+            Indexed by the number of the charge; the charged amount is also a share of the cap.
         """
         rows = [
             {
@@ -276,7 +277,7 @@ class LedgerReport:
         return frame.assign(time=pd.to_datetime(frame["time"], utc=True))
 
     def to_text(self) -> str:
-        """Return the totals, and a line a charge."""
+        """Return the totals, and one line per charge."""
         lines = [f"{name:<42}{value}" for name, value in self._totals()]
         if self.charges:
             shown = self.to_frame().drop(columns=["open_delta", "neighbours"])
@@ -301,8 +302,8 @@ class LedgerReport:
         yield "data set", repr(self.dataset)
         yield "cap", f"epsilon {cap.epsilon:g} at delta {cap.delta:g}, {cap.kind} filter"
         yield "charges", str(len(self.charges))
-        yield "spent, whatever was chosen after what", f"epsilon {self.spent:.4g}"
-        yield "exact, if all had been planned together", f"epsilon {self.composed:.4g}"
+        yield "spent, for adaptively chosen fits", f"epsilon {self.spent:.4g}"
+        yield "exact, for fits planned in advance", f"epsilon {self.composed:.4g}"
         yield "plain sum", f"epsilon {epsilons:.4g} at delta {deltas:.3g}"
         yield "largest fit that is left", f"epsilon {self.remaining:.4g}"
         if self.pure < self.filter.epsilon:
@@ -318,7 +319,7 @@ def _words(value):
 
 
 def _merged(releases):
-    """Return equal profiles once, with how often they are used in all."""
+    """Return distinct profiles with their total multiplicities."""
     times: dict[PrivacyProfile, int] = {}
     for profile, count in releases:
         times[profile] = times.get(profile, 0) + count

@@ -1,4 +1,4 @@
-"""Who is protected: a person with all of their rows, in place of one row."""
+"""The unit of protection: a person with all of their rows instead of one row."""
 
 from datetime import datetime
 from numbers import Number
@@ -14,19 +14,19 @@ from sklearn_dpgen.utils._validation import call_quietly
 
 __all__ = ["Persons", "check_alike", "check_precision", "drop_unit", "split_unit", "told_apart"]
 
-# Names of dtypes of numpy, pandas and Arrow, in lower case.
+# Names of dtypes of NumPy, pandas and Arrow, in lower case.
 _SHORT_FLOATS = {"float16", "float32", "halffloat[pyarrow]", "float[pyarrow]"}
 
 
 class Persons:
-    """Which rows are of which person. What is asked of it is secret, but for the number of persons.
+    """The assignment of rows to persons; secret except for the number of persons.
 
     Parameters
     ----------
     ids : array-like of shape (n_rows,)
-        Equal for the rows of one person. The values are not kept.
+        Equal for the rows of a person. The values are not stored.
     name : str
-        Of their column, for errors.
+        Name of their column, for errors.
 
     Attributes
     ----------
@@ -45,17 +45,17 @@ class Persons:
 
     @property
     def n_rows(self) -> np.ndarray:
-        """The number of rows of its person, for each row."""
+        """The number of rows of the person of each row."""
         return self._sizes[self.codes]
 
     def shared(self, values: np.ndarray, name: str) -> np.ndarray:
-        """Return what all rows of a person have in common, for each person.
+        """Return the common value of the rows of each person.
 
         Parameters
         ----------
         values : ndarray of shape (n_rows,)
         name : str
-            What they are, for the error.
+            Name of the values, for the error.
 
         Returns
         -------
@@ -63,7 +63,7 @@ class Persons:
 
         Raises
         ------
-        ValueError
+        PublicValueError
             Rows of one person differ.
         """
         first = values[self._order[self._starts]]
@@ -80,15 +80,15 @@ class Persons:
         Parameters
         ----------
         noise : NoiseSource
-            The draw is secret.
+            Source of the secret draw.
         persons : ndarray of int, optional
-            Of which persons; None for each of all, in order.
+            The persons to draw for; None is all, in order.
 
         Returns
         -------
         ndarray of int
-            Positions of rows. A person who is replaced moves one of them, and no other: to a
-            mechanism each person is one record.
+            Positions of rows. Replacing a person changes one of them, so each person is one record
+            for a mechanism.
         """
         persons = np.arange(self.n_persons) if persons is None else persons
         turns = noise.integers(self._sizes[persons], len(persons))
@@ -96,13 +96,13 @@ class Persons:
 
 
 def told_apart(ids, name="unit"):
-    """Return the place of each id among the distinct ones, and these.
+    """Return the codes of ids and the distinct ids.
 
     Parameters
     ----------
     ids : array-like of shape (n_rows,)
     name : str
-        Of their column, for errors.
+        Name of their column, for errors.
 
     Returns
     -------
@@ -111,10 +111,10 @@ def told_apart(ids, name="unit"):
 
     Raises
     ------
-    TypeError
-        Ids that cannot be told apart, such as numbers of half or single precision.
-    ValueError
-        None at all, a row without one, or texts beside other values.
+    PublicTypeError
+        Ids are not distinguishable, such as numbers of half or single precision.
+    PublicValueError
+        There are no ids, one is missing, or texts are mixed with other values.
     """
     check_precision(ids, name)
     try:
@@ -131,41 +131,41 @@ def told_apart(ids, name="unit"):
 
 
 def check_precision(ids, name):
-    """Refuse floats in which persons with long ids are one, and two in chunks of other types."""
+    """Refuse floats in which different long ids may be equal, also across chunks."""
     if str(getattr(ids, "dtype", "")).lower() in _SHORT_FLOATS:
         raise PublicTypeError(
-            f"Column {name!r} of unit holds floats of less than double precision, in which "
-            "different ids can be one number: give integers or texts."
+            f"Column {name!r} of unit must hold integers or texts, got floats of less than double "
+            "precision, in which different ids can be equal."
         )
 
 
 def check_alike(ids, name):
-    """Refuse texts beside other values, numbers beside dates, and the like.
+    """Refuse mixed types of ids, such as texts and numbers, or numbers and dates.
 
-    As of a file whose chunks are read with types of their own: 5 and "5" may be one person, and
-    so may "a" and the bytes of it.
+    Chunks of a file may have types of their own: 5 and "5" may be one person, and so may "a" and
+    its bytes.
     """
-    message = f"Column {name!r} of unit holds what is no value of its type."
+    message = f"Column {name!r} of unit holds a value that is invalid for its type."
     values = call_quietly(message, np.asarray, ids, object)
     kinds = {_family(kind) for kind in {*map(type, values)}}
     if datetime in kinds:
-        # The same moment, with a zone and without, is not equal.
+        # A moment with a time zone is not equal to the same moment without.
         kinds |= {value.tzinfo is None for value in values if isinstance(value, datetime)}
     if len(kinds) > 1 + (datetime in kinds):
         raise PublicValueError(
-            f"Column {name!r} of unit mixes texts with other values, or kinds of these, by which "
-            "one person may be two: give it one dtype."
+            f"Column {name!r} of unit mixes texts with other values, or other types, so that one "
+            "person may have two ids: give it one dtype."
         )
 
 
 def _family(kind):
-    """Return the type that stands for all those whose values are equal if they tell the same."""
+    """Return the representative of the types whose equal values compare equal."""
     other = Number if issubclass(kind, Number | np.bool_) else kind
     return next((base for base in (str, bytes, datetime) if issubclass(kind, base)), other)
 
 
 def split_unit(X, unit: str, schema=None):
-    """Return records without the column of the unit, and who they are of.
+    """Return records without the column of the unit, and their persons.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def split_unit(X, unit: str, schema=None):
     unit : str
         Name of the column.
     schema : Schema or None, default=None
-        Of the records: they keep a column that it declares, as an identifier.
+        Schema of the records, which keep a column that it declares as an identifier.
 
     Returns
     -------
@@ -182,19 +182,19 @@ def split_unit(X, unit: str, schema=None):
 
     Raises
     ------
-    TypeError
-        X is no data frame.
-    ValueError
-        It lacks the column, or a row has no value in it.
+    PublicTypeError
+        X is not a data frame.
+    PublicValueError
+        The column is missing or has missing values.
     """
     X = as_pandas(X)
     if not isinstance(X, pd.DataFrame):
-        raise PublicTypeError(f"unit={unit!r} names a column: X must be a data frame.")
+        raise PublicTypeError(f"X must be a data frame, as unit={unit!r} names a column.")
     if unit not in X.columns:
         raise PublicValueError(f"unit must be a column of X, got {unit!r}.")
     ids: Any = X[unit]
     if isinstance(ids, pd.DataFrame):
-        raise PublicValueError(f"X has several columns {unit!r}: unit must name one.")
+        raise PublicValueError(f"unit must name one column of X, got {unit!r} for several columns.")
     is_kept = schema is not None and unit in schema
     return X if is_kept else X.drop(columns=unit), Persons(ids, unit)
 

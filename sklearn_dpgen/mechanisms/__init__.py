@@ -1,10 +1,9 @@
-"""Private mechanisms, each of which states its privacy cost.
+"""Privacy mechanisms, each of which states its cost.
 
-Local randomizers are scikit-learn transformers that know their likelihood too; the stratified
-Gaussian mechanism releases vectors computed on secret batches, the Gaussian sequence vectors of all
-records with shares of one budget, the class sum mechanism sums of bounded features by class, the
-thresholded Laplace mechanism counts of which most are zero, and the selection mechanism which
-scores are the largest.
+Local randomizers are scikit-learn transformers with a likelihood. Central mechanisms release
+vectors computed on secret batches (stratified Gaussian) or on all records (Gaussian sequence), sums
+of bounded features by class, sparse counts (thresholded Laplace), and the indices of the largest
+scores (selection).
 """
 
 from sklearn_dpgen.mechanisms._additive import GaussianMechanism, LaplaceMechanism

@@ -47,15 +47,15 @@ def priced_laplace(epsilon, sensitivity, n_values, *, certified):
     ----------
     epsilon : float
     sensitivity : float
-        l1, of the values together.
+        Of all values together, in the l1 norm.
     n_values : int
-        How many get noise, and may all change.
+        Number of values with noise, all of which may change.
     certified : bool
 
     Returns
     -------
     scale : float
-        0 for none.
+        0 without noise.
     releases : tuple of (PrivacyProfile, int)
     """
     if not certified:
@@ -76,16 +76,16 @@ def priced_gaussian(epsilon, delta, sensitivity, n_values, *, calibration, certi
     ----------
     epsilon, delta : float
     sensitivity : float
-        l2, of the values together.
+        Of all values together, in the l2 norm.
     n_values : int
-        How many get noise, and may all change.
+        Number of values with noise, all of which may change.
     calibration : {"analytic", "closed_form"}
     certified : bool
 
     Returns
     -------
     scale : float
-        0 for none.
+        0 without noise.
     releases : tuple of (PrivacyProfile, int)
     """
     if not certified:
@@ -100,7 +100,7 @@ def priced_gaussian(epsilon, delta, sensitivity, n_values, *, calibration, certi
 
 
 class _AdditiveMechanism(Mechanism):
-    """Base of those that add noise of one scale, ``scale_``, to every feature."""
+    """Base of the mechanisms that add noise of one scale, ``scale_``, to every feature."""
 
     def _unbiased(self, Y):
         return Y, Y**2 - noise_variance(
@@ -108,20 +108,20 @@ class _AdditiveMechanism(Mechanism):
         )
 
     def _check_reach(self):
-        """Refuse a domain of which certified noise would move records to the edge of its grid."""
+        """Refuse a domain whose records certified noise would move to the edge of its grid."""
         if not self._certified or self.scale_ == 0:
             return
         nearest = self.domain_.project(np.zeros((1, self.domain_.n_features)))
         reach = abs(nearest).max() + self.domain_.diameter(np.inf)
         if reach > FARTHEST_SCALES * self.scale_:
             raise PublicValueError(
-                f"domain reaches to {reach:.3g}, and noise='certified' of scale {self.scale_:.3g} "
-                f"is for values up to {FARTHEST_SCALES * self.scale_:.3g}: move the domain nearer "
-                "to 0, or take a smaller epsilon."
+                f"domain must be within {FARTHEST_SCALES * self.scale_:.3g} of 0 for "
+                f"noise='certified' of scale {self.scale_:.3g}, got {reach:.3g}: move the domain "
+                "nearer to 0, or use a smaller epsilon."
             )
 
     def _rounding(self):
-        """Return how far the noise of a record is from exact draws, in total variation."""
+        """Return the total variation between the noise of a record and exact draws."""
         is_exact = self._certified or self.scale_ == 0
         return 0.0 if is_exact else self.domain_.n_features * ROUNDING
 
@@ -134,20 +134,21 @@ class LaplaceMechanism(_AdditiveMechanism):
     epsilon : float, default=1.0
         Privacy budget of one record, in nats. ``np.inf`` adds no noise.
     domain : Domain or callable
-        Public set that records are projected on; its l1 diameter is the sensitivity. A callable
-        is given the width, ``domain(n_features=d)``, such as ``functools.partial(Box, -1, 1)``.
+        Public set on which records are projected; its l1 diameter is the sensitivity. A callable
+        gets the number of features, ``domain(n_features=d)``, such as
+        ``functools.partial(Box, -1, 1)``.
     ledger : PrivacyLedger, str or None, default=None
-        Ledger, or the path of one, that each call of ``transform`` books its cost in.
+        Ledger, or its path, that each call of ``transform`` charges.
     random_state : int, RandomState or None, default=None
-        None draws noise from the operating system's entropy. An int repeats the noise for the
-        same records and gives independent noise for any others; the guarantee is then void for
-        whoever knows or guesses it.
+        None draws noise from the operating system's entropy. An int repeats the noise for the same
+        records and gives independent noise for others; the guarantee is then void against anybody
+        who knows or guesses it.
     index : {"reset", "keep"}, default="reset"
-        Whether the rows of a released data frame are numbered afresh, or keep the index of the
-        records, which may name persons and is then public.
+        Whether the rows of a released data frame are renumbered, or keep the index of the records,
+        which may identify persons and is then public.
     noise : {"float", "certified"}, default="float"
-        "certified" rounds records to a fine grid before noise, and draws discrete noise without an
-        error: see :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
+        "certified" rounds records to a fine grid before noise, and draws discrete noise exactly:
+        see :ref:`certified_noise`. It requires OpenDP, and ``random_state=None``.
 
     Attributes
     ----------
@@ -254,13 +255,13 @@ class GaussianMechanism(_AdditiveMechanism):
     delta : float, default=1e-5
         Failure probability, in (0, 1).
     domain : Domain or callable
-        Public set that records are projected on; its l2 diameter is the sensitivity. A callable
-        is given the width, as in LaplaceMechanism.
+        Public set on which records are projected; its l2 diameter is the sensitivity. A callable
+        gets the number of features, as in LaplaceMechanism.
     calibration : {"analytic", "closed_form"}, default="analytic"
-        The exact calibration of Balle and Wang, or equation (5) of [1]_, which adds a little
-        more noise than it needs to.
+        The exact calibration of Balle and Wang, or equation (5) of [1]_, which adds slightly more
+        noise than necessary.
     ledger : PrivacyLedger, str or None, default=None
-        Ledger, or the path of one, that each call of ``transform`` books its cost in.
+        Ledger, or its path, that each call of ``transform`` charges.
     random_state : int, RandomState or None, default=None
         As in LaplaceMechanism.
     index : {"reset", "keep"}, default="reset"
@@ -367,7 +368,7 @@ class GaussianMechanism(_AdditiveMechanism):
 
 
 def _precision(spread, diameter, norm):
-    """Return what noise leaves of a value of one record."""
+    """Return the precision of a value of one record under noise, in words."""
     return {
         "a value of one record": f"± {spread:.2g}, in a domain of {norm} diameter {diameter:.3g}"
     }

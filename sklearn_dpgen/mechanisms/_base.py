@@ -1,4 +1,4 @@
-"""The base of every local mechanism: project, randomize, and know the likelihood."""
+"""The base class of local mechanisms, which project and randomize records."""
 
 import copy
 import math
@@ -57,7 +57,7 @@ def noise_variance(scale, kind):
 
 
 def laplace_log_likelihood(X, Y, scale):
-    """Sum over features of log Laplace(y - x; scale).
+    """Return the sum over features of log Laplace(y - x; scale).
 
     Parameters
     ----------
@@ -77,12 +77,12 @@ def laplace_log_likelihood(X, Y, scale):
 
 
 def gaussian_log_likelihood(X, Y, scale):
-    """Sum over features of log N(y - x; 0, scale²); the shapes are those of the Laplace one."""
+    """Return the sum over features of log N(y - x; 0, scale²), with shapes as for Laplace noise."""
     import torch
 
     log_constant = (torch.log(scale) + 0.5 * math.log(2 * math.pi)).expand(X.shape[1]).sum()
     X, Y = _standardized(X, Y, scale)
-    # -|x-y|²/2 as one product of augmented vectors: a single pass over the matrix.
+    # -|x-y|²/2 as one product of augmented vectors takes a single pass over the matrix.
     left = torch.cat([X, -0.5 * X.square().sum(1, keepdim=True), torch.ones_like(X[:, :1])], dim=1)
     right = torch.cat(
         [Y, torch.ones_like(Y[:, :1]), -0.5 * Y.square().sum(1, keepdim=True) - log_constant], dim=1
@@ -91,13 +91,13 @@ def gaussian_log_likelihood(X, Y, scale):
 
 
 def _standardized(X, Y, scale):
-    """Return both in units of the noise, shifted alike to stay accurate in single precision."""
+    """Return X and Y in units of the noise, shifted alike for accuracy in single precision."""
     shift = Y.mean(dim=0, keepdim=True)
     return (X - shift) / scale, (Y - shift) / scale
 
 
 def discrete_log_likelihood(S, Y, table):
-    """Log-probability of released categories under a mixture of the raw ones.
+    """Return log probabilities of released categories under mixtures of raw ones.
 
     Parameters
     ----------
@@ -116,12 +116,12 @@ def discrete_log_likelihood(S, Y, table):
 
 
 def log_weight(weight):
-    """Logarithm that is -inf with no gradient, not NaN, where a weight is zero."""
+    """Return a logarithm that is -inf with zero gradient, not NaN, for a zero weight."""
     positive = weight > 0
     return weight.masked_fill(~positive, 1.0).log().masked_fill(~positive, -math.inf)
 
 
-# Of a mechanism that is loaded: categories of all columns, and entries of all matrices.
+# Limits for a mechanism that is loaded: categories of all columns, and entries of all matrices.
 _MOST_CATEGORIES = 1 << 17
 _MOST_ENTRIES = 1 << 21
 
@@ -129,42 +129,42 @@ _MOST_ENTRIES = 1 << 21
 class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     """Base class of local randomizers, as scikit-learn transformers.
 
-    ``fit`` reads no record: it takes the width and the column names only, and calibrates from
-    the public domain. ``transform`` projects every record on the domain and then randomizes it,
-    so the guarantee holds for whatever it is given. The output carries the mechanism, without its
-    seed and its ledger, for those that learn from it; see ``release_of``.
+    ``fit`` reads no record: it uses only the number of features and the column names, and
+    calibrates from the public domain. ``transform`` projects every record on the domain and then
+    randomizes it, so the guarantee holds for any input. The output carries the mechanism, without
+    its seed and ledger, for estimators that learn from it; see ``release_of``.
 
     A new mechanism implements three methods:
 
     ``_calibrate()``
-        Calibrate from ``self.domain_`` and return a PrivacyReport; what every local release
-        shares, such as the neighbouring relation and the noise source, is filled in.
+        Calibrate from ``self.domain_`` and return a PrivacyReport; fields common to all local
+        releases, such as the neighbouring relation and the noise source, are added.
     ``_randomize(X, noise)``
-        One draw of the output for each row of an array inside the domain; ``noise`` is the only
-        source of randomness: ``noise.add(X, scale, kind)`` for Gaussian and Laplace noise,
-        ``uniform`` and ``integers`` for choices.
+        Draw one output for each row of an array inside the domain; ``noise`` is the only source of
+        randomness: ``noise.add(X, scale, kind)`` for Gaussian and Laplace noise, ``uniform`` and
+        ``integers`` for choices.
     ``_log_likelihood(X, Y)``
-        The (n_x, n_y) matrix of log p(y|x), differentiable in ``X``.
+        Return the (n_x, n_y) matrix of log p(y|x), differentiable in ``X``.
 
-    One more is for the ``score`` of what learns from the releases:
+    A fourth method is for the ``score`` of estimators that learn from the releases:
 
     ``_unbiased(Y)``
-        Of encoded releases two arrays of the form of encoded records, which have the record and the
-        squares of its numbers as their means; columns are independent given the record.
+        Return, for encoded releases, two arrays in the form of encoded records, which are unbiased
+        for the record and for the squares of its numbers; columns are independent given the record.
 
     Attributes
     ----------
     domain_ : Domain
-        The public set that records are projected on.
+        The public set on which records are projected.
     privacy_ : PrivacyReport
         The guarantee of one call of ``transform`` for each record.
     n_features_in_ : int
-        Width of the domain.
+        Number of features of the domain.
     """
 
     _saved_state: dict = {"_sklearn_output_config": Maybe(dict[str, str])}
     _not_saved: dict = {
-        "_seed": "A seed voids the guarantee for whoever knows it.",
+        "_seed": "A seed voids the guarantee against anybody who knows it.",
         **dict.fromkeys(
             [
                 *("domain_", "scale_", "epsilon_", "encoder_", "table_"),
@@ -181,13 +181,13 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         "index": [StrOptions({"reset", "keep"})],
     }
     _uses_torch = False
-    # Of a mechanism without this parameter.
+    # The default of mechanisms without this parameter.
     index = "reset"
 
-    # l_p norm of the equivalent ground cost; None where the noise is not additive.
+    # l_p norm of the equivalent ground cost; None if the noise is not additive.
     cost_norm: int | None = None
 
-    # Whether there is a matrix of probabilities for the categories of each column.
+    # Whether the categories of each column have a matrix of probabilities.
     _has_matrices = False
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -197,7 +197,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), optional
-            Only its width and column names are used.
+            Only its number of features and column names are used.
         y : Ignored
 
         Returns
@@ -213,14 +213,14 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         return self
 
     def plan(self, n_samples: int | None = None, n_features: int | None = None) -> PrivacyReport:
-        """Return what one call of ``transform`` will cost, from the declarations alone.
+        """Return the cost of one call of ``transform``, from the declarations alone.
 
         Parameters
         ----------
         n_samples : int or None, default=None
-            Not used: each person is protected for themselves.
+            Not used: the guarantee is for each person.
         n_features : int or None, default=None
-            Width of the records, where ``domain`` is a callable.
+            Number of features, if ``domain`` is a callable.
 
         Returns
         -------
@@ -235,36 +235,35 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Raw records. What lies outside the domain is moved to its nearest point, infinity
-            included.
+            Raw records. Records outside the domain, also infinite ones, are projected on it.
 
         Returns
         -------
         Y : ndarray of shape (n_samples, n_features)
-            Privatized records that name their mechanism. As a data frame, by ``set_output``, its
-            rows are numbered afresh unless ``index="keep"``.
+            Privatized records that carry their mechanism. As a data frame, by ``set_output``, its
+            rows are renumbered unless ``index="keep"``.
 
         Raises
         ------
         BudgetExceededError
             The ledger has less left than one release costs.
-        ValueError
-            Missing values, or what is no number.
+        PublicValueError
+            Values are missing or not numeric.
         """
         check_is_fitted(self)
         rows = self.domain_.project(self._rows(X, reset=False))
         self._reserve(self.privacy_)
         Y = self._randomize(rows, self._noise(rows)) if self._has_noise else rows
-        # Of an array scikit-learn makes a frame with the index of X.
+        # From an array scikit-learn makes a frame with the index of X.
         return pd.DataFrame(Y) if self._index == "reset" and output_kind(self) == "pandas" else Y
 
     def log_likelihood(self, X: "torch.Tensor", Y: "torch.Tensor") -> "torch.Tensor":
-        """Log-density of privatized records given points of the domain.
+        """Return the log-density of privatized records given points of the domain.
 
         Parameters
         ----------
         X : tensor of shape (n_x, n_features)
-            Points of the domain; soft one-hot blocks stand for mixtures of their vertices.
+            Points of the domain; soft one-hot blocks are mixtures of their vertices.
         Y : tensor of shape (n_y, n_features)
             Privatized records.
 
@@ -286,9 +285,9 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         reset: bool = False,
         estimator: BaseEstimator | None = None,
     ) -> np.ndarray:
-        """Return privatized records as a float array that ``log_likelihood`` takes.
+        """Return privatized records as a float array for ``log_likelihood``.
 
-        Those that name another mechanism are refused with a ValueError.
+        Records that carry another mechanism raise a PublicValueError.
         """
         check_release(Y, self)
         names = getattr(self, "feature_names_in_", None)
@@ -305,7 +304,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
     def decode(
         self, X: np.ndarray, rng: np.random.Generator | NoiseSource | None = None
     ) -> np.ndarray | pd.DataFrame:
-        """Return points of the domain in the form of the records that this was fitted on."""
+        """Return points of the domain in the form of the records of the fit."""
         names = getattr(self, "feature_names_in_", None)
         if names is None or X.shape[1] != len(names):
             return X
@@ -316,20 +315,20 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         return X + as_scale(self._randomize(np.zeros(tuple(X.shape)), noise), X)
 
     def _for_public_records(self, seed: int | None) -> Self:
-        """Return the fitted mechanism for records that are public, such as synthetic ones.
+        """Return the fitted mechanism for public records, such as synthetic ones.
 
-        What it releases costs nothing: no ledger is charged, and noise may come from a seed, also
-        where that of private records is certified.
+        Its releases cost nothing: no ledger is charged, and noise may come from a seed, even if
+        that of private records is certified.
         """
         public = copy.copy(self)
         public.__dict__.update(ledger=None, _seed=seed, _certified=False)
         return public
 
     def require_noise(self) -> None:
-        """Raise a ValueError if there is no noise, and so no likelihood."""
+        """Raise a PublicValueError if there is no noise, and so no likelihood."""
         if not self._has_noise:
             raise PublicValueError(
-                "epsilon=inf releases the records as they are: there is no noise to deconvolve."
+                "epsilon must be finite, got inf: without noise there is nothing to deconvolve."
             )
 
     @abstractmethod
@@ -341,26 +340,26 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         """Return the matrix of log p(y|x)."""
 
     def _unbiased(self, Y):
-        """Return estimates of encoded records, and of the squares of their numbers."""
+        """Return unbiased estimates of encoded records, and of the squares of their numbers."""
         raise PublicValueError(
-            f"score needs unbiased estimates of records, for which {type(self).__name__} has no "
-            "method _unbiased: take likelihood_score."
+            f"score needs unbiased estimates of records, and {type(self).__name__} has no method "
+            "_unbiased: use likelihood_score."
         )
 
     def _raw_moments(self, Y):
-        """Return estimates of the moments of raw records."""
+        """Return unbiased estimates of the moments of raw records."""
         U, S = self._unbiased(Y)
         return moments_of(self, U, S, np.full(len(Y), 1 / len(Y)))
 
     def _check_encoded(self, Y):
-        """Refuse what cannot be encoded releases."""
+        """Check that an array can be encoded releases."""
         self._check_width(Y, "Y")
 
     def _check_width(self, Z, name):
         width = self.domain_.n_features
         if Z.ndim != 2 or Z.shape[1] != width:
             raise PublicValueError(
-                f"{name} must have shape (n, {width}), the width of the domain, got "
+                f"{name} must have shape (n, {width}), with the features of the domain, got "
                 f"{tuple(Z.shape)}."
             )
 
@@ -377,7 +376,7 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         return X
 
     def _forget(self):
-        """Drop all that an earlier fit left: a fit that fails leaves nothing."""
+        """Drop the results of an earlier fit, so that a fit that fails leaves nothing."""
         for name in ("domain_", "n_features_in_", "feature_names_in_", "privacy_"):
             self.__dict__.pop(name, None)
 
@@ -388,11 +387,11 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         if n_features is not None:
             return resolve_domain(self.domain, n_features)
         if not isinstance(self.domain, Domain):
-            raise PublicValueError("A domain given as a function needs X, to know its width.")
+            raise PublicValueError("X must be given if domain is a function of n_features.")
         return self.domain
 
     def _set_privacy(self):
-        """Plan, and fix all that ``privacy_`` states: parameters set later change nothing."""
+        """Plan, and store the report; parameters that are set later do not change it."""
         (self._seed,) = split_random_state(self.random_state, 1)
         self._index = self.index
         self._certified = self._is_certified
@@ -423,12 +422,12 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         return noise_source(self._seed, *bound, certified=self._certified)
 
     def _identity(self):
-        """Return what distinguishes this mechanism from others on the same records."""
+        """Return values that distinguish this mechanism from others on the same records."""
         # Two schemas may have one domain, and two domains one representation.
         return type(self).__qualname__, self.privacy_.epsilon, settings_text(self)
 
     def _release_settings(self):
-        """Return what the likelihood depends on beside the budget and the noise scales."""
+        """Return the settings of the likelihood besides the budget and the noise scales."""
         return (self.domain_,)
 
     def __sklearn_tags__(self):
@@ -438,10 +437,9 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
         return tags
 
     def _check_saved_state(self):
-        """Calibrate again, and check that the guarantee is the one that the file states.
+        """Calibrate again, and check that the guarantee is the one stated in the file.
 
-        A scale of noise that is read from a file could be any; one that is computed from the budget
-        keeps its promise.
+        A noise scale read from a file could be forged; one computed from the budget satisfies it.
         """
         super()._check_saved_state()
         stated, width = self.privacy_, self.n_features_in_
@@ -460,11 +458,11 @@ class Mechanism(ReleaseMixin, OneToOneFeatureMixin, PrivateEstimator):
             "A mechanism states another guarantee than its parameters give.",
         )
         if stated.is_seeded:
-            # It stays void where noise was drawn from a seed before.
+            # The guarantee stays void if noise was drawn from a seed before.
             self.privacy_ = drawn_by(report, stated.noise_source)
 
     def _saved_categories(self, width):
-        """Return the number of categories of each column, before memory is taken for them."""
+        """Return the number of categories of each column, before memory is allocated for them."""
         schema = getattr(self, "schema", None)
         n_columns = self.domain.n_features if schema is None else len(schema)
         demand(n_columns == width, "A mechanism has another number of columns.")
@@ -490,14 +488,14 @@ def as_scale(scale, X):
 
 
 def as_table(table, X):
-    """Return probabilities as a tensor like ``X``, positive: -log 0 times 0 would be NaN."""
+    """Return probabilities as a positive tensor like ``X``, as -log 0 times 0 would be NaN."""
     import torch
 
     return as_scale(table, X).clamp_min(torch.finfo(X.dtype).tiny)
 
 
 def _is_near(scale, stated):
-    """Return whether scales are equal, but for the rounding of another machine."""
+    """Return whether scales are equal up to rounding on different machines."""
     if isinstance(scale, dict) and isinstance(stated, dict):
         same = scale.keys() == stated.keys()
         return same and all(_is_near(value, stated[name]) for name, value in scale.items())

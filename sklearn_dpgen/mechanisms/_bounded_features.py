@@ -1,4 +1,4 @@
-"""Public maps of single records to vectors of bounded norm, which enforce their bounds."""
+"""Feature maps with an enforced norm bound, for class sums of known sensitivity."""
 
 import math
 from abc import ABC, abstractmethod
@@ -20,40 +20,39 @@ if TYPE_CHECKING:
 
 __all__ = ["BallMeans", "BallMoments", "BoundedFeatures"]
 
-# A few hundred units in the last place of a double, where a dozen operations take one each.
+# A few hundred units in the last place of a double; about twelve operations lose one each.
 _ROUNDING = 1 + 2.0**-44
-# Vectors are rounded to multiples of this before they are added up.
+# Vectors are rounded to multiples of this before summation.
 _GRID = 2.0**-32
-# Entries in memory at a time.
+# Largest number of entries in memory.
 _CHUNK = 1 << 22
-# Points of a ball are rounded to multiples of this, and so their products to its square.
+# Points of a ball are rounded to multiples of this, and their products to multiples of its square.
 _POINT_GRID = 2.0**-18
 
 
 class BoundedFeatures(ABC):
-    """Base class of public feature maps of bounded norm, of each record by itself.
+    """Base class of public feature maps of bounded norm, applied record by record.
 
     Attributes
     ----------
     n_features_out : int
-        Width of a vector.
+        Length of a vector.
     radius : float
-        At least the l2 norm of every vector that ``transform`` returns, whatever it is given.
+        Upper bound on the l2 norm of every vector that ``transform`` returns, for any input.
     diameter : float
-        At least the l2 distance of any two of them, of one call or of different ones.
+        Upper bound on the l2 distance of any two of them, in one call or in different ones.
 
     Notes
     -----
-    What is released of the vectors gets noise in proportion to these two numbers, so ``transform``
-    has to enforce them: it clips, and does not trust its input. A row of its result depends on no
-    other row of its input.
+    The noise on released sums is proportional to these two numbers, so ``transform`` must enforce
+    them by clipping, for any input. A row of its result depends on no other row of its input.
 
-    Sums are exact, in any order: vectors are rounded to a grid first, and their sums on it are
-    integers of 64 bits.
+    Sums are exact, in any order: vectors are rounded to a grid first, on which their sums are
+    64-bit integers.
     """
 
     if TYPE_CHECKING:
-        # Fields in some maps, properties in others.
+        # A field in some maps, a property in others.
         @property
         @abstractmethod
         def n_features_out(self) -> int: ...
@@ -68,12 +67,12 @@ class BoundedFeatures(ABC):
 
     @property
     def rounding(self) -> float:
-        """Largest l2 norm of what rounding adds to a vector before it is summed."""
+        """Largest l2 norm of the rounding error of a vector before summation."""
         return math.sqrt(self.n_features_out) * _GRID / 2
 
     @property
     def most_samples(self) -> int:
-        """Number of vectors up to which sums are exact."""
+        """Largest number of vectors with exact sums."""
         return int(2.0**62 * _GRID / self.radius)
 
     @abstractmethod
@@ -98,9 +97,9 @@ class BoundedFeatures(ABC):
         Parameters
         ----------
         X : array or tensor of shape (n, ...)
-            At most ``most_samples`` records; ``transform`` gets them in parts.
+            At most ``most_samples`` private records; ``transform`` gets them in parts.
         codes : ndarray of int of shape (n,)
-            The class of each, from 0.
+            Class of each record, from 0.
         n_classes : int
 
         Returns
@@ -109,7 +108,7 @@ class BoundedFeatures(ABC):
         """
         sums = np.zeros((n_classes, self.n_features_out), dtype=np.int64)
         classes = np.eye(n_classes)
-        # A double holds the sum of so many rows exactly.
+        # A double holds the sum of this number of rows exactly.
         most = min(_CHUNK // self.n_features_out, 2.0**53 * _GRID / self.radius)
         step = max(1, int(most))
         for start in range(0, len(X), step):
@@ -126,12 +125,12 @@ class BallMeans(BoundedFeatures):
     Parameters
     ----------
     ball : Ball
-        Of p = 2. Records outside are moved to its nearest point.
+        Ball with p = 2. Records outside are projected on it.
 
     Notes
     -----
-    The radius is √(3/2). The diameter is 2, that of the ball: the mean square is free. For norms
-    a ≥ b the squared distance is at most (a + b)² + (a² − b²)²/2, which grows with a, so a = 1, and
+    The radius is √(3/2). The diameter is 2, that of the ball, so the mean square is free. For norms
+    a ≥ b the squared distance is at most (a + b)² + (a² − b²)²/2. It grows with a, so a = 1, and
     then with b, up to 4: see :ref:`sensitivity of moments <moments_sensitivity>`.
     """
 
@@ -142,7 +141,7 @@ class BallMeans(BoundedFeatures):
 
     @property
     def n_features_out(self) -> int:
-        """Width of a vector: one more than that of a record."""
+        """Length of a vector: one more than the number of features."""
         return self.ball.n_features + 1
 
     @property
@@ -152,18 +151,18 @@ class BallMeans(BoundedFeatures):
 
     @property
     def diameter(self) -> float:
-        """Largest distance, that of opposite points of the sphere, rounded up."""
+        """Largest distance, of opposite points on the sphere, rounded up."""
         return 2.0 * _ROUNDING
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         U = self.ball.project(np.asarray(X, dtype=np.float64)) - self.ball.center
         U /= self.ball.radius
-        # A rounding error out of the unit ball is taken back.
+        # A norm above 1 by rounding is corrected.
         U /= np.linalg.norm(U, axis=1, keepdims=True).clip(1.0)
         return np.column_stack([U, (U**2).sum(axis=1) / math.sqrt(2)])
 
     def moments(self, V: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Return sums of u and of ‖u‖² from sums of φ(u), with noise or without.
+        """Return sums of u and of ‖u‖² from sums of φ(u), also from noisy sums.
 
         Parameters
         ----------
@@ -183,22 +182,22 @@ class BallMeans(BoundedFeatures):
 class BallMoments(BoundedFeatures):
     """First and second moments: φ(u) = (u, w vech(u uᵀ)) of u = (x - center) / R in the unit ball.
 
-    The entries of vech off the diagonal have a factor √2, so that its norm is the Frobenius norm of
-    the matrix; by rows of the upper triangle.
+    Off-diagonal entries of vech have a factor √2, so that its norm is the Frobenius norm of the
+    matrix; entries are by rows of the upper triangle.
 
     Parameters
     ----------
     ball : Ball
-        Of p = 2. Records outside are moved to its nearest point.
+        Ball with p = 2. Records outside are projected on it.
     weight : float, default=1.5
-        w, of the second moments beside the first.
+        Weight w of the second moments relative to the first.
 
     Notes
     -----
-    Points are rounded to multiples of 2⁻¹⁸ of the radius, within the ball, so that their sums and
-    those of their products are exact.
+    Points are rounded to multiples of 2⁻¹⁸ of the radius, within the ball, so that sums of points
+    and of products are exact.
 
-    The radius is √(1 + w²). The squared diameter is 2 + 2w² + 1/(2w²), or 4 where w² < 1/2: see
+    The radius is √(1 + w²). The squared diameter is 2 + 2w² + 1/(2w²), or 4 for w² < 1/2: see
     :ref:`sensitivity of moments <moments_sensitivity>`.
     """
 
@@ -211,12 +210,12 @@ class BallMoments(BoundedFeatures):
 
     @property
     def n_features_in(self) -> int:
-        """Width of a record."""
+        """Number of features of a record."""
         return self.ball.n_features
 
     @property
     def n_features_out(self) -> int:
-        """Width of a vector: d + d (d + 1) / 2 of d features."""
+        """Length of a vector: d + d (d + 1) / 2 for d features."""
         return self.n_features_in * (self.n_features_in + 3) // 2
 
     @property
@@ -226,22 +225,22 @@ class BallMoments(BoundedFeatures):
 
     @property
     def diameter(self) -> float:
-        """Largest distance, attained on the sphere for two features or more, rounded up."""
+        """Largest distance, attained on the sphere for at least two features, rounded up."""
         square = self.weight**2
         return math.sqrt(2 + 2 * square + 0.5 / square if square >= 0.5 else 4.0) * _ROUNDING
 
     @property
     def rounding(self) -> float:
-        """None is added to a vector: points are rounded within the ball."""
+        """Zero, as points are rounded within the ball before the vectors are made."""
         return 0.0
 
     @property
     def most_samples(self) -> int:
-        """Number of vectors up to which sums are exact."""
+        """Largest number of vectors with exact sums."""
         return int(2.0**62 * _POINT_GRID**2)
 
     def transform(self, X: ArrayLike) -> np.ndarray:
-        # By columns: products of whole rows are faster than of entries.
+        # Products of whole columns are faster than products of entries.
         U = np.ascontiguousarray(_POINT_GRID * self._multiples(X).T)
         (rows, columns), factors = self._triangle
         V = U[rows]
@@ -256,7 +255,7 @@ class BallMoments(BoundedFeatures):
         d = self.n_features_in
         first = np.zeros((n_classes, d), dtype=np.int64)
         second = np.zeros((n_classes, d, d), dtype=np.int64)
-        # A double holds the sum of so many products exactly.
+        # A double holds the sum of this number of products exactly.
         step = max(1, min(_CHUNK // d, int(2.0**53 * _POINT_GRID**2)))
         for start in range(0, len(X), step):
             U = self._multiples(X[start : start + step])
@@ -269,17 +268,17 @@ class BallMoments(BoundedFeatures):
         return np.hstack([first * _POINT_GRID, second])
 
     def _multiples(self, X):
-        """Return points of the unit ball as integers, multiples of a grid."""
+        """Return points of the unit ball as integer multiples of a grid."""
         U = self.ball.project(np.asarray(X, dtype=np.float64)) - self.ball.center
         U /= self.ball.radius
-        # Rounding moves a point by half of this at most.
+        # Rounding moves a point by at most half of this.
         margin = math.sqrt(self.n_features_in) * _POINT_GRID
         norms = np.linalg.norm(U, axis=1, keepdims=True)
         U *= (1 - margin) / norms.clip(1 - margin)
         return np.rint(U / _POINT_GRID)
 
     def moments(self, V: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Return sums of u and of u uᵀ from sums of φ(u), with noise or without.
+        """Return sums of u and of u uᵀ from sums of φ(u), also from noisy sums.
 
         Parameters
         ----------
@@ -289,9 +288,9 @@ class BallMoments(BoundedFeatures):
         -------
         first : ndarray of shape (..., d)
         second : ndarray of shape (..., d, d)
-            Symmetric. Where the entries of ``V`` have independent noise of scale s, those of the
-            matrix have s / w on the diagonal and s / (√2 w) off it, independent but for the
-            symmetry: a law that is the same in every basis.
+            Symmetric. If the entries of ``V`` have independent noise of scale s, those of the
+            matrix have s / w on the diagonal and s / (√2 w) off it, independent except for the
+            symmetry: a distribution that is the same in every basis.
         """
         V, d = np.asarray(V), self.n_features_in
         (rows, columns), factors = self._triangle
@@ -309,7 +308,7 @@ class BallMoments(BoundedFeatures):
 
 def _check_ball(ball):
     if not isinstance(ball, Ball) or ball.p != 2:
-        raise PublicValueError("ball must be a Ball of p = 2.")
+        raise PublicValueError("ball must be a Ball with p = 2.")
 
 
 def _integers(sums):

@@ -34,15 +34,15 @@ __all__ = [
     "release_moments",
 ]
 
-# Of the budget for the means: what they are wrong by is made up for by the second release.
+# Shares of the budget. Errors of the released means are corrected by the second release.
 MOMENT_SHARES = (0.1, 0.9)
-# Of second moments beside first ones, where they are worth it.
+# Weight of second moments relative to first ones, if their noise is not too large.
 _WEIGHT = 2.0
-# Of the residuals of a class, over the radius of all records.
+# Smallest and largest radius of the residuals of a class, relative to that of all records.
 _LEAST, _LARGEST = 0.1, 2.0
-# Of a covariance, for residuals that were cut.
+# Largest factor by which a covariance is increased for residuals that were projected.
 _LARGEST_GAIN = 2.0
-# Directions to share the variance of a class, at most, when it is said how rare long residuals are.
+# Largest number of directions assumed to share the variance of a class in the tail of residuals.
 _DIRECTIONS = 10
 
 
@@ -56,10 +56,10 @@ class NoisyMoments:
     covariances : ndarray of shape (n_classes, d, d)
         Symmetric, with noise.
     spreads : ndarray of shape (n_classes,)
-        Standard deviation of the noise on an entry of a covariance off the diagonal; √2 times
-        that on it.
+        Standard deviation of the noise on off-diagonal entries of a covariance; it is √2 times
+        that on the diagonal.
     counts : ndarray of shape (n_classes,) or None
-        Noisy class sizes, at least one half; None where they are public.
+        Noisy class sizes, at least one half; None if they are public.
     """
 
     means: np.ndarray
@@ -77,23 +77,23 @@ def moment_queries(
     with_counts: bool,
     weight: float = _WEIGHT,
 ) -> tuple[ClassSums, ClassSums]:
-    """Return the feature maps that the two releases sum over each class.
+    """Return the feature maps whose class sums are the two releases.
 
     Parameters
     ----------
     ball : Ball
-        In which records lie; those outside are moved to it.
+        Records outside are projected on it.
     n_samples, n_classes : int
     labels : {"public", "private"}
     with_counts : bool
-        As of :class:`~sklearn_dpgen.mechanisms.ClassSums`.
+        As in :class:`~sklearn_dpgen.mechanisms.ClassSums`.
     weight : float, default=2.0
-        Of second moments beside first ones.
+        Weight of second moments relative to first ones.
 
     Returns
     -------
     tuple of two ClassSums
-        To be paid for in the ratio of ``MOMENT_SHARES``.
+        Their shares of the budget are ``MOMENT_SHARES``.
     """
     residuals = BallMoments(Ball(1.0, n_features=ball.n_features), weight)
     return (
@@ -103,10 +103,10 @@ def moment_queries(
 
 
 def automatic_weight(d: int, n_samples: int, n_classes: int, epsilon: float, delta: float) -> float:
-    """Return the weight of second moments, from public quantities.
+    """Return the weight of second moments relative to first ones, from public quantities.
 
-    Up to √½ they are free, as the sensitivity of first moments alone is as large. More than that
-    pays off where covariances of classes stand out from their noise.
+    Up to √½ second moments are free, as the sensitivity of first moments alone is as large. A
+    larger weight pays off if the covariances of classes exceed their noise.
 
     Parameters
     ----------
@@ -116,8 +116,8 @@ def automatic_weight(d: int, n_samples: int, n_classes: int, epsilon: float, del
     Returns
     -------
     float
-        2.0; or √½ where the noise on the covariance of a class of mean size is larger than a
-        quarter of its trace, in Frobenius norm.
+        2.0; or √½ if the noise on the covariance of a class of mean size is larger than a quarter
+        of its trace, in Frobenius norm.
     """
     multiplier = calibrate_noise_multiplier(epsilon, delta) / math.sqrt(MOMENT_SHARES[1])
     sensitivity = BallMoments(Ball(1.0, n_features=d), _WEIGHT).diameter
@@ -133,11 +133,11 @@ def release_moments(
     codes: np.ndarray,
     sizes: np.ndarray,
 ) -> NoisyMoments:
-    """Make the two releases of moments.
+    """Release the class-wise moments in two steps.
 
-    The first one gives means, mean squares and counts. They tell how far records of a class
-    are from its mean. The second one is of the residuals, in a ball that leaves out few of them
-    where there is little noise: it costs noise to take in long residuals, and bias to cut them.
+    The first release gives means, mean squares and counts, and so the typical distance of records
+    of a class to its mean. The second is of the residuals, projected on a ball of about that size:
+    a larger radius has more noise, a smaller one more bias.
 
     Parameters
     ----------
@@ -146,11 +146,11 @@ def release_moments(
     scales : tuple of two float
         Standard deviation of the noise on the sums.
     release : callable
-        ``release(query, X, codes)`` gives noisy sums and counts, and spends what was paid for.
+        ``release(query, X, codes)`` returns noisy sums and counts, of the planned cost.
     X : ndarray of shape (n, d)
     codes : ndarray of int of shape (n,)
     sizes : ndarray of shape (n_classes,)
-        Public class sizes; not read where noisy ones are released.
+        Public class sizes; not read if noisy ones are released.
 
     Returns
     -------
@@ -161,15 +161,15 @@ def release_moments(
     ball = of_means.ball
     sums, counts = release(coarse, X, codes)
     if counts is not None:
-        # A class that noise takes below half a record is kept at that.
+        # Noisy class sizes are at least half a record.
         counts = sizes = counts.clip(0.5)
     first, square = of_means.moments(sums / sizes[:, None])
     d = first.shape[1]
-    # Where they are noise, means are none (James and Stein), and residuals the records themselves.
+    # Means are shrunk to zero in proportion to their noise (James and Stein).
     square_of_mean, noise_of_mean = (first**2).sum(axis=1), d * (coarse_scale / sizes) ** 2
     kept = (1 - noise_of_mean / square_of_mean.clip(1e-300)).clip(0)
     first *= kept[:, None]
-    # The mean square of residuals about a mean that is wrong by what noise is left in it.
+    # The mean square of residuals about a mean with remaining noise.
     variance = square - kept * square_of_mean + kept * noise_of_mean
     scale = fine_scale / (np.sqrt(2) * of_moments.weight * sizes)
     lengths = np.sqrt(variance.clip(0)) * _relative_radius(d, d * scale)
@@ -183,7 +183,7 @@ def release_moments(
     noise = (fine_scale / sizes)[:, None, None] ** 2 * np.eye(d)
     squares = first[:, :, None] * first[:, None, :] - noise
     covariances = (second - squares) * (radii**2)[:, None, None]
-    # Residuals that were cut lack spread, and how much of it there is was released before.
+    # Projected residuals lack spread, which the first release has measured.
     traces = np.trace(covariances, axis1=1, axis2=2)
     known = ball.radius**2 * (square - (square_of_mean - noise_of_mean).clip(0))
     gains = (known / traces.clip(1e-300)).clip(1, _LARGEST_GAIN)
@@ -196,7 +196,7 @@ def release_moments(
 
 
 def _relative_radius(d, noise):
-    """Return the radius for residuals, over the root of their mean square.
+    """Return the radius for residuals relative to their root mean square.
 
     Parameters
     ----------
@@ -206,8 +206,8 @@ def _relative_radius(d, noise):
 
     Notes
     -----
-    With the radius grow the noise, as its square, and the share of residuals in the ball. At the
-    least sum of noise and bias the share outside is in proportion to the noise.
+    A larger radius has more noise, by its square, and fewer residuals outside. The sum of noise
+    and bias is smallest if the share outside is proportional to the noise.
     """
     directions = min(d, _DIRECTIONS)
     outside = (3 * noise).clip(1e-300, 0.3)
@@ -222,7 +222,7 @@ class MomentPlan:
     ----------
     mechanism : ClassSumMechanism
     sizes : ndarray of shape (n_classes,)
-        What is publicly known of the sizes of the classes.
+        Public sizes of the classes, or their public approximation.
     """
 
     mechanism: ClassSumMechanism
@@ -234,11 +234,11 @@ class MomentPlan:
         Parameters
         ----------
         name : str
-            Of the estimator.
+            Name of the estimator.
         noise : str
-            Where its noise comes from.
+            Source of its noise.
         **fields
-            Fields of the report that the plan does not determine.
+            Further fields of the report.
 
         Returns
         -------
@@ -268,14 +268,14 @@ class MomentPlan:
         )
 
     def precision(self) -> dict[str, str]:
-        """Return in words how precise the moments of the smallest class are."""
+        """Return the precision of the moments of the smallest class, in words."""
         (coarse, fine), smallest = self.mechanism.queries, float(self.sizes.min())
         if self.mechanism.noise_scales[0] == 0:
             return {"mean of a feature": "exact: there is no noise"}
         of_means, of_moments = cast(BallMeans, coarse.features), cast(BallMoments, fine.features)
         ball, smallest = of_means.ball, max(smallest, 1.0)
         of_class = " in the smallest class" if len(self.sizes) > 1 else ""
-        # The residuals about a mean are released once more, and make up for its noise.
+        # The noise of a mean is corrected by the second release, of the residuals about it.
         scales = np.array(self.mechanism.noise_scales) / smallest
         mean = ball.radius * min(scales)
         words = {
@@ -296,7 +296,7 @@ class MomentPlan:
     def release(
         self, X: np.ndarray, codes: np.ndarray, noise: NoiseSource
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Make the releases, and take off covariances what is noise.
+        """Release the moments, and remove the effect of noise on covariances.
 
         Parameters
         ----------
@@ -310,7 +310,7 @@ class MomentPlan:
         covariances : ndarray of shape (n_classes, d, d)
             Positive definite.
         sizes : ndarray of shape (n_classes,)
-            Of the classes: noisy where they are released, else what is publicly known.
+            Sizes of the classes: noisy if they are released, otherwise the public ones.
         """
         run = self.mechanism.run()
 
@@ -337,23 +337,23 @@ def price_moments(
     delta: float,
     weight: float | str = "auto",
 ) -> MomentPlan:
-    """Price moments by class from public numbers, and warn where their noise hides them.
+    """Calibrate the release of moments by class, and warn if noise hides them.
 
     Parameters
     ----------
     ball : Ball
-        Public. Records outside are moved to it.
+        Public; records outside are projected on it.
     n_samples : int
     n_classes : int
-        1 without labels, which are public then.
+        1 without labels.
     class_sizes : array-like of shape (n_classes,) or None
-        With public labels. None are private ones.
+        Public class sizes; None if labels are private.
     label_proportions : array-like of shape (n_classes,) or None
-        Public ones; without them private class sizes are released.
+        Public shares of the classes; None releases the sizes if labels are private.
     epsilon, delta : float
-        The whole budget.
+        Budget of the fit.
     weight : float or "auto", default="auto"
-        Of second moments beside first ones. "auto" is :func:`automatic_weight`.
+        Weight of second moments relative to first ones; "auto" is :func:`automatic_weight`.
 
     Returns
     -------
@@ -361,7 +361,7 @@ def price_moments(
     """
     d, labels = ball.n_features, "private" if class_sizes is None else "public"
     sizes = _public_sizes(n_samples, n_classes, class_sizes, label_proportions)
-    # Sums, noise, and some three matrices a class.
+    # Memory for the sums, the noise, and about three matrices per class.
     check_fits(64 * n_classes * d * (d + 3) // 2, f"Moments of {d} columns")
     if weight == "auto":
         weight = automatic_weight(d, n_samples, n_classes, epsilon, delta)
@@ -379,27 +379,27 @@ def price_moments(
 
 
 def _public_sizes(n_samples, n_classes, class_sizes, label_proportions):
-    """Return what is publicly known of the number of records of each class."""
+    """Return the public sizes of the classes, or their public approximation."""
     if class_sizes is not None:
         sizes = np.asarray(class_sizes, dtype=np.float64)
         if sizes.min() <= 0:
-            raise PublicValueError("With public labels every class of classes needs a record.")
+            raise PublicValueError("classes must each have a record if labels are public.")
         return sizes
     if label_proportions is None:
         return np.full(n_classes, n_samples / n_classes)
-    # As noisy sizes are, kept at half a record.
+    # At least half a record, as noisy sizes are.
     return (n_samples * np.asarray(label_proportions, dtype=np.float64)).clip(0.5)
 
 
 def _warn_of_noise(mechanism, smallest):
-    """Warn where the mean of a class of public size would be noise alone."""
+    """Warn if the noise on the mean of a class of public size exceeds its signal."""
     width = mechanism.queries[0].features.ball.n_features
     noise = mechanism.noise_scales[0] * np.sqrt(width) / smallest
     if noise > 1:
         warn_user(
-            f"The noise on the mean of a class is {noise:.2g} times the radius of the domain: it "
-            f"says little about the records. Here epsilon={mechanism.epsilon:g}, {width} columns "
-            f"and {smallest:.0f} records in the smallest class; a larger epsilon, fewer columns "
-            "or more records would help.",
+            f"The noise on the mean of a class is {noise:.2g} times the radius of the domain, so "
+            f"the mean has almost no information. Here epsilon={mechanism.epsilon:g}, {width} "
+            f"columns and {smallest:.0f} records in the smallest class. Use a larger epsilon, "
+            "fewer columns or more records.",
             UserWarning,
         )

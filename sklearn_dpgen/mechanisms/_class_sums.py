@@ -22,7 +22,7 @@ __all__ = ["ClassSumMechanism", "ClassSumRun", "ClassSums"]
 
 @dataclass(frozen=True)
 class ClassSums:
-    """The sums of feature vectors over the records of each class, with their counts, as one vector.
+    """Query of the class sums of feature vectors, and of class counts, as one vector.
 
     Parameters
     ----------
@@ -31,34 +31,33 @@ class ClassSums:
         Number of records, public.
     n_classes : int, default=1
     labels : {"public", "private"} or None, default=None
-        Whether a neighbour may have another label. Required for more than one class.
+        Whether neighbours may differ in the label. Required for more than one class.
     with_counts : bool, default=False
-        Whether the numbers of records of the classes are released too, in the same vector. For
-        private labels.
+        Whether the class counts are released too, in the same vector. For private labels.
 
     Attributes
     ----------
     sensitivity : float
-        Largest l2 change of the vector over neighbours.
+        Largest l2 distance of the vectors of neighbours.
     count_weight : float
-        a, which the counts are multiplied by; 0 without counts.
+        Weight a of the counts; 0 without counts.
 
     Notes
     -----
-    Neighbours: one record is replaced, by one of the same class where labels are public. With
-    r the radius and Δ the diameter of the features, another record of the same class moves the
-    sum of that class by at most Δ. Another label moves two classes, from (φ, a) to (0, 0) and from
-    (0, 0) to (φ', a): at most √2 √(r² + a²) altogether. The sensitivity is the larger of the two;
-    counts with a² ≤ Δ²/2 − r² are free.
+    Neighbours: one record is replaced, by one of the same class if labels are public. With r the
+    radius and Δ the diameter of the features, another record of the same class moves the sum of
+    that class by at most Δ. Another label moves two classes, from (φ, a) to (0, 0) and from (0, 0)
+    to (φ', a): at most √2 √(r² + a²) in total. The sensitivity is the larger of the two; counts
+    with a² ≤ Δ²/2 − r² are free.
 
-    The mean of a class divides one by the other: for p features the bound of its error is in
-    proportion to Δ²(p + r²/a²). Beyond what is free this is smallest at a² = r²/√p, so a is the
+    The mean of a class is the ratio of its sum and count: for p features the bound of its error is
+    proportional to Δ²(p + r²/a²). Beyond the free a this is smallest at a² = r²/√p, so a is the
     larger of the two.
 
-    Sums are exact: what the features are rounded by for that is added to r, and twice to Δ. Then
-    they become doubles, which are scaled by public numbers. All sums together are of a norm of at
-    most n √(r² + a²), and each operation is off by a part 2⁻⁵³ of it: a part 2⁻⁵⁰ is added to the
-    sensitivity.
+    Sums are exact: the rounding error of the features is added to r, and twice to Δ. The sums are
+    then converted to doubles, and scaled by public numbers. Together they have a norm of at most
+    n √(r² + a²), and each operation has a relative error of 2⁻⁵³: 2⁻⁵⁰ of that norm is added to
+    the sensitivity.
     """
 
     features: BoundedFeatures
@@ -81,13 +80,13 @@ class ClassSums:
             raise PublicValueError(f"labels must be 'public' or 'private', got {self.labels!r}.")
         if self.with_counts and self.labels != "private":
             raise PublicValueError(
-                "with_counts is for private labels: public ones are counted for free."
+                "with_counts must be False for public labels, whose counts are public."
             )
         width = self.features.n_features_out
         if n_samples > self.features.most_samples:
             raise PublicValueError(
-                f"n_samples must be at most {self.features.most_samples}, up to which sums are "
-                f"exact, got {n_samples}."
+                f"n_samples must be at most {self.features.most_samples} for exact sums, got "
+                f"{n_samples}."
             )
         radius = self.features.radius + self.features.rounding
         sensitivity = self.features.diameter + 2 * self.features.rounding
@@ -102,7 +101,7 @@ class ClassSums:
             ("n_samples", n_samples),
             ("n_classes", n_classes),
             ("count_weight", weight),
-            # A few steps up, for the operations above and for those on the sums.
+            # The margin covers the rounding of the operations above, and of those on the sums.
             ("sensitivity", sensitivity * (1 + 2.0**-49) + n_samples * norm * 2.0**-50),
         ):
             object.__setattr__(self, name, value)
@@ -113,21 +112,21 @@ class ClassSums:
         return self.n_classes * (self.features.n_features_out + self.with_counts)
 
     def vector(self, X: "Sequence | np.ndarray | torch.Tensor", codes: np.ndarray) -> np.ndarray:
-        """Return the vector of records: private, for a mechanism to release.
+        """Return the vector of private records, for a mechanism to release.
 
         Parameters
         ----------
         X : array or tensor of shape (n_samples, ...)
-            What ``features`` takes, in parts.
+            Records as ``features`` takes them; passed in parts.
         codes : ndarray of int of shape (n_samples,)
-            The class of each, from 0.
+            Class of each record, from 0.
 
         Returns
         -------
         ndarray of float64 of shape (size,)
         """
         if len(X) != self.n_samples or len(codes) != self.n_samples:
-            raise PublicValueError(f"X and codes must be of {self.n_samples} records.")
+            raise PublicValueError(f"X and codes must have {self.n_samples} records.")
         vector = self.features.class_sums(X, codes, self.n_classes)
         if self.with_counts:
             counts = np.bincount(codes, minlength=self.n_classes).astype(np.float64)
@@ -158,10 +157,10 @@ class ClassSumMechanism:
     Parameters
     ----------
     queries : sequence of ClassSums
-        Of the same records. Which vectors of records a later one sums may follow from what was
-        released before; its features bound them whatever they are.
+        Queries of the same records. The feature vectors of a later query may depend on earlier
+        releases; its features bound them in any case.
     shares : sequence of float
-        Positive, one a query: as of :class:`GaussianSequenceMechanism`.
+        One positive number per query, as in :class:`GaussianSequenceMechanism`.
     epsilon : float
         Privacy budget of all releases together, in nats; ``inf`` adds no noise.
     delta : float
@@ -170,11 +169,11 @@ class ClassSumMechanism:
     Attributes
     ----------
     noise_scales : tuple of float
-        σ of each query, on each entry of its vector.
+        Noise σ on each entry of the vector of each query.
 
     Notes
     -----
-    A vector is released over its own sensitivity, which makes that 1.
+    A vector is divided by its sensitivity, so that all sensitivities are 1.
     """
 
     queries: Sequence[ClassSums]
@@ -186,9 +185,9 @@ class ClassSumMechanism:
 
     def __post_init__(self):
         if len(self.queries) != len(self.shares):
-            raise PublicValueError("shares must hold one number a query.")
+            raise PublicValueError("shares must hold one number per query.")
         if len({(query.n_samples, query.n_classes, query.labels) for query in self.queries}) > 1:
-            raise PublicValueError("queries must be of the same n_samples, n_classes and labels.")
+            raise PublicValueError("queries must have equal n_samples, n_classes and labels.")
         epsilon, delta = check_epsilon(self.epsilon), check_delta(self.delta)
         if math.isfinite(epsilon):
             check_delta_size(delta, self.queries[0].n_samples)
@@ -204,7 +203,7 @@ class ClassSumMechanism:
 
     @property
     def noise_scales(self) -> tuple[float, ...]:
-        """σ of each query, on each entry of its vector."""
+        """Noise σ on each entry of the vector of each query."""
         scales = zip(self._mechanism.noise_scales, self.queries, strict=True)
         return tuple(scale * query.sensitivity for scale, query in scales)
 
@@ -214,12 +213,12 @@ class ClassSumMechanism:
         return self.report_fields()["noise_multiplier"]
 
     def report_fields(self) -> dict:
-        """Return the fields of a PrivacyReport that this mechanism answers for.
+        """Return the fields of a PrivacyReport that this mechanism determines.
 
         Returns
         -------
         dict
-            As those of :class:`GaussianSequenceMechanism`, in units of the sensitivities.
+            As in :class:`GaussianSequenceMechanism`, in units of the sensitivities.
         """
         return self._mechanism.report_fields()
 
@@ -256,28 +255,28 @@ class ClassSumRun:
         Parameters
         ----------
         X : array or tensor of shape (n_samples, ...)
-            Of each record what the features take: a function of it, its class and what was
-            released before.
+            Input of the features for each record: a function of the record, its class and earlier
+            releases.
         codes : ndarray of int of shape (n_samples,)
-            The class of each, from 0.
+            Class of each record, from 0.
         noise : NoiseSource
-            Anyone who can predict it voids the guarantee.
+            Anybody who can predict it voids the guarantee.
 
         Returns
         -------
         sums : ndarray of shape (n_classes, n_features_out)
             With noise σ on each entry.
         counts : ndarray of shape (n_classes,) or None
-            With noise σ / a; None unless the query has them.
+            With noise σ / a; None unless the query includes them.
 
         Raises
         ------
-        RuntimeError
-            More releases than were paid for.
+        PublicRuntimeError
+            There are more releases than planned.
         """
         if not self._queries:
             raise PublicRuntimeError(
-                "The privacy budget paid for every release that was made: no more."
+                "All releases that the privacy budget paid for were made: no more."
             )
         query = self._queries.pop(0)
         vector = query.vector(X, codes) / query.sensitivity

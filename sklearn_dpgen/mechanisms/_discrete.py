@@ -15,7 +15,7 @@ from sklearn_dpgen.mechanisms._base import Mechanism, as_table, discrete_log_lik
 __all__ = ["RandomizedResponse", "draw_response", "response_table"]
 
 
-# Of a table of probabilities.
+# Largest size of a table of probabilities.
 _MOST_BYTES = 2**30
 
 
@@ -24,16 +24,16 @@ def response_table(epsilon, n_categories, what="domain"):
 
     Raises
     ------
-    ValueError
-        More categories than a table of a GiB has; ``what`` is named.
+    PublicValueError
+        The table would have more than one GiB; the message names ``what``.
     """
     if 8 * n_categories**2 > _MOST_BYTES:
         raise PublicValueError(
-            f"{what}: randomized response on {n_categories} categories takes a table of "
-            f"{8 * n_categories**2 / 2**30:.1f} GiB, more than {_MOST_BYTES // 2**30} GiB. "
-            "Declare fewer categories or bins."
+            f"{what} must have fewer categories: randomized response on {n_categories} takes a "
+            f"table of {8 * n_categories**2 / 2**30:.1f} GiB, more than {_MOST_BYTES // 2**30} "
+            "GiB. Declare fewer categories or bins."
         )
-    # In terms of exp(-ε), so that a large budget does not overflow.
+    # Written with exp(-ε), so that a large budget does not overflow.
     other = math.exp(-epsilon) / (1 + (n_categories - 1) * math.exp(-epsilon))
     table = np.full((n_categories, n_categories), other)
     np.fill_diagonal(table, 1 - (n_categories - 1) * other)
@@ -41,7 +41,7 @@ def response_table(epsilon, n_categories, what="domain"):
 
 
 def draw_response(X, table, epsilon, noise):
-    """Draw a released category for each one-hot row: ``table`` is that of ``epsilon``."""
+    """Draw a released category for each one-hot row, with the table of ``epsilon``."""
     released = noise.respond(X.argmax(axis=1), table, epsilon)
     drawn = np.zeros(X.shape)
     drawn[np.arange(len(X)), released] = 1
@@ -49,7 +49,7 @@ def draw_response(X, table, epsilon, noise):
 
 
 class RandomizedResponse(Mechanism):
-    """Release a category, or another one at random: pure ε-local differential privacy.
+    """Randomized response: release a category or a random other one, with pure ε-local privacy.
 
     The true category is kept with probability e^ε / (e^ε + k - 1), and each other one is
     released with probability 1 / (e^ε + k - 1).
@@ -61,7 +61,7 @@ class RandomizedResponse(Mechanism):
     domain : OneHot or callable
         The declared categories.
     ledger : PrivacyLedger, str or None, default=None
-        Ledger, or the path of one, that each call of ``transform`` books its cost in.
+        Ledger, or its path, that each call of ``transform`` charges.
     random_state : int, RandomState or None, default=None
         As in LaplaceMechanism.
     index : {"reset", "keep"}, default="reset"
@@ -125,8 +125,8 @@ class RandomizedResponse(Mechanism):
     def _calibrate(self):
         if not isinstance(self.domain_, OneHot):
             raise PublicTypeError(
-                f"domain must be a OneHot domain for randomized response, got {self.domain_!r}; "
-                "TabularMechanism takes several columns."
+                f"domain must be a OneHot domain for randomized response, got {self.domain_!r}. "
+                "Use TabularMechanism for several columns."
             )
         self.table_ = response_table(self.epsilon, self.domain_.n_features)
         self.scale_ = self.table_[0, 1:].sum()

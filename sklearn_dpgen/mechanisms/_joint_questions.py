@@ -1,8 +1,8 @@
-"""Questions on several columns at once: how public keys group categories, and answers cover cells.
+"""Questions on several columns: public keys group categories, and answers cover sets of cells.
 
-A question is a set of columns and a key. The key groups the categories of each column; the groups
-of all columns together make cells, of which the true record has one. An answer stands for a set of
-cells. All of it follows from public numbers.
+A question is a set of columns and a key. The key groups the categories of each column; the
+combinations of groups are cells, and a record is in one cell. An answer stands for a set of cells.
+All of this follows from public numbers.
 """
 
 import math
@@ -32,24 +32,24 @@ __all__ = [
     "same_group",
 ]
 
-# Cells of a question; floats of 32 bits and draws of 52 bits tell them apart.
+# Largest number of cells of a question, distinguishable in float32 and in 52-bit draws.
 MOST_CELLS = 2**20
-# Cells of a question, in those among which randomized response is at its best, and at any budget.
+# Factor on the number of cells at which randomized response is best, and smallest limit.
 _SPARE, _FEWEST = 2, 16
-# Streams of a key, beside those of the columns.
+# Streams of a key besides those of the columns.
 _OFFSETS, _ORDERS = 2**31, 2**32
 
 
 def most_cells(epsilon):
-    """Return how many cells a question may have: twice e^ε + 1, at least 16 and at most 2^20."""
+    """Return the largest number of cells of a question: twice e^ε + 1, within [16, 2^20]."""
     return int(min(max(_SPARE * (math.exp(min(epsilon, 20.0)) + 1), _FEWEST), MOST_CELLS))
 
 
 def best_coverage(n_cells, epsilon):
-    """Return how many of the cells an answer should stand for, at least 1 and not all.
+    """Return the best number of cells for an answer to cover, from 1 to less than all.
 
-    The information of an answer on the shares of the cells, at even ones, is
-    f (1 - f) (e^ε - 1)² / (1 + f (e^ε - 1))² for a coverage of f; it is largest at 1 / (e^ε + 1).
+    The information of an answer on the shares of the cells, at equal shares, is
+    f (1 - f) (e^ε - 1)² / (1 + f (e^ε - 1))² for a coverage of f, and largest at 1 / (e^ε + 1).
     """
     gain = math.expm1(min(epsilon, 300.0))
     below = max(1, int(n_cells / (gain + 2)))
@@ -57,31 +57,31 @@ def best_coverage(n_cells, epsilon):
 
 
 def _information(share, gain):
-    """Return the information of an answer that covers a share of the cells; 0 if it covers all."""
+    """Return the information of an answer that covers a share of the cells; 0 for all cells."""
     return max(share * (1 - share), 0.0) * (gain / (1 + share * gain)) ** 2
 
 
 def information(n_cells, epsilon):
-    """Return the information of an answer on the shares of the cells, at even ones."""
+    """Return the information of an answer on the shares of the cells, at equal shares."""
     gain = math.expm1(min(epsilon, 300.0))
     return _information(best_coverage(n_cells, epsilon) / n_cells, gain)
 
 
 def group_counts(sizes, limit):
-    """Return in how many groups the categories of asked columns are put.
+    """Return the number of groups of the categories of each asked column.
 
     Parameters
     ----------
     sizes : ndarray of int of shape (s,)
-        Categories of each; 1 for one that is not asked.
+        Number of categories; 1 for a column that is not asked.
     limit : int
-        Of the product.
+        Largest product of the numbers of groups.
 
     Returns
     -------
     ndarray of int of shape (s,)
-        The sizes, where their product allows; else all larger ones are cut down to one number, of
-        at least 2.
+        The sizes, if their product is within the limit; otherwise the larger ones are reduced to
+        one number, of at least 2.
     """
     low, high = min(2, max(sizes)), max(sizes)
     while low < high:
@@ -93,7 +93,7 @@ def group_counts(sizes, limit):
 
 @dataclass(frozen=True)
 class Covered:
-    """Sets of records that answers stand for, as unions of disjoint boxes.
+    """Sets of records that answers cover, as unions of disjoint boxes.
 
     A box is a set of categories for each asked column.
 
@@ -101,15 +101,15 @@ class Covered:
     ----------
     n_answers : int
     answer : ndarray of int of shape (n_boxes,)
-        Whose box it is.
+        Answer of each box.
     n_slots : int
-        Columns that a box may name.
+        Largest number of columns of a box.
     blocks : list of (int, ndarray of int of shape (n,), ndarray of bool of shape (n, size))
-        For each column, the places in (box, slot) order that name it, and the categories in there.
+        For each column, the indices in (box, slot) order that name it, and the categories there.
     coverage : ndarray of int of shape (n_answers,)
-        Cells that each answer covers.
+        Number of cells that each answer covers.
     n_cells : ndarray of int of shape (n_answers,)
-        Among as many.
+        Number of cells of its question.
     """
 
     n_answers: int
@@ -121,19 +121,19 @@ class Covered:
 
 
 class Questions:
-    """What is asked of some people.
+    """Questions to a number of people.
 
     Parameters
     ----------
     sizes : ndarray of int of shape (d,)
-        Categories of each column.
+        Number of categories of each column.
     ordered : ndarray of bool of shape (d,)
-        Whether neighbouring categories are alike.
+        Whether the categories of a column have an order.
     epsilon : float
     limit : int
-        Cells of a question.
+        Largest number of cells of a question.
     columns : ndarray of int of shape (n, s)
-        Distinct columns of each question; -1 where there are fewer.
+        Distinct columns of each question, padded with -1.
     keys : ndarray of int64 of shape (n,)
 
     Attributes
@@ -167,7 +167,7 @@ class Questions:
         return cells
 
     def offsets(self):
-        """Return of each question the cells that answer 0 covers: 0, and others at random.
+        """Return the cells that answer 0 covers in each question: cell 0, and random others.
 
         Returns
         -------
@@ -190,7 +190,7 @@ class Questions:
         return np.sort(found, axis=1) if n else found
 
     def covered(self, answers):
-        """Return the records that answers stand for.
+        """Return the sets of records that answers cover.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class Questions:
         groups = np.empty((n, most, n_slots), dtype=np.int64)
         for slot in reversed(range(n_slots)):
             cells, groups[:, :, slot] = np.divmod(cells, self.n_groups[:, slot, None])
-        # Cells that differ in one slot alone are one box: that of the most groups.
+        # Cells that differ only in the slot with the most groups are merged to one box.
         merged = self.n_groups.argmax(axis=1)
         rest = np.zeros((n, most), dtype=np.int64)
         for slot in range(n_slots):
@@ -227,14 +227,14 @@ class Questions:
         return Covered(n, answer, n_slots, blocks, self.coverage, self.n_cells)
 
     def covered_categories(self, answers):
-        """Return which categories of each column are in the cells that answers stand for.
+        """Return the categories of each column in the cells that answers cover.
 
-        The questions must be on the same columns.
+        The questions must have the same columns.
 
         Returns
         -------
         list of ndarray of bool of shape (n, m, size)
-            For each slot; m is the coverage.
+            One for each slot; m is the coverage.
         """
         cells = (answers[:, None] + self.offsets()) % self.n_cells[:, None]
         masks = []
@@ -246,7 +246,7 @@ class Questions:
         return masks[::-1]
 
     def _block(self, slot, column, asked, answer, first, groups, same, merged):
-        """Return where a column is named in one slot, and the categories there."""
+        """Return the indices that name a column in one slot, and the categories there."""
         n_slots = self._columns.shape[1]
         (boxes,) = np.nonzero(np.isin(answer, asked))
         owners = answer[boxes]
@@ -261,7 +261,7 @@ class Questions:
         return column, boxes * n_slots + slot, mask
 
     def _by_column(self, slot):
-        """Yield each column with the questions that ask it in a slot, in ascending order."""
+        """Yield each column and the questions that ask it in a slot, in ascending order."""
         column = self._columns[:, slot]
         order = np.argsort(column, kind="stable")
         cuts = np.flatnonzero(np.diff(column[order])) + 1
@@ -272,8 +272,8 @@ class Questions:
     def _labels(self, column, asked, n_groups):
         """Return the group of each category in each question, of shape (n, size).
 
-        Groups are of nearly equal size: of categories in random order, or for every other question
-        on an ordered column of neighbours, from a random one on and around the end.
+        Groups have nearly equal sizes. They are random; for every other question on an ordered
+        column they are intervals, cyclic with a random start.
         """
         size, keys = int(self._sizes[column]), self._keys[asked, None]
         categories = np.arange(size)
@@ -291,7 +291,7 @@ class Questions:
 
 
 def same_group(size, n_groups, is_ordered):
-    """Return the probability over keys that two categories of a column are in one group.
+    """Return the probability over keys that two categories of a column are in the same group.
 
     Returns
     -------
@@ -313,7 +313,7 @@ def respond(cells, questions, epsilon, noise):
     Parameters
     ----------
     cells : ndarray of int of shape (n,)
-        The true ones.
+        The true cells.
     questions : Questions
     epsilon : float
     noise : NoiseSource
@@ -321,9 +321,9 @@ def respond(cells, questions, epsilon, noise):
     Returns
     -------
     ndarray of int64 of shape (n,)
-        An answer a stands for the cells a + r modulo the number of cells K, over the m offsets r.
-        Each cell is in m of the K answers' sets. One of these has probability
-        e^ε / (m e^ε + K - m), any other one 1 / (m e^ε + K - m).
+        Answer a stands for the cells a + r modulo the number of cells K, for the m offsets r. Each
+        cell is in m of the K sets. Each of these answers has probability e^ε / (m e^ε + K - m), any
+        other one 1 / (m e^ε + K - m).
     """
     n, m, K = len(cells), questions.coverage, questions.n_cells
     offsets = questions.offsets()
@@ -332,13 +332,13 @@ def respond(cells, questions, epsilon, noise):
     inside = offsets[np.arange(n), noise.integers(m, n)]
     outside = noise.integers(np.maximum(others, 1), n)
     for offset in offsets.T:
-        # The place of an offset among those that are not in the set, to its value.
+        # Maps the rank of an offset among those outside the set to its value.
         outside = outside + (outside >= offset)
     return (cells - np.where(covers | (others == 0), inside, outside)) % K
 
 
 def _mix(keys, *parts):
-    """Return uniform hashes of 64 bits of keys and further numbers (the mixer of SplitMix64)."""
+    """Return uniform 64-bit hashes of keys and further numbers (the mixer of SplitMix64)."""
     with np.errstate(over="ignore"):
         value = np.asarray(keys, dtype=np.uint64)
         for part in (0, *parts):
@@ -350,16 +350,16 @@ def _mix(keys, *parts):
     return value
 
 
-# Questions that stand for all of a design, and the seed by which everybody has the same ones.
+# Number of questions that represent a design, and their common public seed.
 _N_DRAWN, _SEED = 2000, 0
-# Columns that stand for all where the number to ask is chosen, and the most that it may be.
+# Number of columns that represent all when the number to ask is chosen, and its largest value.
 _N_COLUMNS, _MOST_ASKED = 16, 8
-# Entries of random numbers that are held at a time.
+# Largest number of random numbers held at once.
 _BLOCK = 1 << 22
 
 
 def draw_columns(n, n_asked, always, weights, noise):
-    """Draw the columns that people are asked about.
+    """Draw the columns of each person's question.
 
     Parameters
     ----------
@@ -369,8 +369,8 @@ def draw_columns(n, n_asked, always, weights, noise):
     always : sequence of int
         Columns that everybody is asked about.
     weights : ndarray of shape (d,)
-        Of the others in successive draws without replacement; 0 for those that nobody is asked
-        about.
+        Weights of the others in successive draws without replacement; 0 for columns that are not
+        asked.
     noise : NoiseSource
 
     Returns
@@ -380,9 +380,9 @@ def draw_columns(n, n_asked, always, weights, noise):
 
     Notes
     -----
-    With equal weights the columns are dealt like cards, anew when too few are left: in each round
-    no column is asked twice, and in a call of many people each about equally often; exactly, but
-    for the last round, if ``n_asked`` divides their number.
+    With equal weights the columns are dealt like cards, and reshuffled when too few are left. In
+    each round no column is asked twice, and over many people all are asked about equally often;
+    exactly, except in the last round, if ``n_asked`` divides their number.
     """
     others = np.setdiff1d(np.flatnonzero(weights), always)
     n_drawn = n_asked - len(always)
@@ -393,7 +393,7 @@ def draw_columns(n, n_asked, always, weights, noise):
     for start in range(0, n if n_drawn else 0, size):
         stop = min(start + size, n)
         n_rounds = -(-(stop - start) // n_hands)
-        # The order of exponential variables with these rates is that of successive draws.
+        # Sorting exponential variables with these rates gives successive weighted draws.
         arrivals = -np.log(noise.uniform((n_rounds, len(others)))) / weights[others]
         hands = arrivals.argsort(axis=1)[:, : n_hands * n_drawn].reshape(-1, n_drawn)
         drawn[start:stop] = others[hands[: stop - start]]
@@ -402,19 +402,19 @@ def draw_columns(n, n_asked, always, weights, noise):
 
 
 def most_asked(limit):
-    """Return about how many columns one can ask, with two groups of each at least."""
+    """Return about how many columns can be asked with at least two groups each."""
     return int(math.log2(limit))
 
 
 def expected_variances(sizes, epsilon, limit, n_asked, always, weights):
-    """Return the variances that single columns and pairs are learned with, of one record.
+    """Return the variances of single columns and pairs, for one record.
 
     Parameters
     ----------
     sizes : ndarray of int of shape (d,)
     epsilon : float
     limit : int
-        Cells of a question.
+        Largest number of cells of a question.
     n_asked, always, weights
         As in `draw_columns`.
 
@@ -422,14 +422,14 @@ def expected_variances(sizes, epsilon, limit, n_asked, always, weights):
     -------
     singles : ndarray of shape (d,)
     pairs : ndarray of shape (d, d)
-        Of the shares of the categories, or of the dependence of two columns, relative to even
-        shares, summed: divide by the number of records. Infinite where nobody is asked.
+        Variances of the shares of the categories, or of the dependence of two columns, relative to
+        equal shares and summed; divide by the number of records. Infinite if never asked.
 
     Notes
     -----
-    An answer's information is spread evenly over the K - 1 contrasts of its K cells:
-    Π (g_j - 1) of them are the dependence of columns with g_j groups. A random grouping of k
-    categories keeps (g - 1) of (k - 1) contrasts.
+    An answer's information is spread equally over the K - 1 contrasts of its K cells, of which
+    Π (g_j - 1) are the dependence of columns with g_j groups. A random grouping of k categories
+    keeps (g - 1) of (k - 1) contrasts.
     """
     d = len(sizes)
     stream = noise_source(_SEED)
@@ -450,7 +450,7 @@ def expected_variances(sizes, epsilon, limit, n_asked, always, weights):
     with np.errstate(divide="ignore", invalid="ignore"):
         singles = contrasts**2 / singles * len(columns)
         pairs = np.outer(contrasts, contrasts) ** 2 / pairs * len(columns)
-    # Of what is constant there is nothing to learn.
+    # A constant has no contrasts to learn.
     singles[contrasts == 0] = 0.0
     pairs[np.outer(contrasts, contrasts) == 0] = 0.0
     np.fill_diagonal(pairs, 0.0)
@@ -461,8 +461,8 @@ def choose_n_asked(sizes, epsilon, limit, always, weights):
     """Return the number of columns to ask with the least expected error of pairs.
 
     The error of a pair is the root of the sum of its variances, times the weights of its columns.
-    Where some columns are always asked, the pairs with one of them count. Of many columns some
-    stand for all, spread evenly over those that are ordered by size.
+    With ``always``, only pairs with one of these columns are counted. Of many columns, a subset
+    evenly spaced by size represents all.
     """
     order = np.argsort(sizes, kind="stable")
     others = np.setdiff1d(order[weights[order] > 0], always, assume_unique=True)
@@ -485,12 +485,12 @@ def choose_n_asked(sizes, epsilon, limit, always, weights):
 
 
 def read_wishes(names, always, weights):
-    """Return the numbers of the columns that are always asked, and the weights of all.
+    """Return the indices of the columns that are always asked, and the weights of all columns.
 
     Parameters
     ----------
     names : list of str
-        Of the schema.
+        Names of the columns of the schema.
     always : sequence of str
     weights : mapping of str to float, or None
 
@@ -501,54 +501,52 @@ def read_wishes(names, always, weights):
 
     Raises
     ------
-    ValueError
-        Other columns, one that is named twice, or weights that are not from 1e-6 to 1e6.
+    PublicValueError
+        A name is not in the schema or is repeated, or a weight is not from 1e-6 to 1e6.
     """
     for parameter, columns in (("always", always), ("weights", weights or ())):
         unknown = [name for name in columns if name not in names]
         if unknown:
-            raise PublicValueError(
-                f"{parameter} names columns that the schema does not: {unknown}."
-            )
+            raise PublicValueError(f"{parameter} must name columns of the schema, got {unknown}.")
     if len(set(always)) < len(always):
-        raise PublicValueError("always names a column twice.")
+        raise PublicValueError("always must name distinct columns.")
     weights = dict.fromkeys(names, 1.0) | dict(weights or {})
     bad = [name for name, weight in weights.items() if not _is_weight(weight)]
     if bad:
-        raise PublicValueError(f"weights must be between 1e-6 and 1e6; of other ones: {bad}.")
+        raise PublicValueError(f"weights must be between 1e-6 and 1e6, got others for {bad}.")
     return tuple(map(names.index, always)), np.array([*weights.values()], dtype=np.float64)
 
 
 def check_n_asked(n_asked, sizes, epsilon, limit, always, weights):
-    """Return the number of columns to ask, chosen where it is "auto".
+    """Return the number of columns to ask; "auto" chooses it.
 
     Raises
     ------
-    ValueError
-        More than there are columns, fewer than are always asked, or more than the budget has an
-        answer for.
+    PublicValueError
+        It exceeds the number of columns, is smaller than the number of ``always``, or is too large
+        for the budget.
     """
     n_columns = int(np.count_nonzero(weights))
     most = min(n_columns, most_asked(limit))
     if len(always) > most:
         raise PublicValueError(
-            f"always names {len(always)} columns, and one joint answer with epsilon={epsilon:g} is "
-            f"on at most {most}."
+            f"always must name at most {most} columns for one joint answer with epsilon="
+            f"{epsilon:g}, got {len(always)}."
         )
     if n_asked == "auto":
         return choose_n_asked(sizes, epsilon, limit, always, weights)
     if n_asked > n_columns:
         raise PublicValueError(
-            f"n_asked={n_asked} is more than the {n_columns} columns to ask about."
+            f"n_asked must be at most the {n_columns} columns to ask about, got {n_asked}."
         )
     if n_asked < len(always):
         raise PublicValueError(
-            f"n_asked={n_asked} is less than the {len(always)} columns of always."
+            f"n_asked must be at least the {len(always)} columns of always, got {n_asked}."
         )
     if n_asked > most:
         raise PublicValueError(
-            f"n_asked={n_asked} is too much for epsilon={epsilon:g}: with two groups a column an "
-            f"answer is on at most {most} columns."
+            f"n_asked must be at most {most} for epsilon={epsilon:g}, with two groups per column, "
+            f"got {n_asked}."
         )
     return int(n_asked)
 

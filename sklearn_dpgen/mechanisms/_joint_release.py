@@ -1,4 +1,4 @@
-"""Joint answers: the table that releases them, the questions they answer, and their likelihood."""
+"""Joint answers: their table, the questions they answer, and their likelihood."""
 
 import itertools
 import json
@@ -36,10 +36,10 @@ __all__ = [
 def answer_odds(covered, epsilon):
     """Return e^-ε, and the log probability of an answer that covers the true cell.
 
-    The likelihood of an answer that covers it with probability π is their product, but for e^-ε
-    there is e^-ε + (1 - e^-ε) π.
+    The likelihood of an answer that covers it with probability π is the product of the latter
+    and e^-ε + (1 - e^-ε) π.
     """
-    # Never 0, of which there is no logarithm; sums of its inverse fit in floats of 32 bits.
+    # Positive, so that its logarithm exists and sums of its inverse do not overflow in float32.
     floor = max(math.exp(-epsilon), 1e-30)
     others = covered.n_cells - covered.coverage
     return floor, -np.log(covered.coverage + others * floor)
@@ -52,9 +52,9 @@ def joint_log_likelihood(X, covered, slices, epsilon):
     ----------
     X : tensor of shape (n_x, n_features)
     covered : Covered
-        Of the answers.
+        Sets of records that the answers cover.
     slices : list of slice
-        The features of each column.
+        Features of each column.
     epsilon : float
 
     Returns
@@ -81,7 +81,8 @@ def joint_log_likelihood(X, covered, slices, epsilon):
 
 
 RELEASE_COLUMNS = ["asked", "grouping", "answer", "epsilon", "design"]
-# Keys have so many bits, 15 digits, which any spreadsheet keeps; in parts that float32 keeps.
+# Keys have 48 bits, or 15 digits, which any spreadsheet keeps; they are encoded in parts that
+# float32 holds.
 KEY_BITS, _PART_BITS = 48, 16
 
 
@@ -91,7 +92,7 @@ def write_release(names, asked, keys, answers, epsilon, design):
     Parameters
     ----------
     names : list of str
-        Of the columns of the schema.
+        Names of the columns of the schema.
     asked : ndarray of int of shape (n, s)
     keys, answers : ndarray of int of shape (n,)
     epsilon : float
@@ -111,48 +112,48 @@ def write_release(names, asked, keys, answers, epsilon, design):
 
 
 def is_release(X):
-    """Return whether a frame, of pandas or dask, has the columns of answers, and maybe others."""
+    """Return whether a frame of pandas or dask has the columns of answers, and possibly others."""
     columns = _columns(X)
     return columns is not None and set(RELEASE_COLUMNS) <= columns
 
 
 def _columns(X):
-    """Return the columns of a frame of pandas or dask; None of others, which would compute them."""
+    """Return the columns of a frame of pandas or dask; None for others, which may compute them."""
     columns = X.columns if hasattr(type(X), "iloc") else None
     return set(columns) if isinstance(columns, pd.Index) else None
 
 
 def check_is_release(Y):
-    """Refuse what has not the columns of answers, such as an array: it may hold records."""
+    """Refuse tables without the columns of answers, which may hold raw records."""
     columns = _columns(Y)
     if has_no_names(Y) or (columns is not None and not set(RELEASE_COLUMNS) & columns):
         raise PublicValueError(
-            f"Answers have the columns {RELEASE_COLUMNS}, and X has none of them. Raw records are "
-            "for transform, or for an estimator with privatize=True."
+            f"X must have the columns of answers {RELEASE_COLUMNS}, and has none of them. Raw "
+            "records are for transform, or for an estimator with privatize=True."
         )
     if columns is not None and columns != set(RELEASE_COLUMNS):
         missing = [name for name in RELEASE_COLUMNS if name not in columns]
         lacks = f" X lacks {missing}." if missing else ""
         raise PublicValueError(
-            f"Answers have the columns {RELEASE_COLUMNS} and no others, such as an index that was "
-            f"written to a file.{lacks}"
+            f"X must have the columns of answers {RELEASE_COLUMNS} and no others, such as an index "
+            f"that was written to a file.{lacks}"
         )
 
 
 def check_origin(frame, epsilon, design):
-    """Refuse missing entries, and answers under another budget or design, naming both."""
+    """Refuse missing entries, and answers with another budget or design; errors name both."""
     for name in RELEASE_COLUMNS:
         if frame[name].isna().any():
-            raise PublicValueError(f"Column {name!r} of the answers has missing values.")
+            raise PublicValueError(f"Column {name!r} of the answers must have no missing values.")
     given = _numbers(frame["epsilon"])
     if np.isnan(given).any():
         raise PublicValueError("Column 'epsilon' of the answers must hold numbers.")
-    # What a text file keeps of a float may differ in the last digit.
+    # A text file may change the last digit of a float.
     other = ~np.isclose(given, epsilon, rtol=1e-9, atol=0)
     if other.any():
         raise PublicValueError(
             f"Answers were given with epsilon={given[other][0]:g}, but mechanism has epsilon="
-            f"{epsilon:g}: take the mechanism that asked. To learn from both, fit each by itself."
+            f"{epsilon:g}: take the mechanism that asked. To learn from both, fit each separately."
         )
     other = (frame["design"].astype(str) != design).to_numpy()
     if other.any():
@@ -163,15 +164,15 @@ def check_origin(frame, epsilon, design):
 
 
 def read_asked(texts, names, most):
-    """Return the numbers of the columns that were asked, padded with -1.
+    """Return the indices of the columns that were asked, padded with -1.
 
     Parameters
     ----------
     texts : Series of str of shape (n,)
     names : list of str
-        Of the columns of the schema.
+        Names of the columns of the schema.
     most : int
-        Columns of a question.
+        Largest number of columns of a question.
 
     Returns
     -------
@@ -189,12 +190,12 @@ def read_asked(texts, names, most):
         unknown = [name for name in found if name not in places]
         if unknown:
             raise PublicValueError(
-                f"Column 'asked' of the answers names columns that the schema does not: {unknown}."
+                f"Column 'asked' of the answers must name columns of the schema, got {unknown}."
             )
         if len(found) > most:
             raise PublicValueError(
-                f"Column 'asked' of the answers names {len(found)} columns at once, and the budget "
-                f"has an answer on at most {most}."
+                f"Column 'asked' of the answers must name at most {most} columns at once for this "
+                f"budget, got {len(found)}."
             )
         asked.append([places[name] for name in found])
     width = max(map(len, asked))
@@ -203,7 +204,7 @@ def read_asked(texts, names, most):
 
 
 def _names_of(text):
-    """Return the names in a JSON list, or an empty list where it is none."""
+    """Return the names in a JSON list, or an empty list if the text is not one."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -213,25 +214,25 @@ def _names_of(text):
 
 
 def read_integers(frame, name, stop):
-    """Return a column of integers from 0 to below ``stop``, as they may come from a file."""
+    """Return a column of integers from 0 to below ``stop``, possibly read from a file."""
     values = _numbers(frame[name])
     if not ((values == np.floor(values)) & (values >= 0) & (values < stop)).all():
         raise PublicValueError(
-            f"Column {name!r} of the answers must hold integers from 0 to below what was asked."
+            f"Column {name!r} of the answers must hold integers from 0 to below the number asked."
         )
     return values.astype(np.int64)
 
 
 def _numbers(values):
-    """Return a column as floats; NaN for what is no number, in text."""
+    """Return a column as floats; NaN for entries that are not numbers in text."""
     if values.dtype == object:
-        # Of objects numpy takes truth values and complex numbers too, and not all integers.
+        # With objects numpy would accept truth values and complex numbers, but not all integers.
         values = values.astype(str)
     return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
 
 
 def split_keys(keys):
-    """Return keys as three numbers, of 16 bits each."""
+    """Return keys as three numbers of 16 bits."""
     return [(keys >> (_PART_BITS * i)) % 2**_PART_BITS for i in range(3)]
 
 
@@ -242,19 +243,19 @@ def join_keys(encoded):
 
 
 def count_repeated(encoded):
-    """Return how many encoded answers are another one again: alike in all, with the key."""
+    """Return how many encoded answers repeat another one, key included."""
     _, place, counts = np.unique(join_keys(encoded), return_inverse=True, return_counts=True)
-    # Among many millions two people may have one key.
+    # Keys may collide among many millions of people, so whole rows are compared.
     alike = encoded[counts[place] > 1]
     return len(alike) - len(np.unique(alike, axis=0))
 
 
-# Answers whose covered categories are held at a time.
+# Number of answers whose covered categories are held at once.
 _BLOCK = 1 << 14
 
 
 class JointAnswersMixin(EstimatorMixin):
-    """Mixin of JointRandomizedResponse for those who collect the answers."""
+    """Methods of JointRandomizedResponse for the collector of the answers."""
 
     def encode_release(
         self,
@@ -263,27 +264,27 @@ class JointAnswersMixin(EstimatorMixin):
         reset: bool = False,
         estimator: BaseEstimator | None = None,
     ) -> np.ndarray:
-        """Return answers as an array that ``log_likelihood`` takes.
+        """Return answers as an array for ``log_likelihood``.
 
         Parameters
         ----------
         Y : data frame or other source of answers
-            As ``transform`` returns them, possibly written to a file and read, or joined.
+            Results of ``transform``, possibly written to a file and read, or joined.
         reset : bool, default=False
-            Whether the estimator records the names of the columns, or compares them.
+            Whether the estimator stores the names of the columns, or compares them.
         estimator : estimator or None, default=None
-            Where.
+            Estimator whose column names are stored or compared; None skips this.
 
         Returns
         -------
         ndarray of shape (n_samples, 4 + most asked columns)
-            The answer, the key in three parts, and the numbers of the columns, or -1.
+            The answer, the key in three parts, and the indices of the columns, or -1.
 
         Raises
         ------
-        ValueError
-            Answers without names of columns, under another budget or design, that name columns
-            that are not declared, that are impossible or missing, or of which one is there twice.
+        PublicValueError
+            The columns are not those of answers; the budget, design or asked columns are not those
+            of the mechanism; or an answer is impossible, missing or repeated.
         """
         check_is_fitted(self)
         release = release_of(Y)
@@ -306,8 +307,8 @@ class JointAnswersMixin(EstimatorMixin):
         if n_twice:
             raise PublicValueError(
                 f"{n_twice} answers are there twice, with their grouping: they were collected "
-                "twice, and drop_duplicates() keeps one of each; or people were asked with one "
-                "random_state, which must be None where they are."
+                "twice, and drop_duplicates() keeps one of each; or people were asked with the "
+                "same random_state, which must be None."
             )
         return encoded
 
@@ -320,7 +321,7 @@ class JointAnswersMixin(EstimatorMixin):
         return Questions(self._sizes, self._ordered, self.epsilon_, self._limit, columns, keys)
 
     def _read(self, frame):
-        """Return some answers encoded."""
+        """Return a block of answers, encoded."""
         check_origin(frame, self.epsilon_, self.design_)
         names = list(self.encoder_.columns_)
         asked = read_asked(frame["asked"], names, most_asked(self._limit))
@@ -331,7 +332,7 @@ class JointAnswersMixin(EstimatorMixin):
     def _check_encoded(self, Y):
         if Y.ndim != 2 or Y.shape[1] < 5:
             raise PublicValueError(
-                f"Y must be encoded answers, as encode_release returns, got {Y.shape}."
+                f"Y must be encoded answers from encode_release, got shape {Y.shape}."
             )
 
     def _log_likelihood(self, X, Y):
@@ -340,12 +341,12 @@ class JointAnswersMixin(EstimatorMixin):
         return joint_log_likelihood(X, covered, [*self.encoder_.blocks_.values()], self.epsilon_)
 
     def _raw_moments(self, Y):
-        """Return estimates of the moments of raw records, by the shares of columns and pairs.
+        """Return unbiased estimates of the moments of raw records, from columns and pairs.
 
-        Let an answer cover m of K cells, and the true one with probability p. Over keys any other
-        cell is then covered with probability q = (m - p) / (K - 1), so that (1[c covered] - q) /
-        (p - q) has the mean 1[c is the true cell]. Summed over the cells of a group it tells
-        whether the record is in the group of a category, which for all categories is the matrix of
+        Let an answer cover m of K cells, and the true one with probability p. Any other cell is
+        covered, over keys, with probability q = (m - p) / (K - 1), so (1[c covered] - q) / (p - q)
+        has the mean 1[c is the true cell]. Summed over the cells of a group this estimates whether
+        the record is in the group of a category. For all categories the mean is the matrix of
         `same_group` times their shares.
         """
         columns = list(self.encoder_.columns_.values())
@@ -377,7 +378,7 @@ class JointAnswersMixin(EstimatorMixin):
         stops = np.cumsum(widths)
         second = np.full((stops[-1], stops[-1]), np.nan)
         for j, (_, squares) in enumerate(maps):
-            # The first feature is the number, where there is one.
+            # The first feature is the number, if there is one.
             if np.isfinite(squares[:, 0]).all():
                 first = stops[j] - widths[j]
                 second[first, first] = shares[j] @ squares[:, 0]

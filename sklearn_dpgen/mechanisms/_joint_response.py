@@ -1,4 +1,4 @@
-"""A local mechanism for tables: one joint answer on few columns."""
+"""JointRandomizedResponse: a local mechanism with one joint answer on few columns."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,19 +44,19 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["JointRandomizedResponse"]
 
-# Equal bins of a number or date of which nothing is declared.
+# Number of equal bins of a numeric or datetime column without declared bins.
 _BINS = 16
-# People whose answers are drawn at a time, and the groups of categories that are held for them.
+# Number of people whose answers are drawn at once, and of groups of categories held for them.
 _BLOCK, _GROUPS = 1 << 16, 1 << 20
 
 
-# Of tables alone, in parts too.
+# It takes tables only, also in parts.
 class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[misc]
     """Ask each person about a few columns at once, and randomize the one joint answer.
 
-    Who is asked about which columns is drawn without a look at the record, and the whole budget
-    goes into one answer: it tells of dependence between columns, which a budget that is split over
-    all columns does not. A release is a row of five public numbers and texts a person.
+    The columns asked of a person are drawn independently of the record, and the whole budget goes
+    into one answer. It has information on the dependence between columns, unlike a budget split
+    over all columns. A release is a row of five public values per person.
 
     Parameters
     ----------
@@ -67,19 +67,19 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
     n_bins : "auto", int or mapping, default="auto"
         Public bins of numbers and dates: a number of equal ones for each, or ``{column: number or
         edges}``, as ``n_bins`` of :class:`~sklearn_dpgen.preprocessing.TabularEncoder`. "auto", and
-        columns that a mapping does not name, have 16.
+        columns that a mapping does not name, have 16 bins.
     n_asked : "auto" or int, default="auto"
-        About how many columns each person is asked. "auto" takes the number for which pairs of
-        columns are expected to be learned best, by :meth:`expected_variation`: two for budgets of
-        up to about six nats, and more for larger ones or columns of two or three categories.
+        About how many columns each person is asked. "auto" minimizes the expected error of pairs of
+        columns, by :meth:`expected_variation`: two for budgets up to about six nats, and more for
+        larger ones or columns of two or three categories.
     always : sequence of str, default=()
-        Columns that everybody is asked about, such as one to predict: what depends on it is
-        learned better, and all else less well.
+        Columns that everybody is asked about, such as a target: pairs with them are learned more
+        precisely, and all others less.
     weights : mapping or None, default=None
-        ``{column: weight}``, positive, 1 where not named: how much more often than others a column
-        is asked about.
+        ``{column: weight}``, positive, 1 if not named: relative frequency with which a column is
+        asked.
     ledger : PrivacyLedger, str or None, default=None
-        Ledger, or the path of one, that each call of ``transform`` books its cost in.
+        Ledger, or its path, that each call of ``transform`` charges.
     random_state : int, RandomState or None, default=None
         As in LaplaceMechanism.
     index : {"reset", "keep"}, default="reset"
@@ -90,14 +90,14 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
     Attributes
     ----------
     epsilon_ : float
-        The budget that it was fitted with.
+        The budget of the fit.
     n_asked_ : int
         About how many columns each person is asked.
     encoder_ : TabularEncoder
-        From columns to the domain and back; all columns are categories or bins.
+        Encodes the columns in the domain and decodes them; all are categories or bins.
     design_ : str
-        Digest of the columns with their categories and bins: beside the budget, what the meaning of
-        an answer depends on.
+        Digest of the columns with their categories and bins, which together with the budget
+        determine the meaning of an answer.
     domain_, privacy_, n_features_in_
         See Mechanism.
 
@@ -126,26 +126,26 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         floating point; errors of ``transform``; a ``random_state`` that others know or guess.
     :Proof: Notes; :ref:`local-tables`; of certified noise :ref:`certified_noise`.
 
-    The columns S that a person is asked about, and a key, are drawn by public randomness, without
-    the record. The key puts the categories of each
-    column in S in g_j groups of nearly equal size: each for itself, unless there would be more
-    cells K = Π g_j than twice e^ε + 1, or than 16 if that is more. Groups are random; for every
-    other key those of numbers, dates and ordinals are intervals in a random position. The record
-    has one cell z. The key also draws m offsets R of K, where m / K is about 1 / (e^ε + 1): answer
-    a stands for the m cells (a + r) mod K, r in R, and is given with probability
-    e^ε / (m e^ε + K - m) if z is one of them, and 1 / (m e^ε + K - m) if not. Each z is in exactly
-    m of K such sets, so these sum to 1; their ratio is e^ε, whatever was asked. With m = 1 this is
-    randomized response on the cells; in general it is subset selection [1]_, the choice with the
-    most information, with public randomness for the sets, as in local hashing [2]_.
+    The columns S of a question, and a key, are drawn by public randomness, independently of the
+    record. The key puts the categories of each column in S in g_j groups of nearly equal size. Each
+    category is a group of its own, unless there would be more cells K = Π g_j than twice e^ε + 1,
+    and more than 16. Groups are random; for every other key those of numbers, dates and ordinals
+    are intervals in a random position. The record has one cell z. The key also draws m offsets R of
+    K, with m / K about 1 / (e^ε + 1): answer a stands for the m cells (a + r) mod K, r in R, and
+    has probability e^ε / (m e^ε + K - m) if z is one of them, and 1 / (m e^ε + K - m) if not. Each
+    z is in exactly m of K such sets, so the probabilities sum to 1; their ratio is e^ε for any
+    question. With m = 1 this is randomized response on the cells. In general it is subset selection
+    [1]_, the choice with the most information, with public randomness for the sets, as in local
+    hashing [2]_.
 
-    An answer covers the true cell with probability m e^ε / (m e^ε + K - m), and of its information
-    each of the K - 1 contrasts of the cells has an equal share. The likelihood of a record with
-    soft blocks P_j is (1 + (e^ε - 1) Σ_c Π_j <P_j, c_j>) / (m e^ε + K - m), a sum over the covered
-    cells c.
+    An answer covers the true cell with probability m e^ε / (m e^ε + K - m), and its information is
+    divided equally over the K - 1 contrasts of the cells. The likelihood of a record with soft
+    blocks P_j is (1 + (e^ε - 1) Σ_c Π_j <P_j, c_j>) / (m e^ε + K - m), a sum over the covered cells
+    c.
 
     A release has the columns ``asked``, the names of S as JSON; ``grouping``, the key, an integer
-    below 2^48; ``answer``, the integer a; and, for those who collect it, ``epsilon`` and
-    ``design``. It may be given one person at a time, written to CSV or Parquet and joined.
+    below 2^48; ``answer``, the integer a; and, for the collector, ``epsilon`` and ``design``. It
+    may be made one person at a time, written to CSV or Parquet and joined.
 
     References
     ----------
@@ -178,7 +178,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         "index": Mechanism._parameter_constraints["index"],
     }
 
-    # None, which a constructor has to take, is refused by fit.
+    # A constructor must accept None, which fit refuses.
     schema: Schema
 
     def __init__(
@@ -210,12 +210,12 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
     def fit(
         self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame] | None = None, y: object = None
     ) -> Self:
-        """Plan what is asked; no record is read.
+        """Plan the questions, without reading a record.
 
         Parameters
         ----------
         X : data frame or other source of records, optional
-            Raw records or a release: only the names of its columns are used.
+            Raw records or a release; only the names of the columns are used.
         y : Ignored
 
         Returns
@@ -224,14 +224,14 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
 
         Raises
         ------
-        ValueError
-            Columns in ``always`` or ``weights`` that the schema does not declare, or an ``n_asked``
-            that is more than there are, constants apart, or more than the budget has an answer for.
+        PublicValueError
+            A column in ``always`` or ``weights`` is not in the schema, or ``n_asked`` exceeds the
+            number of columns that are not constant, or is too large for the budget.
         """
         self._forget()
         if set(RELEASE_COLUMNS) <= set(self.schema):
             raise PublicValueError(
-                f"A schema cannot have all the columns of answers: {RELEASE_COLUMNS}."
+                f"schema must not have all the columns of answers {RELEASE_COLUMNS}."
             )
         X = None if is_release(X) else X
         self.encoder_ = TabularEncoder(self.schema, n_bins=self._bins()).fit(X)
@@ -245,7 +245,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         self._limit = most_cells(self.epsilon_)
         names = list(self.schema)
         always, weights = read_wishes(names, self.always, self.weights)
-        # Nobody is asked about a constant.
+        # Constants are not asked.
         self._always = tuple(column for column in always if self._sizes[column] > 1)
         self._weights = np.where(self._sizes > 1, weights, 0.0)
         self.n_asked_ = check_n_asked(self.n_asked, *self._design(), *self._asked())
@@ -254,7 +254,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         return self
 
     def transform(self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame]) -> pd.DataFrame:
-        """Ask every person a question, and randomize the answer.
+        """Ask each person a question, and randomize the answer.
 
         Parameters
         ----------
@@ -265,16 +265,16 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         Returns
         -------
         Y : data frame of shape (n_samples, 5)
-            See the notes. Rows are numbered afresh unless ``index="keep"``.
+            See the notes. Rows are renumbered unless ``index="keep"``.
 
         Raises
         ------
-        ValueError
-            Records that do not fit the schema, or that are a release already.
+        PublicValueError
+            Records do not fit the schema, or are a release already.
         """
         check_is_fitted(self)
         if is_release(X):
-            raise PublicValueError("X holds answers already, and transform takes raw records.")
+            raise PublicValueError("X must be raw records for transform, got answers.")
         parts = list(map_frames(self._codes, X, self.encoder_.columns_))
         if not parts:
             raise PublicValueError(NO_RECORDS)
@@ -282,7 +282,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         return with_index(self._ask(np.concatenate(parts)), X, self._index)
 
     def expected_variation(self, n_samples: float) -> pd.DataFrame:
-        """Return the expected error of each table for a number of people.
+        """Return the expected error of each column and pair of columns.
 
         Parameters
         ----------
@@ -292,10 +292,10 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         Returns
         -------
         data frame of shape (n_columns, n_columns)
-            Total variation of each pair of columns, and on the diagonal of each column, that an
-            unbiased estimate from the answers would have on average, were the categories even. Of
-            two columns that are never asked together it is infinite. Above about 0.5 an entry says
-            that there is nothing to learn but for what other tables tell.
+            Expected total variation of an unbiased estimate from the answers, for each pair of
+            columns and, on the diagonal, each column, if the categories had equal shares. Infinite
+            for two columns that are never asked together. Above about 0.5 the answers to a pair
+            alone have no information.
         """
         check_is_fitted(self)
         n_samples = check_positive(n_samples, "n_samples")
@@ -320,7 +320,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         return self.encoder_.inverse_transform(X, rng=rng)
 
     def _bins(self):
-        """Return bins for all numbers and dates."""
+        """Return bins for all numeric and datetime columns."""
         names = [n for n, column in self.schema.items() if isinstance(column, Numeric | Datetime)]
         if not isinstance(self.n_bins, Mapping):
             return dict.fromkeys(names, _BINS if isinstance(self.n_bins, str) else self.n_bins)
@@ -333,14 +333,14 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         return self._always, self._weights
 
     def _codes(self, frame):
-        """Return the categories of some people, of shape (n, n_columns)."""
+        """Return the categories of a block of people, of shape (n, n_columns)."""
         columns = self.encoder_.columns_.items()
         codes = [column.codes(frame[name]) for name, column in columns]
         return np.stack(codes, axis=1).astype(np.min_scalar_type(self._sizes.max()))
 
     def _ask(self, codes):
-        """Return the answers of people with the given categories."""
-        # One source of noise for all: parts with equal records must not share their draws.
+        """Return the answers of people with given categories."""
+        # One noise source for all parts, as parts with equal records must not share draws.
         noise, public = self._noise(codes), self._public(len(codes))
         always, weights = self._asked()
         asked = draw_columns(len(codes), self.n_asked_, always, weights, public)
@@ -356,7 +356,7 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         return write_release(names, asked, keys, answers, self.epsilon_, self.design_)
 
     def _public(self, n):
-        """Return the source of questions, in which no record has a part."""
+        """Return the source of questions, which does not depend on records."""
         if self._seed is None:
             return noise_source()
         return noise_source(self._seed, *self._identity(), "questions", n)
@@ -375,11 +375,11 @@ class JointRandomizedResponse(JointAnswersMixin, Mechanism):  # type: ignore[mis
         return self.encoder_.columns_, "questions, version 1"
 
     def _identity(self):
-        # Draws that two designs share would reveal when both answers are true.
+        # If two designs shared draws, both answers together could reveal that they are true.
         return *super()._identity(), repr(self._always), self._weights
 
     def _randomize(self, X, noise):
-        raise NotImplementedError("A joint answer has another form than its record.")
+        raise NotImplementedError("A joint answer does not have the form of its record.")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""Privatized records that carry their mechanism, and what estimators read of them."""
+"""Privatized records that carry their mechanism, for estimators that learn from them."""
 
 import functools
 import hashlib
@@ -37,23 +37,23 @@ __all__ = [
     "settings_text",
 ]
 
-# Where a data frame keeps its card; the name on it goes along into Parquet files.
+# The attribute of a data frame with its card; the label in it is kept in Parquet files.
 _ATTRIBUTE = "sklearn_dpgen.release"
 
 
 class Card(dict):
-    """The name of a mechanism, as JSON, and how to make the mechanism again.
+    """The label of a mechanism, as JSON, and a recipe to rebuild the mechanism.
 
-    It holds the parameters of the mechanism without ``random_state`` and ``ledger``, the names of
-    its columns, and where its noise was from: what is public, and nothing that a fit or a release
-    computed. A file holds the name alone.
+    The recipe has the parameters of the mechanism without ``random_state`` and ``ledger``, the
+    names of its columns, and its noise source: public values, and nothing computed by a fit or a
+    release. A file holds the label only.
 
     Parameters
     ----------
     label : dict
-        As :func:`release_of` returns it.
+        Result of :func:`release_of`.
     recipe : tuple or None
-        Class, parameters, names of columns or None, and source of noise.
+        Class, parameters, names of columns or None, and noise source.
     """
 
     def __init__(self, label, recipe=None):
@@ -66,14 +66,14 @@ class Card(dict):
         parameters = mechanism.get_params(deep=False)
         parameters |= dict.fromkeys({"random_state", "ledger"} & parameters.keys())
         if "domain" in parameters:
-            # A function of the width is often one that cannot be pickled.
+            # A function of n_features often cannot be pickled.
             parameters["domain"] = mechanism.domain_
         names = getattr(mechanism, "feature_names_in_", None)
         source = mechanism.privacy_.noise_source
         return cls(_label(mechanism), (type(mechanism), parameters, names, source))
 
     def mechanism(self):
-        """Return the mechanism, fitted anew, or None after a file."""
+        """Return the mechanism, fitted anew, or None if only its label was kept in a file."""
         if self._recipe is None:
             return None
         kind, parameters, names, source = self._recipe
@@ -84,7 +84,7 @@ class Card(dict):
         return mechanism
 
     def __deepcopy__(self, memo):
-        # Of each frame that pandas makes of another one.
+        # pandas copies attributes deeply for each derived frame.
         return Card(self, self._recipe)
 
     def __reduce__(self):
@@ -92,13 +92,13 @@ class Card(dict):
         try:
             pickle.dumps(recipe)
         except (pickle.PicklingError, AttributeError, TypeError):
-            # Of a class or a function of a notebook the name is left, and records are not lost.
+            # For a class or function defined in a notebook only the label is pickled.
             recipe = None
         return Card, (dict(self), recipe)
 
 
 def drawn_by(report, source):
-    """Return the report of a mechanism that drew its noise from some source."""
+    """Return the report of a mechanism with a given noise source."""
     parts = tuple(drawn_by(part, source) for part in report.parts)
     return replace(report, noise_source=source, parts=parts)
 
@@ -106,9 +106,8 @@ def drawn_by(report, source):
 class ReleasedArray(np.ndarray):
     """An array of privatized records whose ``release`` is the card of its mechanism.
 
-    Rows taken from it, copies and pickles keep the card; what is joined from several arrays or read
-    from a file is a plain array. The card helps against mistakes and proves nothing: what is
-    changed in place keeps it.
+    Rows, copies and pickles keep the card; arrays that are joined or read from a file have none.
+    The card prevents mistakes and proves nothing: an array that is changed in place keeps it.
     """
 
     def __array_finalize__(self, obj):
@@ -123,17 +122,17 @@ class ReleasedArray(np.ndarray):
 
 
 class ReleaseMixin(TransformerMixin):
-    """Mixin of mechanisms: what ``transform`` returns, array or data frame, has their card."""
+    """Mixin of mechanisms: the result of ``transform``, array or data frame, carries their card."""
 
     def __init_subclass__(cls, **kwargs):
-        # scikit-learn's own comes first and makes data frames where ``set_output`` asks for them.
+        # First scikit-learn's wrapper, which makes data frames if ``set_output`` requests them.
         super().__init_subclass__(**kwargs)
         if "transform" in vars(cls):
             cls.transform = _labelled(cls.transform)
 
 
 def release_of(Y: object) -> dict | None:
-    """Return the name of the mechanism that released some records, if they carry it.
+    """Return the label of the mechanism that released records, if they carry it.
 
     Parameters
     ----------
@@ -143,16 +142,16 @@ def release_of(Y: object) -> dict | None:
     -------
     dict or None
         ``mechanism``, the name of its class; ``epsilon``, in nats; ``delta``; and ``settings``, a
-        digest of its domain or columns and its noise scales. None for records without it, such as
-        those that came as a plain array or from a text file.
+        digest of its domain or columns and its noise scales. None for records without a label, such
+        as a plain array or records from a text file.
 
     Notes
     -----
     Estimators that learn from privatized records, such as
     :class:`~sklearn_dpgen.deconvolution.EntropicDeconvGAN`, take the mechanism itself from them,
-    without its seed and its ledger. Rows, folds, copies and pickles keep it; a Parquet file of a
-    table keeps the name alone; text files, ``np.save``, arrays that are joined or computed, and
-    frames of Polars keep neither.
+    without its seed and ledger. Rows, folds, copies and pickles keep it; a Parquet file of a table
+    keeps the label only; text files, ``np.save``, arrays that are joined or computed, and frames of
+    Polars keep neither.
 
     Examples
     --------
@@ -171,18 +170,18 @@ def release_of(Y: object) -> dict | None:
 
 
 def check_release(Y, mechanism):
-    """Refuse privatized records that name another mechanism; without a name they pass.
+    """Refuse privatized records with the label of another mechanism; without one they pass.
 
     Parameters
     ----------
     Y : array-like or data frame
     mechanism : Mechanism
-        Fitted: the one whose likelihood is about to be used.
+        Fitted; its likelihood is about to be used.
 
     Raises
     ------
-    ValueError
-        Naming both budgets.
+    PublicValueError
+        The mechanisms differ; the message names both budgets.
     """
     released, expected = release_of(Y), _label(mechanism)
     if released is None or released == expected:
@@ -194,8 +193,8 @@ def check_release(Y, mechanism):
     settings = " and other settings (domain, columns or noise)" if both[0] == both[1] else ""
     raise PublicValueError(
         f"The records were released by {both[0]}{settings}, but mechanism is {both[1]}: the noise "
-        "to remove would be the wrong one. Leave mechanism out, as in a pipeline or a search: the "
-        "records carry the one that released them."
+        "to remove would be wrong. Leave mechanism out, as in a pipeline or a search: the records "
+        "carry the one that released them."
     )
 
 
@@ -230,7 +229,7 @@ def settings_text(mechanism):
 
 
 def _label(mechanism):
-    """Return what tells the likelihood of a fitted mechanism from another one, as JSON."""
+    """Return the label of a fitted mechanism, which identifies its likelihood, as JSON."""
     report = mechanism.privacy_
     return {
         "mechanism": type(mechanism).__qualname__,
@@ -241,17 +240,17 @@ def _label(mechanism):
 
 
 def release_digest(mechanism):
-    """Return a digest of what the likelihood of a fitted mechanism depends on beside the budget."""
+    """Return a digest of the settings of the likelihood, besides the budget."""
     scale = mechanism.privacy_.noise_scale
     scales = scale if isinstance(scale, dict) else {"": scale}
-    # A scale may differ in its last digits from one machine to another.
+    # A scale may differ in its last digits between machines.
     scales = {name: None if value is None else f"{value:.6g}" for name, value in scales.items()}
     settings = settings_text(mechanism) + json.dumps(scales, sort_keys=True)
     return hashlib.blake2b(settings.encode(), digest_size=8).hexdigest()
 
 
 def _plain(value):
-    """Return a domain, a column or what it holds as lists, strings and numbers, exactly."""
+    """Return a domain, a column or its contents as lists, strings and numbers, exactly."""
     if is_dataclass(value):
         return [type(value).__name__, *(_plain(getattr(value, f.name)) for f in fields(value))]
     if isinstance(value, dict):
@@ -267,17 +266,17 @@ def _plain(value):
 
 @dataclass(frozen=True)
 class Moments:
-    """Means of features of records, and of their products.
+    """Means of features of records, and of products of features.
 
-    A feature is a number in units of half of its declared range, from its middle, or whether a
-    record has a category. Bins are numbers again, so that features are those of the declarations.
+    A feature is a number in units of half of its declared range, from its middle, or the indicator
+    of a category. Bins are converted to numbers, so features depend on the declarations only.
 
     Parameters
     ----------
     mean : ndarray of shape (q,)
-        NaN where nothing is known.
+        NaN if unknown.
     second : ndarray of shape (q, q)
-        NaN also between features of one column, but for the square of a number.
+        NaN also between features of one column, except for the square of a number.
     """
 
     mean: np.ndarray
@@ -294,7 +293,7 @@ def _mean_square(difference):
 
 
 def moment_score(mechanism: Any, Y: np.ndarray, points: np.ndarray, weights: np.ndarray) -> float:
-    """Return minus the distance of moments of weighted points to those of raw records.
+    """Return minus the distance of moments of weighted points and of raw records.
 
     Parameters
     ----------
@@ -303,14 +302,14 @@ def moment_score(mechanism: Any, Y: np.ndarray, points: np.ndarray, weights: np.
     Y : ndarray
         Encoded privatized records.
     points : ndarray of shape (n_points, n_features)
-        In the domain of the mechanism; soft blocks are distributions of their categories.
+        Points of the domain; soft blocks are distributions of their categories.
     weights : ndarray of shape (n_points,)
         Probabilities of the points.
     """
     U, S = points.copy(), points**2
     for column, block in _columns(mechanism):
         if not isinstance(column, CategoryColumn) and column.nullable:
-            # A number that is drawn as null is encoded as 0.
+            # A null is encoded as the number 0.
             present = U[:, block.start + 1]
             S[:, block.start] *= present
             U[:, block.start] *= present
@@ -327,7 +326,7 @@ def moments_of(mechanism, U, S, weights):
     U : ndarray of shape (n, n_features)
         Estimates of encoded records, independent between columns given the record.
     S : ndarray of shape (n, n_features)
-        Estimates of their squares; of categories anything.
+        Estimates of their squares; arbitrary for categories.
     weights : ndarray of shape (n,)
     """
     if columns := _columns(mechanism):
@@ -348,7 +347,7 @@ def moments_of(mechanism, U, S, weights):
 
 
 def column_features(column, U, S):
-    """Return the features of an encoded column, and their squares, NaN of categories."""
+    """Return the features of an encoded column, and their squares, NaN for categories."""
     if isinstance(column, CategoryColumn) and not isinstance(column, Binned):
         return U, np.full(U.shape, np.nan)
     if isinstance(column, Binned):
@@ -363,7 +362,7 @@ def column_features(column, U, S):
 
 
 def _columns(mechanism):
-    """Return the columns of a table with the features that encode them; none of an array."""
+    """Return the columns of a table with the features that encode them; none for an array."""
     encoder = getattr(mechanism, "encoder_", None)
     if encoder is None:
         return []
@@ -371,7 +370,7 @@ def _columns(mechanism):
 
 
 def _frame(domain: Domain) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the middle and half of the range of each feature, and which ones are one column."""
+    """Return the middle and half of the range of each feature, and the column of each feature."""
     d = domain.n_features
     if isinstance(domain, Product):
         centers, halves, groups = zip(*map(_frame, domain.domains), strict=True)
@@ -395,16 +394,16 @@ def fit_mechanism(mechanism, X, *, privatize, noise_seed, ledger=None):
     Parameters
     ----------
     mechanism : Mechanism or None
-        A parameter of the estimator, left as it is: a clone is fitted. None takes the mechanism
-        that privatized records carry.
+        A parameter of an estimator, which is cloned. None takes the mechanism that privatized
+        records carry.
     X : array-like, data frame or None
-        Raw records to privatize, or privatized ones; of either only the form is used, if at all.
+        Raw or privatized records; only their form is used.
     privatize : bool
-        Which of them they are.
+        Whether the records are raw and will be privatized.
     noise_seed : int or None
-        Seeds a mechanism that has no seed of its own and is to privatize.
+        Seed for a mechanism that has none, with ``privatize``.
     ledger : PrivacyLedger, path or None
-        Of a mechanism that has none of its own and is to privatize: it books each release.
+        Ledger for a mechanism that has none, with ``privatize``; each release is charged.
 
     Returns
     -------
@@ -423,12 +422,12 @@ def fit_mechanism(mechanism, X, *, privatize, noise_seed, ledger=None):
         mechanism.set_params(random_state=noise_seed)
     if privatize and ledger is not None:
         if mechanism.ledger is not None:
-            raise PublicValueError("The mechanism has a ledger too: give it to one of them.")
+            raise PublicValueError("ledger must be None if the mechanism has a ledger too.")
         mechanism.set_params(ledger=ledger)
     mechanism.fit(X)
     mechanism.require_noise()
     if privatize and hasattr(mechanism, "feature_names_in_"):
-        # The names of the columns stay with the release.
+        # A release in pandas keeps the names of the columns.
         mechanism.set_output(transform="pandas")
     return mechanism
 
@@ -441,14 +440,14 @@ def _carried(X, privatize):
     if release is None:
         raise PublicValueError(
             "mechanism must be given for records that carry none, got None: pass mechanism= for "
-            "what was privatized elsewhere, read from a file, joined or computed. In a pipeline "
-            "the step before must be the mechanism."
+            "records that were privatized elsewhere, read from a file, joined or computed. In a "
+            "pipeline the step before must be the mechanism."
         )
     mechanism = release.mechanism() if isinstance(release, Card) else None
     if mechanism is None:
         raise PublicValueError(
-            "mechanism must be given for records that carry the name of theirs alone, as from a "
-            f"file, got None: pass mechanism=, a {release['mechanism']} with epsilon="
+            "mechanism must be given for records that carry only a label, as from a file, got "
+            f"None: pass mechanism=, a {release['mechanism']} with epsilon="
             f"{release['epsilon']:g}, delta={release['delta']:g}."
         )
     mechanism.require_noise()
@@ -456,16 +455,16 @@ def _carried(X, privatize):
 
 
 def learner_report(report, *, privatize, carried=False):
-    """Return what a fit costs: what its records cost, for the rest is post-processing.
+    """Return the report of a fit on privatized records: their cost, as the rest is free.
 
     Parameters
     ----------
     report : PrivacyReport
-        Of the mechanism.
+        Report of the mechanism.
     privatize : bool
         Whether the fit privatized its records.
     carried : bool, default=False
-        Whether the records carried the mechanism, and with it where its noise is from.
+        Whether the records carried the mechanism, and so their noise source.
 
     Returns
     -------
@@ -480,28 +479,28 @@ def learner_report(report, *, privatize, carried=False):
 class LearnerPlanMixin(EstimatorMixin):
     """The plan of an estimator that learns from privatized records, by its mechanism."""
 
-    # Of learners that never see raw records.
+    # The default of learners that never see raw records.
     privatize = False
 
     def plan(self, n_samples: int | None = None, n_features: int | None = None) -> PrivacyReport:
-        """Return what a fit will state, without records.
+        """Return the privacy report of a fit, without records.
 
         Parameters
         ----------
         n_samples : int or None, default=None
-            Not used: each person is protected for themselves.
+            Not used: the guarantee is for each person.
         n_features : int or None, default=None
-            Width of the records, where the mechanism's domain is a callable.
+            Number of features, if the mechanism's domain is a callable.
 
         Returns
         -------
         PrivacyReport
-            What the records have cost where they were privatized, and a fit then charges nothing;
-            with ``privatize=True``, where there is this parameter, what a fit on raw ones costs.
+            The cost of the records, of which a fit charges nothing; with ``privatize=True``, if
+            the estimator has this parameter, the cost of a fit on raw records.
         """
         if self.mechanism is None:
             raise PublicValueError(
-                "plan needs a mechanism, got None: ask the mechanism for its plan."
+                "mechanism must be given for plan, got None: ask the mechanism for its plan."
             )
         width = None if n_features is None else np.zeros((1, n_features))
         mechanism = fit_mechanism(

@@ -1,4 +1,4 @@
-"""The Gaussian mechanism on secret batches: it draws them, noises what they give, and prices it."""
+"""The stratified Gaussian mechanism: releases of vectors computed on secret batches."""
 
 import functools
 import math
@@ -26,9 +26,9 @@ from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_po
 
 __all__ = ["StratifiedGaussianMechanism", "StratifiedGaussianRun", "Stratum"]
 
-# Where privacy profiles are computed without overflow.
+# Range in which privacy profiles are computed without overflow.
 _EPSILONS = 1e-50, 1e5
-# Above it a release costs nothing that a float can hold.
+# Above this multiplier, the cost of a release underflows.
 _LARGEST_MULTIPLIER = 1e100
 
 
@@ -43,9 +43,9 @@ class Stratum:
     batch_size : int
         Number of them in each batch, from 1 to ``size``.
     sensitivity : float
-        Largest l2 change of the released vector when one record of this stratum in the batch is
-        replaced by any other, with all other records of the batch fixed. Where records are released
-        as projections, of the batch itself: then it is the l2 diameter of the records.
+        Largest l2 change of the released vector if one record of this stratum in the batch is
+        replaced by any other, with all other records of the batch fixed. If projections are
+        released, that of the batch itself: the l2 diameter of the records.
     """
 
     size: int
@@ -87,26 +87,27 @@ class StratifiedGaussianMechanism:
         ``check_delta_size``, which warns above one over the number
         of records.
     n_releases : int
-        How often.
+        Number of releases.
     projections : ProjectionLaw or None, default=None
-        Where every release is that of the batch times directions, which are drawn anew for it by
-        this law, from no record, and published. None where the vector itself is released.
+        If given, every release is the product of the batch and directions, which are drawn anew
+        from this distribution, independently of the records, and published. None releases the
+        vector itself.
 
     Attributes
     ----------
     noise_scale : float
-        σ, the same for every stratum: the smallest that is enough for each of them, rounded up.
+        σ, common to all strata: the smallest that suffices for each of them, rounded up.
     worst : Stratum
-        The stratum that needs it; the others are protected at least as well.
+        The stratum that determines it; the others are protected at least as well.
 
     Notes
     -----
     Neighbours: one record is replaced by another of the same stratum; the sizes of the strata are
-    public. The batches of the other strata have the same law under both neighbours, so given them
-    a release is plain sampling without replacement of the one stratum, at its own rate and its
-    own sensitivity (Balle, Barthe and Gaboardi, NeurIPS 2018, Theorem 11), and releases compose
+    public. The batches of the other strata have the same distribution under both neighbours. Given
+    them, a release is sampling without replacement from the one stratum, at its own rate and with
+    its own sensitivity (Balle, Barthe and Gaboardi, NeurIPS 2018, Theorem 11), and releases compose
     by their privacy profiles. A single rate and a single sensitivity, each the largest over the
-    strata, would be valid too, but may ask for more noise.
+    strata, would be valid too, but may need more noise.
     """
 
     strata: Sequence[Stratum]
@@ -160,9 +161,9 @@ class StratifiedGaussianMechanism:
 
     @property
     def releases(self) -> tuple[tuple[PrivacyProfile, int], ...]:
-        """Profiles of the releases, each with how often; none without noise.
+        """Profiles of the releases with their multiplicities; empty without noise.
 
-        Of several strata it is the largest profile of all releases together.
+        For several strata, the largest profile of all releases together.
         """
         if self.noise_scale == 0:
             return ()
@@ -172,7 +173,7 @@ class StratifiedGaussianMechanism:
         return ((MaximumProfile(tuple(ComposedProfile((kind,)) for kind in kinds)), 1),)
 
     def _profile(self, stratum):
-        """Return the profile of one release to records of a stratum."""
+        """Return the profile of one release for the records of a stratum."""
         multiplier = min(self.noise_scale / stratum.sensitivity, _LARGEST_MULTIPLIER)
         if self.projections is None:
             profile = GaussianProfile(1 / multiplier)
@@ -181,19 +182,19 @@ class StratifiedGaussianMechanism:
         return sampled_without_replacement(profile, stratum.rate)
 
     def epsilons(self, n_releases: int | None = None) -> list[float]:
-        """Return what the first releases cost the records of each stratum.
+        """Return the ε of the first releases for the records of each stratum.
 
         Parameters
         ----------
         n_releases : int or None, default=None
-            How many, at most those that were planned; 1 is what each costs by itself. None takes
+            Number of releases, at most the planned one; 1 is the cost of a single release. None is
             all of them.
 
         Returns
         -------
         list of float
-            An upper bound of ε for each stratum, in nats, at the ``delta`` of the mechanism. The
-            worst stratum has ``epsilon`` at the end, others less.
+            An upper bound on ε for each stratum, in nats, at the ``delta`` of the mechanism. After
+            all releases the worst stratum has ``epsilon``, the others at most that.
         """
         count = self.n_releases if n_releases is None else check_count(n_releases, "n_releases")
         if count > self.n_releases:
@@ -210,7 +211,7 @@ class StratifiedGaussianMechanism:
         ]
 
     def report_fields(self) -> dict:
-        """Return the fields of a PrivacyReport that this mechanism answers for.
+        """Return the fields of a PrivacyReport that this mechanism determines.
 
         Returns
         -------
@@ -240,8 +241,8 @@ class StratifiedGaussianMechanism:
         Parameters
         ----------
         noise : NoiseSource
-            Draws the batches and the noise: anyone who can predict it voids the guarantee. A seeded
-            one must be bound to the records, as batches are drawn before it is given a vector.
+            Draws the batches and the noise: anybody who can predict it voids the guarantee. A
+            seeded one must be bound to the records, as batches are drawn before it gets a vector.
 
         Returns
         -------
@@ -261,31 +262,31 @@ class StratifiedGaussianRun:
 
     def __init__(self, mechanism: StratifiedGaussianMechanism, noise: NoiseSource) -> None:
         self._mechanism = mechanism
-        # Neither batches nor directions are shared with a fit of another budget.
+        # Batches and directions must differ from those of a fit with another budget.
         self._noise = noise.bind(mechanism.noise_scale, mechanism.n_releases)
         self._n_drawn = 0
         self._is_drawn = False
 
     def draw(self, n_releases: int | None = None) -> list[np.ndarray]:
-        """Draw the batch of the next release, or of several that do not depend on each other.
+        """Draw the batch of the next release, or of several independent ones.
 
         Parameters
         ----------
         n_releases : int or None, default=None
-            How many batches to draw, which are then released together as one vector. Where records
-            are projected, each of them on directions of its own.
+            Number of batches, which are then released together as one vector. If records are
+            projected, each batch has its own directions.
 
         Returns
         -------
         list of ndarray of int
-            For every stratum the indices of a batch within it, in random order: a batch with
-            another record in the place of one has the same law. They are secret. Of shape
-            (batch_size,), or (n_releases, batch_size).
+            For every stratum, the secret indices of a batch within it, in random order, so that
+            replacing a record does not change their distribution. Of shape (batch_size,), or
+            (n_releases, batch_size).
 
         Raises
         ------
-        RuntimeError
-            More releases than were paid for, or the last batch's vector is not yet released.
+        PublicRuntimeError
+            There are more releases than planned, or the last batch's vector is not yet released.
         """
         if self._is_drawn:
             raise PublicRuntimeError("draw() needs the release of the batch drawn before.")
@@ -309,17 +310,17 @@ class StratifiedGaussianRun:
         Parameters
         ----------
         value : ndarray of float64, of one dimension
-            What the batch gives. The caller vouches for the sensitivities of the strata, and
-            for finite entries: an error here could tell of a record.
+            Vector of the batch. The caller ensures the sensitivities of the strata and finite
+            entries, as an error here could reveal a record.
 
         Returns
         -------
         ndarray
-            On a grid finer than σ / 1000; as given if there is no noise.
+            On a grid finer than σ / 1000; unchanged without noise.
 
         Raises
         ------
-        RuntimeError
+        PublicRuntimeError
             No batch was drawn since the last release.
         """
         if not self._is_drawn:
@@ -333,7 +334,7 @@ class StratifiedGaussianRun:
 def _undominated(strata):
     """Return one stratum for each maximal pair of rate and sensitivity.
 
-    More noise is needed for a larger rate, and for a larger sensitivity.
+    A larger rate needs more noise, and so does a larger sensitivity.
     """
     front: list[Stratum] = []
     for stratum in sorted(strata, key=lambda s: (s.rate, s.sensitivity), reverse=True):
@@ -344,13 +345,13 @@ def _undominated(strata):
 
 def _noise_scale(stratum, epsilon, delta, n_releases, projections):
     multiplier = _noise_multiplier(epsilon, delta, stratum.rate, n_releases, projections)
-    # One step up: over the sensitivity again, this is not below the multiplier.
+    # Rounded up, so that division by the sensitivity does not give less than the multiplier.
     return math.nextafter(multiplier * stratum.sensitivity, math.inf) if multiplier else 0.0
 
 
 @functools.lru_cache(maxsize=128)
 def _noise_multiplier(epsilon, delta, rate, n_releases, projections):
-    """Calibrate once for fits with the same plan: this takes up to seconds."""
+    """Calibrate once for fits with the same plan, as this takes up to seconds."""
     if math.isfinite(epsilon) and not _EPSILONS[0] <= epsilon <= _EPSILONS[1]:
         raise PublicValueError(
             f"epsilon must be from {_EPSILONS[0]:g} to {_EPSILONS[1]:g}, or np.inf for no noise, "

@@ -1,4 +1,4 @@
-"""Which scores are the largest, by the exponential mechanism."""
+"""Private selection of the largest scores, by the exponential mechanism."""
 
 import math
 from dataclasses import dataclass
@@ -17,27 +17,27 @@ __all__ = ["SelectionMechanism", "SelectionRun", "check_paid"]
 
 @dataclass(frozen=True)
 class SelectionMechanism:
-    """Indices of large scores, one after another, by Gumbel noise.
+    """Private selection of the indices of large scores, by Gumbel noise.
 
     Parameters
     ----------
     score_range : float
-        Largest difference, over neighbours, between the changes of two scores, whatever was
-        released before: 2Δ where every score changes by at most Δ in either direction, Δ where all
-        of them change in the same direction.
+        Largest difference, over neighbours, between the changes of two scores, given all earlier
+        releases: 2Δ if every score changes by at most Δ in either direction, Δ if all of them
+        change in the same direction.
     epsilon0 : float
         Range of the privacy loss of one selection, in nats; ``inf`` adds no noise.
     n_selections : int
-        How many indices in all.
+        Total number of indices.
     certified : bool, default=False
-        Whether scores are rounded and selections drawn without an error, as ``noise="certified"``
-        asks for; the price is the same, for a slightly larger scale.
+        Whether scores are rounded and selections drawn exactly, as for ``noise="certified"``. The
+        cost is the same, at a slightly larger scale.
 
     Notes
     -----
     The index of the largest of u_i + G_i, with Gumbel noise of scale s = score_range / ε₀, is i
-    with probability proportional to exp(u_i / s). The k largest of one draw have the law, order
-    included, of k such selections without replacement, and their price [1]_.
+    with probability proportional to exp(u_i / s). The k largest of one draw have the distribution,
+    order included, of k such selections without replacement, and their cost [1]_.
 
     References
     ----------
@@ -60,19 +60,19 @@ class SelectionMechanism:
 
     @property
     def noise_scale(self) -> float:
-        """Scale of the Gumbel noise, in the unit of the scores; 0 for none."""
+        """Scale of the Gumbel noise, in the unit of the scores; 0 without noise."""
         if self.certified and self.epsilon0 < math.inf:
             return certified_score_scale(self.epsilon0, self.score_range)
         return self.score_range / self.epsilon0
 
     @property
     def cost(self) -> tuple[BoundedRangeProfile, int]:
-        """The profile of all selections together and 1, for :func:`compose_epsilon`.
+        """The joint profile of all selections and its multiplicity 1, for :func:`compose_epsilon`.
 
         Raises
         ------
-        ValueError
-            If ``epsilon0`` is infinite.
+        PublicValueError
+            ``epsilon0`` is infinite.
         """
         return BoundedRangeProfile(self.epsilon0, self.n_selections), 1
 
@@ -105,21 +105,21 @@ class SelectionRun:
         Parameters
         ----------
         scores : ndarray of float64 of shape (n,)
-            Finite. The caller vouches for their range, and that their number is public.
+            Finite. The caller ensures their range, and that their number is public.
         noise : NoiseSource
-            Anyone who can predict it voids the guarantee.
+            Anybody who can predict it voids the guarantee.
         count : int
-            How many distinct indices, at most n; each is one of those that were paid for.
+            Number of distinct indices, at most n; each is one of the planned selections.
 
         Returns
         -------
         ndarray of int64 of shape (count,)
-            By decreasing noisy score; of equal scores without noise the first ones.
+            By decreasing noisy score; equal scores without noise by index.
 
         Raises
         ------
-        RuntimeError
-            More selections than were paid for, or another kind of noise.
+        PublicRuntimeError
+            There are more selections than planned, or ``noise`` is of another kind.
         """
         check_paid(noise, self._certified)
         if not isinstance(scores, np.ndarray) or scores.dtype != np.float64 or scores.ndim != 1:
@@ -131,14 +131,14 @@ class SelectionRun:
             raise PublicValueError(f"count must be at most the {len(scores)} scores, got {count}.")
         if count > self._n_left:
             raise PublicRuntimeError(
-                f"The privacy budget has {self._n_left} selection(s) left, not {count}."
+                f"The privacy budget has {self._n_left} selection(s) left, got count={count}."
             )
         self._n_left -= count
         return noise.largest(scores, self._scale, count)
 
 
 def check_paid(noise, certified):
-    """Refuse certified noise that was not paid for, and any other where it was promised."""
+    """Refuse certified noise that was not planned, and any other if it was."""
     if noise.is_certified != certified:
         paid = "certified noise" if certified else "noise in floating point"
         raise PublicRuntimeError(f"The privacy budget paid for {paid}, and for no other.")

@@ -1,4 +1,4 @@
-"""Gaussian releases of all records, and selections, adaptive, with shares of one budget."""
+"""The Gaussian sequence mechanism: adaptive releases and selections with shares of one budget."""
 
 import math
 from collections.abc import Sequence
@@ -31,46 +31,46 @@ __all__ = ["GaussianSequenceMechanism", "GaussianSequenceRun"]
 class GaussianSequenceMechanism:
     """Vectors computed on all records, one after another, released with Gaussian noise.
 
-    Between them, if wanted, indices of large scores are selected, by
-    ``SelectionMechanism``. All of it is paid for out of one budget.
+    Indices of large scores may be selected between them, by ``SelectionMechanism``, from the same
+    budget.
 
     Parameters
     ----------
     sensitivity : float
-        Largest l2 change of each vector over neighbouring data sets, whatever was released before.
+        Largest l2 change of each vector over neighbouring data sets, given all earlier releases.
     shares : sequence of float
-        One positive number a release: which part of the budget, in the scale in which Gaussian
-        releases add up, it takes. They are divided by their sum.
+        One positive number per release: its share of the budget, on the scale on which Gaussian
+        releases add up (squared μ). They are divided by their sum.
     epsilon : float
         Privacy budget of all releases together, in nats; ``inf`` adds no noise.
     delta : float
         In (0, 1).
     n_selections : int, default=0
-        How many indices are selected in all.
+        Total number of selected indices.
     selection_share : float or None, default=None
-        Of all selections together, on the scale of ``shares``: a selection counts by the largest
-        variance of its privacy loss, ε₀²/4. None without selections.
+        Share of all selections together, on the scale of ``shares``: a selection counts by the
+        largest variance of its privacy loss, ε₀²/4. None without selections.
     score_range : float or None, default=None
-        As of ``SelectionMechanism``; None without selections.
+        As in ``SelectionMechanism``; None without selections.
     n_values : sequence of int or None, default=None
-        Of certified noise: how many values each release has, at most. None pays for noise in
-        floating point. See :ref:`certified_noise`.
+        For certified noise, the largest number of values of each release. None is noise in floating
+        point. See :ref:`certified_noise`.
     n_changed : sequence of int or None, default=None
-        How many of them differ between neighbours, at most. None is all of them.
+        Largest number of values that differ between neighbours. None is all of them.
 
     Attributes
     ----------
     noise_scales : tuple of float
         σ_t = Δ / (μ √s_t) for the share s_t, rounded up.
     selection : SelectionMechanism or None
-        How indices are selected.
+        Selects the indices.
 
     Notes
     -----
     Releases with noise σ_t are adaptively as private as one with sensitivity μ and unit noise,
     μ² = Σ Δ²/σ_t², whose privacy profile is exact (Dong, Roth and Su, "Gaussian differential
-    privacy", 2022, Corollary 3.3). With selections, :func:`compose_epsilon` prices this profile
-    and theirs together; releases and selections may come in any order, and adaptively.
+    privacy", 2022, Corollary 3.3). With selections, :func:`compose_epsilon` composes this profile
+    with theirs; releases and selections may be in any order, and adaptive.
     """
 
     sensitivity: float
@@ -89,7 +89,7 @@ class GaussianSequenceMechanism:
         sensitivity = check_positive(self.sensitivity, "sensitivity")
         shares = [check_positive(share, "shares") for share in self.shares]
         if not shares:
-            raise PublicValueError("shares must hold one positive number a release, at least one.")
+            raise PublicValueError("shares must hold one positive number per release.")
         epsilon = check_epsilon(self.epsilon)
         delta = check_delta(self.delta)
         priced, selection = {}, None
@@ -122,7 +122,7 @@ class GaussianSequenceMechanism:
         object.__setattr__(self, "noise_scales", self._scales(mus))
 
     def _scales(self, mus):
-        """Return scales that cost the budget, and hardly more than they need be."""
+        """Return scales whose cost is the budget, and that are almost as small as possible."""
         if math.isinf(self.epsilon):
             return (0.0,) * len(mus)
         rescaled = [self.sensitivity] * len(mus)
@@ -140,7 +140,7 @@ class GaussianSequenceMechanism:
             step *= 10
 
     def _mus(self, scales):
-        """Return μ of each release; of certified noise OpenDP is asked too."""
+        """Return μ of each release; for certified noise OpenDP confirms it."""
         if self.n_changed is None:
             return [self.sensitivity / scale for scale in scales]
         mus = []
@@ -163,14 +163,14 @@ class GaussianSequenceMechanism:
 
     @property
     def n_releases(self) -> int:
-        """Number of releases, selections among them."""
+        """Number of releases, selections included."""
         return len(self.shares) + self.n_selections
 
     @property
     def releases(self) -> tuple[tuple[PrivacyProfile, int], ...]:
-        """Profiles of the releases, each with how often; none without noise.
+        """Profiles of the releases with their multiplicities; empty without noise.
 
-        That of all Gaussian ones is one.
+        All Gaussian releases together have one profile.
         """
         if self.noise_scales[0] == 0:
             return ()
@@ -182,14 +182,14 @@ class GaussianSequenceMechanism:
         return ((profile, 1), *selections)
 
     def report_fields(self) -> dict:
-        """Return the fields of a PrivacyReport that this mechanism answers for.
+        """Return the fields of a PrivacyReport that this mechanism determines.
 
         Returns
         -------
         dict
-            As those of :class:`StratifiedGaussianMechanism`. The noise scale is one number, or one
-            a release where they differ; the multiplier is that of all of them together. Of
-            selections it is the scale of the Gumbel noise.
+            As in :class:`StratifiedGaussianMechanism`. The noise scale is one number, or one per
+            release if they differ; the multiplier is that of all of them together. With selections
+            there is the scale of the Gumbel noise too.
         """
         scales = self.noise_scales
         together = 0.0
@@ -241,27 +241,27 @@ class GaussianSequenceRun:
         Parameters
         ----------
         value : ndarray of float64, of one dimension
-            The caller vouches for its sensitivity, and for finite entries: an error here could
-            tell of a record.
+            The caller ensures its sensitivity and finite entries, as an error here could reveal a
+            record.
         noise : NoiseSource
-            Anyone who can predict it voids the guarantee.
+            Anybody who can predict it voids the guarantee.
 
         Returns
         -------
         ndarray
-            On a grid finer than σ / 1000; as given if there is no noise.
+            On a grid finer than σ / 1000; unchanged without noise.
 
         Raises
         ------
-        RuntimeError
-            More releases than were paid for, more values, or another kind of noise.
+        PublicRuntimeError
+            There are more releases or values than planned, or ``noise`` is of another kind.
         """
         check_paid(noise, self._n_values is not None)
         if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != 1:
             raise PublicTypeError("value must be a NumPy array of float64 with one dimension.")
         if not self._scales:
             raise PublicRuntimeError(
-                "The privacy budget paid for every release that was made: no more."
+                "All releases that the privacy budget paid for were made: no more."
             )
         if self._n_values is not None and len(value) > (most := self._n_values.pop(0)):
             raise PublicRuntimeError(
@@ -270,14 +270,14 @@ class GaussianSequenceRun:
         return noise.add(value, self._scales.pop(0), "gaussian")
 
     def select(self, scores: np.ndarray, noise: NoiseSource, *, count: int = 1) -> np.ndarray:
-        """Return indices of large scores: ``SelectionRun.release``, paid for likewise."""
+        """Return indices of large scores, as in ``SelectionRun.release``."""
         if self._selection is None:
             raise PublicRuntimeError("The privacy budget paid for no selection.")
         return self._selection.release(scores, noise, count=count)
 
 
 def _checked_sizes(n_values, n_changed, n_releases):
-    """Return the sizes of releases with certified noise, or None twice."""
+    """Return checked sizes of releases with certified noise, or (None, None)."""
     if n_values is None:
         if n_changed is not None:
             raise PublicValueError("n_changed must be None without n_values.")
@@ -288,5 +288,5 @@ def _checked_sizes(n_values, n_changed, n_releases):
         min(check_count(n, "n_changed"), most) for n, most in zip(n_changed, n_values, strict=True)
     )
     if len(n_values) != n_releases:
-        raise PublicValueError(f"n_values must hold {n_releases} numbers, one a release.")
+        raise PublicValueError(f"n_values must hold {n_releases} numbers, one per release.")
     return n_values, n_changed

@@ -1,4 +1,4 @@
-"""A local mechanism for tables of mixed columns."""
+"""TabularMechanism: a local mechanism for tables of mixed columns, column by column."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -54,25 +54,25 @@ __all__ = ["ColumnPlan", "TabularMechanism", "plan_columns", "split_budget"]
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """Where a column stands in the encoded record, and how it is randomized.
+    """The position of a column in the encoded record, and its randomization.
 
     Attributes
     ----------
     name : str
     events : tuple of Event
-        What is released of it.
+        Releases of the column.
     scale : float
-        Scale of the noise of the value, on [-1, 1]; the error probability where there is none.
+        Scale of the noise of the value, on [-1, 1]; the error probability without such noise.
     noise : {"laplace", "gaussian"} or None
         Distribution of the noise of the value.
     value : int or None
         Position of a value with noise.
     block : slice or None
-        Categories or bins; the [present, null] flags where there is a value.
+        Features of categories or bins; the [present, null] flags if there is a value.
     table : ndarray or None
         p(released | true) of the block.
     budget : float
-        Of randomized response on the block.
+        Budget of randomized response on the block.
     """
 
     name: str
@@ -91,7 +91,7 @@ def split_budget(epsilon, schema, split):
     Parameters
     ----------
     epsilon : float
-        The whole budget, in nats.
+        The budget of a record, in nats.
     schema : Schema
     split : "uniform", mapping of str to float, or callable
         See TabularMechanism.
@@ -99,7 +99,7 @@ def split_budget(epsilon, schema, split):
     Returns
     -------
     dict of str to float
-        Shares whose exact sum is at most ``epsilon``; 0 of a constant.
+        Shares whose exact sum is at most ``epsilon``; 0 for a constant.
     """
     weights = split(schema) if callable(split) else split
     if not isinstance(weights, Mapping):
@@ -127,13 +127,13 @@ def plan_columns(columns, blocks, shares, noise, delta):
     Parameters
     ----------
     columns : mapping of str to Column
-        As they are encoded.
+        Columns as they are encoded.
     blocks : mapping of str to slice
-        Where they are encoded.
+        Features of each column.
     shares : mapping of str to float
-        Their budgets.
+        Budget of each column.
     noise : {"laplace", "gaussian", "certified"}
-        For the numbers and dates that are not binned; certified noise is discrete Laplace noise.
+        Noise of numbers and dates that are not binned; certified noise is discrete Laplace noise.
     delta : float
         Spent by Gaussian noise, once for all its columns.
 
@@ -143,7 +143,7 @@ def plan_columns(columns, blocks, shares, noise, delta):
     """
     intervals = {n: c for n, c in columns.items() if isinstance(c, Numeric | Datetime)}
     # A null flag spends half of its column's share. Two values of a record then cost either the
-    # noise alone, 2 / b = share, or, one of them null and encoded in the middle of the range, the
+    # noise alone, 2 / b = share, or, if one is null and encoded in the middle of the range, the
     # flag and half as much noise, share / 2 + 1 / b = share: Laplace noise need not be split. Many
     # Gaussian columns are calibrated jointly, and leave the other half to the flag.
     gaussian = noise == "gaussian"
@@ -172,11 +172,11 @@ def plan_columns(columns, blocks, shares, noise, delta):
 
 
 def _value_scales(shares, noise, delta):
-    """Return the scale of the noise of each value on [-1, 1], whose sensitivity is 2."""
+    """Return the scale of the noise of each value on [-1, 1], with sensitivity 2."""
     if noise == "laplace":
         return {name: laplace_scale(share, 2.0) for name, share in shares.items()}
     if noise == "certified":
-        # As of two values: the noise of a null costs half, and the rounding of it all the same.
+        # Two values, as the noise of a null costs half, but its rounding as much.
         return {
             name: priced_laplace(share, 2.0, 2, certified=True)[0] for name, share in shares.items()
         }
@@ -191,13 +191,12 @@ _DENSITIES = {"laplace": laplace_log_likelihood, "gaussian": gaussian_log_likeli
 
 
 class TabularMechanism(Mechanism):
-    """Privatize every column of a record locally, and keep the shape of the table.
+    """Privatize every column of a record locally, and keep the columns of the table.
 
-    Numbers and dates, scaled to [-1, 1] by their public bounds, get Laplace or Gaussian noise,
-    or randomized response on public bins; categorical and ordinal columns get randomized
-    response, a null being one more category; a nullable number with noise releases a randomized
-    null flag, and its noisy value where the flag says that there is one. The output has the
-    columns of the input: a table that a person can read.
+    Numbers and dates, scaled to [-1, 1] by their public bounds, get Laplace or Gaussian noise, or
+    randomized response on public bins. Categorical and ordinal columns get randomized response,
+    with null as one more category. A nullable number with noise releases a randomized null flag,
+    and its noisy value if the released flag is "present".
 
     Parameters
     ----------
@@ -206,20 +205,20 @@ class TabularMechanism(Mechanism):
     schema : Schema
         The public declaration of the columns.
     n_bins : None, int or mapping, default=None
-        Public bins for numbers and dates, as in TabularEncoder. What is binned is released by
-        randomized response, which keeps far more of a distribution than noise when the budget
-        of a column is about one nat or less.
+        Public bins for numbers and dates, as in TabularEncoder. Binned columns are released by
+        randomized response, which preserves distributions far better than noise if the budget of a
+        column is at most about one nat.
     split : "uniform", mapping or callable, default="uniform"
-        How the budget is divided: equally, or by positive weights ``{column: weight}`` for every
-        column, or by a function of the schema that returns them. The null flag of a number with
-        noise gets half of the column's share.
+        Division of the budget: equal, or by positive weights ``{column: weight}`` for every column,
+        or by a function of the schema that returns them. The null flag of a number with noise gets
+        half of the column's share.
     noise : {"laplace", "gaussian", "certified"}, default="laplace"
-        For the numbers and dates that are not binned. "certified" is Laplace noise and randomized
-        response that are drawn without an error, as in LaplaceMechanism.
+        Noise of the numbers and dates that are not binned. "certified" draws Laplace noise and
+        randomized response exactly, as in LaplaceMechanism.
     delta : float, default=1e-5
         Failure probability in (0, 1), used by Gaussian noise only.
     ledger : PrivacyLedger, str or None, default=None
-        Ledger, or the path of one, that each call of ``transform`` books its cost in.
+        Ledger, or its path, that each call of ``transform`` charges.
     random_state : int, RandomState or None, default=None
         As in LaplaceMechanism.
     index : {"reset", "keep"}, default="reset"
@@ -231,17 +230,17 @@ class TabularMechanism(Mechanism):
         For each column the scale of its noise in units of half the declared range or, for
         categories and bins, the probability that the released one is not the true one.
     epsilon_ : dict of str to float
-        The share of each column; columns with Gaussian noise are released together and spend
-        the sum of theirs.
+        The share of each column; columns with Gaussian noise are released together and spend the
+        sum of theirs.
     encoder_ : TabularEncoder
-        From columns to the domain and back.
+        Encodes the columns in the domain and decodes them.
     domain_, privacy_, n_features_in_
         See Mechanism.
 
     See Also
     --------
-    JointRandomizedResponse : One joint answer on few columns, for tables of more than two or three:
-        dependence between columns comes through.
+    JointRandomizedResponse : One joint answer on few columns, for tables of more than two or three
+        columns: it preserves dependence between columns.
 
     Notes
     -----
@@ -264,11 +263,11 @@ class TabularMechanism(Mechanism):
         a ``random_state`` that others know or guess.
     :Proof: Notes; :doc:`/privacy_model`; of certified noise :ref:`certified_noise`.
 
-    Given the record the columns are released independently, so their budgets add up to ε. Gaussian
+    Columns are released independently given the record, so their budgets add up to ε. Gaussian
     values are one joint release whose noise is calibrated analytically at (the sum of their shares,
     δ); column c gets σ_c = σ / w_c, with w_c² proportional to its share and Σ w_c² = 1.
 
-    The likelihood is the product of the columns'. For a soft block s it is the mixture
+    The likelihood is the product over the columns. For a soft block s it is the mixture
     p(y|s) = Σ_c s_c p(y|c), exact at the vertices.
 
     Examples
@@ -298,7 +297,7 @@ class TabularMechanism(Mechanism):
         "index": Mechanism._parameter_constraints["index"],
     }
 
-    # None, which a constructor has to take, is refused by fit.
+    # A constructor must accept None, which fit refuses.
     schema: Schema
 
     def __init__(
@@ -346,7 +345,7 @@ class TabularMechanism(Mechanism):
         self._set_privacy()
         return self
 
-    # A table, as arrays have one type for all columns.
+    # X is a table, as an array has one type for all columns.
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:  # type: ignore[override]
         """Randomize every record.
 
@@ -358,9 +357,9 @@ class TabularMechanism(Mechanism):
         Returns
         -------
         Y : data frame of shape (n_samples, n_columns)
-            Privatized records, in the fitted columns, numbered afresh unless ``index="keep"``.
-            Numbers with noise are floats and may lie outside the declared bounds; binned ones are
-            drawn uniformly from the released bin.
+            Privatized records, in the fitted columns, renumbered unless ``index="keep"``. Numbers
+            with noise are floats and may be outside the declared bounds; binned ones are drawn
+            uniformly from the released bin.
         """
         check_is_fitted(self)
         encoded = self.domain_.project(self.encoder_.transform(X))
@@ -374,15 +373,15 @@ class TabularMechanism(Mechanism):
     def encode_release(  # type: ignore[override]
         self, Y: pd.DataFrame, *, reset: bool = False, estimator: BaseEstimator | None = None
     ) -> np.ndarray:
-        """Return a privatized table as an array in the encoder's layout, values not clipped.
+        """Return a privatized table as an array in the encoder's layout, without clipping.
 
-        One that names another mechanism is refused with a ValueError.
+        A table that carries another mechanism raises a PublicValueError.
         """
         check_release(Y, self)
         validate_data(estimator or self, Y, reset=reset, skip_check_array=True)
         missing = [part.name for part in self._parts if part.name not in getattr(Y, "columns", ())]
         if missing:
-            raise PublicValueError(f"The privatized table lacks the columns {missing}.")
+            raise PublicValueError(f"The privatized table must have the columns {missing}.")
         if len(Y) == 0:
             raise PublicValueError(
                 "The privatized table has 0 records while a minimum of 1 is required."
@@ -426,7 +425,7 @@ class TabularMechanism(Mechanism):
         return tags
 
     def _released(self, encoded, noise):
-        """Return released values as a table; ``encode_release`` inverts it."""
+        """Return released values as a table; the inverse of ``encode_release``."""
         columns = {}
         for part in self._parts:
             name, column = part.name, self.encoder_.columns_[part.name]
@@ -468,7 +467,7 @@ class TabularMechanism(Mechanism):
         return {name: share / total for name, share in self.epsilon_.items()}
 
     def _releases(self):
-        """Return the profiles of the columns, which compose; none where one has no noise."""
+        """Return the profiles of the columns, which compose; none if one has no noise."""
         if math.isinf(self.epsilon):
             return ()
         pure, squared_mu = [], 0.0
@@ -484,7 +483,7 @@ class TabularMechanism(Mechanism):
     def _column_report(self, part):
         epsilon, delta = self.epsilon_[part.name], 0.0
         if part.noise == "gaussian" and part.scale > 0:
-            # One column of a joint Gaussian release reveals more than its share of the budget.
+            # One column of a joint Gaussian release may reveal more than its share of the budget.
             delta = self.delta
             epsilon = GaussianProfile(2 / part.scale).epsilon(delta)
             if part.block is not None:
@@ -505,7 +504,7 @@ class TabularMechanism(Mechanism):
             if part.value is not None:
                 Y[:, part.value] = noise.add(X[:, part.value], part.scale, part.noise)
                 if part.block is not None:
-                    # A value is released only where the released flag says that there is one.
+                    # A value is released only if the released flag is "present".
                     Y[:, part.value] *= Y[:, part.block.start]
         return Y
 
@@ -516,8 +515,8 @@ class TabularMechanism(Mechanism):
                 U[:, part.block] = Y[:, part.block] @ np.linalg.inv(part.table)
             if part.value is not None:
                 variance = noise_variance(part.scale, part.noise)
-                # A value is there where the released flag says so, which it keeps of those that
-                # are; of a null it is noise around 0.
+                # The released flag, which keeps the value of a record that has one; for a null
+                # the value is noise around 0.
                 is_released = 1.0 if part.block is None else Y[:, part.block.start]
                 kept = 1.0 if part.block is None else part.table[0, 0]
                 U[:, part.value] /= kept
@@ -527,7 +526,7 @@ class TabularMechanism(Mechanism):
     def _log_likelihood(self, X, Y):
         import torch
 
-        # All columns of released categories in one product of log-probabilities and one-hots.
+        # One product of log-probabilities and one-hots for all columns of categories.
         blocks = [part for part in self._parts if part.value is None]
         values = [part for part in self._parts if part.value is not None and part.block is None]
         total = X.new_zeros(())
@@ -546,7 +545,7 @@ class TabularMechanism(Mechanism):
         return total
 
     def _nullable_log_likelihood(self, part, X, Y):
-        """Mix over the true flag: a null that is released as present carries noise around 0."""
+        """Mix over the true flag: a null that is released as present has noise around 0."""
         import torch
 
         density, scale = _DENSITIES[part.noise], as_scale(part.scale, X)
@@ -561,7 +560,7 @@ class TabularMechanism(Mechanism):
 
 
 def _read_noisy(column, series):
-    """Return released values on the unit scale, not clipped, and the mask of the nulls."""
+    """Return released values on the unit scale, without clipping, and the mask of the nulls."""
     null = find_nulls(series)
     if isinstance(column, Numeric):
         series, bad = column._read(series, null)

@@ -1,4 +1,4 @@
-"""Counts of which only the positive ones get noise, and only the large ones are released."""
+"""The thresholded Laplace mechanism: counts with noise on non-zero cells, released if large."""
 
 import functools
 import math
@@ -25,20 +25,20 @@ __all__ = ["ThresholdedLaplaceMechanism", "ThresholdedLaplaceRun"]
 
 @dataclass(frozen=True)
 class ThresholdedLaplaceMechanism:
-    """Counts of one vote a record, released with Laplace noise where they pass a threshold.
+    """Counts of one vote per record, with Laplace noise, released if they pass a threshold.
 
     Each of ``n_releases`` times, adaptively, every record votes for one cell. Cells without votes
-    are released as 0; all others get Laplace noise of scale b, and what is then below the threshold
-    h is released as 0 too. So a table with few full cells among many keeps its zeros.
+    are released as 0. All others get Laplace noise of scale b, and are released as 0 too if they
+    are then below the threshold h. A sparse table therefore keeps its zeros.
 
     Parameters
     ----------
     epsilon : float
         Privacy budget of all releases together, in nats; ``inf`` adds no noise.
     delta : float
-        In (0, 1). One half pays for the thresholds, one for the noise.
+        In (0, 1). One half is for the thresholds, the other for the noise.
     n_releases : int
-        How often, T.
+        Number T of releases.
     certified : bool, default=False
         Whether the noise is certified: see :ref:`certified_noise`.
 
@@ -53,9 +53,9 @@ class ThresholdedLaplaceMechanism:
     -----
     Neighbours: one record is replaced, so one cell loses a vote and another one gains it. In a
     cell with votes under both neighbours the release is a Laplace mechanism of sensitivity 1. In
-    a cell with one vote under the first neighbour and none under the second the release is 0
-    under the second, and under the first but for a probability τ = exp(−(h − 1)/b)/2 = δ/(4T).
-    Either is dominated, in both directions, by the Laplace mechanism that fails openly with
+    a cell with one vote under the first neighbour and none under the second, the release is 0
+    under the second, and under the first except with probability τ = exp(−(h − 1)/b)/2 = δ/(4T).
+    Both are dominated, in both directions, by the Laplace mechanism with a catastrophic failure of
     probability τ. There are 2T of these, so the divergence is at most 2Tτ = δ/2 plus that of 2T
     Laplace mechanisms, which are composed by their privacy profile.
 
@@ -93,7 +93,7 @@ class ThresholdedLaplaceMechanism:
 
     @property
     def releases(self) -> tuple[tuple[PrivacyProfile, int], ...]:
-        """Profiles of the releases, each with how often; none without noise."""
+        """Profiles of the releases with their multiplicities; empty without noise."""
         if self.noise_scale == 0:
             return ()
         noise = LaplaceProfile(1 / self.noise_scale)
@@ -104,12 +104,12 @@ class ThresholdedLaplaceMechanism:
         return ((noise, 2 * self.n_releases), (CatastrophicFailureProfile(self.delta / 2), 1))
 
     def report_fields(self) -> dict:
-        """Return the fields of a PrivacyReport that this mechanism answers for.
+        """Return the fields of a PrivacyReport that this mechanism determines.
 
         Returns
         -------
         dict
-            As those of :class:`StratifiedGaussianMechanism`.
+            As in :class:`StratifiedGaussianMechanism`.
         """
         grid = None
         if self.noise_scale > 0:
@@ -151,9 +151,9 @@ class ThresholdedLaplaceRun:
         Parameters
         ----------
         counts : ndarray of float64 of shape (n_cells,)
-            Votes, one a record. The caller vouches for that.
+            Votes, one per record, as ensured by the caller.
         noise : NoiseSource
-            Anyone who can predict it voids the guarantee.
+            Anybody who can predict it voids the guarantee.
 
         Returns
         -------
@@ -161,8 +161,8 @@ class ThresholdedLaplaceRun:
 
         Raises
         ------
-        RuntimeError
-            More releases than were paid for, or another kind of noise.
+        PublicRuntimeError
+            There are more releases than planned, or ``noise`` is of another kind.
         """
         check_paid(noise, self._mechanism.certified)
         if not isinstance(counts, np.ndarray) or counts.dtype != np.float64 or counts.ndim != 1:
@@ -175,16 +175,16 @@ class ThresholdedLaplaceRun:
         scale = self._mechanism.noise_scale
         if scale == 0:
             return counts.copy()
-        # A draw for every cell, so that the noise of one does not tell which others are empty.
+        # A draw for every cell, so that the noise of one does not reveal which others are empty.
         noisy = noise.add(counts, scale, "laplace")
-        # Half a step of the grid, or less, may have lifted a count: a whole one is on top.
+        # Rounding may raise a count by half of a step of the grid, so a whole step is added.
         is_kept = (counts > 0) & (noisy >= self._mechanism.threshold + scale / 1024)
         return np.where(is_kept, noisy, 0.0)
 
 
 @functools.lru_cache(maxsize=64)
 def _laplace_scale(epsilon, delta, n_mechanisms):
-    """Return the smallest scale at which so many Laplace mechanisms of sensitivity 1 compose."""
+    """Return the smallest scale at which the composition of Laplace mechanisms is private."""
     if math.isinf(epsilon):
         return 0.0
     pure = n_mechanisms / epsilon

@@ -1,6 +1,6 @@
-"""Measures of synthetic records against real ones, and of fairness between groups.
+"""Quality of synthetic records, and fairness between groups.
 
-These functions read real records and add no noise: what they return is not private.
+These functions compare with real records without noise, so their results are not private.
 """
 
 from sklearn_dpgen.metrics._coefficients import coefficient_agreement, propensity_mse_ratio

@@ -26,16 +26,16 @@ __all__ = [
     "standardize",
 ]
 
-# So weak that it matters only where records leave a coefficient open: a prior of standard
-# deviation 100 on what one standard deviation of a regressor does.
+# A ridge penalty that matters only for unidentified coefficients: a prior of standard deviation
+# 100 on the effect of one standard deviation of a regressor.
 RIDGE = 1e-4
 
 
 def design_matrix(real, synthetic, columns):
     """Return the regressors of the records of both tables, in the units of the encoder.
 
-    A number is one regressor, at its real mean where it is null, beside one that says so; a column
-    of labels has one for each label but the one that most real records have.
+    A numeric column is one regressor, with nulls at its real mean, plus an indicator of nulls. A
+    column of labels has an indicator of each label but the most frequent real one.
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ def design_matrix(real, synthetic, columns):
 
 
 def _fill(block, n_real):
-    """Set nulls to the mean of the real values, so that no coefficient depends on the bounds."""
+    """Set nulls to the mean of the real values, so that coefficients do not depend on bounds."""
     null = block[:, 2] == 1
     known = block[:n_real, 0][~null[:n_real]]
     block[null, 0] = known.mean() if len(known) else 0.0
 
 
 def standardize(X):
-    """Return regressors of mean 0 and variance 1, and their standard deviations."""
+    """Return regressors with mean 0 and variance 1, and their standard deviations."""
     scale = X.std(axis=0)
     return (X - X.mean(axis=0)) / scale, scale
 
@@ -76,12 +76,12 @@ def fit_logistic(X, y):
     """Return a logistic regression fitted to standardized regressors."""
     model = LogisticRegression(C=1 / RIDGE, solver="newton-cholesky", tol=1e-8)
     with warnings.catch_warnings():
-        # Of separated classes, whose coefficients are large by any number of steps.
+        # With separated classes, coefficients are large after any number of steps.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(X, y)
 
 
-# Of coefficients, in their standard errors, and of residuals, in standard deviations.
+# Rounding of coefficients, in their standard errors, and of residuals, in standard deviations.
 _ROUNDING = 1e-8
 
 
@@ -96,22 +96,22 @@ def coefficient_agreement(
 ) -> pd.Series:
     """Compare the coefficients of one regression, fitted to real and to synthetic records.
 
-    The target is regressed on all other columns of the schema: a numeric one by least squares, one
-    of two labels, or what ``target_transform`` makes, by logistic regression. The intercept is not
-    compared.
+    The target is regressed on all other columns of the schema: by least squares if it is numeric,
+    by logistic regression if it has two labels or ``target_transform`` is given. The intercept is
+    not compared.
 
     Parameters
     ----------
     real, synthetic : DataFrame
         Tables with the columns of ``schema``; others are ignored. They may differ in length.
     schema : Schema
-        Public declaration of the target and the regressors. A number or date is a regressor, at
-        its real mean where it is null, with another that says so. Labels have one each, but for
-        the most frequent real one. What is constant in the real table is left out.
+        Public declaration of the target and the regressors. A number or date is one regressor, with
+        nulls at its real mean, plus an indicator of nulls. Labels have an indicator each, except
+        for the most frequent real one. Columns that are constant in the real table are omitted.
     target : column name
-        The column to explain.
+        The target column of the regression.
     target_transform : callable or None, default=None
-        Makes two classes out of the target column of either table, for instance
+        Function from the target column of either table to two classes, for instance
         ``lambda visits: visits > 2``.
     level : float, default=0.95
         Confidence level of the intervals, and of significance.
@@ -123,35 +123,35 @@ def coefficient_agreement(
         - ``sign_agreement``: the share of coefficients with the same sign;
         - ``significance_agreement``: the share that lead to the same conclusion, that is positive,
           negative, or not significant;
-        - ``interval_overlap``: the mean of the average share that the overlap of the two intervals
-          has of each, 0 where they are disjoint, 1 where they are the same;
+        - ``interval_overlap``: the mean share of the overlap of both intervals in each of them, 0
+          if they are disjoint, 1 if they are equal;
         - ``standardized_difference``: the mean of the absolute differences, in standard errors of
           the real coefficient;
-        - ``n_coefficients``: how many are compared.
+        - ``n_coefficients``: the number of compared coefficients.
 
     Raises
     ------
-    ValueError
-        A table is empty, lacks a column, or holds what the schema does not allow; the target is
-        not in the schema, or is neither numeric nor of two classes; or the real target or all
+    PublicValueError
+        A table is empty, lacks a column, or has values that the schema does not allow; the target
+        is not in the schema, or is neither numeric nor of two classes; or the real target or all
         regressors are constant.
 
     See Also
     --------
-    train_synthetic_test_real : Whether predictions are as good.
+    train_synthetic_test_real : Compares predictions.
 
     Notes
     -----
-    Standard errors are those of the Fisher information, for as many records as a table has: what
-    someone computes who takes synthetic records for real ones. They do not count the noise of
-    privacy. Two real samples do not agree fully either, least so on the signs of coefficients near
-    zero; compare with these.
+    Standard errors are those of the Fisher information with the number of records of each table, as
+    computed by an analyst who takes synthetic records for real ones. They do not include the noise
+    of privacy. Two real samples do not fully agree either, in particular not on the signs of small
+    coefficients; compare with such a pair.
 
     Both fits have a ridge penalty of 10⁻⁴, on regressors in standard deviations of their table. It
-    keeps coefficients finite that the records leave open: for separated classes, collinear
+    keeps coefficients finite that the records do not identify: for separated classes, collinear
     columns, or more coefficients than records. Their standard errors are then large. A regressor
-    that is constant in the synthetic table has the coefficient 0 there, which has no sign, and no
-    interval. Neither has any coefficient where the synthetic target is constant.
+    that is constant in the synthetic table has the coefficient 0 there, without sign or interval.
+    If the synthetic target is constant, this holds for all coefficients.
 
     References
     ----------
@@ -178,15 +178,15 @@ def coefficient_agreement(
     is_logistic = target_transform is not None or not isinstance(schema[target], Numeric)
     y, z = _targets(real, synthetic, schema[target], target, target_transform)
     if np.ptp(y) == 0:
-        raise PublicValueError(f"The real target {target!r} is constant.")
+        raise PublicValueError(f"target must vary in the real table, got {target!r}.")
     regressors = {name: column for name, column in schema.items() if name != target}
     if not regressors:
-        raise PublicValueError("The schema has no column beside the target.")
+        raise PublicValueError("schema must have a column besides the target.")
     both = design_matrix(real, synthetic, regressors)
     both = both[:, np.ptp(both[: len(real)], axis=0) > 0]
     X, Z, d = both[: len(real)], both[len(real) :], both.shape[1]
     if d == 0:
-        raise PublicValueError("All columns of the real table beside the target are constant.")
+        raise PublicValueError("real must have a column besides the target that is not constant.")
     fit = _fit_logistic if is_logistic else _fit_linear
     coefficients, errors = fit(X, y)
     others, other_errors = np.zeros(d), np.zeros(d)
@@ -204,12 +204,14 @@ def _targets(real, synthetic, column, target, transform):
             raise PublicValueError("target_transform must make two classes.")
         return (y == labels[-1]).astype(float), (z == labels[-1]).astype(float)
     if column.nullable:
-        raise PublicValueError(f"The target {target!r} has nulls: pass a target_transform.")
+        raise PublicValueError(
+            f"target must have no nulls, got {target!r}: pass a target_transform."
+        )
     if isinstance(column, Numeric):
         return tuple(column.encode(frame[target])[:, 0] for frame in (real, synthetic))
     if getattr(column, "n_categories", None) != 2:
         raise PublicValueError(
-            f"The target {target!r} is neither numeric nor of two labels: pass a target_transform."
+            f"target must be numeric or have two labels, got {target!r}: pass a target_transform."
         )
     return tuple(column.codes(frame[target]).astype(float) for frame in (real, synthetic))
 
@@ -236,13 +238,13 @@ def _fit_linear(X, y):
 
 
 def _standard_errors(X, weight, variance):
-    """Return roots of the diagonal of the inverse information, the intercept profiled out."""
-    # Where all fitted shares are 0 or 1, no record weighs anything.
+    """Return roots of the diagonal of the inverse information, with the intercept profiled out."""
+    # If all fitted probabilities are 0 or 1, no record has weight.
     total = max(weight.sum(), np.finfo(float).tiny)
     mean = weight @ X / total
     information = (X * weight[:, None]).T @ X - total * np.outer(mean, mean)
     values, vectors = np.linalg.eigh(information)
-    # Rounding may leave an eigenvalue below 0.
+    # Rounding may make an eigenvalue negative.
     inverse = 1 / (values.clip(0, None) + RIDGE)
     return np.sqrt(variance * (vectors**2 @ inverse))
 
@@ -251,7 +253,7 @@ def _agreement(b, error, c, other_error, found, quantile):
     low, high = b - quantile * error, b + quantile * error
     other_low, other_high = c - quantile * other_error, c + quantile * other_error
     shared = (np.minimum(high, other_high) - np.maximum(low, other_low)).clip(0, None)
-    # Without a synthetic coefficient there is no interval, of length 0.
+    # Without a synthetic coefficient the interval is empty.
     lengths = np.array([high - low, np.where(found, other_high - other_low, 1.0)])
     overlap = (shared / lengths).mean(axis=0)
     same_sign, same_conclusion = (
@@ -271,14 +273,14 @@ def _agreement(b, error, c, other_error, found, quantile):
 
 
 def _signs(values, least):
-    """Return signs, 0 for what is not farther from 0 than that."""
+    """Return signs, with 0 for values up to a threshold."""
     return np.sign(values) * (np.abs(values) > least)
 
 
 def propensity_mse_ratio(real: pd.DataFrame, synthetic: pd.DataFrame, schema: Schema) -> float:
     r"""Ratio of the propensity score mean squared error to its expectation.
 
-    A logistic regression on all columns tells synthetic records from real ones. With its
+    A logistic regression on all columns predicts whether a record is synthetic. With its
     probabilities :math:`\hat p_i`, the share c of synthetic records among all N, and d regressors,
 
     .. math::
@@ -289,25 +291,25 @@ def propensity_mse_ratio(real: pd.DataFrame, synthetic: pd.DataFrame, schema: Sc
     real, synthetic : DataFrame
         Tables with the columns of ``schema``; others are ignored. They may differ in length.
     schema : Schema
-        Public declaration. Numbers and dates are regressors, with another for their nulls; labels
-        have one each but for the most frequent. There are no interactions.
+        Public declaration. A number or date is one regressor plus an indicator of its nulls; labels
+        have an indicator each, except for the most frequent. There are no interactions.
 
     Returns
     -------
     float
-        At least 0. About 1 for records of the right model fitted to ``real``, 1 / (1 - c) for a
-        sample of the same distribution as ``real``, so 2 for tables of one length. The larger it
-        is, the easier they are told apart.
+        Non-negative. About 1 for records of the right model fitted to ``real``; 1 / (1 - c) for a
+        sample of the same distribution as ``real``, so 2 for tables of equal length. The larger it
+        is, the easier synthetic records are detected.
 
     Raises
     ------
-    ValueError
-        A table is empty, lacks a column, or holds what the schema does not allow; or no column
-        varies.
+    PublicValueError
+        A table is empty, lacks a column, or has values that the schema does not allow; or all
+        columns are constant.
 
     Notes
     -----
-    It is a test of single columns and of their means: it sees no dependence.
+    It compares means of single columns, and does not detect differences in dependence.
 
     References
     ----------
@@ -318,7 +320,7 @@ def propensity_mse_ratio(real: pd.DataFrame, synthetic: pd.DataFrame, schema: Sc
     X = design_matrix(real, synthetic, schema)
     X = X[:, np.ptp(X, axis=0) > 0]
     if X.shape[1] == 0:
-        raise PublicValueError("All columns of both tables are constant.")
+        raise PublicValueError("real and synthetic must have a column that is not constant.")
     X, _ = standardize(X)
     is_synthetic = np.arange(len(X)) >= len(real)
     propensity = fit_logistic(X, is_synthetic).predict_proba(X)[:, 1]

@@ -1,8 +1,8 @@
-"""How alike predictions treat the groups of a sensitive attribute.
+"""Fairness of predictions between the groups of a sensitive attribute.
 
-Calls are as in fairlearn, ``(y_true, y_pred, *, sensitive_features)``, also where the truth is not
-used: so scorers and ``fairlearn.metrics.MetricFrame`` take them. These functions read true records
-and add no noise: what they return is not private.
+Signatures are those of fairlearn, ``(y_true, y_pred, *, sensitive_features)``, even if the truth is
+not used, so that scorers and ``fairlearn.metrics.MetricFrame`` accept the functions. They read true
+records without noise, so their results are not private.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def disparate_impact(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or None
-        True labels, which say with the predicted ones what labels there are; of no other use.
+        True labels, used only to find the set of labels.
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, n_features)
@@ -59,18 +59,18 @@ def disparate_impact(
 
     Raises
     ------
-    ValueError
+    PublicValueError
         Lengths differ, a label is missing, there is a single group, or ``pos_label`` is not a
-        label: there are several without it, or one of another type.
+        label: there are several others, or one of another type.
 
     See Also
     --------
-    equalized_odds_ratios : The same given the true label.
+    equalized_odds_ratios : The ratios given the true label.
 
     Notes
     -----
-    For every number of groups, min(DI, 1/DI) is fairlearn's ``demographic_parity_ratio``, which
-    suits a search: there larger is better. The difference of the rates is fairlearn's
+    For any number of groups, min(DI, 1/DI) is fairlearn's ``demographic_parity_ratio``, which suits
+    a search, as larger is better. The difference of the rates is fairlearn's
     ``demographic_parity_difference``.
 
     References
@@ -103,8 +103,8 @@ def equalized_odds_ratios(
 ) -> pd.Series | float:
     """Ratios of the groups' rates of positive predictions, given the true label.
 
-    With 0/1 labels, those of the false positive rates (label 0) and of the true positive rates
-    (label 1). Equality of odds is a ratio of 1 for every label.
+    For 0/1 labels, these are the ratios of the false positive rates (label 0) and of the true
+    positive rates (label 1). Equalized odds are ratios of 1 for every label.
 
     Parameters
     ----------
@@ -114,12 +114,11 @@ def equalized_odds_ratios(
         Samples with the same values in all columns form a group, missing ones too; at least two
         groups.
     pos_label : bool, int, float or str, default=1
-        The positive label. The event is "predicted ``pos_label``" for every true label, also when
-        there are more than two: then equality of odds asks for ratios of 1 with each label as
-        ``pos_label``.
+        The positive label. The event is "predicted ``pos_label``" for every true label, also with
+        more than two labels; equalized odds are then ratios of 1 with each label as ``pos_label``.
     agg : callable or None, default=None
-        Makes one number of the series, which a scorer and the differences of a ``MetricFrame``
-        need. None returns the series.
+        Function from the series to one number, required by scorers and by the differences of a
+        ``MetricFrame``. None returns the series.
 
     Returns
     -------
@@ -130,13 +129,12 @@ def equalized_odds_ratios(
 
     Raises
     ------
-    ValueError
-        Lengths differ, a label is missing, there is a single group, or ``pos_label`` is not a
-        label: there are several without it, or one of another type.
+    PublicValueError
+        As in :func:`disparate_impact`.
 
     See Also
     --------
-    disparate_impact : The same whatever the true label.
+    disparate_impact : The ratio without the true label.
 
     Notes
     -----
@@ -161,7 +159,7 @@ def equalized_odds_ratios(
     1    0.5
     Name: equalized_odds_ratio, dtype: float64
 
-    A search with metadata routing looks for the largest worst ratio with this:
+    A scorer for a search with metadata routing, of the worst ratio:
 
     >>> import numpy as np
     >>> from sklearn.metrics import make_scorer
@@ -200,8 +198,8 @@ def over_diagonal_rates(
     offset : float, default=0.0
         In the units of the outputs: 0 for targets centred on [-1/2, 1/2]^2, 1 on [0, 1]^2.
     agg : callable or None, default=None
-        Makes one number of the series, such as ``np.ptp``: a scorer and the differences of a
-        ``MetricFrame`` need one. None returns the series.
+        Function from the series to one number, such as ``np.ptp``, required by scorers and by the
+        differences of a ``MetricFrame``. None returns the series.
 
     Returns
     -------
@@ -210,7 +208,7 @@ def over_diagonal_rates(
 
     Raises
     ------
-    ValueError
+    PublicValueError
         Lengths differ, a target is missing or not finite, ``y_pred`` does not have two columns, or
         there is a single group.
 
@@ -250,10 +248,10 @@ def group_wasserstein_distance(
 ) -> float:
     """Wasserstein distance between the groups' distributions of predictions.
 
-    One output is compared exactly, several by sliced Wasserstein with the same directions for
-    every pair of groups. More than two groups give the p-th root of the mean over the pairs of
-    the p-th powers. The square with p=2 is the fairness penalty of the package, the mean over the
-    pairs of the (sliced) W_2^2. Two samples of one distribution are not at 0.
+    A single output is compared exactly, several by the sliced distance with the same directions for
+    every pair of groups. With more than two groups it is the p-th root of the mean over the pairs
+    of the p-th powers. Its square for p=2 is the fairness penalty of the package. Two samples of
+    one distribution have a positive distance.
 
     Parameters
     ----------
@@ -279,7 +277,7 @@ def group_wasserstein_distance(
 
     Raises
     ------
-    ValueError
+    PublicValueError
         Lengths differ, a score is missing or not finite, or there is a single group.
 
     References
@@ -293,7 +291,7 @@ def group_wasserstein_distance(
     >>> group_wasserstein_distance(None, [0.25, 0.5, 0.5, 0.75], sensitive_features=[0, 0, 1, 1])
     0.25
 
-    A search with metadata routing looks for a small distance of the probabilities with this:
+    A scorer for a search with metadata routing, of the distance of the probabilities:
 
     >>> from sklearn.metrics import make_scorer
     >>> scorer = make_scorer(
@@ -310,13 +308,13 @@ def group_wasserstein_distance(
             outputs[codes == first],
             outputs[codes == second],
             p=p,
-            # The directions of a line are its two orientations, and one is enough.
+            # A line has two directions, which give the same distance.
             n_projections=n_projections if outputs.shape[1] > 1 else 1,
             random_state=seed,
         )
         for first, second in combinations(range(len(groups)), 2)
     ]
-    # Scaled, because p-th powers leave the range of floats.
+    # Scaled, because p-th powers may overflow.
     largest = max(distances)
     if largest == 0:
         return 0.0
@@ -352,9 +350,9 @@ def _check_outputs(values, name):
 
 
 def _is_positive(codes, labels, true_labels, pos_label):
-    """Whether each code is that of ``pos_label``, a label that may well never be predicted."""
+    """Return whether each code is that of ``pos_label``, even if it is never predicted."""
     known = {*labels, *true_labels}
-    # The only label there is need not be the positive one, but is one of its kind.
+    # A single label may be the negative one, but has the same type.
     alone = len(known) == 1 and isinstance(next(iter(known)), str) == isinstance(pos_label, str)
     if pos_label not in known and not alone:
         raise PublicValueError(f"pos_label must be among the labels, and {pos_label!r} is not.")
@@ -363,7 +361,7 @@ def _is_positive(codes, labels, true_labels, pos_label):
 
 
 def _rates(event, cells, shape):
-    """Share of the samples of each cell that have the event, NaN for a cell without samples."""
+    """Return the share of the samples of each cell with the event, NaN for an empty cell."""
     size = np.prod(shape)
     with np.errstate(invalid="ignore"):
         rates = np.bincount(cells, event, minlength=size) / np.bincount(cells, minlength=size)

@@ -36,28 +36,28 @@ def marginal_total_variation(
 ) -> pd.Series:
     """Total variation distance between the marginals of two tables.
 
-    Half the l1 distance between the two histograms of each column, or of each pair or triple of
-    columns: 0 for the same frequencies, 1 for disjoint supports. Two samples of one distribution
-    are not at 0, so compare with a held-out real table.
+    Half the l1 distance between the histograms of each column, pair or triple of columns: 0 for
+    equal frequencies, 1 for disjoint supports. Two samples of one distribution have a positive
+    distance, so compare with a held-out real table.
 
     Parameters
     ----------
     real, synthetic : DataFrame
         Tables with the columns of ``schema``; others are ignored. They may differ in length.
     schema : Schema
-        Public declaration that fixes the cells. A category or ordinal value is a cell. A
-        numeric or datetime range is cut into ``n_bins`` cells of equal width, with values
-        outside of it in the end cells; an integer or stepped range of at most ``n_bins`` values
-        has a cell for each of them. Nulls are a cell of their own.
+        Public declaration that defines the cells. A category or ordinal value is a cell. A numeric
+        or datetime range is divided into ``n_bins`` cells of equal width, with values outside in
+        the end cells; an integer or stepped range of at most ``n_bins`` values has a cell for each.
+        Null is a cell of its own.
     order : {1, 2, 3}, default=1
         Columns, pairs of columns, or triples.
     n_bins : int, default=20
         Number of cells of a numeric or datetime column.
     max_groups : int or None, default=None
-        If there are more columns, pairs or triples than this, that many of them, drawn without
+        If there are more columns, pairs or triples, this number of them is drawn without
         replacement. None takes all.
     random_state : None, int or RandomState, default=None
-        Draws them. The same seed takes the same ones of every two tables of a schema.
+        Seed of that draw. The same seed draws the same ones for all tables of a schema.
 
     Returns
     -------
@@ -67,9 +67,9 @@ def marginal_total_variation(
 
     Raises
     ------
-    ValueError
-        A table is empty, lacks a column, or holds what the schema does not allow: an undeclared
-        category, a null in a column that is not nullable.
+    PublicValueError
+        A table is empty, lacks a column, or has values that the schema does not allow: an
+        undeclared category, or a null in a column that is not nullable.
 
     See Also
     --------
@@ -77,7 +77,7 @@ def marginal_total_variation(
 
     Notes
     -----
-    Memory is linear in the number of records, however many cells a triple has.
+    Memory is linear in the number of records, for any number of cells.
     """
     if isinstance(order, bool) or order not in (1, 2, 3):
         raise PublicValueError(f"order must be 1, 2 or 3, got {order!r}.")
@@ -86,7 +86,7 @@ def marginal_total_variation(
         check_scalar(max_groups, "max_groups", Integral, min_val=1)
     names = list(schema)
     if len(names) < order:
-        raise PublicValueError(f"order={order} needs a schema of at least {order} columns.")
+        raise PublicValueError(f"schema must have at least {order} columns for order={order}.")
     check_tables(real, synthetic, schema)
     cells = {
         name: np.concatenate(
@@ -116,23 +116,23 @@ def k_marginal_score(
 ) -> float:
     """NIST's k-marginal score, 1000 (1 - mean total variation of the k-way marginals).
 
-    1000 for the same frequencies, 0 for disjoint supports; between, larger is better. Scores of
-    different k or cells do not compare: more cells are farther apart.
+    1000 for equal frequencies, 0 for disjoint supports; larger is better. Scores with different k
+    or cells are not comparable, as distances grow with the number of cells.
 
     Parameters
     ----------
     real, synthetic : DataFrame
         Tables with the columns of ``schema``; others are ignored. They may differ in length.
     schema : Schema
-        Public declaration that fixes the cells, as for `marginal_total_variation`.
+        Public declaration that defines the cells, as in `marginal_total_variation`.
     k : {1, 2, 3}, default=2
-        Columns of a marginal.
+        Number of columns of a marginal.
     n_bins : int, default=20
         Number of cells of a numeric or datetime column.
     max_groups : int or None, default=None
-        At most so many marginals, drawn without replacement. None takes all.
+        Largest number of marginals, drawn without replacement. None takes all.
     random_state : None, int or RandomState, default=None
-        Draws them.
+        Seed of that draw.
 
     Returns
     -------
@@ -141,14 +141,14 @@ def k_marginal_score(
 
     Raises
     ------
-    ValueError
-        As `marginal_total_variation`.
+    PublicValueError
+        As in `marginal_total_variation`.
 
     Notes
     -----
-    SDNist computes (2 - mean l1 distance) · 500, which is the same, for k = 2 on 50 pairs drawn
-    with replacement, within groups of records and in bins that its schema fixes. The challenge of
-    2018 had k = 3 and 100 triples. Here all pairs count unless ``max_groups`` says otherwise.
+    SDNist computes (2 - mean l1 distance) · 500, which is equal, for k = 2 on 50 pairs drawn with
+    replacement, within groups of records and with the bins of its schema. The challenge of 2018
+    used k = 3 and 100 triples. Here all pairs are used unless ``max_groups`` is given.
 
     References
     ----------
@@ -181,17 +181,17 @@ def k_marginal_score(
 
 
 def check_tables(real, synthetic, schema):
-    """Refuse a table that is empty, or lacks a column of the schema."""
+    """Check that a table is not empty and has the columns of the schema."""
     for label, frame in (("real", real), ("synthetic", synthetic)):
         missing = [name for name in schema if name not in frame.columns]
         if missing:
-            raise PublicValueError(f"{label} lacks columns of the schema: {missing}.")
+            raise PublicValueError(f"{label} must have the columns of the schema, lacks {missing}.")
         if len(frame) == 0:
-            raise PublicValueError(f"{label} has no rows.")
+            raise PublicValueError(f"{label} must have at least one row.")
 
 
 def find_cells(values, column, n_bins):
-    """Return the index of the cell of each value; the last one is null."""
+    """Return the index of the cell of each value; the last cell is null."""
     if not isinstance(column, Numeric | Datetime):
         return column.codes(values)
     block = column.encode(values)
@@ -200,7 +200,7 @@ def find_cells(values, column, n_bins):
     if n_steps is not None and n_steps < n_bins:
         cells = np.rint(fraction * n_steps)
     else:
-        # A value on an edge opens the next cell, although its fraction is rounded.
+        # A value on an edge is in the upper cell, although its fraction is rounded.
         cells = np.minimum(np.floor(fraction * n_bins + _EDGE), n_bins - 1)
     if column.nullable:
         cells[block[:, 2] == 1] = n_bins
@@ -208,7 +208,7 @@ def find_cells(values, column, n_bins):
 
 
 def _groups(names, order, max_groups, random_state):
-    """Return tuples of columns in the order of the schema: all, or so many of them at random."""
+    """Return tuples of columns in the order of the schema: all, or a random subset."""
     n_groups = math.comb(len(names), order)
     if max_groups is None or max_groups >= n_groups:
         return list(combinations(names, order))
@@ -219,7 +219,7 @@ def _groups(names, order, max_groups, random_state):
 
 
 def _combination(names, order, place):
-    """Yield the combination that ``itertools.combinations`` has at a place."""
+    """Return the combination at a position of ``itertools.combinations``."""
     for i, name in enumerate(names):
         if order == 0:
             return
@@ -232,7 +232,7 @@ def _combination(names, order, place):
 
 
 def _total_variation(columns, n_real):
-    """Return the distance between the cells of the first records and those of the others."""
+    """Return the total variation between the cells of the first records and those of the rest."""
     n = len(columns[0])
     cells, size = columns[0], columns[0].max() + 1
     for column in columns[1:]:
@@ -251,17 +251,17 @@ def correlation_difference(
 ) -> pd.Series:
     """Absolute difference of the correlations of each pair of columns.
 
-    The correlation of two columns that have an order, numeric, datetime or ordinal, is Spearman's,
-    in [-1, 1], of the records where neither is null. That of any other pair is Cramér's V, in
-    [0, 1], where a null is a label.
+    Columns with an order (numeric, datetime or ordinal) have Spearman's correlation, in [-1, 1], of
+    the records in which neither is null. Other pairs have Cramér's V, in [0, 1], with null as a
+    label.
 
     Parameters
     ----------
     real, synthetic : DataFrame
         Tables with the columns of ``schema``; others are ignored. They may differ in length.
     schema : Schema
-        Public declaration of the columns. Beside a categorical column, a number or date stands
-        for its cell, as in `marginal_total_variation`.
+        Public declaration of the columns. In a pair with a categorical column, a number or date is
+        replaced by its cell, as in `marginal_total_variation`.
     n_bins : int, default=20
         Number of these cells.
 
@@ -273,15 +273,15 @@ def correlation_difference(
 
     Raises
     ------
-    ValueError
-        A table is empty, lacks a column, or holds what the schema does not allow; or the schema
-        has a single column.
+    PublicValueError
+        A table is empty, lacks a column, or has values that the schema does not allow; or the
+        schema has a single column.
 
     Notes
     -----
-    A column that is constant in a table correlates with no other there: its correlations are 0.
-    Cramér's V of independent columns is above 0 in a sample, the more the fewer records there
-    are, so tables should be of one length; and two samples of one distribution are not at 0.
+    The correlations of a column that is constant in a table are 0 there. Cramér's V of independent
+    columns is positive in a sample, and larger for fewer records, so tables should have equal
+    lengths; two samples of one distribution have a positive difference.
 
     References
     ----------
@@ -300,7 +300,7 @@ def correlation_difference(
     """
     check_scalar(n_bins, "n_bins", Integral, min_val=1)
     if len(schema) < 2:
-        raise PublicValueError("Correlations need a schema of at least two columns.")
+        raise PublicValueError("schema must have at least two columns for correlations.")
     check_tables(real, synthetic, schema)
     first, second = (column_correlations(frame, schema, n_bins) for frame in (real, synthetic))
     pairs = list(combinations(schema, 2))
@@ -329,7 +329,7 @@ def column_correlations(frame, schema, n_bins):
 
 
 def _places(values, column):
-    """Return the places of values in their order, NaN for a null."""
+    """Return the ranks of values in their order, NaN for a null."""
     if isinstance(column, Ordinal):
         codes = column.codes(values)
         return np.where(codes < len(column.labels), codes, np.nan)
@@ -338,9 +338,9 @@ def _places(values, column):
 
 
 def _cramers_v(cells, others):
-    """Return the root of the mean square contingency by its largest value, 0 for a constant.
+    """Return the root of the mean square contingency over its largest value, 0 for a constant.
 
-    Both number the cells that occur, without a gap.
+    Both arguments number the cells that occur, without gaps.
     """
     shape = (int(cells.max()) + 1, int(others.max()) + 1)
     if min(shape) == 1:
@@ -354,6 +354,6 @@ def _cramers_v(cells, others):
         counts = counts[pairs]
     row, column = np.unravel_index(pairs, shape)
     expected = np.bincount(cells)[row] * (np.bincount(others)[column] / len(cells))
-    # Rounding may leave it below 0 for independent cells.
+    # Rounding may make it negative for independent cells.
     contingency = max((counts * counts / expected).sum() / len(cells) - 1, 0.0)
     return min(np.sqrt(contingency / (min(shape) - 1)), 1.0)

@@ -1,4 +1,4 @@
-"""Usefulness of a synthetic table: train on it, test on real records."""
+"""Utility of a synthetic table for prediction: train on synthetic, test on real records."""
 
 import warnings
 from collections.abc import Callable, Hashable
@@ -24,7 +24,7 @@ def train_synthetic_test_real(
     target_transform: Callable[[pd.Series], ArrayLike] | None = None,
     scoring: str | Callable | list | dict = "roc_auc",
 ) -> float | dict[str, float]:
-    """Score on real records a predictor trained on synthetic ones.
+    """Return the score on real records of a predictor trained on synthetic ones.
 
     Parameters
     ----------
@@ -34,25 +34,25 @@ def train_synthetic_test_real(
     synthetic : DataFrame
         Training records.
     real : DataFrame with the same columns, in any order
-        Test records, best held out from what the generator was fitted on.
+        Test records, which should be held out from the fit of the generator.
     target : column name
-        The column to predict. It is never among the features.
+        The column to predict; it is not a feature.
     target_transform : callable or None, default=None
-        Makes the labels out of the target column of either table, for instance
+        Function from the target column of either table to labels, for instance
         ``lambda visits: visits > 2``.
     scoring : str, callable, list or dict, default="roc_auc"
         As in :func:`sklearn.metrics.check_scoring`.
 
     Returns
     -------
-    float, or dict of float with several scorers
+    float, or dict of float for several scorers
 
     Warns
     -----
     UserWarning
-        A classifier is asked to learn from a synthetic target of a single class. The score is
-        then the one of the constant prediction (0.5 for "roc_auc"), so that a benchmark with a
-        failed generator still completes.
+        The synthetic target of a classifier has a single class. The score is then that of the
+        constant prediction (0.5 for "roc_auc"), so that a benchmark with a failed generator still
+        completes.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def train_synthetic_test_real(
     if set(synthetic.columns) != set(real.columns):
         odd = sorted(set(synthetic.columns) ^ set(real.columns), key=str)
         raise PublicValueError(
-            f"synthetic and real must have the same columns; in one only: {odd}."
+            f"synthetic and real must have the same columns, got {odd} in one only."
         )
     real = real[list(synthetic.columns)]
     X_train, y_train = _split_target(synthetic, target, target_transform)
@@ -100,7 +100,7 @@ def _split_target(frame, target, transform):
 
 
 def _constant_classifier(y_train, y_test):
-    """Predict the one class of ``y_train``, knowing which other classes there are."""
+    """Return a classifier of the one class of ``y_train`` that knows the classes of ``y_test``."""
     classes = np.unique(np.concatenate([y_train, y_test]))
     dummy = DummyClassifier(strategy="constant", constant=y_train[:1])
     return dummy.fit(np.zeros((len(classes), 1)), classes)

@@ -18,17 +18,17 @@ __all__ = [
     "wasserstein_distance",
 ]
 
-# The network simplex stops early at POT's default, and then only warns.
+# With POT's default the network simplex stops early, and only warns.
 _MAX_PIVOTS = 10**9
 
 
 def check_point_clouds(X, Y, *, min_samples=1):
-    """Return two float64 arrays (n, d) and (m, d), or say what is wrong with them."""
+    """Return two float64 arrays (n, d) and (m, d), or raise an error that names the fault."""
     X = check_array(X, dtype="float64", input_name="X", ensure_min_samples=min_samples)
     Y = check_array(Y, dtype="float64", input_name="Y", ensure_min_samples=min_samples)
     if X.shape[1] != Y.shape[1]:
         raise PublicValueError(
-            f"X and Y must have as many features as each other, got {X.shape[1]} and {Y.shape[1]}."
+            f"X and Y must have equal numbers of features, got {X.shape[1]} and {Y.shape[1]}."
         )
     return X, Y
 
@@ -49,9 +49,9 @@ def wasserstein_distance(
 ) -> float:
     """Wasserstein distance between two point clouds with uniform weights, solved exactly.
 
-    This is the distance W_p itself, not its p-th power, in the units of the data. Time grows
-    like the cube of the number of points and memory like the square: a few seconds and a few
-    hundred megabytes for 4000 points against 4000.
+    This is the distance W_p itself, not its p-th power, in the units of the data. Time is cubic
+    and memory quadratic in the number of points: a few seconds and a few hundred megabytes for 4000
+    points against 4000.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def wasserstein_distance(
     p : float, default=2
         Order, at least 1.
     metric : str or callable, default="euclidean"
-        Ground metric, as in :func:`scipy.spatial.distance.cdist`. For instance "cityblock" is
-        the l1 norm, the natural one for Laplace noise.
+        Ground metric, as in :func:`scipy.spatial.distance.cdist`. For instance, "cityblock" is the
+        l1 norm, which matches Laplace noise.
 
     Returns
     -------
@@ -69,17 +69,17 @@ def wasserstein_distance(
 
     See Also
     --------
-    sliced_wasserstein_distance : Scales to many points.
+    sliced_wasserstein_distance : For many points.
     """
     p = _check_order(p)
     X, Y = check_point_clouds(X, Y)
     distances = cdist(X, Y, metric)
-    # The solver's tolerances are absolute, so it is given costs in [0, 1].
+    # The solver's tolerances are absolute, so costs are scaled to [0, 1].
     largest = distances.max()
     if largest == 0:
         return 0.0
     distances /= largest
-    # Here, for it imports JAX and others where they are installed.
+    # Imported here, as POT imports JAX and others if they are installed.
     import ot
 
     cost = ot.emd2([], [], distances**p, numItermax=_MAX_PIVOTS)
@@ -97,7 +97,7 @@ def sliced_wasserstein_distance(
     """Sliced Wasserstein distance between two point clouds with uniform weights.
 
     The p-th root of the mean of the p-th powers of one-dimensional distances W_p, along random
-    directions of the unit sphere (Monte Carlo error of order 1/sqrt(n_projections)).
+    directions on the unit sphere (Monte Carlo error of order 1/sqrt(n_projections)).
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def sliced_wasserstein_distance(
     n_projections : int, default=200
         Number of directions.
     random_state : None, int or RandomState, default=None
-        Draws the directions. The same seed gives the same directions to every pair of clouds.
+        Seed of the directions; the same seed gives the same directions for all clouds.
 
     Returns
     -------
@@ -140,20 +140,19 @@ def frechet_distance(
     X : array-like of shape (n, d), or whatever ``feature_extractor`` takes
     Y : array-like of shape (m, d), or whatever ``feature_extractor`` takes
     feature_extractor : callable or None, default=None
-        Maps X, and then Y, to an array of features of shape (n, d). None takes X and Y as
-        the features.
+        Function from X, and from Y, to an array of features of shape (n, d). None uses X and Y
+        themselves.
 
     Returns
     -------
     float
-        At least 0.
+        Non-negative.
 
     Notes
     -----
-    With centred features A (n, d), so that C = AᵀA / (n - 1), the trace of the square root is
-    the nuclear norm of A_X A_Yᵀ, up to the scales. It needs no square root of a matrix that may
-    be singular or not symmetric, loses no digits to squaring, and is real by construction. The
-    triangular factors of the A stand in for them.
+    With centred features A (n, d), so that C = AᵀA / (n - 1), the trace of the square root is the
+    nuclear norm of A_X A_Yᵀ, up to the scales. This avoids the square root of a matrix that may be
+    singular or not symmetric, and is real and accurate. Triangular factors replace the A.
 
     References
     ----------

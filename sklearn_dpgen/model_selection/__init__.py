@@ -1,4 +1,4 @@
-"""Private choice of parameters, and scores over budgets."""
+"""Private hyperparameter search, and scores that compare budgets."""
 
 from sklearn_dpgen.model_selection._private_search import PrivateSearchCV
 from sklearn_dpgen.model_selection._utility_scorer import utility_scorer

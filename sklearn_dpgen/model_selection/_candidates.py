@@ -9,6 +9,7 @@ from sklearn.model_selection import ParameterSampler
 from sklearn_dpgen.accounting import GaussianProfile
 from sklearn_dpgen.accounting._checks import smallest_passing
 from sklearn_dpgen.accounting._composition import dominating_gaussian
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.utils._validation import named_parameters, outermost_parameters
 
@@ -33,20 +34,22 @@ _RTOL = 2e-3
 def draw_parameters(distributions, noise):
     """Return parameters from their public distributions, independent of all earlier draws.
 
-    Each draw has a seed of its own. If several runs shared one generator, its seed would reveal
-    which run has won, and so the number of runs.
+    Each draw has a seed of its own. With a generator shared by several runs, its state would
+    reveal which run won, and so the number of runs.
     """
     seed = int(noise.integers(2**32, 1)[0])
     return next(iter(ParameterSampler(distributions, 1, random_state=seed)))
 
 
 def check_distributions(distributions):
-    """Raise a ValueError if the distributions hold parameters that the search sets."""
+    """Raise an error if the distributions hold parameters that the search sets."""
     spaces = [distributions] if isinstance(distributions, dict) else list(distributions)
     names = {name for space in spaces for name in space}
     taken = sorted(name for name in names if name.rpartition("__")[2] in _SET_BY_THE_SEARCH)
     if taken:
-        raise ValueError(f"param_distributions must not hold what the search sets: {taken}.")
+        raise PublicValueError(
+            f"param_distributions must not hold what the search sets, got {taken}."
+        )
     ParameterSampler(distributions, 1)
 
 
@@ -72,20 +75,20 @@ def calibrated(estimator, parameters, run, n_samples, n_features, *, random_stat
 
     Raises
     ------
-    ValueError
-        No budget is small enough.
+    PublicTypeError, PublicValueError
+        The estimator has no ``epsilon``, or no budget is small enough.
     """
     candidate = seeded(estimator, random_state).set_params(**parameters)
     for name, value in _TAKEN_AWAY.items():
         candidate.set_params(**dict.fromkeys(named_parameters(candidate, name), value))
     budgets = outermost_parameters(candidate, "epsilon")
     if not budgets:
-        raise ValueError(f"estimator has no parameter epsilon: {type(candidate).__name__}.")
+        raise PublicValueError(f"estimator must have an epsilon, got {type(candidate).__name__}.")
 
     def plan(epsilon):
         candidate.set_params(**dict.fromkeys(budgets, epsilon))
         with warnings.catch_warnings():
-            # Warnings would be of budgets that are only tried, and reveal the number of runs.
+            # Warnings would concern budgets that are only tried, and reveal the number of runs.
             warnings.simplefilter("ignore")
             return estimator_plan(candidate, n_samples, n_features)
 
@@ -102,33 +105,33 @@ def calibrated(estimator, parameters, run, n_samples, n_features, *, random_stat
         except (OverflowError, ValueError):
             factor = None
         if factor is None:
-            raise ValueError(
-                f"{type(candidate).__name__} has no budget so small that a run of the search pays "
-                f"for it: {parameters}."
+            raise PublicValueError(
+                f"{type(candidate).__name__} must have a budget that a run of the search covers; "
+                f"none is small enough with {parameters}."
             )
         report = plan(whole / factor)
     return candidate, report
 
 
 def check_relation(plan, report, parameters):
-    """Raise a ValueError if the neighbouring relation of a candidate is not that of the search."""
+    """Raise an error if a candidate has another neighbouring relation than the search."""
     if plan.relation != report.relation:
-        raise ValueError(
-            f"param_distributions must not change who is protected: {parameters} protects against "
-            f"{plan.neighbouring!r}, the estimator against {report.neighbouring!r}."
+        raise PublicValueError(
+            f"param_distributions must not change the neighbouring relation, got {parameters} with "
+            f"{plan.neighbouring!r}, but {report.neighbouring!r} of the estimator."
         )
 
 
 def seeded(candidate, random_state):
-    """Return an unfitted copy with a seed of its own, or None, in all its parts."""
+    """Return an unfitted copy; all its parts have a seed of their own, or None."""
     seeds = dict.fromkeys(named_parameters(candidate, "random_state"), random_state)
     return clone(candidate).set_params(**seeds)
 
 
 def is_as_planned(report, plan, run):
-    """Return whether a fit has the relation of its plan, and its cost or less than a run's.
+    """Return whether a fit has the relation of its plan, and at most its cost or that of a run.
 
-    The report of a fit may differ from its plan, as with public labels, which no plan is given.
+    The report of a fit may differ from its plan, for example by public labels.
     """
     if run is None:
         return True
@@ -139,14 +142,14 @@ def is_as_planned(report, plan, run):
 
 
 def is_dominated(report, run, *, at_least=0.0):
-    """Return whether the profile of a run dominates that of a plan, and how closely.
+    """Return whether the profile of a run dominates that of a plan, and at what ratio at least.
 
     Parameters
     ----------
     report : PrivacyReport
     run : FailingGaussianProfile
     at_least : float, default=0.0
-        Least ratio of the μ of the plan to the μ of the run.
+        Smallest allowed ratio of the μ of the plan to the μ of the run.
     """
     cost = dominating_gaussian(report.composable(), run.delta0)
     share = np.sqrt(cost.amount) / run.mu
@@ -154,7 +157,7 @@ def is_dominated(report, run, *, at_least=0.0):
 
 
 def state_price(estimator, report):
-    """Set the report of the search on an estimator and its parts, which had that of one run."""
+    """Set the report of the search on an estimator and its parts, which had the one of a run."""
     estimator.privacy_ = report
     for part in vars(estimator).values():
         if isinstance(part, PrivateEstimator) and hasattr(part, "privacy_"):
@@ -162,24 +165,24 @@ def state_price(estimator, report):
 
 
 def estimator_plan(candidate, n_samples, n_features):
-    """Return the plan of a fit, if the search can pay for it.
+    """Return the plan of a fit, if the search can account for it.
 
     Raises
     ------
-    TypeError
+    PublicTypeError
         The estimator is not private.
-    ValueError
-        It protects against other neighbours.
+    PublicValueError
+        Its neighbouring relation is not the replacement of a record.
     """
     if not isinstance(candidate, PrivateEstimator):
-        raise TypeError(
-            f"estimator must be private, with a plan: {type(candidate).__name__} is not. Wrap it "
-            "in SyntheticDataClassifier or SyntheticDataRegressor."
+        raise PublicTypeError(
+            f"estimator must be private, with a plan, got {type(candidate).__name__}. Wrap it in "
+            "SyntheticDataClassifier or SyntheticDataRegressor."
         )
     report = candidate.plan(n_samples=n_samples, n_features=n_features)
     if report.neighbours != "replace_one":
-        raise ValueError(
-            "estimator must protect against the replacement of a record: the number of those that "
-            f"score is public. {type(candidate).__name__} has '{report.neighbours}'."
+        raise PublicValueError(
+            "estimator must protect against the replacement of a record, as the number of scored "
+            f"records is public, got {type(candidate).__name__} with '{report.neighbours}'."
         )
     return report

@@ -1,4 +1,4 @@
-"""PrivateSearchCV: parameters chosen on private records, at a price that counts the choice."""
+"""PrivateSearchCV: hyperparameter search on private records that accounts for the selection."""
 
 import math
 import warnings
@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn_dpgen.accounting import Bound, Event, PoissonRuns, PrivacyReport
 from sklearn_dpgen.accounting._checks import check_delta_size
 from sklearn_dpgen.accounting._random_stopping import RandomRuns, calibrate_runs
+from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons, split_unit
@@ -73,20 +74,18 @@ class Records:
 
     Raises
     ------
-    TypeError
+    PublicTypeError
         The rows of X have no positions, as in chunks, or X is not a data frame and has a unit.
-    ValueError
+    PublicValueError
         X lacks the column of the unit.
     """
 
     def __init__(self, X, y, unit=None, schema=None):
         if not hasattr(X, "__len__"):
-            raise TypeError("X must be a data frame or an array, whose rows have positions.")
+            raise PublicTypeError("X must be a data frame or an array, whose rows have positions.")
         n_rows = num_samples(X)
         if y is not None and num_samples(y) != n_rows:
-            raise ValueError(
-                f"y must have a value for each of {n_rows} rows, got {num_samples(y)}."
-            )
+            raise PublicValueError("y must have one value for each row of X.")
         self._X, self._y = X, y
         self.beside = None if unit in (schema or ()) else unit
         self._persons = np.arange(n_rows) if unit is None else split_unit(X, unit)[1].codes
@@ -141,7 +140,7 @@ def _best_has(method):
 
 
 class BestEstimatorMixin(MetaEstimatorMixin):
-    """Methods that ``best_estimator_``, or ``estimator`` before a fit, has."""
+    """Methods of ``best_estimator_``, or of ``estimator`` before a fit."""
 
     @available_if(_best_has("predict"))
     def predict(self, X: ArrayLike | pd.DataFrame) -> np.ndarray:
@@ -254,16 +253,17 @@ class BestEstimatorMixin(MetaEstimatorMixin):
 
 
 class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
-    """The best of a random number of private fits, at a price that counts all of them.
+    """Private hyperparameter search: the best of a random number of private fits.
 
     Each run draws parameters from public distributions, fits them on training records, and scores
     the fit on validation records with noise. The number of runs is random and secret, and only the
-    best fit is shown. The best of 40 fits, shown at the price of one, would have no guarantee.
+    best fit is released. The guarantee accounts for all runs: the best of 40 fits, at the price of
+    one, would have no guarantee.
 
     A search is not always worth its price: with ten runs on average, each has about twice the noise
-    of a single fit that has the whole budget. One fit is better if the defaults are good. A search
-    can be better if good parameters, such as learning rates, are unknown and there are thousands of
-    records. Pass public rows to score, if there are any: their scores are free.
+    of a single fit that has the whole budget. A single fit is better if the defaults are good. A
+    search can be better if good parameters, such as learning rates, are unknown and there are
+    thousands of records. Scores on public rows are free: pass them if there are any.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     target_range : (float, float) or None, default=None
         Public bounds of a numeric target, to which values and predictions are clipped.
     validation_fraction : float, default=0.2
-        Share of the records, or of the persons, that score, in (0, 1). They are drawn at random.
+        Share of the records, or of the persons, that are scored, in (0, 1). Drawn at random.
     ledger : PrivacyLedger, path or None, default=None
         Ledger that the search charges once, before the first run. None charges no ledger.
     random_state : int, RandomState or None, default=None
@@ -333,30 +333,29 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
     :Proof: Notes; :doc:`/ledger`.
 
     The records are split at random, once for all runs, and a replaced record is in one part, which
-    does not depend on its values. In the training part it changes the distribution of a fit, and
+    does not depend on its values. In the training part it changes the distribution of a fit, but
     not the validation records; in the validation part it changes the score by at most
-    1/n_validation, and no fit. So one run, with the fit and its score, costs the larger of the two,
-    not the sum: for neighbours, pair the draws in which the replaced record is in the same part.
-    The bound of each pair bounds the divergence of their mixture, which is jointly convex. With a
+    1/n_validation, but no fit. So one run, a fit and its score, costs the larger of the two and not
+    the sum: for neighbours, pair the draws in which the replaced record is in the same part. The
+    bound of each pair bounds the divergence of their mixture, which is jointly convex. With a
     ``unit`` of the estimator the same holds for persons: all rows of a person are in one part, and
     share the weight of one record.
 
     The candidate's budget is the largest at which its plan is dominated by a Gaussian mechanism of
-    sensitivity μ (but for a probability δ₀ = 10⁻³ δ / E[K] of an open failure), and the score has
-    normal noise of standard deviation 1/(μ n_validation). A candidate that cannot be made so is
-    refused by its plan, whatever the records are. The best of K such runs has the
+    sensitivity μ (except for a probability δ₀ = 10⁻³ δ / E[K] of catastrophic failure), and the
+    score has normal noise of standard deviation 1/(μ n_validation). A candidate without such a
+    budget is refused by its plan, independently of the records. The best of K such runs has the
     ``RandomStoppingProfile``, and μ is the largest at which its
     (ε, δ) is the budget.
 
     The argument needs identically distributed and independent runs: parameters, seeds and noise of
-    each are drawn anew. A failed fit has the score −∞, and is paid for. There is no table of
-    results and no second fit of the best parameters, which would each cost more. Warnings of
-    candidates are not shown, for the same reason as their scores, and their ``callback`` and
-    ``verbose`` are removed.
+    each are drawn anew. A failed fit has the score −∞, and is charged. There is no table of
+    results and no second fit of the best parameters, each of which would cost more. Warnings,
+    callbacks and progress bars of candidates are suppressed, as they would reveal other runs.
 
     Scores on public rows, ``X_val`` of :meth:`fit`, are free: all records train, and no noise is
-    added. Estimators that learn from answers that were privatized before, and their scores, cost
-    nothing: search with :class:`~sklearn.model_selection.GridSearchCV`.
+    added. Estimators that learn from locally privatized answers cost nothing to search, with
+    :class:`~sklearn.model_selection.GridSearchCV`.
 
     References
     ----------
@@ -425,7 +424,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         Parameters
         ----------
         n_samples : int
-            Number of private records, or of persons where the estimator has a ``unit``.
+            Number of private records, or of persons if the estimator has a ``unit``.
         n_features : int or None, default=None
             Number of columns, if the plan of the estimator needs it.
         public_scores : bool, default=False
@@ -440,11 +439,11 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         return self._price(self._parts(n_samples, public_scores), n_features, seed)[0]
 
     def _parts(self, n_samples, public_scores):
-        """Return the numbers of records that train and that score."""
+        """Return the numbers of training and of scored records."""
         n_scored = 0 if public_scores else math.ceil(self.validation_fraction * n_samples)
         if n_samples - n_scored < 1:
-            raise ValueError(
-                f"n_samples={n_samples} leaves no record to train on: take a smaller "
+            raise PublicValueError(
+                f"n_samples must leave a record to train on, got {n_samples}: use a smaller "
                 "validation_fraction, or score public rows, X_val."
             )
         return n_samples - n_scored, n_scored
@@ -465,7 +464,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         # The estimator with its own parameters determines the relation and the public facts.
         sizes = {"n_samples": n_train, "n_features": n_features}
         model, one = calibrated(self.estimator, {}, run, random_state=seed, **sizes)
-        # Only for its warnings of noise.
+        # Called for its warnings of noise.
         model.plan(**sizes)
         public = [*one.public, "param_distributions", *(() if n_scored else ("validation_rows",))]
         report = PrivacyReport(
@@ -529,16 +528,16 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         ------
         BudgetExceededError
             The ledger has less left than the search costs; nothing is released.
-        RuntimeError
-            No candidate could be fitted and scored. The search is paid for, and errors are not
+        PublicRuntimeError
+            No candidate could be fitted and scored. The search is charged, and errors are not
             shown.
-        ValueError
-            No budget of a candidate is small enough, a candidate protects other neighbours, or
-            scores need public rows. The ledger is not charged.
+        PublicTypeError, PublicValueError
+            No budget of a candidate is small enough, a candidate has another neighbouring
+            relation, or scores need public rows. The ledger is not charged.
         """
         # A search does not follow the steps of PrivateEstimator._fit: the secret number of runs
-        # and their candidates are drawn between the plan and the charge, so that parameters
-        # without a price are refused unpaid, and the fits of candidates release by themselves.
+        # and their candidates are drawn between the plan and the charge, so that unsupported
+        # parameters are refused before the charge, and the fits of candidates release themselves.
         self._forget()
         check_distributions(self.param_distributions)
         records = Records(X, y, self._protected_unit(), getattr(self.estimator, "schema", None))
@@ -553,23 +552,23 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         if X_val is not None:
             n_rows = num_samples(X_val)
             scored, weights = (X_val, y_val), np.full(n_rows, 1 / n_rows)
-        # The values of records are read from here on.
+        # The values of records are not read before this line.
         self._charge(report)
         scale, best = report.noise_scale["score"] if parts[1] else 0.0, None
         for parameters, candidate, plan in candidates:
             score = self._run(candidate, training, scored, values, weights)
             if score > -math.inf and not is_as_planned(candidate.privacy_, plan, run):
                 kind = type(candidate).__name__
-                raise RuntimeError(
-                    f"The fit of {kind} cost more than its plan, or protects less than it says."
+                raise PublicRuntimeError(
+                    f"The fit of {kind} must cost what it had planned, and protect as much."
                 )
             score = released_score(score, scale, noise)
-            # The first of equal scores: the order of identically distributed runs is random.
+            # Of equal scores the first wins: the order of identically distributed runs is random.
             if best is None or score > best[0]:
                 best = score, parameters, candidate
         if best is None or best[0] == -math.inf:
-            raise RuntimeError(
-                "No candidate could be fitted and scored. The search is paid for. The errors may "
+            raise PublicRuntimeError(
+                "No candidate could be fitted and scored; the search was charged. The errors may "
                 "reveal records and are not shown: fit a candidate on public or synthetic rows to "
                 "see them."
             )
@@ -589,7 +588,7 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         given = self.estimator.get_params()
         units = {given[name] for name in named_parameters(self.estimator, "unit")} - {None}
         if len(units) > 1:
-            raise ValueError(f"estimator must have one unit, got {sorted(units)}.")
+            raise PublicValueError(f"estimator must have one unit, got {sorted(units)}.")
         return max(units, default=None)
 
     def _candidates(self, n_runs, run, report, sizes, seed, noise):
@@ -608,16 +607,16 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
         return drawn
 
     def _values(self, *, public):
-        """Return a function of (estimator, X, y) that returns one value a row, or one for all."""
+        """Return a function of (estimator, X, y) with one value per row, or one for all rows."""
         if isinstance(self.scoring, UtilityScorer):
             return lambda candidate, X, y: self.scoring.row_values(candidate, X)
         if self.scoring is None or self.scoring in ("accuracy", "brier", "absolute_error"):
             return row_values(self.scoring, self.estimator, self.target_range)
         if not public:
-            raise ValueError(
+            raise PublicValueError(
                 "scoring must be None, 'accuracy', 'brier', 'absolute_error' or a utility_scorer "
-                "if the rows are private: their values are bounded for each row. Others need "
-                "public rows, X_val."
+                "for private rows, as their values are bounded for each row. Others need public "
+                "rows, X_val."
             )
         return check_scoring(self.estimator, scoring=self.scoring)
 
@@ -629,9 +628,9 @@ class PrivateSearchCV(BestEstimatorMixin, PrivateEstimator):
                 warnings.simplefilter("ignore")
                 candidate.fit(*(part for part in training if part is not None))
                 found = values(candidate, *scored)
-        except Exception:  # of any kind, which would reveal a candidate
+        except Exception:  # Showing an error of any class would reveal a candidate.
             return -math.inf
         if np.ndim(found) == 0:
-            # Scores need an order, in which NaN is the last.
+            # NaN is replaced, as scores are ordered.
             return -math.inf if np.isnan(found) else float(found)
         return float(weights @ bounded_values(found, len(weights)))

@@ -1,4 +1,4 @@
-"""Scores of a fitted estimator on single rows, in [0, 1]; each depends on its own row alone.
+"""Scores of a fitted estimator on single rows, in [0, 1]; each depends on its own row only.
 
 A mean of n such values changes by at most 1/n if one row is replaced.
 """
@@ -6,6 +6,8 @@ A mean of n such values changes by at most 1/n if one row is replaced.
 import numpy as np
 import pandas as pd
 from sklearn.base import is_classifier, is_regressor
+
+from sklearn_dpgen.exceptions import PublicValueError
 
 __all__ = [
     "bounded_values",
@@ -18,7 +20,7 @@ __all__ = [
 
 
 def hits(estimator, X, y):
-    """Return whether each label is predicted."""
+    """Return which labels are predicted."""
     predicted = np.asarray(estimator.predict(X), dtype=object)
     return np.array([_equal(*pair) for pair in zip(predicted, _labels(y), strict=True)])
 
@@ -43,12 +45,12 @@ def closeness(estimator, X, y, target_range):
 
 
 def row_values(scoring, estimator, target_range):
-    """Return the function of (estimator, X, y) of a name; None takes that of the estimator."""
+    """Return the named function of (estimator, X, y); None is the default of the estimator."""
     if scoring is None:
         if not (is_classifier(estimator) or is_regressor(estimator)):
-            raise ValueError(
-                "scoring must be given if estimator is neither a classifier nor a regressor; "
-                "use utility_scorer(target) for a generator."
+            raise PublicValueError(
+                "scoring must be given unless estimator is a classifier or a regressor. Use "
+                "utility_scorer(target) for a generator."
             )
         scoring = "accuracy" if is_classifier(estimator) else "absolute_error"
     if scoring == "accuracy":
@@ -56,7 +58,7 @@ def row_values(scoring, estimator, target_range):
     if scoring == "brier":
         return closeness_of_labels
     if target_range is None:
-        raise ValueError(
+        raise PublicValueError(
             "target_range must be given for absolute errors: the public (lowest, highest) value "
             "of the target."
         )
@@ -65,15 +67,17 @@ def row_values(scoring, estimator, target_range):
 
 
 def check_target_range(target_range):
-    """Return two finite numbers, the second one larger."""
+    """Return two finite numbers in increasing order."""
     low, high = (float(bound) for bound in target_range)
     if not (np.isfinite([low, high]).all() and low < high):
-        raise ValueError(f"target_range must be two increasing finite numbers, got {low}, {high}.")
+        raise PublicValueError(
+            f"target_range must be two increasing finite numbers, got {low}, {high}."
+        )
     return low, high
 
 
 def _labels(y):
-    """Return labels as objects: as an array, one text among numbers would make all texts."""
+    """Return labels as objects, as one text among numbers would make an array of texts."""
     labels = np.array(y, dtype=object)
     labels[pd.isna(labels)] = None
     return labels
@@ -83,35 +87,35 @@ def _equal(one, other):
     """Return whether two labels are equal; labels that cannot be compared are not."""
     try:
         return bool(one == other)
-    except Exception:  # of any kind, by what a label is
+    except Exception:  # A label may raise any class.
         return False
 
 
 def _numbers(y):
-    """Return values as floats, one by one: a value that is not a number is NaN, the others stay."""
+    """Return values as floats one by one, so that only those that are no numbers become NaN."""
     labels = _labels(y)
-    # The shape of the labels: np.shape of a list fails if one of them is a sequence.
+    # The shape is that of the labels: np.shape of a list fails if one of them is a sequence.
     return np.array([_number(value) for value in labels.ravel()]).reshape(labels.shape)
 
 
 def _number(value):
     try:
         return np.nan if isinstance(value, str) else float(value)
-    except Exception:  # of any kind, by what a value is
+    except Exception:  # A value may raise any class.
         return np.nan
 
 
 def bounded_values(values, n_rows):
-    """Return one value in [0, 1] for each row; NaN counts 0.
+    """Return one value in [0, 1] for each row; NaN counts as 0.
 
     Raises
     ------
-    ValueError
-        There is not one value for each row.
+    PublicValueError
+        The number of values differs from the number of rows.
     """
     values = np.asarray(values, dtype=np.float64)
     if values.shape != (n_rows,):
-        raise ValueError("scoring must return one value for each row.")
+        raise PublicValueError("scoring must return one value for each row.")
     return np.clip(np.nan_to_num(values, nan=0.0), 0.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""utility_scorer: train a model on synthetic rows, and score it on held-out rows."""
+"""utility_scorer: the score of a model trained on synthetic rows, on held-out rows."""
 
 import warnings
 from collections.abc import Hashable
@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from sklearn_dpgen.exceptions import UnpaidScoreWarning
+from sklearn_dpgen.exceptions import PublicValueError, UnpaidScoreWarning
 from sklearn_dpgen.model_selection._row_values import (
     bounded_values,
     check_target_range,
@@ -43,14 +43,14 @@ def utility_scorer(
     Parameters
     ----------
     target : column name
-        Column that is predicted from all others; the position of a column for arrays.
+        Column to predict from all others; its position for arrays.
     predictor : classifier, regressor or None, default=None
-        A clone of it is trained on numbers; categories are codes, with -1 for a category that no
-        synthetic row has. None is boosted trees of four leaves: deeper ones fit the noise.
+        A clone is trained on numbers; categories are codes, with -1 for a category without
+        synthetic rows. None is boosted trees of four leaves, as deeper ones fit the noise.
     target_range : (float, float) or None, default=None
         Public lowest and highest value of a numeric target. None predicts labels.
     n_synthetic : int, default=10000
-        Number of synthetic rows, which are drawn at no cost in privacy.
+        Number of synthetic rows, drawn at no cost in privacy.
     public_rows : bool, default=False
         Whether the scored rows are public. If not, a score warns that it is not private.
     random_state : int or None, default=None
@@ -60,14 +60,14 @@ def utility_scorer(
     -------
     UtilityScorer
         A callable ``scorer(estimator, X, y=None)``. Larger is better, at most 1: one minus the mean
-        absolute error relative to the range; for labels, one minus the Brier score if the predictor
-        has probabilities, and else the accuracy.
+        absolute error relative to the range. For labels it is one minus the Brier score if the
+        predictor has probabilities, otherwise the accuracy.
 
     Warns
     -----
     UnpaidScoreWarning
-        If rows are scored that are not public: neither the score nor a choice made by it is
-        private. :class:`PrivateSearchCV` pays for its scores.
+        If private rows are scored: neither the score nor a choice by it is private.
+        :class:`PrivateSearchCV` accounts for its scores.
 
     Examples
     --------
@@ -134,16 +134,16 @@ class UtilityScorer:
         """
         if not self.public_rows:
             warnings.warn(
-                "A score of private rows is not private, nor is what is chosen by it: it is "
-                "computed without noise, and no budget or ledger is charged for it. Use "
-                "PrivateSearchCV, or score public rows, and say public_rows=True.",
+                "A score of private rows is not private, nor is a choice by it: it is computed "
+                "without noise, and no ledger is charged. Use PrivateSearchCV, or score public "
+                "rows with public_rows=True.",
                 UnpaidScoreWarning,
                 stacklevel=2,
             )
         return float(self.row_values(estimator, X).mean())
 
     def row_values(self, estimator: Any, X: ArrayLike | pd.DataFrame) -> np.ndarray:
-        """Return the score of each row, of a model that is trained on synthetic rows.
+        """Return the score of each row, by a model trained on synthetic rows.
 
         Parameters
         ----------
@@ -159,12 +159,14 @@ class UtilityScorer:
         drawn, real = _frame(drawn), _frame(X)
         for name, frame in (("X", real), ("The drawn table", drawn)):
             if self.target not in frame.columns:
-                raise ValueError(f"{name} lacks the column {self.target!r}, the target.")
+                raise PublicValueError(f"{name} must have the target column {self.target!r}.")
         drawn = drawn[drawn[self.target].notna()]
         columns = {name: _Column(drawn[name]) for name in drawn.columns if name != self.target}
         missing = [name for name in columns if name not in real.columns]
         if missing:
-            raise ValueError(f"X lacks columns of the drawn table: {missing}.")
+            raise PublicValueError(
+                f"X must have all columns of the synthetic table, lacks {missing}."
+            )
         predictor = self._trained(_coded(drawn, columns), drawn[self.target])
         features = _coded(real, columns)
         if self.target_range is not None:
@@ -193,7 +195,7 @@ class UtilityScorer:
 
 
 class _Column:
-    """Encoding of a column as numbers, by the values of the synthetic rows."""
+    """Encoding of a column as numbers, by the values of its synthetic rows."""
 
     def __init__(self, drawn):
         self._labels = None

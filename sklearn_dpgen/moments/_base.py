@@ -1,4 +1,4 @@
-"""What the samplers from released moments share: labels, the releases, their report."""
+"""Base class of the moment samplers: labels, releases and report."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,7 @@ __all__ = ["BaseMomentSampler"]
 
 
 class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
-    """Base of the samplers that draw from laws with released means and covariances by class."""
+    """Base of the samplers of normal distributions with released class-wise moments."""
 
     _saved_state: dict = {
         "noise_multiplier_": float | None,
@@ -35,10 +35,10 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
     }
 
     def _check_labels_are_given(self, y):
-        """Refuse a declaration of labels without any: they were forgotten."""
+        """Refuse declared labels without y."""
         if y is None and (self.classes is not None or self.label_proportions is not None):
             raise PublicValueError(
-                "classes and label_proportions are of labels: fit(X, y), or leave them out."
+                "classes and label_proportions require y: call fit(X, y), or leave them out."
             )
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -49,32 +49,32 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         *,
         class_sizes: ArrayLike | None = None,
     ) -> PrivacyReport:
-        """Return what ``fit`` will release and what it costs, without a record.
+        """Return the privacy report of a fit, without reading a record.
 
         Parameters
         ----------
         n_samples : int
-            Number of private records, or of persons where there is a ``unit``.
+            Number of private records, or of persons with a ``unit``.
         n_features : int or None, default=None
-            Number of columns; it is needed where ``domain`` is a function of it.
+            Number of columns; required if ``domain`` is a function of it.
         class_sizes : array-like of int of shape (n_classes,) or None, default=None
-            Of public labels: the records of each class, in the order of the classes. None is a fit
-            without labels, or with private ones where ``classes`` are declared.
+            Numbers of records of the classes, in their order, if labels are public. None plans a
+            fit without labels, or with private labels if ``classes`` are declared.
 
         Returns
         -------
         PrivacyReport
-            Equal to ``privacy_`` of a fit of so many records.
+            Equal to ``privacy_`` of a fit on as many records.
 
         Raises
         ------
-        ValueError
+        PublicValueError
             As ``fit`` for parameters.
 
         Warns
         -----
         UserWarning
-            Where noise leaves nothing of the mean of a class.
+            Noise hides the mean of a class.
         """
         self._check_unit()
         n_samples = check_count(n_samples, "n_samples")
@@ -84,19 +84,19 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         return self._plan(ball, n_samples, n_classes, sizes, width).report
 
     def _plan(self, ball, n_samples, n_classes, class_sizes, n_features):
-        """Return the plan of a fit in a ball; its details are the MomentPlan and the ball.
+        """Return the plan of a fit in a ball; its details are a MomentPlan and the ball.
 
         Parameters
         ----------
         ball : Ball
-            Public. Records outside of it are projected on it.
+            Public; records outside are projected on it.
         n_samples : int
         n_classes : int
             0 without labels.
         class_sizes : array-like of shape (n_classes,) or None
             None if the sizes are private.
         n_features : int
-            Width of a record.
+            Dimension of a record.
         """
         moments = price_moments(
             ball,
@@ -118,7 +118,7 @@ class BaseMomentSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         return Plan(self._protected(report), (moments, ball))
 
     def _facts(self, n_samples, codes, has_labels, ball):
-        """Return the public facts of records with labels, or without any."""
+        """Return the public facts of a fit with or without labels."""
         n_classes = len(self.classes_) if has_labels else 0
         is_public = self.labels == "public"
         return {

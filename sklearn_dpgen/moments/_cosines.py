@@ -1,4 +1,4 @@
-"""Low cosine coefficients of images, of each image by itself."""
+"""Low-frequency cosine coefficients of single images."""
 
 import math
 
@@ -8,12 +8,12 @@ from sklearn_dpgen.preprocessing import DCTTransformer
 
 __all__ = ["coefficients", "low_cosines"]
 
-# Images transformed at a time.
+# Images per block of the transform.
 _CHUNK = 8192
 
 
 def low_cosines(shape, n_frequencies):
-    """Return orthonormal rows: the lowest cosines along height and width, of each channel."""
+    """Return orthonormal rows: the lowest cosines along height and width, for each channel."""
     mask = np.zeros(shape, dtype=bool)
     mask[:n_frequencies, :n_frequencies] = True
     dct = DCTTransformer(shape, mask=mask).fit(np.zeros((1, math.prod(shape))))
@@ -21,6 +21,6 @@ def low_cosines(shape, n_frequencies):
 
 
 def coefficients(X, basis, low, high):
-    """Return coefficients of images whose pixels are moved into [low, high], and that to [0, 1]."""
+    """Return coefficients of images, with pixels clipped to [low, high] and scaled to [0, 1]."""
     parts = (X[start : start + _CHUNK] for start in range(0, len(X), _CHUNK))
     return np.vstack([((part.clip(low, high) - low) / (high - low)) @ basis.T for part in parts])

@@ -9,7 +9,7 @@ __all__ = ["check_images", "check_width"]
 
 
 def check_images(shape, pixel_range):
-    """Return the range of the pixels and the shape, if they are ones."""
+    """Return checked declarations of the range of pixels and the shape."""
     try:
         low, high = (float(bound) for bound in pixel_range)
     except (TypeError, ValueError):
@@ -30,7 +30,7 @@ def check_images(shape, pixel_range):
 
 
 def check_width(X, shape):
-    """Refuse records of another number of pixels."""
+    """Check that records have as many features as the declared shape has pixels."""
     if X.shape[1] != math.prod(shape):
         raise PublicValueError(
             f"shape {shape} has {math.prod(shape)} pixels, X has {X.shape[1]} features."

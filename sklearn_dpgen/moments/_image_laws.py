@@ -1,4 +1,4 @@
-"""Images with wanted moments: normal cosine coefficients, sharpened, cut to the range, deformed."""
+"""Images with given moments: normal cosine coefficients, sharpened, clipped, and deformed."""
 
 from dataclasses import dataclass
 
@@ -9,32 +9,32 @@ from sklearn_dpgen.persistence._declarations import saved
 
 __all__ = ["ImageModel", "match_moments"]
 
-# Images made at a time.
+# Images per block.
 _CHUNK = 4096
-# Least variance of a latent coefficient.
+# Smallest variance of a latent coefficient.
 _FLOOR = 1e-5
-# Of the corrections: full ones at first, small ones against the noise of the draws at last.
+# Step sizes of the corrections: large at first, small at the end to average the sampling error.
 _FIRST_STEP, _LAST_STEP = 0.7, 0.07
-# Of the deformation: the share of a side of a shift that moves as much as a turn.
+# Share of a side by which a shift moves pixels as much as a turn of one radian.
 _SHIFT = 1 / 3
 
 
 @saved
 @dataclass(frozen=True)
 class ImageModel:
-    """How latent cosine coefficients become an image with pixels in [0, 1].
+    """Map from latent cosine coefficients to images with pixels in [0, 1].
 
     Parameters
     ----------
     basis : Tensor of float32 of shape (d, n_pixels)
         Orthonormal rows.
     shape : tuple of int
-        (height, width) or (height, width, channels), of n_pixels entries.
+        (height, width) or (height, width, channels), with n_pixels entries.
     contrast : float
-        Slope of the pixels about one half, before they are cut to the range.
+        Slope of the pixels at one half, before they are clipped to the range.
     deformation : float
-        Standard deviation of a random turn in radians, of the shear and of the logarithm of the
-        size; three times that of the shifts, as a share of the sides.
+        Standard deviation of a random rotation in radians, of the shear, and of the logarithm of
+        the size; three times that of the shifts, as a share of the sides.
     """
 
     _saved_state = {
@@ -56,10 +56,10 @@ class ImageModel:
         ----------
         mean : Tensor of shape (d,)
         factor : Tensor of shape (d, d)
-            Latent coefficients are ``mean + z @ factor`` of standard normal z.
+            Latent coefficients are ``mean + z @ factor`` with standard normal z.
         n : int
         generator : torch.Generator
-            On the CPU: a seed gives the same draws on every device.
+            On the CPU, so that a seed gives the same draws on every device.
 
         Returns
         -------
@@ -88,7 +88,7 @@ class ImageModel:
             ],
             1,
         )
-        # Coordinates go from -1 to 1.
+        # Coordinates are in [-1, 1].
         maps = torch.cat([maps, 2 * _SHIFT * E[:, 4:, None]], 2)
         images = X.view(n, *self.shape[:2], channels).movedim(3, 1)
         places = _pixel_places(maps, self.shape[:2])
@@ -97,7 +97,7 @@ class ImageModel:
 
 
 def _pixel_places(maps, sides):
-    """Return where maps take the centres of pixels, as ``affine_grid`` does, by one product.
+    """Return the positions of mapped pixel centres, as ``affine_grid`` does, by one product.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def _pixel_places(maps, sides):
 
 
 def match_moments(model, mean, covariance, *, n_draws, n_iter, generator):
-    """Return latent moments whose images have coefficients of a wanted mean and covariance.
+    """Return latent moments whose images have coefficients with a given mean and covariance.
 
     Parameters
     ----------
@@ -123,18 +123,18 @@ def match_moments(model, mean, covariance, *, n_draws, n_iter, generator):
     mean : Tensor of shape (d,)
     covariance : Tensor of shape (d, d)
     n_draws : int
-        Images of one step.
+        Number of images per step.
     n_iter : int
-        Steps: what the images lack is added to the latent moments.
+        Number of steps; each adds the residual of the moments to the latent moments.
     generator : torch.Generator
 
     Returns
     -------
     mean : Tensor of shape (d,)
     factor : Tensor of shape (d, d)
-        As of :meth:`ImageModel.images`.
+        As in :meth:`ImageModel.images`.
     errors : list of float
-        At each step the distance of the covariances over the norm of the wanted one.
+        At each step, the distance of the covariances relative to the norm of the given one.
     """
     latent_mean, latent_covariance = mean.clone(), covariance / model.contrast**0.5
     size, errors = covariance.norm(), []
@@ -151,6 +151,6 @@ def match_moments(model, mean, covariance, *, n_draws, n_iter, generator):
 
 
 def _root(matrix):
-    """Return the symmetric root of a matrix, without its negative eigenvalues."""
+    """Return the symmetric root of a matrix, with negative eigenvalues set to zero."""
     values, vectors = torch.linalg.eigh(matrix)
     return vectors * values.clamp_min(_FLOOR).sqrt() @ vectors.t()

@@ -1,4 +1,4 @@
-"""MomentImageSampler: images by class, from released moments of their low frequencies."""
+"""MomentImageSampler: synthetic images by class, from moments of their low frequencies."""
 
 import math
 from collections.abc import Sequence
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 __all__ = ["MomentImageSampler"]
 
-# Images of a class in a step.
+# Images of a class per step.
 _N_DRAWS = 3000
-# Of the images that a score draws, at least: public, and the same for all that is compared.
+# Public seed of the samples of a score, common to all scores, and their smallest number.
 _SCORE_SEED, _FEWEST_GENERATED = 0, 1000
 
 
 class MomentImageSampler(BaseMomentSampler):
-    """Images by class, from released means and covariances of their low frequencies.
+    """Synthetic images by class, from released means and covariances of their low frequencies.
 
-    Sums over each class of low cosine coefficients of the images and of their outer products are
-    released with Gaussian noise. What follows costs nothing. An image is made of normal
-    coefficients: sharpened, cut to the range of the pixels, and deformed at random, as images of
-    one thing are. The normal law is chosen such that the images have the released moments.
+    Sums over each class of low-frequency cosine coefficients of the images, and of their outer
+    products, are released with Gaussian noise. The rest is post-processing. Images are made of
+    normal coefficients: sharpened, clipped to the range of the pixels, and deformed at random. The
+    normal distribution is chosen such that the images have the released moments.
 
     Parameters
     ----------
@@ -54,71 +54,70 @@ class MomentImageSampler(BaseMomentSampler):
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
     shape : tuple of int
-        Of an image: (height, width) or (height, width, channels). A row of ``X`` is a flattened
-        image.
+        Shape of an image: (height, width) or (height, width, channels). A row of ``X`` is a
+        flattened image.
     pixel_range : tuple of float
-        Public (low, high) of the pixels, such as (0, 255). Pixels outside are moved into it,
-        silently, as a warning would tell of them: see :meth:`check`.
+        Public (low, high) of the pixels, such as (0, 255). Pixels outside are clipped without a
+        warning, as a warning would reveal them: see :meth:`check`.
     labels : {"public", "private"} or None, default=None
         Privacy of the labels, required by ``fit(X, y)``. "public": neighbours differ in an image of
         the same class, and class sizes are public. "private": neighbours differ in an image and its
-        label; class sizes are released with the means, at little cost or none.
+        label; class sizes are released with the means, at little or no cost.
     classes : array-like of shape (n_classes,) or None, default=None
-        The public labels, at least two. Private labels need them. None takes those that occur
-        in ``y``, which are then public: ``privacy_`` says so.
+        The public labels, at least two; required for private labels. None takes those that occur
+        in ``y``, which are then public, as stated in ``privacy_``.
     label_proportions : array-like of shape (n_classes,) or None, default=None
-        Public shares of the classes, in the order of ``classes_``. With private labels no class
-        sizes are released then.
+        Public shares of the classes, in the order of ``classes_``. Class sizes are then not
+        released for private labels.
     n_frequencies : int, default=10
-        How many of the lowest frequencies are released, along each side, or all where a side is
-        shorter: their square, times the channels, is the dimension of the moments.
+        Number of the lowest frequencies to release along each side, or all if a side is shorter.
+        The dimension of the moments is its square, times the channels.
     contrast : float, default=3.0
-        At least 1. How much steeper the pixels are than their coefficients, before they are cut to
-        the range. The larger, the more of them are black or white.
+        At least 1. Factor by which pixels are steeper than their coefficients before clipping.
+        With a larger one, more pixels are black or white.
     deformation : float, default=0.08
-        Typical size of a random affine deformation of each image: a turn in radians, a shear, a
-        change of the size, and three times a shift as a share of the sides. It is public knowledge
-        of what images have in common, and a model: 0 for none.
+        Typical size of a random affine deformation of each image: a rotation in radians, a shear,
+        a change of size, and three times a shift as a share of the sides. It is public knowledge
+        of what the images of a class have in common; 0 for none.
     second_order_weight : float or "auto", default="auto"
-        Weight of the second moments beside the first, in units of the radius: the larger, the less
-        noise on covariances, and the more on means. "auto" is 2, or √½, up to which second moments
-        are free, where the noise on the covariance of a class is more than a quarter of its trace.
+        Weight of the second moments relative to the first, in units of the radius. A larger one
+        puts less noise on covariances and more on means. "auto" is √½, up to which second moments
+        are free, if the noise on the covariance of a class exceeds a quarter of its trace; else 2.
     max_iter : int, default=30
-        Steps in which the law of the coefficients is fitted to the moments.
+        Steps in which the distribution of the coefficients is fitted to the moments.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released; it is refused
-        with BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before anything is released. BudgetExceededError is raised if too
+        little is left. None charges no ledger.
     unit : str or None, default=None
-        Name of the column of X, a data frame, that says whose row each is. Then a person is
-        protected with all of their rows, and not each row by itself: one row of each person is
-        drawn, once and secretly, and no other is looked at. What is learned is the law of a random
-        row of a random person. The column itself is not learned from, and not in a schema. None
-        protects rows.
+        Name of the column of X, a data frame, that identifies the person of a row. A person is then
+        protected with all their rows: one row of each person is drawn, once and secretly, and the
+        others are not read, so the distribution is that of a random row of a random person. The
+        column is not learned. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
-        guarantee for whoever knows or guesses it.
+        guarantee against anybody who knows or guesses it.
     device : str or torch.device, default="auto"
-        "auto" makes images on a GPU where there is one. What is released does not depend on it.
+        "auto" makes images on a GPU if there is one. The releases do not depend on it.
     verbose : int, default=0
         1 shows a progress bar.
 
     Attributes
     ----------
     means_ : ndarray of shape (n_classes, d)
-        As released, of cosine coefficients of images with pixels in [0, 1].
+        Released means of cosine coefficients of images with pixels in [0, 1].
     covariances_ : ndarray of shape (n_classes, d, d)
-        Positive definite.
+        Their covariances after removal of noise, positive definite.
     latent_means_, latent_factors_ : ndarray of shape (n_classes, d) and (n_classes, d, d)
-        Of the normal coefficients that images are made of: a mean, and the root of a covariance.
+        Mean, and root of the covariance, of the normal coefficients from which images are made.
     loss_curve_ : list of float
-        At each step the distance of the covariances of the images to the released ones, over the
-        norm of these, the mean over the classes.
+        At each step, the distance of the covariances of the images to the released ones, relative
+        to the norm of these; the mean over the classes.
     classes_, label_proportions_ : ndarray of shape (n_classes,)
-        If fitted with labels.
+        Present if fitted with labels.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
-        Standard deviation of the noise over the sensitivity.
+        Standard deviation of the noise relative to the sensitivity.
     n_iter_ : int
         Number of steps.
     n_features_in_ : int
@@ -126,7 +125,7 @@ class MomentImageSampler(BaseMomentSampler):
 
     See Also
     --------
-    MomentSampler : The same releases of vectors that are not images.
+    MomentSampler : The same releases for vectors.
 
     Notes
     -----
@@ -151,14 +150,12 @@ class MomentImageSampler(BaseMomentSampler):
         ``random_state`` that others know or guess.
     :Proof: :ref:`moments_sensitivity`, Theorems 3 and 4.
 
-    The releases are those of :class:`MomentSampler`, of coefficients in the ball around the grey of
-    half the range that holds all images.
+    The releases are those of :class:`MomentSampler`, for coefficients in the public ball.
 
-    A normal law of the coefficients makes pixels out of the range, and cutting them to it changes
-    their moments. Here the images have the released moments, not the law that they are cut from:
-    what their coefficients lack of mean and covariance is added to those of the law, until little
-    is lacking. With deformations, the law has to bring less of the spread of a class, and images
-    get sharper.
+    Pixels of normal coefficients leave the range, and clipping changes their moments. Here the
+    moments after clipping are fitted: in each step the residual of mean and covariance is added to
+    the moments of the normal distribution. With deformations, the latter needs less of the spread
+    of a class, and images are sharper.
 
     Examples
     --------
@@ -239,7 +236,7 @@ class MomentImageSampler(BaseMomentSampler):
         X : array-like of shape (n_samples, n_pixels)
             Private images, flattened.
         y : array-like of shape (n_samples,) or None, default=None
-            Labels; with them, ``sample`` makes images of a wanted class.
+            Labels; with them, ``sample`` makes images of a given class.
 
         Returns
         -------
@@ -247,9 +244,9 @@ class MomentImageSampler(BaseMomentSampler):
 
         Raises
         ------
-        ValueError
-            A shape that does not fit the width of ``X`` or the range of the pixels, labels that do
-            not fit the declarations, private labels without ``classes``, a public class without an
+        PublicValueError
+            ``shape`` does not fit the width of ``X`` or ``pixel_range`` is invalid, labels do not
+            fit the declarations, private labels without ``classes``, a public class without an
             image, or moments that do not fit in memory.
         """
         return self._fit(X, y)
@@ -257,13 +254,13 @@ class MomentImageSampler(BaseMomentSampler):
     def _read(self, X, y, *, seed):
         from sklearn_dpgen.utils._torch import resolve_device
 
-        # A device that is not there is refused before anything is paid for.
+        # An unavailable device is refused before the ledger is charged.
         resolve_device(self.device)
         self._check_label_parameters(y)
         self._check_labels_are_given(y)
         low, high, shape = check_images(self.shape, self.pixel_range)
         if getattr(X, "ndim", 2) > 2:
-            raise PublicValueError("X must hold a flattened image a row: X.reshape(len(X), -1).")
+            raise PublicValueError("X must hold one flattened image a row: X.reshape(len(X), -1).")
         X, y = self._one_labelled_row_each(X, y, seed)
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         check_width(X, shape)
@@ -308,16 +305,16 @@ class MomentImageSampler(BaseMomentSampler):
         _, _, shape = check_images(self.shape, self.pixel_range)
         width = math.prod(shape)
         if n_features not in (None, width):
-            raise PublicValueError(f"n_features must be the {width} pixels of shape {shape}.")
+            raise PublicValueError(f"n_features must be {width}, the pixels of shape {shape}.")
         return self._frequencies(shape)[1], width
 
     def _frequencies(self, shape):
-        """Return the cosines that are released, and the ball of their coefficients."""
+        """Return the released cosines, and the ball of their coefficients."""
         sides = [min(side, self.n_frequencies) for side in shape[:2]]
         d, n_pixels = math.prod(sides) * math.prod(shape[2:]), math.prod(shape)
         check_fits(24 * d * n_pixels, f"Cosines of {d} frequencies")
         basis = low_cosines(shape, self.n_frequencies)
-        # No image is further from the grey of half the range.
+        # No image is further from mid-grey.
         return basis, Ball(0.5 * math.sqrt(n_pixels), center=0.5 * basis.sum(axis=1))
 
     def _declared(self):
@@ -330,10 +327,10 @@ class MomentImageSampler(BaseMomentSampler):
         return ImageModel(as_tensor(basis, device=device), shape, self.contrast, self.deformation)
 
     def check(self, X: ArrayLike) -> float:
-        """Return the share of images with a pixel out of the declared range, which is moved.
+        """Return the share of images with a pixel outside the declared range, which is clipped.
 
-        For the eyes of the curator alone: it is computed from private images, without noise. A
-        range that is chosen by it is not public.
+        Not private: it is computed from private images without noise, for the curator only. A
+        range chosen by it is not public.
 
         Parameters
         ----------
@@ -361,9 +358,9 @@ class MomentImageSampler(BaseMomentSampler):
         Parameters
         ----------
         n_samples : int, default=1
-            How many.
+            Number of images.
         y : label, array-like of shape (n_samples,) or None, default=None
-            The class of all images, or of each. None draws them as ``sample_labels`` does.
+            The class of all images, or of each. None draws classes as ``sample_labels`` does.
         random_state : int, RandomState or None, default=None
             Seed of the draw.
 
@@ -374,8 +371,8 @@ class MomentImageSampler(BaseMomentSampler):
 
         Raises
         ------
-        ValueError
-            A label that was not in ``classes_``, or any after a fit without labels.
+        PublicValueError
+            A label is not in ``classes_``, or is given after a fit without labels.
         """
         from sklearn_dpgen.utils._random import torch_generator
         from sklearn_dpgen.utils._torch import as_array, as_tensor
@@ -401,21 +398,20 @@ class MomentImageSampler(BaseMomentSampler):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_pixels)
-            Images, of which the score tells: if they are private, it is not.
+            Images; the score of private images is not private.
         y : array-like of shape (n_samples,) or None, default=None
-            Their labels, after a fit with labels: they are compared class by class.
+            Their labels, after a fit with labels; the comparison is then class by class.
 
         Returns
         -------
         float
-            In the units of the pixels, of order 2, with fixed public directions and samples. It
-            sees which images are likely, and does not judge what classifiers gain by
-            ``deformation``.
+            Of order 2, in the units of the pixels, with fixed public directions and samples. It
+            does not measure the gain of classifiers by ``deformation``.
 
         Warns
         -----
         UnpaidScoreWarning
-            After a private fit: nothing is paid for the score.
+            After a private fit, as the score charges no ledger.
         """
         from sklearn_dpgen.ot._sliced import held_out_distance
 

@@ -1,4 +1,4 @@
-"""MomentSampler: normal records by class, from released means and covariances."""
+"""MomentSampler: synthetic normal records by class, from released means and covariances."""
 
 from collections.abc import Callable
 from typing import Self
@@ -36,11 +36,11 @@ __all__ = ["MomentSampler"]
 
 
 class MomentSampler(BaseMomentSampler):
-    """Normal records by class, from released means and covariances.
+    """Synthetic normal records by class, from released means and covariances.
 
     Sums over each class of the records and of their outer products are released with Gaussian
-    noise. What follows costs nothing: the noise, whose law is known, is taken off the
-    covariances, and records are drawn from a normal law for each class.
+    noise. The rest is post-processing: the known effect of the noise on the covariances is removed,
+    and records are drawn from a normal distribution for each class.
 
     Parameters
     ----------
@@ -49,55 +49,55 @@ class MomentSampler(BaseMomentSampler):
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
     schema : Schema or None, default=None
-        The public declaration of the columns of a table. Either this or ``domain``.
+        The public declaration of the columns of a table. Either this or ``domain`` is given.
     domain : Domain, callable or None, default=None
-        The public set in which records lie, or a function of ``n_features`` that returns it.
-        Records outside are moved to its nearest point: see :meth:`check`. Noise is in proportion
-        to the radius of its smallest ball: one of about the typical norm, about a public center,
-        is better than a wide one.
+        Public set of the records, or a function of ``n_features`` that returns it. Records outside
+        are projected on it: see :meth:`check`. The noise is proportional to the radius of its
+        smallest ball, so a ball of about the typical norm around a public centre is better than a
+        wide one.
     labels : {"public", "private"} or None, default=None
         Privacy of the labels, required by ``fit(X, y)``. "public": neighbours differ in a record of
         the same class, and class sizes are public. "private": neighbours differ in a record and its
-        label; class sizes are released with the means, at little cost or none.
+        label; class sizes are released with the means, at little or no cost.
     classes : array-like of shape (n_classes,) or None, default=None
-        The public labels, at least two. Private labels need them. None takes those that occur
-        in ``y``, which are then public: ``privacy_`` says so.
+        The public labels, at least two; required for private labels. None takes those that occur
+        in ``y``, which are then public, as stated in ``privacy_``.
     label_proportions : array-like of shape (n_classes,) or None, default=None
-        Public shares of the classes, in the order of ``classes_``. With private labels no class
-        sizes are released then.
+        Public shares of the classes, in the order of ``classes_``. Class sizes are then not
+        released for private labels.
     second_order_weight : float or "auto", default="auto"
-        Weight of the second moments beside the first, in units of the radius: the larger, the less
-        noise on covariances, and the more on means. "auto" is 2, or √½, up to which second moments
-        are free, where the noise on the covariance of a class is more than a quarter of its trace.
+        Weight of the second moments relative to the first, in units of the radius. A larger one
+        puts less noise on covariances and more on means. "auto" is √½, up to which second moments
+        are free, if the noise on the covariance of a class exceeds a quarter of its trace; else 2.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released; it is refused
-        with BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before anything is released. BudgetExceededError is raised if too
+        little is left. None charges no ledger.
     unit : str or None, default=None
-        Name of the column of X, a data frame, that says whose row each is. Then a person is
-        protected with all of their rows, and not each row by itself: one row of each person is
-        drawn, once and secretly, and no other is looked at. What is learned is the law of a random
-        row of a random person. The column is beside a schema or an Identifier of it, and is not
-        learned from. None protects rows.
+        Name of the column of X, a data frame, that identifies the person of a row. A person is then
+        protected with all their rows: one row of each person is drawn, once and secretly, and the
+        others are not read, so the distribution is that of a random row of a random person. The
+        column is outside the schema or an Identifier in it, and is not learned. None protects
+        single rows.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's entropy. An int repeats the fit, and voids the
-        guarantee for whoever knows or guesses it.
+        guarantee against anybody who knows or guesses it.
 
     Attributes
     ----------
     means_ : ndarray of shape (n_classes, d)
-        Of the records in the domain, one row for all where there are no labels.
+        Means of the records in the domain; a single row without labels.
     covariances_ : ndarray of shape (n_classes, d, d)
-        Positive definite.
+        Covariances after removal of noise, positive definite.
     classes_, label_proportions_ : ndarray of shape (n_classes,)
-        If fitted with labels.
+        Present if fitted with labels.
     domain_ : Domain
-        The set in which records lie.
+        The set of the records.
     encoder_ : TabularEncoder
-        From the table to the domain and back; with a schema only.
+        Encodes the table in the domain and decodes it; with a schema only.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
-        Standard deviation of the noise over the sensitivity.
+        Standard deviation of the noise relative to the sensitivity.
     n_features_in_ : int
         Number of columns.
 
@@ -124,16 +124,16 @@ class MomentSampler(BaseMomentSampler):
         ``random_state`` that others know or guess.
     :Proof: :ref:`moments_sensitivity`, Theorems 3 and 4.
 
-    A tenth of the budget goes to the means, mean squares and, where labels are private, counts of
-    the classes (:class:`~sklearn_dpgen.mechanisms.BallMeans`). The rest goes to first and second
-    moments of the residuals about those means, in a ball of about their size: φ(u) =
-    (u, w vech(u uᵀ)), see :class:`~sklearn_dpgen.mechanisms.BallMoments`. So a domain that is wide
-    costs little. Both releases together are one Gaussian mechanism, exactly.
+    A tenth of the budget is for means, mean squares and, with private labels, counts of the classes
+    (:class:`~sklearn_dpgen.mechanisms.BallMeans`). The rest is for first and second moments of the
+    residuals about those means, in a ball of about their size: φ(u) = (u, w vech(u uᵀ)), see
+    :class:`~sklearn_dpgen.mechanisms.BallMoments`. A wide domain therefore costs little. Both
+    releases together are exactly one Gaussian mechanism.
 
-    The noise on a matrix of second moments has independent entries, of a known scale. From the
-    covariance pooled over the classes, which has √n_classes times less noise than that of a class,
-    and from what a class adds to it, is taken what noise alone may make of them: see
-    ``denoised_covariances``.
+    The noise on a matrix of second moments has independent entries of a known scale. The part of
+    the spectrum that noise alone explains is removed from the covariance pooled over the classes,
+    which has √n_classes times less noise than that of a class, and from the difference of a class
+    to it.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class MomentSampler(BaseMomentSampler):
         X : array-like or data frame of shape (n_samples, n_features)
             Private records.
         y : array-like of shape (n_samples,) or None, default=None
-            Labels; with them, ``sample`` makes records of a wanted class.
+            Labels; with them, ``sample`` makes records of a given class.
 
         Returns
         -------
@@ -196,7 +196,7 @@ class MomentSampler(BaseMomentSampler):
 
         Raises
         ------
-        ValueError
+        PublicValueError
             Records or labels that do not fit the declarations, private labels without ``classes``,
             a public class without a record, or moments that do not fit in memory.
         """
@@ -221,10 +221,10 @@ class MomentSampler(BaseMomentSampler):
         return ["schema" if self.domain is None else "domain"]
 
     def check(self, X: ArrayLike) -> float:
-        """Return the share of records outside of the declared domain, which ``fit`` would move.
+        """Return the share of records outside the declared domain, which ``fit`` projects on it.
 
-        For the eyes of the curator alone: it is computed from private records, without noise. A
-        domain that is chosen by it is not public. With a schema, see :meth:`Schema.check`.
+        Not private: it is computed from private records without noise, for the curator only. A
+        domain chosen by it is not public. With a schema, see :meth:`Schema.check`.
 
         Parameters
         ----------
@@ -252,22 +252,22 @@ class MomentSampler(BaseMomentSampler):
         Parameters
         ----------
         n_samples : int, default=1
-            How many.
+            Number of records.
         y : label, array-like of shape (n_samples,) or None, default=None
-            The class of all records, or of each. None draws them as ``sample_labels`` does.
+            The class of all records, or of each. None draws classes as ``sample_labels`` does.
         random_state : int, RandomState or None, default=None
             Seed of the draw.
 
         Returns
         -------
         X : ndarray or data frame of shape (n_samples, n_features)
-            Moved to the nearest points of the domain. A data frame with a schema, or where the
-            records of the fit had names of columns.
+            Projected on the domain. A data frame with a schema, or if the records of the fit had
+            names of columns.
 
         Raises
         ------
-        ValueError
-            A label that was not in ``classes_``, or any after a fit without labels.
+        PublicValueError
+            A label is not in ``classes_``, or is given after a fit without labels.
         """
         check_is_fitted(self)
         n_samples = check_n_samples(n_samples, width=2 * self.means_.shape[1])
@@ -283,19 +283,19 @@ class MomentSampler(BaseMomentSampler):
         Parameters
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
-            Records, of which the score tells: if they are private, it is not.
+            Records; the score of private records is not private.
         y : ignored
 
         Returns
         -------
         float
-            Of the normal laws, which ``sample`` moves to the domain, for records that are moved to
-            it too: see :meth:`check` for how many are.
+            Under the normal distributions, which ``sample`` projects on the domain, for records
+            that are projected too: see :meth:`check` for their share.
 
         Warns
         -----
         UnpaidScoreWarning
-            After a private fit: nothing is paid for the score.
+            After a private fit, as the score charges no ledger.
         """
         check_is_fitted(self)
         self._warn_of_score()
@@ -310,7 +310,7 @@ class MomentSampler(BaseMomentSampler):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
         is_table = self.schema is not None
-        # The schema says of each column which labels it has, and whether it has nulls.
+        # The schema states which columns have labels, and which have nulls.
         tags.input_tags.categorical = tags.input_tags.string = is_table
         tags.input_tags.allow_nan = is_table
         return tags

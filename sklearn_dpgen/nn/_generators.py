@@ -1,4 +1,4 @@
-"""Generator networks: latents in, points of a domain out."""
+"""Generator networks: maps from latents to points of a domain."""
 
 import itertools
 import math
@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from sklearn_dpgen.domains import Ball, Box, Domain, OneHot, Product
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.persistence._networks import dense_arguments, saved_network, saved_parts
 from sklearn_dpgen.utils._torch import as_tensor
 
@@ -29,13 +30,13 @@ __all__ = [
 class DomainHead(nn.Module):
     """Map unbounded activations smoothly into a domain.
 
-    A box ends in a scaled tanh, a one-hot block in a softmax, a ball in a radial tanh, any other
-    domain in its own projection; a product takes its factors side by side.
+    A box uses a scaled tanh, a one-hot block a softmax, a ball a radial tanh, and any other domain
+    its own projection; the factors of a product are concatenated.
 
     Parameters
     ----------
     domain : Domain
-        The domain, of known width.
+        A domain of known dimension.
     """
 
     _saved_state = {"domain": Domain}
@@ -68,7 +69,7 @@ class DomainHead(nn.Module):
         if isinstance(domain, Ball):
             if domain.p == math.inf:
                 return self.center.to(A) + domain.radius * torch.tanh(A)
-            # In units of the norm of a vector of ones: else the radius saturates in high dimension.
+            # In units of the norm of a vector of ones, or the radius saturates in high dimension.
             spread = domain.n_features ** (1 / domain.p)
             norm = torch.linalg.vector_norm(A, ord=domain.p, dim=1, keepdim=True).clamp_min(1e-12)
             return self.center.to(A) + domain.radius * torch.tanh(norm / spread) * A / norm
@@ -76,17 +77,18 @@ class DomainHead(nn.Module):
 
 
 class DrawnHead(nn.Module):
-    """Map activations into a domain, and draw the categories of its one-hot blocks.
+    """Map activations into a domain, and sample the categories of its one-hot blocks.
 
-    A soft block must make up the spread of hard ones out of its latents. Here a block is the
-    vertex of the largest activation after Gumbel noise, so a draw by the softmax of its
-    activations, with the gradient of a softmax. All other factors end as in `DomainHead`.
+    A one-hot block is the vertex with the largest activation after Gumbel noise, which is a sample
+    from the softmax of its activations, with the gradient of a softmax (straight-through). A soft
+    block would have to make up the spread of hard ones from its latents. All other factors are
+    mapped as in `DomainHead`.
 
     Parameters
     ----------
     domain : Domain
     temperature : float, default=0.7
-        Of the softmax that the gradient is of.
+        Temperature of the softmax whose gradient is used.
     """
 
     def __init__(self, domain: Domain, temperature: float = 0.7) -> None:
@@ -97,7 +99,7 @@ class DrawnHead(nn.Module):
 
     @property
     def n_noise(self) -> int:
-        """How many normal inputs become Gumbel noise: one for each category."""
+        """Number of normal inputs for the Gumbel noise: one per category."""
         return sum(f.n_features for f in self.domains if isinstance(f, OneHot))
 
     def forward(self, A: torch.Tensor, N: torch.Tensor) -> torch.Tensor:
@@ -125,14 +127,14 @@ class DrawnHead(nn.Module):
 
 
 def _exact(bounds):
-    """Keep bounds in double precision: those far from zero would collapse in single."""
+    """Return bounds in double precision, as bounds far from zero would collapse in single."""
     return as_tensor(bounds, dtype=torch.float64)
 
 
 ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
-# An untrained network should already spread over the domain: from a point in its middle, training
-# is slow to break the symmetry between the categories of a record.
+# An untrained network should spread over the whole domain. If all outputs are near its centre,
+# training is slow to break the symmetry between the categories of a record.
 _OUTPUT_GAIN = 5.0
 
 
@@ -142,18 +144,18 @@ def mlp_generator(
     hidden_layer_sizes: Sequence[int] = (256, 256),
     activation: str = "relu",
 ) -> torch.nn.Sequential:
-    """Build a multilayer perceptron that ends in a domain.
+    """Build a multilayer perceptron with outputs in a domain.
 
     Parameters
     ----------
     latent_dim : int
-        Width of the latent input.
+        Dimension of the latent input.
     domain : Domain
-        Where the output lies.
+        Domain of the output.
     hidden_layer_sizes : sequence of int, default=(256, 256)
         Widths of the hidden layers.
     activation : {"relu", "silu", "tanh"}, default="relu"
-        Of the hidden layers.
+        Activation of the hidden layers.
 
     Returns
     -------
@@ -166,23 +168,23 @@ def mlp_generator(
 
 @saved_network
 class DrawnGenerator(nn.Module):
-    """A multilayer perceptron that ends in a domain, with drawn categories.
+    """A multilayer perceptron with outputs in a domain and sampled categories.
 
     Parameters
     ----------
     latent_dim : int
-        Width of the latent input.
+        Dimension of the latent input.
     domain : Domain
-        Where the output lies: its one-hot blocks are vertices.
+        Domain of the output; its one-hot blocks are vertices.
     hidden_layer_sizes : sequence of int, default=(256, 256)
         Widths of the hidden layers.
     activation : {"relu", "silu", "tanh"}, default="relu"
-        Of the hidden layers.
+        Activation of the hidden layers.
 
     Attributes
     ----------
     n_noise : int
-        Number of further inputs, before the latent: standard normals that draw the categories.
+        Number of further inputs, before the latent: standard normals that sample the categories.
 
     Notes
     -----
@@ -220,7 +222,7 @@ class DrawnGenerator(nn.Module):
 
 
 class GeneratorMixture(nn.Module):
-    """Several generators in equal shares, of which a further input chooses one.
+    """An equal mixture of several generators, one of which is chosen by a further input.
 
     Parameters
     ----------
@@ -230,7 +232,7 @@ class GeneratorMixture(nn.Module):
     Attributes
     ----------
     n_noise : int
-        Number of normal inputs before the latent: one for the choice, then those of a member.
+        Number of normal inputs before the latent: one for the choice, then those of a generator.
     """
 
     def __init__(self, members: Sequence[torch.nn.Module]) -> None:
@@ -268,20 +270,20 @@ def dcgan_generator(
     kernel_size: int = 4,
     normalize: bool = True,
 ) -> torch.nn.Sequential:
-    """Build a convolutional generator of square grey images that ends in a domain.
+    """Build a convolutional generator (DCGAN) of square grey images with pixels in a domain.
 
     Parameters
     ----------
     latent_dim : int
-        Width of the latent input.
+        Dimension of the latent input.
     domain : Domain
-        Where the flattened image lies; its width is the square of a multiple of 4.
+        Domain of the flattened image; its dimension is the square of a multiple of 4.
     n_channels : int, default=32
         Channels of the last hidden layer; the first has twice as many.
     n_hidden : int or None, default=None
-        Width of a dense layer before the images; None for no such layer.
+        Width of a dense layer before the convolutions; None for no such layer.
     kernel_size : int, default=4
-        Side of the filters, at least 3. A multiple of the stride, 2, leaves no checkerboard.
+        Side of the filters, at least 3. A multiple of the stride, 2, avoids checkerboards.
     normalize : bool, default=True
         Normalize each hidden layer over the batch.
 
@@ -292,8 +294,8 @@ def dcgan_generator(
 
     Notes
     -----
-    ``n_channels=64, n_hidden=1024, kernel_size=5`` with a latent of 100 is the generator that the
-    authors of [1]_ used for MNIST: 6.8 million parameters, against 0.14 million by default.
+    ``n_channels=64, n_hidden=1024, kernel_size=5`` with a latent of 100 is the generator used by
+    the authors of [1]_ for MNIST: 6.8 million parameters, against 0.14 million by default.
 
     References
     ----------
@@ -307,7 +309,7 @@ def dcgan_generator(
     for n_in, n_out in itertools.pairwise(dense):
         norm = [nn.BatchNorm1d(n_out)] if normalize else []
         layers += [nn.Linear(n_in, n_out), *norm, nn.ReLU()]
-    # The output is twice as large as the input, for odd filters too.
+    # The output is twice as large as the input, also for odd filters.
     doubling: dict[str, Any] = {
         "stride": 2,
         "padding": (kernel_size - 1) // 2,
@@ -329,15 +331,15 @@ def dcgan_generator(
 def color_dcgan_generator(
     latent_dim: int, domain: Domain, n_channels: int = 64, n_colors: int = 3
 ) -> torch.nn.Sequential:
-    """Build a generator of square colour images: transposed convolutions, each twice as wide.
+    """Build a convolutional generator of square colour images; each layer doubles their side.
 
     Parameters
     ----------
     latent_dim : int
-        Width of the latent input.
+        Dimension of the latent input.
     domain : Domain
-        Where the flattened image lies, colour by colour; the width of the image is 8 at least, and
-        a power of 2.
+        Domain of the flattened image, colour by colour; the side of the image is a power of 2, at
+        least 8.
     n_channels : int, default=64
         Channels of the last hidden layer; each layer before it has twice as many.
     n_colors : int, default=3
@@ -351,15 +353,15 @@ def color_dcgan_generator(
     References
     ----------
     Rakotomamonjy and Ralaivola, "Differentially private sliced Wasserstein distance", ICML 2021,
-    Table 5: 32 latents, images of 64 x 64. With the stride of 1 that it prints for each layer the
-    image would be 16 x 16: the stride is 2 here after the first layer, as in DCGAN, and the batch
-    normalization that it prints before the tanh is left out, as the domain is what ends it.
+    Table 5: 32 latents, images of 64 x 64. With its printed stride of 1 for each layer the image
+    would be 16 x 16; here the stride is 2 after the first layer, as in DCGAN. Its printed batch
+    normalization before the tanh is omitted, as the output layer maps into the domain.
     """
     side = math.isqrt(domain.n_features // n_colors)
     if n_colors * side * side != domain.n_features or side < 8 or side & (side - 1):
-        raise ValueError(
-            f"color_dcgan_generator makes images of {n_colors} colours whose side is a power of 2, "
-            f"8 at least; the domain has {domain.n_features} features."
+        raise PublicValueError(
+            f"domain must hold images of {n_colors} colours whose side is a power of 2, at least "
+            f"8; the domain has {domain.n_features} features."
         )
     n_doublings = side.bit_length() - 3
     widths = [n_channels * 2**i for i in reversed(range(n_doublings))]
@@ -378,9 +380,9 @@ def upsampling_generator(
     Parameters
     ----------
     latent_dim : int
-        Width of the latent input, labels included.
+        Dimension of the latent input, labels included.
     domain : Domain
-        Where the flattened image lies; its width is the square of a multiple of 4.
+        Domain of the flattened image; its dimension is the square of a multiple of 4.
     n_hidden : int, default=200
         Width of the first layer.
     n_channels : int, default=16
@@ -396,7 +398,7 @@ def upsampling_generator(
     ----------
     Rakotomamonjy and Ralaivola, "Differentially private sliced Wasserstein distance", ICML 2021,
     Table 3. It prints a "reshape 28 x 28", which two upsamplings would take to 112 x 112, and no
-    channels: 7 x 7, and these, are of the published code of DP-MERF, which the paper used.
+    channels. The 7 x 7 and the channels here are those of the code of DP-MERF used in the paper.
     """
     start = _quarter_side(domain, "upsampling")
     width, n_hidden_channels = n_channels * start * start, max(1, n_channels // 2)
@@ -416,15 +418,15 @@ def upsampling_generator(
         nn.Flatten(),
         DomainHead(domain),
     )
-    # Twice as fast on a CPU. The argument is documented, and no part of the hints of PyTorch.
+    # Twice as fast on a CPU. The argument is documented, but missing in PyTorch's type hints.
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def _quarter_side(domain, name):
     side = math.isqrt(domain.n_features)
     if side * side != domain.n_features or side % 4:
-        raise ValueError(
-            f"generator='{name}' makes square images whose side is a multiple of 4; the domain has "
+        raise PublicValueError(
+            f"generator='{name}' needs square images whose side is a multiple of 4; the domain has "
             f"{domain.n_features} features."
         )
     return side // 4

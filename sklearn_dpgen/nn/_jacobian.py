@@ -1,4 +1,4 @@
-"""Per-sample Jacobians of a module, their clipped sums, and the factors that clip them."""
+"""Per-sample Jacobians of a module, their clipped sums, and clipping factors."""
 
 import math
 from abc import ABC, abstractmethod
@@ -9,6 +9,7 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.utils._validation import Integral, check_positive
 
@@ -21,8 +22,8 @@ __all__ = [
     "spectral_clip_factors",
 ]
 
-# Below it, a product with a weight of at most 1 may leave the normal numbers of float32, whose
-# rounding could exceed the bound.
+# Below this, a product with a weight of at most 1 may be a subnormal float32, whose rounding
+# could exceed the bound.
 _SMALLEST = torch.finfo(torch.float32).tiny / torch.finfo(torch.float32).eps
 
 
@@ -39,7 +40,7 @@ def spectral_clip_factors(gram: torch.Tensor, bound: float) -> torch.Tensor:
     Returns
     -------
     Tensor of shape (n,)
-        min(1, bound / ||J_i||_2) in float64; 0 where the Gram matrix is not finite.
+        min(1, bound / ||J_i||_2) in float64; 0 if the Gram matrix is not finite.
     """
     return norm_clip_factors(_largest_eigenvalues(gram.double()), bound)
 
@@ -57,16 +58,16 @@ def norm_clip_factors(squared_norms: torch.Tensor, bound: float) -> torch.Tensor
     Returns
     -------
     Tensor of the same shape
-        min(1, bound / norm) in float64; 0 where the norm is not finite.
+        min(1, bound / norm) in float64; 0 if the norm is not finite.
     """
     bound = check_positive(bound, "bound")
-    # A rounded eigenvalue may lie below zero.
+    # Rounding may make an eigenvalue negative.
     factors = (bound / squared_norms.double().clamp_min(0).sqrt()).clamp_max(1)
     return torch.where(factors >= _SMALLEST, factors, 0)
 
 
 def _largest_eigenvalues(gram):
-    """Return the largest eigenvalue of each matrix, not finite where the matrix is not."""
+    """Return the largest eigenvalue of each matrix, not finite if the matrix is not."""
     d = gram.shape[1]
     if d == 1:
         return gram[:, 0, 0]
@@ -99,37 +100,37 @@ def linearize(
     Parameters
     ----------
     module : torch.nn.Module
-        Maps a batch to outputs of shape (n, d), each sample by itself. Stacks (``nn.Sequential``)
-        of ``nn.Linear``, of elementwise activations, and of flattening, softmax and
-        ``DomainHead`` layers are fast; any other module goes through ``torch.func``.
+        Maps a batch to outputs of shape (n, d), sample by sample. Stacks (``nn.Sequential``) of
+        ``nn.Linear``, elementwise activations, and flattening, softmax and ``DomainHead``
+        layers are fast; any other module is differentiated by ``torch.func``.
     X : Tensor of shape (n, ...)
         The batch.
     chunk_size : int, default=256
-        Samples whose Jacobians are held together where ``torch.func`` is needed.
+        Number of samples whose Jacobians are held at once if ``torch.func`` is used.
 
     Returns
     -------
     Linearization
-        Refers to the module's parameters, so it holds until they change.
+        Refers to the module's parameters, and is valid until they change.
 
     Raises
     ------
-    ValueError
-        If the batch is empty, or the module has nothing to train, has no per-sample Jacobian
-        (batch normalization, dropout in training mode), or returns another shape than (n, d).
+    PublicValueError
+        If the batch is empty, or the module has no trainable parameter, has no per-sample Jacobian
+        (batch normalization, dropout in training mode), or does not return shape (n, d).
 
     Notes
     -----
     A linear layer with input :math:`a` and back-propagated rows :math:`B` (outputs by width) has
     the Jacobian :math:`B \otimes (a, 1)`. So the Gram matrix is the sum over the layers of
-    :math:`(\|a\|^2 + 1) B B^\top`, and a weighted sum is one matrix product a layer.
+    :math:`(\|a\|^2 + 1) B B^\top`, and a weighted sum is one matrix product per layer.
     """
     if not isinstance(chunk_size, Integral) or chunk_size < 1:
-        raise ValueError(f"chunk_size must be an integer of at least 1, got {chunk_size!r}.")
+        raise PublicValueError(f"chunk_size must be an integer of at least 1, got {chunk_size!r}.")
     if len(X) == 0:
-        raise ValueError("X must hold at least one sample.")
+        raise PublicValueError("X must hold at least one sample.")
     if not any(parameter.requires_grad for parameter in module.parameters()):
-        raise ValueError("module has no parameter that requires grad.")
+        raise PublicValueError("module has no parameter that requires grad.")
     _check_sample_wise(module)
     X = X.detach()
     leaves = _leaves(module)
@@ -139,11 +140,11 @@ def linearize(
 
 
 class Linearization(ABC):
-    """Jacobians J_i, d outputs by p trainable parameters, of a module at n samples.
+    """Jacobians J_i (d outputs by p trainable parameters) of a module at n samples.
 
-    Norms and Gram matrices are in float64, where squares of float32 neither overflow nor
-    underflow. They are infinite for a sample with a feature that is not finite or beyond the
-    square root of the largest number of the module's dtype.
+    Norms and Gram matrices are float64, in which squares of float32 neither overflow nor underflow.
+    They are infinite for a sample with a feature that is not finite, or that exceeds the square
+    root of the largest number of the module's dtype.
 
     Attributes
     ----------
@@ -153,7 +154,7 @@ class Linearization(ABC):
 
     def __init__(self, X: torch.Tensor, outputs: torch.Tensor) -> None:
         if outputs.ndim != 2:
-            raise ValueError(f"module must return shape (n, d), got {tuple(outputs.shape)}.")
+            raise PublicValueError(f"module must return shape (n, d), got {tuple(outputs.shape)}.")
         self.outputs = outputs
         limit = torch.finfo(outputs.dtype).max ** 0.5
         self._in_range = (X[:, None].flatten(1).abs() <= limit).all(1)
@@ -163,12 +164,12 @@ class Linearization(ABC):
         return torch.where(self._in_range[:, None, None], self._gram(), torch.inf)
 
     def squared_norms(self, W: torch.Tensor) -> torch.Tensor:
-        """Return ||J_i^T w_i||^2 of each sample, w_i being row i of W.
+        """Return ||J_i^T w_i||^2 of each sample, with w_i row i of W.
 
         Parameters
         ----------
         W : Tensor of shape (n, d)
-            Weights; a row of zeros has the norm zero, whatever the sample.
+            Weights; a row of zeros has the norm zero for any sample.
 
         Returns
         -------
@@ -180,12 +181,12 @@ class Linearization(ABC):
         return torch.where(used, norms, 0)
 
     def weighted_sum(self, W: torch.Tensor) -> list[torch.Tensor]:
-        """Return the sum of J_i^T w_i over the samples, w_i being row i of W.
+        """Return the sum of J_i^T w_i over the samples, with w_i row i of W.
 
         Parameters
         ----------
         W : Tensor of shape (n, d)
-            Weights; a row of zeros contributes exactly zero, whatever the sample.
+            Weights; a row of zeros contributes exactly zero for any sample.
 
         Returns
         -------
@@ -199,7 +200,7 @@ class Linearization(ABC):
     ) -> list[torch.Tensor]:
         """Return the sum of J_i^T w_i, each clipped to an l2 norm.
 
-        The norm is that of the very vector that is added, so that no cancellation in J_i^T w_i can
+        The norm is computed from the vector that is added, so cancellation in J_i^T w_i cannot
         hide a part of it.
 
         Parameters
@@ -207,14 +208,14 @@ class Linearization(ABC):
         W : Tensor of shape (n, d)
             Weights.
         bound : float
-            Largest l2 norm of a sample's vector. One that is not finite contributes zero.
+            Largest l2 norm of a sample's vector. A vector that is not finite contributes zero.
         scale : Tensor of shape (n,), optional
-            What each clipped vector is multiplied by, finite and not negative.
+            Factor of each clipped vector, finite and non-negative.
 
         Returns
         -------
         list of Tensor
-            As :meth:`weighted_sum`.
+            As of :meth:`weighted_sum`.
         """
         W, used = self._check_weights(W)
         usable = used & self._in_range & W.isfinite().all(1)
@@ -222,11 +223,11 @@ class Linearization(ABC):
         return self._clipped_sum(torch.where(usable[:, None], W, 0), usable, bound, scale)
 
     def _check_weights(self, W):
-        """Return weights in the dtype of the outputs, and which samples they use."""
+        """Return weights in the dtype of the outputs, and a mask of the samples with weight."""
         if W.shape != self.outputs.shape:
-            raise ValueError(
-                f"The weights must have the shape {tuple(self.outputs.shape)} of the module's "
-                f"outputs, got {tuple(W.shape)}."
+            raise PublicValueError(
+                f"W must have the shape {tuple(self.outputs.shape)} of the module's outputs, got "
+                f"{tuple(W.shape)}."
             )
         W = W.detach().to(self.outputs)
         return W, (W != 0).any(1)
@@ -241,22 +242,21 @@ class Linearization(ABC):
 
     @abstractmethod
     def _weighted_sum(self, W, used):
-        """Return the weighted sum over the samples that are used."""
+        """Return the weighted sum over the samples in a mask."""
 
     @abstractmethod
     def _clipped_sum(self, W, used, bound, scale):
-        """Return the scaled sum of clipped vectors over the samples that are used."""
+        """Return the scaled sum of clipped vectors over the samples in a mask."""
 
 
 class _StackLinearization(Linearization):
     """The fast path: a stack of linear layers and sample-wise functions.
 
-    Back-propagated rows have the shape (n, q, width), or (1, q, width) where they are the same for
-    all samples.
+    Back-propagated rows have shape (n, q, width), or (1, q, width) if all samples have the same.
     """
 
     def __init__(self, leaves, X):
-        # From the first trained layer on: each trained layer, its input, and how to pull rows back.
+        # Each trained layer with its input, and the functions that pull rows back to it.
         self._tape = []
         A = X
         for leaf in leaves:
@@ -292,7 +292,7 @@ class _StackLinearization(Linearization):
         if self._basis_rows is None:
             rows = [(layer, A, B[:, 0]) for layer, A, B in self._rows(W[:, None])]
         else:
-            # The very rows whose norms were measured, so that rounding cannot exceed a clip.
+            # The same rows whose norms were measured, so that rounding cannot exceed the bound.
             rows = [(layer, A, _combine(W, B)) for layer, A, B in self._basis_rows]
         return self._sum_of_rows(rows, used)
 
@@ -387,12 +387,12 @@ def _check_sample_wise(module):
     for name, part in module.named_modules():
         label = f"{type(part).__name__} (module {name!r})"
         if isinstance(part, _BatchNorm):
-            raise ValueError(
+            raise PublicValueError(
                 f"{label} mixes the samples of a batch, so that a per-sample Jacobian does not "
                 "exist; use GroupNorm or LayerNorm."
             )
         if isinstance(part, _DropoutNd) and part.training and part.p > 0:
-            raise ValueError(
+            raise PublicValueError(
                 f"{label} draws at random in training mode, so that no Jacobian belongs to the "
                 "outputs; use p=0 or evaluation mode."
             )
@@ -439,7 +439,7 @@ def _forward(leaf, A):
     with torch.enable_grad():
         output = leaf(A.clone() if getattr(leaf, "inplace", False) else A)
 
-    # Of sums: for gradients with weights of their own torch imports symbolic algebra first.
+    # The gradient of a sum, as gradients with weights make torch import symbolic algebra.
     @torch.enable_grad()
     def slope(v):
         return torch.autograd.grad((output * v).sum(), A, retain_graph=True)[0]
@@ -460,7 +460,7 @@ def _basis(outputs):
 
 
 def _combine(W, B):
-    """Return the rows of each sample (n, d, width) weighted and summed: (n, width)."""
+    """Return the weighted sum of the rows (n, d, width) of each sample, of shape (n, width)."""
     R = W[:, :1] * B[:, 0]
     for k in range(1, W.shape[1]):
         R.addcmul_(W[:, k, None], B[:, k])
@@ -480,7 +480,7 @@ def _gram_of_rows(rows):
     return total
 
 
-# Samples at a time: enough for efficient products, few enough for the cache.
+# Samples per block: enough for efficient products, few enough for the cache.
 _BLOCK = 1024
 
 
@@ -499,19 +499,19 @@ def clip_weights(
         Largest spectral norm of a clipped Jacobian.
     clipping : {"spectral", "componentwise"}, default="spectral"
         Whether a Jacobian is scaled by its spectral norm, or each of its rows (the gradient of an
-        output) is clipped to bound / sqrt(d): Remark A.2 of the paper on private sliced
-        Wasserstein gradients, which may clip up to sqrt(d) times more than needed.
+        output) is clipped to bound / sqrt(d). The latter is Remark A.2 of Rodríguez-Vítores,
+        Lalanne and Loubes (2025), and may clip up to sqrt(d) times more than needed.
 
     Returns
     -------
     Tensor of shape (n, d)
-        W' with sum_i J_i^T W'_i = sum_i clip(J_i)^T W_i. Zero in the rows where W or the Gram
-        matrix is not finite.
+        W' with sum_i J_i^T W'_i = sum_i clip(J_i)^T W_i. A row is zero if W or the Gram matrix
+        is not finite there.
     """
     bound = check_positive(bound, "bound")
     if W.shape != gram.shape[:2]:
-        raise ValueError(
-            f"The weights must have the shape {tuple(gram.shape[:2])} of the module's outputs, got "
+        raise PublicValueError(
+            f"W must have the shape {tuple(gram.shape[:2])} of the module's outputs, got "
             f"{tuple(W.shape)}."
         )
     if clipping == "spectral":
@@ -520,7 +520,7 @@ def clip_weights(
         diagonal = gram.diagonal(dim1=1, dim2=2)
         factors = norm_clip_factors(diagonal, bound / math.sqrt(gram.shape[1]))
     else:
-        raise ValueError(f"clipping must be 'spectral' or 'componentwise', got {clipping!r}.")
+        raise PublicValueError(f"clipping must be 'spectral' or 'componentwise', got {clipping!r}.")
     finite = gram.flatten(1).isfinite().all(1) & W.isfinite().all(1)
     return torch.where(finite[:, None], (factors * W).to(W.dtype), 0)
 
@@ -528,9 +528,9 @@ def clip_weights(
 class ClippedJacobianSum:
     """A weighted sum of clipped per-sample Jacobians that knows its sensitivity.
 
-    It maps samples x_i and weights w_i to sum_i clip(J_i)^T w_i, J_i being the Jacobian of
-    module(x_i) in the parameters, and clip scaling it to spectral norm at most ``bound``. A sample
-    whose features, Jacobian or weight are not finite contributes zero.
+    It maps samples x_i and weights w_i to sum_i clip(J_i)^T w_i, with J_i the Jacobian of
+    module(x_i) in the parameters, scaled by clip to a spectral norm of at most ``bound``. A sample
+    whose features, Jacobian or weights are not finite contributes zero.
 
     Parameters
     ----------
@@ -565,7 +565,7 @@ class ClippedJacobianSum:
         X : Tensor of shape (n, ...)
             Samples.
         weights : Tensor of shape (n, d)
-            A weight for each output of each sample; a row that is not finite counts as zero.
+            One weight per output of each sample; a row that is not finite counts as zero.
 
         Returns
         -------
@@ -588,13 +588,13 @@ class ClippedJacobianSum:
         """Return the l2 sensitivity of the sum for given weights of the other samples.
 
         Two inputs are neighbours if they have the same number of samples and differ in one: in its
-        features and in its own weight. The weights of all others are the same in both; where they
+        features and in its own weight. The weights of all other samples are the same; if they
         depend on the replaced sample, that dependence has to be added.
 
         Parameters
         ----------
         weight_bound : float
-            Largest l2 norm of a sample's weight, which the caller ensures.
+            Largest l2 norm of a sample's weight, ensured by the caller.
 
         Returns
         -------

@@ -1,6 +1,6 @@
-"""Gradient descent: the optimizers, and one training loop for all estimators that descend a loss.
+"""Optimizers, and one training loop for all estimators that descend a loss.
 
-That imports a compiler at its first step, which takes longer than a small fit.
+``torch.optim`` imports a compiler at its first step, which takes longer than a small fit.
 """
 
 import math
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class GradientDescent:
-    """Plain descent: a step is the gradient times the rate.
+    """Plain gradient descent: a step is the gradient times the learning rate.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class GradientDescent:
         Parameters
         ----------
         gradients : sequence of Tensor or None
-            One for each parameter; with None it is left alone.
+            One for each parameter; None leaves a parameter unchanged.
         rate : float
             Learning rate of this step.
         """
@@ -86,7 +86,7 @@ class Adam(GradientDescent):
 
     def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
         super().__init__(parameters)
-        # For each parameter the number of its steps, and both of its moments.
+        # The number of steps and both moments of each parameter.
         self._states = [(0, torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
 
     def _update(self, position, parameter, gradient, rate):
@@ -189,7 +189,7 @@ class Training(Settings):
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Losses of a training run, one a step, and the number of steps."""
+    """Losses of a training run, one per step, and the number of steps."""
 
     loss_curve: list[float]
     n_iter: int
@@ -207,7 +207,7 @@ def fit_module(
     loss_fn : callable
         ``loss_fn(step)`` returns a scalar tensor on a fresh batch.
     **options
-        Of ``descend``.
+        Options of ``descend``.
 
     Returns
     -------
@@ -242,37 +242,37 @@ def descend(
     callback: Callable[[int], object] | None = None,
     stop: Callable[[int], bool] | None = None,
 ) -> TrainingResult:
-    """Follow given gradients, by default with warm-up and cosine decay of the rate.
+    """Follow given gradients, by default with warm-up and cosine decay of the learning rate.
 
     Parameters
     ----------
     module : torch.nn.Module
         Its parameters are trained in place; at the end it is in evaluation mode.
     gradient_fn : callable
-        ``gradient_fn(step)`` returns ``(loss, gradients)``: the loss as a float, or None where
-        nobody paid for its release, which then is neither recorded nor shown; and one tensor for
-        each parameter that requires grad, in the order of ``module.parameters()``, or None for a
-        parameter to leave alone.
+        ``gradient_fn(step)`` returns ``(loss, gradients)``. The loss is a float, or None if its
+        release is not accounted for, and it is then neither recorded nor shown. There is one
+        gradient for each parameter that requires grad, in the order of ``module.parameters()``,
+        or None for a parameter to leave unchanged.
     max_iter : int
         Number of steps.
     learning_rate : float
         Peak learning rate.
     averaging : float, default=0.0
-        Share of the steps, from the end, over which the parameters are averaged.
+        Share of the steps, at the end, over which the parameters are averaged.
     warmup : int, default=50
-        Steps over which the rate rises linearly, with a cosine schedule.
+        Steps over which the rate rises linearly, with the cosine schedule.
     optimizer : {"adam", "sgd"}, default="adam"
-        How a gradient becomes a step.
+        Optimizer.
     schedule : {"cosine", "constant"}, default="cosine"
-        Of the learning rate: warm-up and cosine decay, or none.
+        Schedule of the learning rate: warm-up and cosine decay, or none.
     verbose : int, default=0
         1 shows a progress bar.
     name : str
         Label of the progress bar.
     callback : callable, default=None
-        ``callback(step)`` is called after each update, to watch the iterates.
+        ``callback(step)`` is called after each update, to observe the iterates.
     stop : callable, default=None
-        ``stop(step)`` is asked after each update; where it is true, no step follows.
+        ``stop(step)`` is called after each update; training ends if it returns True.
 
     Returns
     -------
@@ -281,7 +281,7 @@ def descend(
     Raises
     ------
     TrainingDivergedError
-        As soon as a loss, a gradient, or a parameter after a step, is not finite.
+        A loss, a gradient, or a parameter after a step is not finite.
     """
     parameters = _trainable(module)
     optimizer = OPTIMIZERS[optimizer](parameters)

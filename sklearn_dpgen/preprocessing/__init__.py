@@ -1,4 +1,4 @@
-"""From tables and images to arrays inside a public domain, and back."""
+"""Encoding of tables and images as arrays in a public domain, and decoding."""
 
 from sklearn_dpgen.preprocessing._dct import DCTTransformer
 from sklearn_dpgen.preprocessing._tabular import TabularEncoder

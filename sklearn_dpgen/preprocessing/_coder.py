@@ -1,4 +1,4 @@
-"""Blocks of records as categories: from Arrow without Python objects, and from pandas."""
+"""Encoding of blocks of records as categories, from Arrow without Python objects, or pandas."""
 
 import math
 from functools import cached_property
@@ -14,22 +14,22 @@ from sklearn_dpgen.utils._validation import call_quietly
 
 __all__ = ["RecordCoder"]
 
-# Integers whose categories are looked up in a table.
+# Largest range of integers that is coded by a look-up table.
 _SPAN = 1 << 18
 _DAY = np.timedelta64(1, "D")
 _EPOCH = np.datetime64("1970-01-01", "D")
 
 
 class RecordCoder:
-    """Records as the category of each in each column.
+    """Encoder of records as one category per column.
 
-    A record gets exactly one category in each column, whatever it holds and whatever the other
-    records hold, and whatever type of whatever library holds it; else it is refused.
+    Each record gets exactly one category in each column, independently of other records and of the
+    type and library that hold it, or is refused.
 
     Parameters
     ----------
     columns : mapping of str to CategoryColumn
-        Numbers and dates with bins.
+        Numeric and datetime columns have bins.
     """
 
     def __init__(self, columns):
@@ -38,7 +38,7 @@ class RecordCoder:
 
     @property
     def dtypes(self):
-        """The smallest unsigned dtype that holds all categories, of each column."""
+        """The smallest unsigned dtype that holds all categories, for each column."""
         return [coder.dtype for coder in self._coders]
 
     def codes(self, block):
@@ -47,18 +47,18 @@ class RecordCoder:
         Parameters
         ----------
         block : DataFrame or pyarrow.RecordBatch
-            With the columns, in their order, maybe with others after them.
+            Has the columns, in their order, possibly followed by others.
 
         Returns
         -------
         list of ndarray of shape (n,)
-            Of ``dtypes``.
+            With ``dtypes``.
 
         Raises
         ------
-        ValueError
-            A column that has nulls without being nullable, or a value outside the declared ones.
-            Never with the value.
+        PublicValueError
+            A column has nulls without being nullable, or a value that is not declared; the message
+            does not show the value.
         """
         if isinstance(block, pd.DataFrame):
             parts = [block.iloc[:, place] for place in range(len(self._coders))]
@@ -68,7 +68,7 @@ class RecordCoder:
 
 
 class _ColumnCoder:
-    """Values of one column as categories."""
+    """Encoder of the values of one column as categories."""
 
     def __init__(self, name, column):
         self._name, self._column = name, column
@@ -76,13 +76,13 @@ class _ColumnCoder:
         self._last = None
 
     def __getstate__(self):
-        # What is looked up is cheap to make again, and may hold values.
+        # Look-up tables are cheap to rebuild, and may hold values.
         return {key: vars(self)[key] for key in ("_name", "_column", "dtype")} | {"_last": None}
 
     def codes(self, values):
-        """Return the categories of a series of pandas or an array of Arrow."""
+        """Return the categories of a pandas series or an Arrow array."""
         if isinstance(self._column, MadeUpColumn):
-            # Whatever they are, they are not looked at.
+            # The values of a constant column are not read.
             return np.zeros(len(values), dtype=self.dtype)
         return self._of_series(values) if isinstance(values, pd.Series) else self._of_arrow(values)
 
@@ -114,7 +114,7 @@ class _ColumnCoder:
         return self._codes(self._frame(array)[self._name])
 
     def _table_of(self, kind):
-        """Return where values of an Arrow type are looked up; None where they cannot be."""
+        """Return the look-up table of an Arrow type, or None if there is none."""
         from pyarrow import types
 
         if types.is_integer(kind):
@@ -126,8 +126,8 @@ class _ColumnCoder:
     @property
     def _message(self):
         return (
-            f"Column {self._name!r} holds what is no value of its Arrow type, such as a text that "
-            "is not in UTF-8."
+            f"Column {self._name!r} holds a value that is invalid for its Arrow type, such as a "
+            "text that is not UTF-8."
         )
 
     def _codes(self, series):
@@ -149,7 +149,7 @@ class _ColumnCoder:
             values = values if null is None else pd.arrays.IntegerArray(values, null)
             return self._codes(self._series(values))
         lowest, codes = table
-        # The last entry is of nulls, the others at the ends are of all beyond them.
+        # The last entry is for nulls, the outer ones are for all values beyond them.
         places = np.clip(values.astype(np.int64, copy=False), lowest, lowest + len(codes) - 2)
         places -= lowest
         if null is not None:
@@ -164,13 +164,13 @@ class _ColumnCoder:
             last = self._last = dictionary, self._codes_or_faults(values)
         places = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
         if array.indices.null_count:
-            # The place of nulls may be beyond the dtype of the others.
+            # The index of nulls may exceed the dtype of the others.
             null = array.indices.is_null().to_numpy(zero_copy_only=False)
             places = np.where(null, np.int64(len(last[1]) - 1), places)
         return self._checked(last[1].take(places))
 
     def _checked(self, codes):
-        """Return categories where all are, or say which fault there is."""
+        """Return categories, or raise an error for the fault that they mark."""
         n, most = self._column.n_categories, codes.max(initial=0)
         if most < n:
             return codes.astype(self.dtype, copy=False)
@@ -179,7 +179,7 @@ class _ColumnCoder:
         raise PublicValueError(f"Column {self._name!r} {self._column._rule}")
 
     def _codes_or_faults(self, series):
-        """Return the category of each value, then of a null; beyond them come faults and nulls."""
+        """Return the categories of values, then of a null; faults and nulls are larger."""
         n = self._column.n_categories
         series = call_quietly(self._message, series.astype, object)
         series = pd.concat([series, pd.Series([None], dtype=object)])
@@ -192,9 +192,9 @@ class _ColumnCoder:
 
     @cached_property
     def _integers(self):
-        """The lowest of a range of integers, and the category of each; the ends are of all others.
+        """Return the lowest of a range of integers, and the category of each.
 
-        None where the range would be too long.
+        The outer entries are for all values beyond them. None if the range is too long.
         """
         column = self._column
         if isinstance(column, Binned):
@@ -210,12 +210,12 @@ class _ColumnCoder:
 
     @cached_property
     def _booleans(self):
-        """As ``_integers``, of 0 and 1 in place of False and True."""
+        """Return the same as ``_integers``, with 0 and 1 for False and True."""
         return 0, self._codes_or_faults(pd.Series([False, True]))
 
     @cached_property
     def _dates(self):
-        """As ``_integers``, of days since 1970."""
+        """Return the same as ``_integers``, for days since 1970."""
         column = self._column.column if isinstance(self._column, Binned) else None
         if not isinstance(column, Datetime):
             return None

@@ -1,4 +1,4 @@
-"""Cosine coefficients of images, and the public choice of which to keep."""
+"""Discrete cosine transform of images, and public selection of coefficients."""
 
 import math
 from typing import TYPE_CHECKING, Self
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DCTTransformer", "dct_mask"]
 
-# A saved transform has no more: its matrices have the squares of the sides.
+# Limit for a saved transform, whose matrices are quadratic in the sides.
 _MOST_PIXELS = 1 << 20
 
 
@@ -35,7 +35,7 @@ def _dct_matrix(n):
 
 
 def _along_axes(X, matrices, xp):
-    """Multiply each axis of ``X`` but the first by its matrix."""
+    """Multiply each axis of ``X`` except the first by its matrix."""
     for axis, matrix in enumerate(matrices, start=1):
         if xp is np:
             matrix = matrix.astype(X.dtype)
@@ -46,19 +46,19 @@ def _along_axes(X, matrices, xp):
 
 
 def dct_mask(image: ArrayLike, quantile: float = 0.8) -> np.ndarray:
-    """Choose the coefficients that matter in a public image.
+    """Select the large coefficients of a public image.
 
     Parameters
     ----------
     image : array-like
-        A public image, of any number of dimensions. One of the private images would not do: the
-        mask would tell of it.
+        A public image, of any number of dimensions. It must not be one of the private images, which
+        the mask would reveal.
     quantile : float, default=0.8
-        Keep the coefficients of which the magnitude is above this quantile.
+        Select the coefficients whose magnitude is above this quantile.
 
     Returns
     -------
-    boolean ndarray of the shape of ``image``
+    boolean ndarray with the shape of ``image``
     """
     image = np.asarray(image, dtype=np.float64)
     if not 0 <= quantile < 1:
@@ -76,19 +76,18 @@ def _checked_rows(X, width, xp):
 
 @saved
 class DCTTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Orthonormal discrete cosine transform (DCT-II) of images, one flattened image a row.
+    """Orthonormal discrete cosine transform (DCT-II) of images, one flattened image per row.
 
-    An orthogonal change of basis followed by a coordinate selection: distances in l2 are kept
-    without a mask and cannot grow with one, so the l2 diameter of a domain bounds that of its
-    image. Images concentrate on few coefficients, which then fit in a smaller l1 ball.
+    An orthogonal change of basis, followed by a selection of coordinates. Distances in l2 are
+    preserved without a mask and do not grow with one, so the l2 diameter of a domain bounds that of
+    its image. Images concentrate on few coefficients, which then fit in a smaller l1 ball.
 
     Parameters
     ----------
     shape : tuple of int, optional
-        The shape of an image; by default the row is one signal.
+        The shape of an image; by default a row is one signal.
     mask : boolean array-like of shape ``shape``, optional
-        The coefficients to keep, chosen from public information (see `dct_mask`); by default
-        all.
+        The coefficients to keep, chosen from public information (see `dct_mask`); by default all.
 
     Attributes
     ----------
@@ -128,7 +127,7 @@ class DCTTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Check the width of the rows; their values are not read.
+        """Check the number of pixels; values are not read.
 
         Parameters
         ----------
@@ -158,12 +157,12 @@ class DCTTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Parameters
         ----------
         X : array-like or tensor of shape (n, n_pixels)
-            Gradients flow through a tensor.
+            A tensor is transformed differentiably.
 
         Returns
         -------
         ndarray or tensor of shape (n, n_kept)
-            Of the kind and floating dtype of ``X``.
+            Same kind and floating dtype as ``X``.
         """
         check_is_fitted(self)
         xp = array_namespace(X)
@@ -173,12 +172,12 @@ class DCTTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self._apply(X, self._matrices, xp)[:, self.mask_]
 
     def inverse_transform(self, X: "ArrayLike | torch.Tensor") -> "np.ndarray | torch.Tensor":
-        """Return the images of given coefficients, those not kept being zero.
+        """Return the images of given coefficients, with zeros for those that are not kept.
 
         Parameters
         ----------
         X : array-like or tensor of shape (n, n_kept)
-            Gradients flow through a tensor.
+            A tensor is transformed differentiably.
 
         Returns
         -------
@@ -189,7 +188,7 @@ class DCTTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if xp is np:
             X = check_array(X, dtype=[np.float64, np.float32])
         X = _checked_rows(X, self._n_features_out, xp)
-        # Every coefficient not kept reads the column of zeros appended last.
+        # Every coefficient that is not kept reads the appended column of zeros.
         position = np.where(self.mask_, np.cumsum(self.mask_) - 1, self._n_features_out)
         full = xp.concatenate([X, xp.zeros_like(X[:, :1])], axis=1)[:, position]
         transposed = [matrix.T for matrix in self._matrices]

@@ -1,8 +1,8 @@
-"""Files of tables, as data sets of pyarrow: read as declared, never as their values suggest.
+"""Files of tables, as data sets of pyarrow, with declared types that are never inferred.
 
-A record of such a file decides nothing about another one. Types are declared, never guessed; a
-file is cut after line breaks that are in no quotes; and quotes that readers take differently are
-refused, because one that is never closed would take the records after it into a field.
+No record influences how another one is read. Types are declared; a file is split only at line
+breaks outside of quotes; and quotes that readers interpret differently are refused, as an unclosed
+one would merge the following records into a field.
 """
 
 import bz2
@@ -28,15 +28,15 @@ from sklearn_dpgen.utils._validation import call_quietly
 __all__ = ["CsvFiles", "check_files", "open_files", "read_quietly", "require", "text_type"]
 
 _EXACT_INTEGERS = 2**53
-# What stands for no value in a file of texts, unless it is a declared label.
+# Texts that stand for null in CSV files, unless they are declared labels.
 _NULLS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "#N/A", "<NA>")
-# Bytes that are read at a time, and of the longest record that is waited for.
+# Bytes per read.
 _BLOCK = 1 << 22
 _LONGEST = 1 << 26
 _QUOTE, _COMMA, _LINE, _RETURN = b'",\n\r'
 _KINDS = {"double": "numbers", "int64": "integers", "bool": "truth values"}
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-# The longer ones first, as two begin alike.
+# Longer marks first, as one is a prefix of another.
 _MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
@@ -46,37 +46,37 @@ _MARKS = {
 
 
 class CsvFiles:
-    """Files of CSV with a header, in UTF-8 and separated by commas.
+    """Comma-separated CSV files with a header, in UTF-8.
 
     Parameters
     ----------
     paths : list of str
-        Plain ones, or packed with gzip or bzip2, as the ending says.
+        Plain files, or compressed with gzip or bzip2, by their extension.
     columns : mapping of str to Column or None, or None
-        The declared columns: their texts are read as numbers or as labels. None in the place of a
-        column leaves its texts as they are. None where nothing is declared yet.
+        The declared columns, whose texts are read as numbers or labels. None instead of a column
+        keeps its texts. None if nothing is declared yet.
 
     Attributes
     ----------
     names : list of str
-        Of the columns of the first file, without those that share a name and are not declared.
+        Columns of the first file, without those that share a name and are not declared.
     """
 
     def __init__(self, paths: list[str], columns) -> None:
         self._paths, self._columns = paths, columns
         names = self._header(paths[0])[0]
-        # Spreadsheets leave columns without a name, which nobody asks for.
+        # Spreadsheets may leave unnamed columns, which are not requested.
         asked = {*names} if columns is None else {*columns}
         self.names = [name for name in names if name in asked or names.count(name) == 1]
 
     def read(self, names: list[str]) -> Iterator:
-        """Yield record batches of Arrow with some of the columns.
+        """Yield record batches of Arrow with the given columns.
 
         Raises
         ------
-        ValueError
-            What is wrong with the form of a file, and in which line, or the column in which a text
-            is no value of its type. No text of a field is shown.
+        PublicValueError
+            A file is malformed, and in which line, or a text is invalid for the type of a column.
+            No text of a field is shown.
         """
         for path in self._paths:
             given = self._header(path)[0]
@@ -91,17 +91,17 @@ class CsvFiles:
                 yield from self._table(path, given, names, line, block).to_batches()
 
     def _table(self, path, given, names, line, block):
-        """Return whole records as a table; Arrow sees them in one block, which it cannot cut."""
+        """Return whole records as a table; Arrow reads them as one block, which it cannot split."""
         import pyarrow.csv
 
-        # By their places, as columns that are not asked for may have one name.
+        # By position, as columns that are not requested may share a name.
         places = [str(given.index(name)) for name in names]
         declared = [self._columns.get(name) for name in names]
         held = self._columns.values()
         labels = {label for column in held for label in getattr(column, "labels", ())}
         try:
             table = pyarrow.csv.read_csv(
-                # Of what it is given Arrow takes a byte order mark away, which here is a value.
+                # Arrow would remove a leading byte order mark, which here is a value.
                 pyarrow.BufferReader(b"\n" + block),
                 read_options=pyarrow.csv.ReadOptions(
                     column_names=[str(i) for i in range(len(given))], block_size=len(block) + 2
@@ -131,7 +131,7 @@ class CsvFiles:
         raise PublicValueError(f"{path!r} is not a valid CSV file.")
 
     def _header(self, path):
-        """Return the names of the columns of a file, and where its records begin."""
+        """Return the names of the columns of a file, and the start of its records."""
         data, more = b"", None
         with _open(path) as file:
             while more != b"" and not (end := _header_end(data)) and len(data) < _LONGEST:
@@ -157,7 +157,7 @@ class CsvFiles:
         return names, start + len(head)
 
     def _check_delimiter(self, path, text, names):
-        """Refuse a header that another delimiter explains, and commas do not."""
+        """Refuse a header that has another delimiter and no commas."""
         declared = None if self._columns is None else {*self._columns}
         lacks = declared is None or declared - {*names}
         for delimiter, word in _DELIMITERS.items():
@@ -173,31 +173,31 @@ class CsvFiles:
 
 
 def _open(path):
-    """Open a file to be read, unpacked as its ending says."""
+    """Open a file for reading, decompressed by its extension."""
     openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
     return openers.get(os.path.splitext(path)[1].lower(), open)(path, "rb")
 
 
 def _read(file, path, n):
-    """Return the next bytes of a file; what is cut off or damaged is a ValueError."""
+    """Return the next bytes of a file; raise PublicValueError if it is truncated or damaged."""
     try:
         return file.read(n)
     except EOFError:
-        fault = "is cut off: its packed data end early"
+        fault = "is truncated: its compressed data end early"
     except (OSError, zlib.error) as error:
         if getattr(error, "errno", None):
             raise
-        fault = "cannot be unpacked: it is damaged, or packed in another way than its name says"
+        fault = "cannot be decompressed: it is damaged, or its extension does not fit its content"
     raise PublicValueError(f"A file must be complete: {path!r} {fault}.")
 
 
 def _blocks(path, start):
-    """Yield the records of a file in blocks of whole ones, each with the line where it begins."""
+    """Yield blocks of whole records, each with the number of its first line."""
     with _open(path) as file:
         head = _read(file, path, start)
         line, rest, is_more = 1 + _n_lines(head), b"", True
         while is_more:
-            # More at a time where a record is long, which is looked at anew each time.
+            # Larger reads for a long record, as it is searched anew each time.
             more = _read(file, path, max(_BLOCK, len(rest)))
             is_more, data = bool(more), rest + more
             end = _records_end(data) if is_more else len(data)
@@ -211,31 +211,31 @@ def _blocks(path, start):
 
 
 def _n_lines(data):
-    """Count the line breaks: those of Unix, Windows and old Macs."""
+    """Count the line breaks of Unix, Windows and old Macs."""
     alone = data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else 0
     return data.count(b"\n") + alone
 
 
 def _line_ends(data, is_within=False):
-    """Return where line breaks are that end a record, being in no quotes.
+    """Return the positions of line breaks that end a record, outside of quotes.
 
-    ``is_within`` says that the data begin in quotes.
+    ``is_within`` states that the data begin in quotes.
     """
     array = np.frombuffer(data, np.uint8)
     is_end = array == _LINE
-    # Old Macs have a carriage return alone; of a last one it is not known yet.
+    # Old Macs have a lone carriage return; whether a last one is lone is not known yet.
     is_end[:-1] |= (array[:-1] == _RETURN) & (array[1:] != _LINE)
     return _outside(array, np.flatnonzero(is_end), is_within)
 
 
 def _outside(array, places, is_within=False):
-    """Return which places of a text are in no quotes."""
+    """Return a mask of the positions of a text that are outside of quotes."""
     return places[np.searchsorted(np.flatnonzero(array == _QUOTE), places) % 2 == is_within]
 
 
 def _records_end(data):
-    """Return where the last whole record ends."""
-    # Mostly it is near the end, after an even or an odd number of quotes.
+    """Return the end of the last whole record."""
+    # It is usually near the end, after an even or an odd number of quotes.
     start = max(len(data) - (1 << 16), 0)
     is_within = data.count(b'"', 0, start) % 2 == 1
     ends = start + _line_ends(data[start:], is_within)
@@ -244,7 +244,7 @@ def _records_end(data):
 
 
 def _header_end(data):
-    """Return where the first record ends that is not an empty line, 0 if it does not yet."""
+    """Return the end of the first record that is not an empty line; 0 if it is not complete."""
     ends = _line_ends(data) + 1
     return next((int(end) for end in ends if data[:end].strip(b"\r\n\xef\xbb\xbf")), 0)
 
@@ -253,17 +253,17 @@ def _names(text, delimiter):
     """Return the fields of the first record that is not an empty line."""
     try:
         return next(csv.reader(io.StringIO(text.lstrip("\r\n"), newline=""), delimiter=delimiter))
-    except csv.Error:  # as of one field that never ends
+    except csv.Error:  # For example, a field that does not end.
         return [text]
 
 
 def _check_quotes(path, line, block):
-    """Refuse quotes that are not around a whole field, or not written twice within one.
+    """Refuse quotes that do not enclose a whole field, and single quotes within one.
 
-    Every second quote opens a field or is the second of a pair, and those between close one or are
+    Every second quote opens a field or is the second of a pair, and the others close a field or are
     the first of a pair.
     """
-    # With an end on both sides, as a file has.
+    # With a line break on both sides, as in a file.
     array = np.frombuffer(b"\n%b\n" % block, np.uint8)
     quotes = np.flatnonzero(array == _QUOTE)
     is_side = np.isin(np.arange(256), [_QUOTE, _COMMA, _LINE, _RETURN])
@@ -271,20 +271,20 @@ def _check_quotes(path, line, block):
     bad = [*opening[~is_side[array[opening - 1]]], *closing[~is_side[array[closing + 1]]]]
     bad += [quotes[-1]] if len(quotes) % 2 else []
     if bad:
-        # The field began where a quote opened it that is not the second of a pair.
+        # The last quote before that opens a field, and is not the second of a pair.
         opening = opening[(opening <= min(bad)) & ~np.isin(opening - 1, closing)]
         _refuse_quotes(path, line + _n_lines(block[: opening[-1] - 1]))
 
 
 def _refuse_quotes(path, line):
     raise PublicValueError(
-        "A CSV file must quote a field that holds a quote, with that quote written twice: a "
-        f"field in line {line} of {path!r} has not, or its quote is never closed."
+        "A CSV file must quote a field that holds a quote, with that quote written twice: a field "
+        f"in line {line} of {path!r} is not so, or its quote is never closed."
     )
 
 
 def _check_widths(path, line, block, n_fields):
-    """Refuse a record of another number of fields than the header."""
+    """Refuse a record whose number of fields differs from the header's."""
     array = np.frombuffer(block, np.uint8)
     marks = _outside(array, np.flatnonzero(np.isin(array, [_COMMA, _LINE, _RETURN])))
     start, n = 0, 1
@@ -302,7 +302,7 @@ def _check_widths(path, line, block, n_fields):
 
 
 def _decoded(path, line, data):
-    """Return bytes in UTF-8 as text."""
+    """Return UTF-8 bytes as text."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -321,7 +321,7 @@ def _recode(path, encoding):
 
 
 def text_type(column):
-    """Return the type that texts are read as: of dates they stay texts, which are read in turn."""
+    """Return the Arrow type in which the texts of a column are read; dates are parsed later."""
     import pyarrow
 
     column = column.column if isinstance(column, Binned) else column
@@ -359,11 +359,10 @@ def open_files(paths, columns):
     Parameters
     ----------
     paths : list of str or path
-        Files, with wildcards or not, or a folder of files of Parquet. A file is read once, however
-        often it is named: by a link, or as of a folder that wildcards name beside its files.
+        Files, possibly with wildcards, or a folder of Parquet files. A file is read once, even if
+        several paths, links or wildcards name it.
     columns : mapping of str to Column, list of str or None
-        The declared columns, as for :class:`CsvFiles`. Of a list
-        texts stay as they are.
+        The declared columns, as for :class:`CsvFiles`. With a list, texts are kept.
 
     Returns
     -------
@@ -371,12 +370,12 @@ def open_files(paths, columns):
 
     Raises
     ------
-    ValueError
-        Formats that are not known, or different ones.
-    FileNotFoundError
-        Files that are not there.
-    ImportError
-        Without pyarrow.
+    PublicValueError
+        The formats are unknown or differ.
+    PublicFileNotFoundError
+        A file does not exist.
+    PublicImportError
+        pyarrow is not installed.
     """
     pyarrow = require("pyarrow.dataset")
     paths = [call_quietly("X must be the path of a table.", os.fspath, path) for path in paths]
@@ -390,7 +389,7 @@ def open_files(paths, columns):
     found = [file for path in paths for match in _matches(path) for file in _files(match, form)]
     if not found:
         raise PublicFileNotFoundError("A folder must hold Parquet files, and that of X has none.")
-    # Records that are read twice count twice, by whatever names and links.
+    # A file that is named twice must not count twice.
     found = list({_identity(file): file for file in reversed(found)}.values())[::-1]
     if form == "csv":
         is_text = columns is not None and not isinstance(columns, Mapping)
@@ -399,7 +398,7 @@ def open_files(paths, columns):
 
 
 def check_files(files, names):
-    """Refuse files that lack a column the first one has: Arrow would read nulls in its place.
+    """Refuse files that lack a column of the first one, for which Arrow would read nulls.
 
     Parameters
     ----------
@@ -428,7 +427,7 @@ def _matches(path):
 
 
 def _files(path, form):
-    """Return the files of a folder, or the path of one."""
+    """Return the files of a folder, or the path of a file."""
     if not os.path.isdir(path):
         return [path]
     import pyarrow.dataset
@@ -437,13 +436,13 @@ def _files(path, form):
 
 
 def read_quietly(function, *args, **options):
-    """Return what a function of an engine returns; its errors, which may show values, show none.
+    """Return the result of a function of an engine; its errors do not show values.
 
     Raises
     ------
-    ValueError
-        In place of errors of Arrow, DuckDB and Polars, of files and of texts in no UTF-8. Others
-        are as they are: they are of what the caller wrote.
+    PublicValueError
+        Replaces errors of Arrow, DuckDB and Polars, of files, and of texts that are not UTF-8.
+        Others, which concern the caller's code, are raised unchanged.
     """
     try:
         return function(*args, **options)
@@ -453,12 +452,12 @@ def read_quietly(function, *args, **options):
             raise
     # Outside of the handler, or the context of the error would show values.
     raise PublicValueError(
-        "The table could not be read: a value is not of its type, or a file is cut off."
+        "The table could not be read: a value is invalid for its type, or a file is truncated."
     )
 
 
 def require(module):
-    """Return pyarrow with one of its modules, or say how to install it."""
+    """Import pyarrow and one of its modules, or raise an error that says how to install it."""
     try:
         import_module(module)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Records of any table, block by block: with the declared columns, in their order."""
+"""Records of any table in blocks, with the declared columns in their order."""
 
 import operator
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 NO_RECORDS = "Found array with 0 sample(s) while a minimum of 1 is required."
-# Records that are worked on at a time: they stay in the cache of a processor.
+# Records per block, which fit in the cache of a processor.
 _BLOCK = 1 << 16
 
 
@@ -46,8 +46,8 @@ def read_blocks(source, names):
 
     Raises
     ------
-    ValueError
-        Columns that are missing, unknown or there twice, or what is no value of its Arrow type.
+    PublicValueError
+        Columns are missing, unknown or repeated, or a value is invalid for its Arrow type.
     """
     if source.is_projected:
         _check_columns(source.names, names, is_projected=True)
@@ -72,12 +72,12 @@ def read_blocks(source, names):
 
 
 def _check_columns(given, names, *, is_projected=False):
-    """Raise ValueError unless the columns are the declared ones, each once, and no others."""
+    """Check that the columns are the declared ones, each once, and no others."""
     missing = [name for name in names if name not in given]
     unknown = [] if is_projected else [name for name in given if name not in names]
     twice = [name for name in dict.fromkeys(given) if list(given).count(name) > 1]
     if missing and is_projected:
-        # In a file without names, they are values of the first record.
+        # The names of a file without a header may be values of its first record.
         twice = [name for name in twice if name in names]
     faults = {"missing": missing, "unknown": unknown, "more than once": twice}
     if any(faults.values()):
@@ -86,43 +86,44 @@ def _check_columns(given, names, *, is_projected=False):
 
 
 def to_pandas(block):
-    """Return a block as a data frame of pandas that tells the same values."""
+    """Return a block as a pandas data frame with the same values."""
     if isinstance(block, pd.DataFrame):
         return block
-    # As floats, integers beside a null would be others; dates of Python end with year 9999.
+        # Floats would change large integers beside a null; Python's dates end in the year 9999.
     options = {"integer_object_nulls": True, "date_as_object": False}
-    # What pandas wrote beside the columns would make an index of some.
+    # Metadata written by pandas would turn some columns into an index.
     block = block.replace_schema_metadata()
     try:
         return block.to_pandas(**options)
     except MemoryError:
         raise
-    except Exception:  # of any kind, by what a value is
+    except Exception:  # A value may raise any class.
         pass
-    # One by one, to name the first at fault; outside of the handler, or its context would show it.
-    rule = "holds what is no value of its Arrow type, such as a text that is not in UTF-8."
+    # Columns are tried one by one to name the first invalid one, outside of the handler, whose
+    # context would show values.
+    rule = "holds a value that is invalid for its Arrow type, such as a text that is not UTF-8."
     for name, column in zip(block.schema.names, block.columns, strict=True):
         call_quietly(f"Column {name!r} {rule}", partial(column.to_pandas, **options))
     raise PublicValueError(f"A column of X {rule}")
 
 
 def column_of(block, name):
-    """Return a column of a block as a series of pandas."""
+    """Return a column of a block as a pandas series."""
     return block[name] if isinstance(block, pd.DataFrame) else to_pandas(block.select([name]))[name]
 
 
 def as_matrix(part):
-    """Return a part of a table of an engine as an array or a frame of numbers."""
+    """Return a part of an engine's table as an array or a frame of numbers."""
     return to_pandas(part) if hasattr(part, "to_pandas") else part
 
 
 def map_frames(function, X, columns):
-    """Apply a function to all the records, block by block, see :func:`map_blocks`.
+    """Apply a function to all records, block by block, as :func:`map_blocks`.
 
     Parameters
     ----------
     function : callable
-        Of a data frame of pandas.
+        Function of a pandas data frame.
     X, columns : as for `map_blocks`
     """
     return map_blocks(partial(_of_frame, function), X, columns)
@@ -133,37 +134,37 @@ def _of_frame(function, block):
 
 
 def map_blocks(function, X, columns):
-    """Apply a function to all the records, block by block.
+    """Apply a function to all records, block by block.
 
     Parameters
     ----------
     function : callable
-        Of a data frame of pandas or a record batch of Arrow with the columns, in their order, and
-        at least one record. The workers of dask apply it, and must be able to unpickle it.
+        Function of a non-empty pandas data frame or Arrow record batch with the columns, in their
+        order. The workers of dask apply it, and must be able to unpickle it.
     X : object
-        Any table that :func:`~sklearn_dpgen.preprocessing._sources.open_source` takes, or a
-        DataFrame of dask.
+        Any table for :func:`~sklearn_dpgen.preprocessing._sources.open_source`, or a dask
+        DataFrame.
     columns : mapping of str to Column, or list of str
         The declared columns.
 
     Yields
     ------
     object
-        What the function returns, in the order of the records.
+        The results of the function, in the order of the records.
 
     Raises
     ------
-    ValueError
-        Columns that are missing, unknown or there twice, or an array of another width.
-    TypeError
-        What is no table, or another collection of dask.
+    PublicValueError
+        Columns are missing, unknown or repeated, or an array has another number of columns.
+    PublicTypeError
+        X is not a table, or is another collection of dask.
     """
     names = list(columns)
     if is_engine_table(X):
         given = _check_engine_frame(X)
         if not hasattr(X, "to_delayed"):
             raise PublicTypeError(
-                f"X must be in memory, or be read in order: a {type(X).__name__} of Spark or Ray "
+                f"X must be in memory, or be read in order; a {type(X).__name__} of Spark or Ray "
                 "has no order."
             )
         _check_columns(given, names, is_projected=True)
@@ -174,23 +175,23 @@ def map_blocks(function, X, columns):
 
 
 def column_names(X, columns, unit=None):
-    """Return the names of the declared columns in the order of a source, without reading a value.
+    """Return the names of the declared columns in the order of a source, without reading values.
 
     Parameters
     ----------
     X, columns : as for `map_frames`
     unit : str or None, default=None
-        Column that must be there as well, one of the declared ones or another.
+        A further column that must be present, declared or not.
 
     Returns
     -------
     list of str
-        In the order declared, of what cannot tell its own before it is read.
+        In the declared order if the source does not know its columns before it is read.
 
     Raises
     ------
-    ValueError
-        Columns that are missing, unknown or there twice, or no records.
+    PublicValueError
+        Columns are missing, unknown or repeated, or there are no records.
     """
     names = list(dict.fromkeys([*columns, *([] if unit is None else [unit])]))
     if is_engine_table(X):
@@ -209,12 +210,12 @@ def column_names(X, columns, unit=None):
 
 
 def has_no_names(X):
-    """Return whether a table, as of `map_frames`, is an array or rows, without names of columns."""
+    """Return whether a table is an array or rows, without names of columns."""
     return not is_engine_table(X) and open_named(X, []) is None
 
 
 def _check_engine_frame(X):
-    """Return the names of the columns of a table of an engine, None if they cannot be known yet."""
+    """Return the names of the columns of an engine's table, or None if they are not known yet."""
     names = engine_columns(X)
     if names is None and hasattr(X, "to_dask_dataframe"):
         raise PublicTypeError(f"X must be a data frame if it is of dask, got {type(X).__name__}.")
@@ -222,19 +223,19 @@ def _check_engine_frame(X):
 
 
 def _listed(function, names, parts):
-    """Return what a function gives of each block of the parts of a partition of dask."""
+    """Return the results of a function on the blocks of the parts of a dask partition."""
     return [
         function(block) for part in parts for block in read_blocks(open_source(part, names), names)
     ]
 
 
 def pieces(X, n_rows):
-    """Yield parts of at most ``n_rows`` records of a table, or of each table of an iterable."""
+    """Yield parts of at most ``n_rows`` records of a table, or of the tables of an iterable."""
     if hasattr(X, "shape"):
         if len(X.shape) == 0:
             raise PublicValueError("X must have two dimensions.")
         get = X.iloc if hasattr(X, "iloc") else X
-        # A sparse matrix goes on as it is, to be turned down.
+        # A sparse matrix is passed on, and refused later.
         n = X.shape[0] if hasattr(X, "__array__") else 0
         for start in range(0, max(n, 1), n_rows):
             yield get[start : start + n_rows] if n > n_rows else X

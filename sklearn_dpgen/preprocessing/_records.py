@@ -1,4 +1,4 @@
-"""Records of an estimator that takes a schema or a domain: into the public domain and back."""
+"""Encoding of the records of an estimator with a schema or a domain, and decoding."""
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def draw_categories(domain, X, rng):
-    """Draw one vertex of every one-hot block, with the block's weights as probabilities.
+    """Draw a vertex of each one-hot block, with the block's weights as probabilities.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def draw_categories(domain, X, rng):
     Returns
     -------
     ndarray of shape (n_samples, n_features)
-        The same points with hard blocks; the rest is untouched.
+        The same points with one-hot blocks; other features are unchanged.
     """
     if isinstance(domain, OneHot):
         edges = np.cumsum(X, axis=1)
@@ -57,17 +57,17 @@ def draw_categories(domain, X, rng):
     return X
 
 
-# What a file holds of the encoding of an estimator with a schema or a domain.
+# Saved attributes of an estimator with a schema or a domain.
 ENCODED_STATE: dict = {"domain_": Maybe(Domain), "encoder_": Maybe(TabularEncoder)}
 
 
 def check_saved_encoding(estimator):
-    """Return the width of encoded records, if names, encoder and domain of a loaded fit agree.
+    """Return the number of encoded features, if names, encoder and domain of a loaded fit agree.
 
     Raises
     ------
     InvalidFileError
-        If they do not.
+        They do not agree.
     """
     domain = getattr(estimator, "domain_", None)
     if hasattr(estimator, "encoder_"):
@@ -79,7 +79,7 @@ def check_saved_encoding(estimator):
 
 
 def check_saved_encoder(estimator):
-    """Raise InvalidFileError unless the columns of a loaded fit are those of its encoder."""
+    """Check that the columns of a loaded fit are those of its encoder."""
     encoder = estimator.encoder_
     demand(
         estimator.n_features_in_ == encoder.n_features_in_
@@ -89,24 +89,24 @@ def check_saved_encoder(estimator):
 
 
 def encode_records(estimator, X):
-    """Return records inside the public domain that an estimator declares.
+    """Return the records as points of the public domain that an estimator declares.
 
     Parameters
     ----------
     estimator : estimator
-        With parameters ``schema`` and ``domain``, one of them None. ``domain_`` is set, and
-        ``encoder_`` where there is a schema, and the number and names of the features.
+        With parameters ``schema`` and ``domain``, one of them None. Sets ``domain_``, ``encoder_``
+        with a schema, and the number and names of the features.
     X : array-like or data frame of shape (n_samples, n_features)
 
     Returns
     -------
     ndarray of float64 of shape (n_samples, domain_.n_features)
-        Records outside of the domain are moved to its nearest point.
+        Records outside of the domain are projected on it.
 
     Raises
     ------
-    ValueError
-        Both or none of schema and domain, or widths that disagree.
+    PublicValueError
+        Both or none of schema and domain are given, or numbers of features disagree.
     """
     vars(estimator).pop("encoder_", None)
     estimator._learn_kind(X)
@@ -124,14 +124,14 @@ def encode_records(estimator, X):
 
 
 def declared_domain(estimator, n_features=None):
-    """Return the domain that :func:`encode_records` will find, without a record.
+    """Return the domain of :func:`encode_records`, without records.
 
     Parameters
     ----------
     estimator : estimator
         With parameters ``schema`` and ``domain``, one of them None.
     n_features : int or None, default=None
-        Number of columns; it is needed where ``domain`` is a function of it.
+        Number of columns; required if ``domain`` is a function of it.
 
     Returns
     -------
@@ -139,8 +139,8 @@ def declared_domain(estimator, n_features=None):
 
     Raises
     ------
-    ValueError
-        Both or none of schema and domain, or widths that disagree.
+    PublicValueError
+        Both or none of schema and domain are given, or numbers of features disagree.
     """
     _check_declaration(estimator)
     if estimator.schema is not None:
@@ -170,12 +170,12 @@ def read_records(estimator, X):
     Returns
     -------
     ndarray of float64 of shape (n_samples, domain_.n_features)
-        Records outside of the domain stay there; a schema has its own bounds.
+        Not projected on the domain; values are clipped to the bounds of a schema.
 
     Raises
     ------
-    ValueError
-        Other columns than those of the fit.
+    PublicValueError
+        The columns are not those of the fit.
     """
     if hasattr(estimator, "encoder_"):
         return estimator.encoder_.transform(X)
@@ -183,14 +183,14 @@ def read_records(estimator, X):
 
 
 def resolve_domain(domain, n_features):
-    """Return the domain of records of a width, given as it is or as a function of the width.
+    """Return the domain of records, given directly or as a function of the number of features.
 
     Raises
     ------
-    ValueError
-        A domain of another width.
-    TypeError
-        A function that returns no domain.
+    PublicValueError
+        The domain has another number of features.
+    PublicTypeError
+        The function does not return a domain.
     """
     if not isinstance(domain, Domain):
         domain = domain(n_features=n_features)
@@ -213,15 +213,15 @@ def decode_records(estimator, X, rng, *, domain=None):
     X : ndarray of shape (n_samples, n_features)
         Points of the domain.
     rng : numpy.random.Generator or None
-        Draws categories from soft blocks; None takes the likeliest.
+        Draws categories from soft blocks; None takes the most probable ones.
     domain : Domain or None, default=None
-        Where the points lie, if not in ``domain_``, which an estimator may lack.
+        Domain of the points, if the estimator has no ``domain_``.
 
     Returns
     -------
     ndarray or data frame
-        A data frame with a schema, and one of float64 where the records of the fit had names of
-        columns, of the kind that these came in.
+        A data frame with a schema. A float64 data frame, of the library of the fit's records, if
+        these had names of columns.
     """
     domain = getattr(estimator, "domain_", None) if domain is None else domain
     if rng is not None and domain is not None:

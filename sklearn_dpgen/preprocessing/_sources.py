@@ -23,9 +23,9 @@ from sklearn_dpgen.utils._validation import check_array
 
 __all__ = ["Source", "open_named", "open_source"]
 
-# Records that an engine hands over at a time: what is held beside the result is small.
+# Records per batch of an engine, small compared with the result.
 _BATCH = 1 << 17
-# Older ones lose the last batches of a query that fails, and print its values.
+# Older versions lose the last batches of a query that fails, and print its values.
 _POLARS = "1.37.1"
 
 
@@ -36,20 +36,20 @@ class Source:
     Parameters
     ----------
     read : callable
-        From the names of the columns to an iterator of parts: data frames of pandas, record batches
-        or tables of Arrow, or arrays of shape (n, n_columns), none of them larger than it came.
+        Function from names of columns to an iterator of parts: pandas data frames, Arrow record
+        batches or tables, or arrays of shape (n, n_columns), in the sizes of the source.
     names : list of str or None, default=None
-        The columns, in their order, where they are known before a record is read.
+        The columns, in their order, if they are known before a record is read.
     has_names : bool, default=True
-        Whether columns have names; those of an array have places.
+        Whether columns have names; those of an array have positions.
     is_once : bool, default=False
-        Whether it is known that it cannot be read again.
+        Whether the source can be read only once.
     is_projected : bool, default=False
-        Whether only the columns that are asked for are read, be there others or not.
+        Whether only the requested columns are read.
     n_rows : int or None, default=None
-        Where it is known before a record is read.
+        Number of records, if it is known before one is read.
     count : callable or None, default=None
-        Returns the number of records where it takes a query of its own.
+        Returns the number of records, if that takes a query.
     """
 
     read: Callable[[list[str]], Iterator[Any]]
@@ -61,12 +61,12 @@ class Source:
     count: Callable[[], int] | None = None
 
     def parts(self, names: list[str]) -> Iterator[Any]:
-        """Yield what `read` gives, and compare the records that came with those that are there.
+        """Yield the parts of `read`, and compare the number of records with the expected one.
 
         Raises
         ------
-        ValueError
-            Others came: an engine may lose a part of a query that fails, and say nothing.
+        PublicValueError
+            The numbers differ, as an engine may lose a part of a query that fails.
         """
         n_rows = 0
         for part in self.read(names):
@@ -75,23 +75,23 @@ class Source:
         promised = self.n_rows if self.count is None else self.count()
         if promised is not None and n_rows != promised:
             raise PublicValueError(
-                "X must give as many records as it says to have, and gave another number: its "
-                "engine failed in between, or it was changed. Nothing of it is released."
+                "X must give as many records as it states, and gave another number: its engine "
+                "failed, or it was changed. Nothing of it is released."
             )
 
 
 def open_source(X, columns):
-    """Open a table of any kind, without reading a record of it.
+    """Open a table of any kind, without reading a record.
 
     Parameters
     ----------
     X : object
-        A data frame of pandas or Polars, eager or lazy; what offers ``__arrow_c_stream__``, such as
+        A pandas or Polars data frame, eager or lazy; an object with ``__arrow_c_stream__``, such as
         tables and readers of pyarrow and relations of DuckDB and ibis; a data set of pyarrow; a
-        path of files of Parquet, CSV or Arrow, with wildcards or not, or a list of such; an
-        iterable of tables; or rows, an array-like of shape (n, n_columns).
+        path of Parquet, CSV or Arrow files, possibly with wildcards, or a list of paths; an
+        iterable of tables; or an array-like of shape (n, n_columns).
     columns : mapping of str to Column, or list of str
-        The declared columns. What is text in a file is read as they are declared.
+        The declared columns, by which texts of a file are read.
 
     Returns
     -------
@@ -99,10 +99,11 @@ def open_source(X, columns):
 
     Raises
     ------
-    TypeError
-        What is no table of any of these kinds.
-    ValueError
-        Files of no known or of different formats, or none; an array of another width.
+    PublicTypeError
+        X is not a table of these kinds.
+    PublicValueError
+        There are no files, their formats are unknown or differ, or an array has another number of
+        columns.
     """
     source = open_named(X, columns)
     if source is None:
@@ -112,7 +113,7 @@ def open_source(X, columns):
 
 
 def open_named(X, columns):
-    """Open a table the columns of which have names; None of rows, and of what is no table.
+    """Open a table with named columns; return None for rows, and for other objects.
 
     Parameters
     ----------
@@ -158,12 +159,12 @@ def open_named(X, columns):
 
 def _dataset(X, check=lambda names: None):
     options = {"batch_size": _BATCH, "batch_readahead": 4, "fragment_readahead": 1}
-    # The ends of such files tell it.
+    # The footer of Parquet files has the number of rows.
     is_told = getattr(getattr(X, "format", None), "default_extname", None) == "parquet"
     if is_told:
         import pyarrow.dataset
 
-        # Else the columns of a whole row group are held at once.
+        # Otherwise the columns of a whole row group are held at once.
         options["fragment_scan_options"] = pyarrow.dataset.ParquetFragmentScanOptions(
             pre_buffer=False
         )
@@ -185,8 +186,9 @@ def _lazy_frame(X):
 
     if _numbers_of(polars.__version__) < _numbers_of(_POLARS):
         raise PublicImportError(
-            f"Lazy frames need Polars {_POLARS} or newer, got {polars.__version__}, which gives a "
-            "part of a query that fails as if it were all: pip install -U 'sklearn-dpgen[polars]'"
+            f"Lazy frames need Polars {_POLARS} or newer, got {polars.__version__}, which returns "
+            "a part of a query that fails as if it were all: "
+            "pip install -U 'sklearn-dpgen[polars]'"
         )
     options = {"chunk_size": _BATCH, "maintain_order": True, "lazy": True}
 
@@ -218,20 +220,20 @@ def _relation(X):
 def _stream(X):
     pyarrow = require("pyarrow")
 
-    # As a stream of its own, a reader would hide what interrupts it.
+    # A reader exported as a stream would hide an exception that interrupts it.
     is_reader = isinstance(X, pyarrow.RecordBatchReader)
     return _quiet(lambda: X if is_reader else pyarrow.RecordBatchReader.from_stream(X))
 
 
 def _quiet(start):
-    """Yield the parts that an engine gives; its errors show no value."""
+    """Yield the parts of an engine; its errors show no value."""
     parts = read_quietly(lambda: iter(start()))
     while (part := read_quietly(next, parts, None)) is not None:
         yield part
 
 
 def _names(X):
-    """Return the names of the columns of a stream that tells them without being read."""
+    """Return the names of the columns of a stream that has them without being read."""
     names: Any = getattr(getattr(X, "schema", None), "names", None)
     names = getattr(X, "columns", None) if names is None else names
     is_told = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
@@ -247,7 +249,7 @@ def _chunks(X, columns, names):
 
 
 def _chunk(X, columns):
-    """Open a chunk of a table; None of what is none."""
+    """Open a chunk of a table; return None if it is not one."""
     return None if isinstance(X, list | tuple) or _is_path(X) else open_named(X, columns)
 
 
@@ -257,7 +259,7 @@ def _is_path(X):
 
 def _is_chunked(X):
     if isinstance(X, list | tuple):
-        # By its type: what is in a list may be a record.
+        # Only the type is checked, as an element of a list may be a record.
         kind = type(X[0]) if len(X) else pd.DataFrame
         return issubclass(kind, pd.DataFrame) or hasattr(kind, "__arrow_c_stream__")
     is_table = hasattr(X, "shape") or hasattr(X, "__array__")
@@ -270,7 +272,7 @@ def _is_iterator(X):
 
 def _array(X, n_columns):
     if not (isinstance(X, list | tuple) or hasattr(X, "shape") or hasattr(X, "__array__")):
-        raise PublicTypeError(f"X must be a table, or what gives one, got {type(X).__name__}.")
+        raise PublicTypeError(f"X must be a table, or a source of one, got {type(X).__name__}.")
     dtype = None if hasattr(X, "dtype") else object
     X = check_array(X, dtype=dtype, ensure_all_finite=False, estimator="TabularEncoder")
     if X.shape[1] != n_columns:

@@ -1,4 +1,4 @@
-"""Data frames to arrays inside the domain of a schema, and back."""
+"""TabularEncoder: encodes data frames in the domain of a schema, and decodes them."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -32,44 +32,43 @@ __all__ = ["TabularEncoder", "check_categories", "with_index"]
 class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
     """Encode the records of a table as points of a public domain.
 
-    Numbers and dates are scaled by their declared bounds to [-1, 1] (clipped, silently),
-    categories become one-hot blocks. Nothing is learned from records: `fit` reads the column
-    names, no value, and needs no data at all.
+    Numbers and dates are scaled by their declared bounds to [-1, 1] and clipped, silently.
+    Categories become one-hot blocks. Nothing is learned from records: `fit` reads only the column
+    names, and needs no data.
 
     Parameters
     ----------
     schema : Schema
         The public declaration of the columns.
     n_bins : None, int or mapping, default=None
-        Public bins for numbers and dates, which then become one-hot blocks too: for each a number
-        of equal bins, or ``{column: number or edges}`` for the columns that it names. A bin
-        narrower than 1/20000 of the range is decoded to its number with the fewest decimals.
+        Public bins for numbers and dates, which then become one-hot blocks too: a number of equal
+        bins for each, or ``{column: number or edges}`` for the named columns. A bin narrower than
+        1/20000 of the range is decoded to its number with the fewest decimals.
 
     Attributes
     ----------
     columns_ : dict of str to Column
-        The columns as they are encoded, binned where asked.
+        The columns as they are encoded, with bins.
     domain_ : Product
-        The set that encoded records lie in.
+        The set of encoded records.
     blocks_ : dict of str to slice
         The encoded features of each column.
     dtypes_ : dict of str to dtype
-        What `inverse_transform` returns: what the schema implies.
+        Dtypes of decoded columns, determined by the schema.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray of str
-        The names of the columns, in the order of the fitted frame, or of the schema if anything
-        else, or nothing, was fitted.
+        The names of the columns, in the order of the fitted frame, or of the schema if no frame was
+        fitted.
 
     Notes
     -----
-    Every value is encoded by itself: whether it is accepted, and what it becomes, depends on it
-    and on the schema, not on the other records or on the dtype that holds it. Nor do the dtypes
-    of decoded records depend on those of the fitted ones, of which a single record decides: one
-    number with a fraction makes a column of integers one of floats. They are those of the
-    declarations: int64 for integers that are not nullable, float64 for other numbers,
-    datetime64[us] for dates, in the declared zone, and for labels the narrowest of bool, int64,
-    float64, strings and object that holds all the declared ones.
+    Each value is encoded independently: whether it is accepted, and its code, depend on it and on
+    the schema, not on other records or the dtype. Dtypes of decoded records are those of the
+    declarations too, as a single fitted record could decide the dtype of a fitted column: int64 for
+    integers that are not nullable, float64 for other numbers, datetime64[us] for dates, in the
+    declared zone, and for labels the narrowest of bool, int64, float64, strings and object that
+    holds all declared ones.
 
     Examples
     --------
@@ -116,9 +115,9 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         binned = {name: Binned(schema[name], part) for name, part in edges.items()}
         for column in binned.values():
             column._check_saved_state()
-        # A fit reads the names of the columns alone, here of a row of nulls.
+        # A fit reads only the names of the columns, here of a row of nulls.
         encoder = cls(schema, n_bins=binned).fit(pd.DataFrame(index=[0], columns=names))
-        # The columns are those that were saved, whatever ``n_bins`` would give today.
+        # The saved columns are used, whatever ``n_bins`` would give in this version.
         encoder.n_bins = fields["n_bins"]
         return encoder
 
@@ -131,8 +130,8 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : DataFrame of shape (n, n_columns), array-like, other source of records or None
-            A frame's columns are matched by name, in any order, and must be those of the
-            schema; an array's by position. Noisy records of a frame serve as well as raw ones.
+            A frame's columns are matched by name, in any order, and must be those of the schema;
+            an array's are matched by position. Noisy records serve as well as raw ones.
         y : ignored
 
         Returns
@@ -156,8 +155,8 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : DataFrame, array-like of shape (n, n_columns), or other source of records
-            A frame of Polars, what offers an Arrow stream, files, a query, an iterable of frames
-            and a dask DataFrame are read in parts: see :ref:`large_tables`.
+            Polars frames, Arrow streams, files, queries, iterables of frames and dask DataFrames
+            are read in parts: see :ref:`large_tables`.
 
         Returns
         -------
@@ -166,9 +165,9 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
 
         Raises
         ------
-        ValueError
-            Naming the column that is missing or unknown, has nulls without being nullable,
-            or holds a value outside the declared ones.
+        PublicValueError
+            A column is missing, unknown, has nulls without being nullable, or has a value that is
+            not declared; the message names the column.
         """
         check_is_fitted(self)
         parts = list(map_frames(partial(_encode, self.columns_), X, self.columns_))
@@ -188,12 +187,12 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, domain_.n_features)
-            Need not lie in the domain: of a block of categories, the largest entry wins.
+            May be outside of the domain: the largest entry of a block of categories is taken.
         rng : numpy.random.Generator or NoiseSource, optional
-            Places values uniformly within their bins; by default they are in the middle.
+            Draws values uniformly within their bins; by default values are the middles.
         index : {"reset", "keep"}, default="reset"
-            Whether rows are numbered afresh, or have the index of ``X``, if it is a frame: an
-            index may name persons.
+            Whether rows are renumbered, or have the index of ``X``, if it is a frame; an index may
+            identify persons.
 
         Returns
         -------
@@ -219,10 +218,10 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         codes : array-like of int of shape (n, n_columns)
-            The category or bin of each record in each column, in the order of the schema; a null
-            is the last one.
+            The category or bin of each record in each column, in the order of the schema; null is
+            the last one.
         rng : numpy.random.Generator or NoiseSource, optional
-            Places values uniformly within their bins; by default they are in the middle.
+            Draws values uniformly within their bins; by default values are the middles.
 
         Returns
         -------
@@ -231,8 +230,8 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
 
         Raises
         ------
-        ValueError
-            A number or a date without bins, or codes that are no categories.
+        PublicValueError
+            A numeric or datetime column has no bins, or a code is not a category.
         """
         check_is_fitted(self)
         check_categories(self)
@@ -271,7 +270,7 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
         if isinstance(bins, Mapping):
             unknown = [name for name in bins if name not in self.schema]
             if unknown:
-                raise PublicValueError(f"n_bins names columns that the schema does not: {unknown}.")
+                raise PublicValueError(f"n_bins must name columns of the schema, got {unknown}.")
         elif bins is not None:
             bins = {n: bins for n, c in self.schema.items() if isinstance(c, Numeric | Datetime)}
         else:
@@ -287,12 +286,12 @@ class TabularEncoder(ParametersMixin, TransformerMixin, BaseEstimator):
 
 
 def with_index(frame, X, index):
-    """Return a frame with the index of another if ``index="keep"``, else with its own.
+    """Return a frame with the index of another if ``index="keep"``, otherwise with its own.
 
     Raises
     ------
-    ValueError
-        Another ``index`` than "reset" and "keep".
+    PublicValueError
+        ``index`` is neither "reset" nor "keep".
     """
     if index not in ("reset", "keep"):
         raise PublicValueError(f"index must be 'reset' or 'keep', got {index!r}.")
@@ -301,7 +300,7 @@ def with_index(frame, X, index):
 
 
 def check_categories(encoder):
-    """Raise ValueError unless a fitted encoder has categories or bins for every column."""
+    """Check that a fitted encoder has categories or bins for every column."""
     bare = [n for n, column in encoder.columns_.items() if not isinstance(column, CategoryColumn)]
     if bare:
         raise PublicValueError(f"Columns without categories need bins: {bare}.")

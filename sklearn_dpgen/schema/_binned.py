@@ -1,4 +1,4 @@
-"""A numeric or datetime column seen through public bins."""
+"""A numeric or datetime column encoded by public bins."""
 
 import operator
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ from sklearn_dpgen.schema._column import CategoryColumn
 from sklearn_dpgen.schema._dates import Datetime
 from sklearn_dpgen.schema._numbers import Numeric
 
-# Beyond it, float64 does not tell the values of a grid apart: bins of them are intervals.
+# With more steps, neighbouring values of a grid are equal in float64, and bins are intervals.
 _MOST_STEPS = 2**53
-# Some 100 MB of edges; finer ones hardly tell more than a column without bins.
+# About 100 MB of edges; finer bins gain almost nothing over a column without bins.
 _MOST_BINS = 2**20
 
 # On the unit scale, a bin narrower than this is a point.
@@ -34,8 +34,8 @@ class Binned(CategoryColumn):
     column : Numeric or Datetime
         The declared column.
     edges : tuple of float
-        Ascending from -1 to 1, on the column's unit scale. A bin holds its lower edge; the last
-        one holds both.
+        Ascending from -1 to 1, on the column's unit scale. A bin includes its lower edge; the last
+        bin includes both.
     """
 
     _saved_state = {"column": Numeric | Datetime, "edges": tuple[float, ...]}
@@ -46,18 +46,18 @@ class Binned(CategoryColumn):
     def _check_saved_state(self):
         ascend = all(low < high for low, high in pairwise(self.edges))
         spans = len(self.edges) >= 2 and self.edges[0] == -1 and self.edges[-1] == 1
-        demand(ascend and spans, "The edges of bins do not ascend.")
+        demand(ascend and spans, "The edges of bins must ascend from -1 to 1.")
         # Each bin must hold a value of the grid.
-        demand((np.diff(self._grid_starts) > 0).all(), "A bin holds no value of its column.")
+        demand((np.diff(self._grid_starts) > 0).all(), "A bin must hold a value of its column.")
 
     @property
     def nullable(self):
-        """Whether the declared column is."""
+        """Whether the declared column is nullable."""
         return self.column.nullable
 
     @property
     def n_bins(self):
-        """The number of bins, the null apart."""
+        """The number of bins, without the null."""
         return len(self.edges) - 1
 
     @property
@@ -83,7 +83,7 @@ class Binned(CategoryColumn):
         unit = self.column._clipped_unit(values)
         codes = self._as_equal(unit)
         if not self._is_equal:
-            # As indices of another type they would be converted twice.
+            # Other index types would be converted in each of the two look-ups.
             codes, starts = codes.astype(np.intp), self._starts
             missed = np.flatnonzero((unit < starts[codes]) | (unit >= starts[1:][codes]))
             codes[missed] = np.searchsorted(starts, unit[missed], side="right") - 1
@@ -92,20 +92,20 @@ class Binned(CategoryColumn):
         return codes
 
     def _as_equal(self, unit):
-        """Return which bin values would be in, up to rounding, if all bins were equal."""
+        """Return the bins of values, up to rounding, if all bins had equal widths."""
         places = unit + 1
         places *= self.n_bins / 2
-        # Where there is no value, it is a number too.
+        # A null has an arbitrary number too.
         np.fmin(places, self.n_bins - 1, out=places)
         return places.astype(np.min_scalar_type(self.n_bins))
 
     @cached_property
     def _is_equal(self):
-        """Whether bins are equal, and rounding moves no value from one to another.
+        """Return whether bins are equal and division finds them without rounding errors.
 
-        Both ways to find a bin ascend with the value: they agree where they do on the first value
-        of each bin, and on the one before it. As 2 q - 1 with q in [0, 1], values are multiples of
-        2**-52, or of 2**-53 if negative.
+        Both ways to find a bin are monotone in the value, so they agree if they agree on the first
+        value of each bin and on the value before it. Values 2 q - 1 with q in [0, 1] are multiples
+        of 2**-52, or of 2**-53 if negative.
         """
         starts, bins = self._edges[1:-1], np.arange(1, self.n_bins)
         per_unit = np.where(starts > 0, 2.0**52, 2.0**53)
@@ -120,27 +120,27 @@ class Binned(CategoryColumn):
 
     @cached_property
     def _starts(self):
-        """The lower edges, and infinity: the last bin holds its upper edge too."""
+        """The lower edges, and infinity: the last bin includes its upper edge too."""
         return np.append(self._edges[:-1], np.inf)
 
     @cached_property
     def _grid_starts(self):
-        """The first place of each bin, and the number of places."""
+        """The first grid position of each bin, and the number of positions."""
         n_steps = _grid_steps(self.column) or _MOST_STEPS
         return np.append(_first_at_or_above(n_steps, self._edges[:-1]), n_steps + 1)
 
     @property
     def n_places(self):
-        """The number of grid values; of a column without a grid, of 2**53 + 1 even places."""
+        """The number of grid values; without a grid, 2**53 + 1 equidistant positions."""
         return int(self._grid_starts[-1])
 
     def merged(self, starts):
-        """Return the same column with neighbouring bins merged.
+        """Return the column with neighbouring bins merged.
 
         Parameters
         ----------
         starts : array-like of int of shape (n,)
-            The first bin of each merged one: ascending from 0, at least one. Null stays apart.
+            First bin of each merged one, ascending from 0. Null stays separate.
 
         Returns
         -------
@@ -148,8 +148,8 @@ class Binned(CategoryColumn):
 
         Raises
         ------
-        ValueError
-            Starts that do not ascend from 0 to below ``n_bins``.
+        PublicValueError
+            ``starts`` does not ascend from 0 to below ``n_bins``.
         """
         starts = np.asarray(starts)
         valid = starts.ndim == 1 and starts.size > 0 and starts.dtype.kind in "iu"
@@ -161,7 +161,7 @@ class Binned(CategoryColumn):
 
     @cached_property
     def _points(self):
-        """The number that each bin stands for, if it is a point, nearly; NaN for the others."""
+        """Return the value of each bin that is narrower than a point; NaN for other bins."""
         points = np.full(self.n_bins, np.nan)
         if isinstance(self.column, Numeric):
             is_single = _grid_steps(self.column) is not None and np.diff(self._grid_starts) == 1
@@ -171,25 +171,25 @@ class Binned(CategoryColumn):
 
     @cached_property
     def _point_units(self):
-        """The same on the unit scale, on the grid if there is one."""
+        """Return `_points` on the unit scale, on the grid if there is one."""
         units, n_steps = self.column.to_unit(self._points), _grid_steps(self.column)
         return units if n_steps is None else _grid(n_steps, np.rint((units + 1) / 2 * n_steps))
 
     def _roundest(self, i):
-        """Return the number with the fewest decimals in a bin, its middle if they are too many."""
+        """Return the number with the fewest decimals in a bin, or its middle if there are many."""
         low, high = self.column.from_unit(self._edges[i : i + 2])
-        # Rounding may have taken it for a little more than an edge that was given.
+        # Rounding may have raised the value above a given edge.
         lowest = low - 1e-9 * (high - low)
         for decimals in range(-int(np.ceil(np.log10(max(abs(low), abs(high))))) - 1, 18):
             for k in np.ceil(lowest * 10.0**decimals) + (0, 1):
                 number = round(float(k / 10.0**decimals), max(decimals, 0))
                 unit = self._unit_of(number)
                 if number <= self.column._bounds[1] and self.edges[i] <= unit < self._starts[i + 1]:
-                    return number + 0.0  # no negative zero
+                    return number + 0.0  # Turns a negative zero into zero.
         return (low + high) / 2
 
     def _unit_of(self, number):
-        """Return a number on the unit scale, to the last bit if on the grid; NaN beside it."""
+        """Return a number on the unit scale, exact if it is on the grid; NaN otherwise."""
         unit, n_steps = self.column.to_unit(number), _grid_steps(self.column)
         if n_steps is None:
             return unit
@@ -203,7 +203,7 @@ class Binned(CategoryColumn):
         return self._placed(codes, self._place(codes, share), null)
 
     def decode_places(self, places):
-        """Decode places.
+        """Decode positions on the grid.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class Binned(CategoryColumn):
         Returns
         -------
         Series of shape (n,)
-            Ascending with the places. In a bin that is a point all are equal.
+            Monotone in the positions; constant in a bin that is a point.
         """
         codes = np.searchsorted(self._grid_starts, places, side="right") - 1
         unit = _grid(_grid_steps(self.column) or _MOST_STEPS, places)
@@ -227,22 +227,22 @@ class Binned(CategoryColumn):
         return tuple(pd.concat([v, null], ignore_index=True) if len(null) else v for v in found)
 
     def interval_places(self, intervals):
-        """Return which places decode to values in intervals.
+        """Return the ranges of positions that decode to values in intervals.
 
         Parameters
         ----------
         intervals : list of pandas.Interval
-            With ends as :func:`comparable` makes them.
+            With ends from :func:`comparable`.
 
         Returns
         -------
         starts, stops : ndarray of int of shape (n,)
-            The first place in each interval, and the one after its last: no larger, if it holds
-            none.
+            First position in each interval, and the one after the last; not larger if the
+            interval is empty.
 
         Notes
         -----
-        By bisection on decoded values, so that all rounding counts as records have it.
+        Found by bisection on decoded values, so that rounding is the same as in records.
         """
         tests = []
         for interval in intervals:
@@ -260,21 +260,21 @@ class Binned(CategoryColumn):
         return low.reshape(-1, 2).T
 
     def split_places(self, starts, stops):
-        """Split the union of ranges of places into parts of bins.
+        """Split the union of ranges of positions into parts of bins.
 
         Parameters
         ----------
         starts, stops : ndarray of int of shape (n,)
-            The first place of each range, and the one after its last.
+            First position of each range, and the one after its last.
 
         Returns
         -------
         codes : ndarray of int of shape (m,)
             The bin of each part.
         starts, stops : ndarray of int of shape (m,)
-            Of the parts, which are disjoint.
+            Ranges of the parts, which are disjoint.
         shares : ndarray of float64 of shape (m,)
-            Of the places of the bin, in (0, 1].
+            Share of the positions of the bin, in (0, 1].
         """
         cuts = np.unique(np.concatenate([starts, stops, self._grid_starts]))
         begun, ended = (
@@ -286,7 +286,7 @@ class Binned(CategoryColumn):
         return codes, starts, stops, (stops - starts) / np.diff(self._grid_starts)[codes]
 
     def _placed(self, codes, unit, null):
-        """Decode places in bins, on the unit scale."""
+        """Decode positions in bins, on the unit scale."""
         points = self._points[codes]
         is_point = ~np.isnan(points) & ~null
         block = np.where(is_point, self._point_units[codes], unit)[:, None]
@@ -294,12 +294,12 @@ class Binned(CategoryColumn):
             block = np.column_stack([block, ~null, null])
         values = self.column._decode(block, None)
         if is_point.any() and _grid_steps(self.column) is None:
-            # To decode the number would round it.
+            # Decoding would round the number.
             values = values.mask(is_point, pd.Series(points))
         return values
 
     def _place(self, codes, share):
-        """Return the point at a share of each bin: of its grid points where there is a grid."""
+        """Return the value at a share of each bin, among its grid values if there is a grid."""
         n_steps = _grid_steps(self.column)
         if n_steps is None:
             edges = self._edges
@@ -309,17 +309,17 @@ class Binned(CategoryColumn):
 
 
 def bin_column(name, column, bins):
-    """Return a column seen through bins, or itself where bins do not apply.
+    """Return a column encoded by bins, or the column itself without bins.
 
     Parameters
     ----------
     name : str
-        Named in errors.
+        Used in errors.
     column : Column
     bins : None, int, sequence or Binned
-        A number of equal bins, or their edges in the column's units, from its lower to its upper
-        bound, or what to return, of an equal column. None leaves the column as it is. A grid of
-        fewer values than bins gets one bin a value.
+        A number of equal bins; edges in the column's units, from its lower to its upper bound; or
+        a Binned of an equal column, which is returned. None leaves the column as it is. A grid
+        with fewer values than bins gets one bin per value.
 
     Returns
     -------
@@ -327,23 +327,21 @@ def bin_column(name, column, bins):
 
     Notes
     -----
-    Time and memory are proportional to the number of bins, however fine the grid.
+    Time and memory are proportional to the number of bins.
     """
     if bins is None:
         return column
     if not isinstance(column, Numeric | Datetime):
-        raise PublicValueError(f"Column {name!r} has categories and takes no bins.")
+        raise PublicValueError(f"Column {name!r} must be numeric or datetime to have bins.")
     if isinstance(bins, Binned):
         if bins.column != column:
-            raise PublicValueError(f"Column {name!r}: bins are those of another column.")
+            raise PublicValueError(f"Column {name!r}: bins must be those of an equal column.")
         return bins
     n_steps = _grid_steps(column)
     if isinstance(bins, Iterable):
         edges = np.asarray(column.to_unit(np.asarray(list(bins))), dtype=np.float64)
         if len(edges) < 3 or not (np.diff(edges) > 0).all():
-            raise PublicValueError(
-                f"Column {name!r}: bin edges must ascend, at least three of them."
-            )
+            raise PublicValueError(f"Column {name!r}: bins must be at least three ascending edges.")
         if edges[0] != -1 or edges[-1] != 1:
             raise PublicValueError(
                 f"Column {name!r}: the outer bin edges must be the declared bounds."
@@ -357,23 +355,25 @@ def bin_column(name, column, bins):
             )
         n_bins = int(bins) if n_steps is None else min(int(bins), n_steps + 1)
         if n_bins > _MOST_BINS:
-            raise PublicValueError(f"Column {name!r}: {n_bins} bins are more than {_MOST_BINS}.")
+            raise PublicValueError(
+                f"Column {name!r}: bins must be at most {_MOST_BINS}, got {n_bins}."
+            )
         edges = _equal_edges(n_steps, n_bins)
     binned = Binned(column, tuple(edges.tolist()))
     if n_steps is not None and not (np.diff(binned._grid_starts) > 0).all():
         raise PublicValueError(
-            f"Column {name!r}: every bin must hold a value of the declared grid."
+            f"Column {name!r}: each bin must contain a value of the declared grid."
         )
     return binned
 
 
 def comparable(column, series):
-    """Return values of a column, a list of numbers or of dates in UTC."""
+    """Return values of a column as a list of numbers or of dates in UTC."""
     return list(pd.to_datetime(series, utc=True) if isinstance(column, Datetime) else series.array)
 
 
 def _grid_steps(column):
-    """Return the number of steps of a grid that float64 tells apart; None if there is none."""
+    """Return the number of steps of a grid, or None if it is too fine for float64 or absent."""
     n_steps = column.n_steps
     return None if n_steps is None or n_steps > _MOST_STEPS else n_steps
 
@@ -383,7 +383,7 @@ def _grid(n_steps, k):
 
 
 def _first_at_or_above(n_steps, edges):
-    """Return the index of the first grid value at or above each edge, as float64 has them."""
+    """Return the index of the first grid value in float64 at or above each edge."""
     k = np.ceil((edges + 1) / 2 * n_steps).astype(np.int64)  # up to rounding
     while (late := _grid(n_steps, k - 1) >= edges).any():
         k -= late
@@ -393,9 +393,9 @@ def _first_at_or_above(n_steps, edges):
 
 
 def _below_rounding(column, edges):
-    """Return edges, with those at a grid value so far below it that rounding does not reach them.
+    """Return edges, moved below a grid value that they equal up to rounding.
 
-    A decimal such as 0.3 is another number as a bound, as a record and as it is decoded.
+    A decimal such as 0.3 may differ by rounding as a bound, in a record, and as decoded.
     """
     (low, high), n_steps = column._bounds, _grid_steps(column)
     rounding = 4 * np.finfo(np.float64).eps * max(1, max(abs(low), abs(high)) / (high - low))

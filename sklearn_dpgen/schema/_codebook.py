@@ -1,4 +1,4 @@
-"""Codebooks read as declarations of columns: data dictionaries, table schemas, dtypes."""
+"""Draft declarations from codebooks: data dictionaries, table schemas, dtypes."""
 
 import datetime
 import math
@@ -12,7 +12,7 @@ from pandas.api.extensions import ExtensionDtype
 
 from sklearn_dpgen.exceptions import PublicError, PublicValueError
 
-# What is not known: in Python and in YAML alike, and no column accepts it.
+# Marks a missing declaration in Python and in YAML; no column accepts it.
 GAP = "..."
 
 _FIELDS = {
@@ -52,17 +52,16 @@ def read_codebook(codebook, check_column):
     Parameters
     ----------
     codebook : mapping or sequence
-        In any of the forms that `Schema.draft` accepts.
+        In one of the forms of `Schema.draft`.
     check_column : callable
-        Takes the name and the complete declaration of a column, and raises where the declaration
-        is not valid.
+        Called with the name and the complete declaration of a column; raises if it is invalid.
 
     Returns
     -------
     declaration : dict of str to dict
-        As `Schema.to_dict` has it, with ``"..."`` for what is missing.
+        As from `Schema.to_dict`, with ``"..."`` for missing declarations.
     notes : dict of str to str
-        A comment for some of the columns.
+        Comments on some of the columns.
     """
     places, rows = _rows(codebook)
     if not rows:
@@ -70,16 +69,16 @@ def read_codebook(codebook, check_column):
     kinds = [_kind(row) for row in rows]
     unknown = [place for place, kind in zip(places, kinds, strict=True) if kind is None]
     if unknown:
-        # Without the type: should these be records after all, it would be a value.
+        # The type is not shown, as it is a private value if the codebook is a table of records.
         some = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-        raise PublicValueError(f"The type of {some} is none of {sorted(_KIND_OF)}.")
+        raise PublicValueError(f"The type of {some} must be one of {sorted(_KIND_OF)}.")
     declaration, notes = {}, {}
     for place, row, kind in zip(places, rows, kinds, strict=True):
         if not isinstance(row.get("name"), str):
             raise PublicValueError(f"The name of {place} must be a string.")
         name = str(row.pop("name"))
         if name in declaration:
-            raise PublicValueError(f"Two columns have the name {name!r}.")
+            raise PublicValueError(f"Column names must be distinct, got {name!r} twice.")
         note = [str(row.pop(field)) for field in ("label", "description", "unit") if field in row]
         try:
             codes = _labels(row.pop("missing"), "missing") if "missing" in row else []
@@ -96,16 +95,16 @@ def read_codebook(codebook, check_column):
 
 
 def one_line(text):
-    """Return text that is safe in a comment."""
+    """Return text as one line, safe in a comment."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _rows(codebook):
-    """Return what errors call the columns, and for each one its known fields, a dict."""
+    """Return how errors name the columns, and the known fields of each one as a dict."""
     is_mapping = isinstance(codebook, Mapping)
     if is_mapping and isinstance(codebook.get("resources"), list):
         raise PublicValueError(
-            "A data package has several tables: give the schema of one resource."
+            "codebook must be a schema of one resource, got a data package with several tables."
         )
     if is_mapping and isinstance(codebook.get("fields"), list):
         codes = codebook.get("missingValues")
@@ -126,13 +125,13 @@ def _dictionary_rows(codebook):
     """Return the rows of a data dictionary; refuse a table of records."""
     if isinstance(codebook, pd.DataFrame):
         if not codebook.columns.is_unique:
-            raise PublicValueError("Two fields of the codebook have the same name.")
+            raise PublicValueError("The fields of a codebook must have distinct names.")
         given, rows = list(codebook.columns), codebook.to_dict("records")
     elif isinstance(codebook, list | tuple) and all(isinstance(row, Mapping) for row in codebook):
         given, rows = list(dict.fromkeys(field for row in codebook for field in row)), codebook
     else:
         raise PublicValueError(
-            "A codebook is a data frame or a list of dicts with one row a column, a mapping of "
+            "codebook must be a data frame or a list of dicts with one row a column, a mapping of "
             "columns to dtypes, or a table schema with its fields."
         )
     fields = {
@@ -140,18 +139,19 @@ def _dictionary_rows(codebook):
     }
     if rows and not {"name", "type"} <= set(fields.values()):
         raise PublicValueError(
-            "A codebook has one row a column, with the fields name and type. A table of records "
-            "is refused: a schema is declared, and never inferred from private values."
+            "codebook must have one row per column, with the fields name and type. A table of "
+            "records is refused: a schema is declared, never inferred from private values."
         )
     unknown = [word for word, field in fields.items() if field is None]
     if unknown:
         raise PublicValueError(
-            f"A codebook has no fields {unknown}: drop or rename them. Known are {list(_SYNONYMS)}."
+            f"codebook must have fields among {list(_SYNONYMS)}, got {unknown}: drop or rename "
+            "them."
         )
     for field in _FIELDS:
         words = [word for word in given if fields[word] == field]
         if len(words) > 1:
-            raise PublicValueError(f"Fields {words} mean the same: keep one.")
+            raise PublicValueError(f"Fields {words} have the same meaning: keep one.")
     return [_without_blanks({fields[word]: row[word] for word in row}) for row in rows]
 
 
@@ -169,7 +169,7 @@ def _table_schema_row(field, codes):
         "high": constraints.get("maximum"),
         "values": _bare(values),
         "ordered": field.get("categoriesOrdered"),
-        # What is not required may be null.
+        # A field that is not required may be null.
         "required": constraints.get("required", False),
         "missing": codes or None,
         "label": field.get("title"),
@@ -178,7 +178,7 @@ def _table_schema_row(field, codes):
 
 
 def _bare(values):
-    """Return a list of values without the labels of those that have one."""
+    """Return a list of values without their labels."""
     if not isinstance(values, list):
         return values
     return [value["value"] if isinstance(value, Mapping) else value for value in values]
@@ -193,23 +193,23 @@ def _without_blanks(row):
 
 
 def _kind(row):
-    """Return the kind of a column by the first word of its type; None if there is none."""
+    """Return the kind of a column by the first word of its type; None if it is unknown."""
     dtype = row.pop("type", None)
     if dtype is None:
         return "labels" if "values" in row else None
     dtype = dtype.__name__ if isinstance(dtype, type) else dtype
     if not isinstance(dtype, str | np.dtype | ExtensionDtype):
         return None
-    # The categories of a dtype are not read: they may be those that occur in the records.
+    # The categories of a dtype are not used: they may be those that occur in the records.
     word = re.match("[a-z_]+", str(dtype).strip().lower())
     return word and _KIND_OF.get(word[0].strip("_"))
 
 
 def _entry(row, kind, codes):
-    """Return the declaration of one column, with gaps, from the fields of its row."""
+    """Return the declaration of a column from the fields of its row, with gaps."""
     ordered = _flag("ordered", row.pop("ordered", False))
     if "nullable" in row and "required" in row:
-        raise PublicValueError("nullable and required mean the same: keep one.")
+        raise PublicValueError("nullable and required have the same meaning: keep one.")
     nullable = _flag("nullable", row.pop("nullable", bool(codes)))
     if "required" in row:
         nullable = not _flag("required", row.pop("required"))
@@ -255,7 +255,7 @@ def _moment(cell):
 
 
 def _number(cell):
-    """Return a finite number, an integer if it is whole."""
+    """Return a finite number, as an integer if it is whole."""
     cell = cell.item() if isinstance(cell, np.generic) else cell
     try:
         number = math.nan if isinstance(cell, bool) or "_" in str(cell) else float(cell)
@@ -274,7 +274,7 @@ def _numbers(cells):
 
 
 def _labels(given, kind):
-    """Return labels as records hold them: of the column's type, or as a CSV file is read."""
+    """Return labels as records hold them: of the column's type, or as read from a CSV file."""
     if isinstance(given, str):
         labels = _split(given)
     elif isinstance(given, Mapping | list | tuple):
@@ -300,7 +300,7 @@ def _labels(given, kind):
 
 
 def _split(text):
-    """Return the labels in ``a, b``, or the codes in ``1=a; 2=b`` or ``1, a | 2, b``."""
+    """Return the labels of ``a, b``, or the codes of ``1=a; 2=b`` or ``1, a | 2, b``."""
     separator = next((mark for mark in "\n|;" if mark in text), ",")
     items = [item.strip() for item in text.split(separator) if item.strip()]
     for mark, code in {"=": r"[^<>!=]+", ",": r"[+-]?\d+\s*"}.items():

@@ -1,4 +1,4 @@
-"""The base classes of columns, and the columns of which no record is read."""
+"""The base classes of columns, and the columns whose records are never read."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
@@ -18,19 +18,19 @@ from sklearn_dpgen.utils._validation import call_quietly
 
 
 class Column(ABC):
-    """A declared column: its domain, and the way from a series to that domain and back.
+    """A declared column: its domain, and the encoding of a series into the domain and back.
 
-    Every value is encoded by itself: whether it is accepted, and what it becomes, depends on it
-    and on the declaration, never on the other values or on the dtype that holds them.
+    Each value is encoded independently: whether it is accepted, and its code, depend on it and on
+    the declaration, never on other values or on the dtype of the series.
     """
 
     if TYPE_CHECKING:
-        # Fields in some columns, properties in others.
+        # A field in some columns, a property in others.
         @property
         @abstractmethod
         def nullable(self) -> bool: ...
 
-        # The end of the error about a value that cannot be read.
+        # The end of the error message for a value that cannot be read.
         @property
         @abstractmethod
         def _rule(self) -> str: ...
@@ -38,7 +38,7 @@ class Column(ABC):
     @property
     @abstractmethod
     def domain(self) -> Domain:
-        """The public set that an encoded value lies in, a Domain."""
+        """The public set of encoded values, a Domain."""
 
     @property
     def is_constant(self) -> bool:
@@ -48,7 +48,7 @@ class Column(ABC):
     @property
     @abstractmethod
     def dtype(self) -> np.dtype | pd.api.extensions.ExtensionDtype:
-        """The dtype of decoded values: the declaration alone decides."""
+        """The dtype of decoded values, determined by the declaration."""
 
     @abstractmethod
     def feature_names(self, name: str) -> list[str]:
@@ -56,14 +56,14 @@ class Column(ABC):
 
     @abstractmethod
     def _read(self, series, null):
-        """Return what values are read as, and the mask of those that cannot be read.
+        """Return the values as they are read, and a mask of those that cannot be read.
 
-        At a null, of which the mask is given, the first is anything and the second False.
+        At the nulls of the given mask, the value is arbitrary and the mask False.
         """
 
     @abstractmethod
     def _encode(self, values, null):
-        """Encode values that were read."""
+        """Encode values that were read by `_read`."""
 
     @abstractmethod
     def _decode(self, array, rng):
@@ -82,9 +82,9 @@ class Column(ABC):
 
         Raises
         ------
-        ValueError
-            If a value is missing in a column not declared nullable, is of another type, or
-            falls outside the declared categories. Numbers and dates out of bounds are clipped.
+        PublicValueError
+            If a value is missing in a column that is not nullable, has another type, or is not a
+            declared category. Numbers and dates out of bounds are clipped.
         """
         return self._encode(*self._checked(series))
 
@@ -100,11 +100,11 @@ class Column(ABC):
         Parameters
         ----------
         array : ndarray of shape (n, domain.n_features)
-            Finite; not necessarily in the domain.
+            Finite; projected on the domain if outside.
         name : optional
-            Of the returned series.
+            Name of the returned series.
         rng : numpy.random.Generator or NoiseSource, optional
-            Places values uniformly within public bins; by default they are in the middle.
+            Draws values uniformly within public bins; by default values are the middles.
 
         Returns
         -------
@@ -125,7 +125,7 @@ class Column(ABC):
         return values, null
 
     def _read_quietly(self, series):
-        """Return what `_read` does, and the mask of the nulls; an error shows no value."""
+        """Return the result of `_read`, and the mask of the nulls; an error shows no value."""
 
         def read():
             null = find_nulls(series)
@@ -140,7 +140,7 @@ class CategoryColumn(Column):
     @property
     @abstractmethod
     def n_categories(self) -> int:
-        """The number of categories, the null among them."""
+        """The number of categories, the null included."""
 
     @abstractmethod
     def _codes(self, values, null):
@@ -155,7 +155,7 @@ class CategoryColumn(Column):
         return OneHot(self.n_categories)
 
     def codes(self, series: pd.Series) -> np.ndarray:
-        """Return the category of each value: where `encode` puts its one.
+        """Return the category of each value, the index of the one in `encode`.
 
         Parameters
         ----------
@@ -168,8 +168,8 @@ class CategoryColumn(Column):
 
         Raises
         ------
-        ValueError
-            As `encode`.
+        PublicValueError
+            As in `encode`.
         """
         return self._codes(*self._checked(series)).astype(np.int64, copy=False)
 
@@ -187,9 +187,9 @@ class CategoryColumn(Column):
         codes : ndarray of int of shape (n,)
             Each at least 0 and below ``n_categories``.
         name : optional
-            Of the returned series.
+            Name of the returned series.
         rng : numpy.random.Generator or NoiseSource, optional
-            As for `decode`.
+            As in `decode`.
 
         Returns
         -------
@@ -197,15 +197,15 @@ class CategoryColumn(Column):
 
         Raises
         ------
-        ValueError
-            Codes that are no category.
+        PublicValueError
+            A code is not a category.
         """
         codes = np.asarray(codes)
         is_integer = codes.ndim == 1 and codes.dtype.kind in "iu"
         if not is_integer or len(codes) and not 0 <= codes.min() <= codes.max() < self.n_categories:
             raise PublicValueError(
-                f"Column {name!r} has the categories 0 to {self.n_categories - 1}: codes must be "
-                "integers among them."
+                f"codes of column {name!r} must be integers from 0 to {self.n_categories - 1}, the "
+                "categories."
             )
         return self._values(codes, rng).rename(name)
 
@@ -226,10 +226,10 @@ def find_nulls(series):
     try:
         null = series.isna().to_numpy(dtype=bool)
     except ArithmeticError:
-        # A signaling NaN does not let itself be compared.
+        # Comparing a signaling NaN raises.
         return np.array([_is_null(value) for value in series], dtype=bool)
     if types.is_float_dtype(series.dtype):
-        # A masked array may hold NaN beside its nulls.
+        # A masked array may hold NaN in addition to its nulls.
         null = null | np.isnan(series.to_numpy(dtype=np.float64, na_value=np.nan))
     return null
 
@@ -246,17 +246,17 @@ def read_each(read, series, null, dtype):
     Parameters
     ----------
     read : callable
-        From an object to what it is read as, None if it cannot be.
+        Function from an object to its value, or to None if it cannot be read.
     series : Series of shape (n,)
     null : ndarray of bool of shape (n,)
-        Where objects are not read.
+        Mask of objects that are not read.
     dtype : dtype
-        Of what is read.
+        Dtype of the values.
 
     Returns
     -------
     values : ndarray of shape (n,)
-        Zero where nothing is read.
+        Zero for objects that are not read.
     bad : ndarray of bool of shape (n,)
     """
     found = list(map(read, series[~null].to_numpy(dtype=object)))
@@ -270,11 +270,11 @@ def read_each(read, series, null, dtype):
 
 
 def given_as(value):
-    """Return how a declared value is shown: by its type, where it could hold records."""
+    """Return a text for a declared value: only its type, if it could hold records."""
     if isinstance(value, str):
         return f"the text {value!r}" if len(value) <= 50 else "a long text"
     if value is Ellipsis:
-        return "..., which is to be declared"
+        return "..., which must be declared"
     if value is None or isinstance(value, bool | float):
         return repr(value)
     if type(value) is int:
@@ -299,7 +299,7 @@ class IntervalColumn(Column):
     @property
     @abstractmethod
     def _bounds(self):
-        """The bounds on the axis, two numbers of which the difference is exact."""
+        """The bounds on the axis, two numbers whose difference is exact."""
 
     @property
     @abstractmethod
@@ -313,7 +313,7 @@ class IntervalColumn(Column):
 
     @abstractmethod
     def _count_faults(self, values):
-        """Return how many values that were read break which public rule, a dict."""
+        """Return a dict of the number of read values that break each public rule."""
 
     def _encode(self, values, null):
         value = np.where(null, 0.0, self._clipped_unit(values))
@@ -323,12 +323,12 @@ class IntervalColumn(Column):
         return [name, f"{name}=<present>", f"{name}=<null>"] if self.nullable else [name]
 
     def _clipped_unit(self, values):
-        """Return values on the axis, clipped to the bounds and mapped to [-1, 1]; NaN of NaN."""
+        """Return values clipped to the bounds and mapped to [-1, 1]; NaN stays NaN."""
         low, high = self._bounds
         offset = np.clip(values, low, high)
         offset -= low
         unit = offset / (high - low)
-        # As `_unit`, in place: this is done for every record.
+        # The same as `_unit`, but in place, as it is applied to each record.
         unit *= 2
         unit -= 1
         return unit
@@ -343,14 +343,14 @@ class IntervalColumn(Column):
         return (unit + 1) / 2 * (high - low)
 
     def _split(self, array):
-        """Return where values lie between the bounds, in [0, 1], and the mask of nulls."""
+        """Return the share of the way between the bounds, in [0, 1], and the mask of nulls."""
         array = np.asarray(array, dtype=np.float64)
         null = array[:, 2] > array[:, 1] if self.nullable else np.zeros(len(array), dtype=bool)
         return (np.clip(array[:, 0], -1, 1) + 1) / 2, null
 
 
 class MadeUpColumn(CategoryColumn):
-    """A column whose values are never looked at: to what reads records, a constant."""
+    """A column whose values are never read: a constant for estimators, made up in samples."""
 
     nullable = False
     _rule = "is made up."
@@ -383,12 +383,12 @@ class MadeUpColumn(CategoryColumn):
 @saved
 @dataclass(frozen=True)
 class Identifier(MadeUpColumn):
-    """A column of keys, such as names of persons: never read, and made up in samples.
+    """A column of keys, such as names of persons, that is never read and is made up in samples.
 
     Parameters
     ----------
     prefix : str or None, default=None
-        Keys are the numbers 0, 1, 2, ..., or texts: this, then the number.
+        Keys are the numbers 0, 1, 2, ..., or strings of the prefix and the number.
 
     Examples
     --------
@@ -426,12 +426,12 @@ class Identifier(MadeUpColumn):
 @saved
 @dataclass(frozen=True)
 class Derived(MadeUpColumn):
-    """A column that a rule makes of others; until it does, a value that says nothing.
+    """A column that a rule computes from others; a constant before that.
 
     Parameters
     ----------
     column : Column
-        As it is declared.
+        Its declaration.
     """
 
     _saved_state = {"column": Column}

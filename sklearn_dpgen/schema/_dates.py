@@ -34,7 +34,7 @@ _RESOLUTIONS = {
 
 
 class _InstalledZone:
-    """Hint for the name of an installed time zone: other names could open files."""
+    """Constraint that names an installed time zone; other names could open files."""
 
     def holds(self, value):
         if not isinstance(value, str):
@@ -50,19 +50,19 @@ class Datetime(IntervalColumn):
     Parameters
     ----------
     low, high : str (ISO 8601), datetime, date, Timestamp or datetime64
-        Public bounds, multiples of the resolution; naive ones are in UTC, and so are naive
-        values compared with them. Values outside are clipped, silently. Stored naive, in UTC.
+        Public bounds, multiples of the resolution. Naive bounds and values are in UTC. Values
+        outside are clipped, silently. Stored as naive datetimes in UTC.
     resolution : {"D", "h", "m", "s", "ms", "us"}, default="s"
         Decoded values are rounded to it (NumPy's unit codes: "m" is the minute).
     nullable : bool, default=False
     zone : str, optional
-        The time zone of decoded values, such as "Europe/Paris"; by default that of the bounds,
-        and none if they are naive.
+        The time zone of decoded values, such as "Europe/Paris"; by default that of the bounds, or
+        none if they are naive.
 
     Notes
     -----
-    Texts of dates in ISO 8601 are read as dates. Decoded values are datetime64[us], in the zone if
-    there is one. Bounds in two zones need ``zone``.
+    Strings in ISO 8601 are read as dates. Decoded values are datetime64[us], with the time zone if
+    there is one. Bounds in two time zones require ``zone``.
     """
 
     _saved_state = {
@@ -72,7 +72,7 @@ class Datetime(IntervalColumn):
         "nullable": bool,
         "zone": (None, _InstalledZone()),
     }
-    _rule = "is declared Datetime; it holds what is no date, and no text of one in ISO 8601."
+    _rule = "is declared Datetime, and must hold dates or ISO 8601 texts of dates."
 
     low: str | datetime.date | np.datetime64
     high: str | datetime.date | np.datetime64
@@ -98,7 +98,7 @@ class Datetime(IntervalColumn):
                 "low must be earlier than high; declare a constant as Categorical, of its text."
             )
         if self.zone is None and len(zones) > 1:
-            raise PublicValueError("low and high are in two time zones: give zone.")
+            raise PublicValueError("zone must be given, as low and high are in two time zones.")
         if self.zone is None and zones:
             object.__setattr__(self, "zone", zones.pop())
         if self.zone is not None:
@@ -120,7 +120,7 @@ class Datetime(IntervalColumn):
         Parameters
         ----------
         values : array-like of datetime64, or Series
-            Naive ones in UTC. Saturated at 2**62 microseconds (146 000 years) from the lower bound.
+            Naive dates are in UTC. Saturates 2**62 microseconds (146 000 years) from ``low``.
 
         Returns
         -------
@@ -135,7 +135,7 @@ class Datetime(IntervalColumn):
         return self._unit(np.where(null, np.nan, offset))
 
     def from_unit(self, values: ArrayLike) -> np.ndarray:
-        """Invert `to_unit`, to the microsecond and without clipping: noisy values stay noisy.
+        """Invert `to_unit`, to the microsecond and without clipping, also for noisy values.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class Datetime(IntervalColumn):
         Returns
         -------
         ndarray of datetime64[us]
-            Saturated at 2**62 microseconds (146 000 years) from the lower bound.
+            Saturates 2**62 microseconds (146 000 years) from ``low``.
         """
         offset = self._offset(np.asarray(values, dtype=np.float64))
         null = np.isnan(offset)
@@ -153,7 +153,7 @@ class Datetime(IntervalColumn):
         return np.where(null, np.datetime64("NaT", "us"), dates)
 
     def in_zone(self, values: ArrayLike | pd.Series) -> pd.Series:
-        """Return a series of datetime64[us] in UTC as one of ``dtype``."""
+        """Return a datetime64[us] series in UTC as one of ``dtype``."""
         values = pd.Series(values)
         return values if self.zone is None else values.dt.tz_localize("UTC").astype(self.dtype)
 
@@ -164,7 +164,7 @@ class Datetime(IntervalColumn):
         return pd.DatetimeTZDtype("us", self.zone)
 
     def _read(self, series, null):
-        # One step beyond the bounds is beyond them, and no unit overflows there.
+        # One step beyond the bounds is beyond them, and cannot overflow in any unit.
         low, high = (bound + step for bound, step in zip(self._bounds, (-1, 1), strict=True))
         if _is_fast(series.dtype):
             return _microseconds(_in_utc(series), low, high), np.zeros_like(null)
@@ -188,7 +188,7 @@ class Datetime(IntervalColumn):
 
 
 def _is_fast(dtype):
-    """Return whether dates of a dtype are read without making Python objects."""
+    """Return whether dates of a dtype are read without Python objects."""
     is_datetime64 = isinstance(dtype, np.dtype) and dtype.kind == "M"
     return is_datetime64 or isinstance(dtype, pd.DatetimeTZDtype) or _is_arrow_date(dtype)
 
@@ -198,11 +198,11 @@ def _is_arrow_date(dtype):
 
 
 def _in_utc(series):
-    """Return a series of dates as an ndarray of datetime64."""
+    """Return a series of dates as an ndarray of datetime64 in UTC."""
     if isinstance(series.dtype, pd.DatetimeTZDtype):
         series = series.dt.tz_convert(None)
     elif _is_arrow_date(series.dtype):
-        # Python's dates end with the year 9999.
+        # Python's dates end in the year 9999.
         counts = series.astype("timestamp[ms][pyarrow]").astype("int64[pyarrow]")
         times = counts.to_numpy(dtype=np.int64, na_value=_NAT).view("datetime64[ms]")
         return times.astype("datetime64[D]")
@@ -210,9 +210,9 @@ def _in_utc(series):
 
 
 def _microseconds(values, low, high):
-    """Return an ndarray of datetime64 as microseconds since 1970 within [low, high], rounded down.
+    """Return datetime64 values as microseconds since 1970, rounded down, clipped to [low, high].
 
-    The ends lie so far from those of 64 bits that a unit beside each is no overflow.
+    The bounds are so far from the limits of 64 bits that one unit beyond them cannot overflow.
     """
     unit = np.datetime_data(values.dtype)[0]
     if unit in _FINER:
@@ -225,9 +225,9 @@ def _microseconds(values, low, high):
 
 
 def _moment(value):
-    """Return a date as whole microseconds since 1970 in UTC, rounded down; None if it is none."""
+    """Return a date as whole microseconds since 1970 in UTC, rounded down; None if not a date."""
     if isinstance(value, pd.Timestamp):
-        # Its own arithmetic overflows.
+        # The arithmetic of Timestamp overflows.
         count, per_second = int(value.asm8.view(np.int64)), _PER_SECOND[value.unit]
         return count * 1_000_000 // per_second
     if isinstance(value, datetime.datetime):
@@ -245,13 +245,13 @@ def _moment(value):
 
 
 def _since_epoch(moment):
-    """Return a datetime as whole microseconds since 1970, a naive one as in UTC."""
+    """Return a datetime as whole microseconds since 1970; naive ones are in UTC."""
     since = moment.replace(tzinfo=None) - _EPOCH
     return (since - (moment.utcoffset() or _NO_TIME)) // _MICROSECOND
 
 
 def _as_datetime(value, field):
-    """Return a bound as a naive datetime in UTC, and the name of its time zone, if any."""
+    """Return a bound as a naive datetime in UTC, and the name of its time zone or None."""
     given, stamp = value, None
     try:
         if isinstance(value, Real):
@@ -277,5 +277,5 @@ def _check_zone(zone):
         if not isinstance(zone, str):
             raise TypeError
         pd.DatetimeTZDtype("us", zone)
-    except Exception as error:  # of any kind, by what is wrong with it
+    except Exception as error:  # Invalid names raise different classes.
         raise PublicValueError("zone must be the name of a time zone.") from error

@@ -13,12 +13,12 @@ from sklearn_dpgen.persistence._declarations import saved
 from sklearn_dpgen.schema._column import CategoryColumn, check_flags, read_each
 
 _EXACT_INTEGERS = 2**53
-# What may be looked up without a second thought.
+# Types whose hash is known to be cheap and safe.
 _HASHABLE = {bool, int, float, str, type(None), type(pd.NA), type(pd.NaT)}
 
 
 class _Labels(CategoryColumn):
-    """One of a declared list of labels, encoded one-hot; a nullable column puts null last."""
+    """One of a declared list of labels, encoded one-hot; null is the last category."""
 
     _rule = "holds a value outside those declared."
 
@@ -59,12 +59,12 @@ class _Labels(CategoryColumn):
         known = {label: i for i, label in enumerate(self.labels)}
 
         def read(value):
-            # A duration equals its number.
+            # A timedelta equals its number.
             if isinstance(value, np.timedelta64):
                 return None
             try:
                 return known.get(value)
-            except TypeError:  # unhashable
+            except TypeError:  # The value is unhashable.
                 return None
 
         places, values = _distinct(series)
@@ -91,10 +91,10 @@ class Categorical(_Labels):
     Parameters
     ----------
     categories : sequence of bool, int, float or str
-        All the values that can occur, public and distinct: as in Python, True equals 1. A
-        single one declares a constant. Not a set, of which the order is not fixed.
+        All possible values, public and distinct: as in Python, True equals 1. A single one
+        declares a constant. Not a set, which has no fixed order.
     nullable : bool, default=False
-        A null is one more category, the last.
+        Adds null as the last category.
 
     Examples
     --------
@@ -125,10 +125,10 @@ class Ordinal(_Labels):
     Parameters
     ----------
     values : sequence of bool, int, float or str
-        All the values that can occur, public and distinct, from first to last. A
-        single one declares a constant.
+        All possible values, public and distinct, from first to last. A single one declares a
+        constant.
     nullable : bool, default=False
-        A null is one more category, the last, outside the order.
+        Adds null as the last category, outside the order.
     """
 
     values: Sequence
@@ -145,10 +145,10 @@ class Ordinal(_Labels):
 
 
 def _distinct(series):
-    """Return the distinct values, and the place of each value among them, -1 for a null.
+    """Return the distinct values, and the index of each value among them, -1 for a null.
 
-    What is not told apart faster than it is looked up stays as it is, without places. So do long
-    doubles, which pandas tells apart as doubles.
+    Values that are looked up as fast as they are made distinct are returned without indices. So
+    are long doubles, which pandas would compare as doubles.
     """
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
@@ -163,18 +163,18 @@ def _as_labels(labels, field):
     if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise PublicValueError(f"{field} must be a sequence of labels.")
     if isinstance(labels, set | frozenset):
-        # The order of strings in a set changes from one process to the next.
-        raise PublicValueError(f"{field} must have an order, which a set has not: pass a list.")
+        # The order of strings in a set differs between processes.
+        raise PublicValueError(f"{field} must be in a fixed order, got a set: pass a list.")
     labels = tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
     for label in labels:
         if type(label) not in (bool, int, float, str):
             raise PublicValueError(f"{field} must be bools, numbers or strings, got {label!r}.")
         if isinstance(label, float) and not math.isfinite(label):
             raise PublicValueError(
-                f"{field} must be finite; declare the column nullable for a null."
+                f"{field} must be finite; declare the column nullable for nulls."
             )
     if len(set(labels)) < len(labels):
         raise PublicValueError(f"{field} must be distinct (True equals 1, and 1 equals 1.0).")
     if not labels:
-        raise PublicValueError(f"{field} must have a label at least.")
+        raise PublicValueError(f"{field} must have at least one label.")
     return labels

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _Values = TypeVar("_Values", float, np.ndarray, "torch.Tensor")
 
 _EXACT_INTEGERS = 2**53
-# A step of more digits, such as 1 / 3, is no decimal.
+# A step with more digits, such as 1 / 3, is not a decimal.
 _MOST_DIGITS = 12
-# Kinds of Python objects that are all converted as each is by itself.
+# Kinds of Python objects whose values are converted together as each is alone.
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "empty")
 
 
@@ -52,7 +52,7 @@ class Numeric(IntervalColumn):
     -0.5
     """
 
-    _rule = "is declared Numeric; it holds what is no real number."
+    _rule = "is declared Numeric, and must hold real numbers."
 
     low: float
     high: float
@@ -78,7 +78,7 @@ class Numeric(IntervalColumn):
                 f"low must be smaller than high; declare a constant as Categorical([{self.low!r}])."
             )
         if not self.low < self.high or not math.isfinite(self.high - self.low):
-            raise PublicValueError("low must be smaller than high, by a finite amount.")
+            raise PublicValueError("low must be smaller than high, by a finite difference.")
         if self.step is not None and not self.step > 0:
             raise PublicValueError("step must be positive.")
         if self.integer:
@@ -88,7 +88,7 @@ class Numeric(IntervalColumn):
                     raise PublicValueError(f"{field} must be an integer in an integer column.")
             if max(abs(self.low), abs(self.high)) > _EXACT_INTEGERS:
                 raise PublicValueError(
-                    "an integer column needs bounds within 2**53, exact in float64."
+                    "an integer column must have bounds within 2**53, exact in float64."
                 )
         if self.step is not None:
             steps = (self.high - self.low) / self.step
@@ -108,7 +108,7 @@ class Numeric(IntervalColumn):
 
     @property
     def _n_digits(self):
-        """Digits after the point of the grid values; None if float64 holds no such decimals."""
+        """Decimals of the grid values; None if float64 cannot hold such decimals."""
         ends = (float(self.low), float(self.step or 1))
         exponents = [Decimal(repr(value)).normalize().as_tuple().exponent for value in ends]
         digits = max(0, -min(map(int, exponents)))
@@ -130,7 +130,7 @@ class Numeric(IntervalColumn):
         return self._unit(values - self._bounds[0])
 
     def from_unit(self, values: _Values) -> _Values:
-        """Invert `to_unit`, without clipping or rounding: noisy values stay noisy.
+        """Invert `to_unit`, without clipping or rounding, also for noisy values.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class Numeric(IntervalColumn):
     def dtype(self) -> np.dtype:
         return np.dtype(np.int64 if self.integer and not self.nullable else np.float64)
 
-    # A number beyond float64 is an infinite one, and clipped as any other.
+    # A number beyond float64 becomes infinite, and is clipped as any other.
     @np.errstate(over="ignore")
     def _read(self, series, null):
         dtype = series.dtype
@@ -177,7 +177,7 @@ class Numeric(IntervalColumn):
             k = np.rint(fraction * n)
             values = (low * (n - k) + high * k) / n
             if self._n_digits is not None:
-                # Decimal steps decode to decimals, to the last bit: 0.3, not 0.30000000000000004.
+                # Decimal steps decode to exact decimals: 0.3, not 0.30000000000000004.
                 values = np.round(values, self._n_digits)
         if self.integer:
             values = np.clip(np.rint(values), self.low, self.high)
@@ -185,7 +185,7 @@ class Numeric(IntervalColumn):
 
 
 def _hint(value):
-    """Return what to write for a text that is a number, such as 1e5, which YAML takes as text."""
+    """Return a hint for a text that is a number, such as 1e5, which YAML reads as text."""
     try:
         number = float(value) if isinstance(value, str) else math.nan
     except ValueError:
@@ -194,7 +194,7 @@ def _hint(value):
 
 
 def _as_float(value):
-    """Return a real number as a float, infinite beyond the largest; None for anything else."""
+    """Return a real number as a float, infinite if it overflows; None for anything else."""
     if isinstance(value, bool | np.bool_ | np.timedelta64):
         return None
     if not isinstance(value, Real | Decimal):

@@ -12,24 +12,24 @@ __all__ = ["FunctionalDependency", "Implication", "Inequality", "Rule", "Sum"]
 
 
 class Rule:
-    """A public declaration of what every record of a table fulfils."""
+    """Base class of the public rules that every record of a table fulfils."""
 
 
 @saved
 @dataclass(frozen=True)
 class Inequality(Rule):
-    """One column is at most another: numbers, ordinal ones among them, or dates.
+    """One column is at most another one; both numeric, ordinal with numbers, or datetime.
 
     Parameters
     ----------
     low, high : str
         The columns.
     strict : bool, default=False
-        Whether they differ.
+        Whether equality is excluded.
 
     Notes
     -----
-    Holds where one of them is null.
+        A null in either column fulfils the rule.
 
     Examples
     --------
@@ -52,20 +52,19 @@ class Inequality(Rule):
 @saved
 @dataclass(frozen=True)
 class Implication(Rule):
-    """Records that have some values have others too.
+    """Records with given values in some columns have given values in other columns.
 
     Parameters
     ----------
     given, then : mapping of str to value, pandas.Interval or list of them
-        What columns hold, as the ``conditions`` of ``sample``: of records with all of the first,
-        all of the second is true.
+        Values of columns, in the format of the ``conditions`` of ``sample``: each record that
+        fulfils all of ``given`` fulfils all of ``then``.
 
     Notes
     -----
-    A null is a value where it is listed, as None. Elsewhere whether it is among the values is
-    unknown, and a rule holds unless it is surely broken, as a CHECK of SQL does: it does not apply
-    where something of ``given`` is unknown, and is broken only by what is surely not as in
-    ``then``.
+    A null counts as a value if it is listed, as None. Otherwise comparison with a null is unknown,
+    and as in a CHECK of SQL only a definite violation breaks the rule: it does not apply if an
+    item of ``given`` is unknown, and is not broken if an item of ``then`` is.
 
     Examples
     --------
@@ -91,25 +90,25 @@ class Implication(Rule):
             object.__setattr__(self, field, dict(conditions))
         twice = sorted(self.given.keys() & self.then.keys())
         if twice:
-            raise PublicValueError(f"given and then must be of other columns: both name {twice}.")
+            raise PublicValueError(f"given and then must name other columns, got {twice} twice.")
 
 
 @saved
 @dataclass(frozen=True)
 class Sum(Rule):
-    """A column is the sum of others: numbers, ordinal ones among them.
+    """A column is the sum of others, which are numeric or ordinal with numbers.
 
     Parameters
     ----------
     total : str
-        Computed, and not measured: ``parts[0] + parts[1] + ...`` in this order, in float64 where
-        they are no integers.
+        Computed and not measured: ``parts[0] + parts[1] + ...`` in this order, in float64 unless
+        all are integers.
     parts : sequence of str
-        Two at least.
+        At least two columns.
 
     Notes
     -----
-    Where a part is null, so is the total, which must be nullable then.
+        The total is null if a part is, and must then be nullable.
 
     Examples
     --------
@@ -125,7 +124,7 @@ class Sum(Rule):
         object.__setattr__(self, "parts", _as_tuple(self.parts, "parts"))
         _check_names(self, total=[self.total], parts=self.parts)
         if len(self.parts) < 2:
-            raise PublicValueError("parts must name two columns at least.")
+            raise PublicValueError("parts must name at least two columns.")
 
 
 @saved
@@ -136,17 +135,17 @@ class FunctionalDependency(Rule):
     Parameters
     ----------
     column : str
-        Looked up, and not measured.
+        Looked up and not measured.
     given : str or sequence of str
         Columns of labels, or of numbers with a declared grid.
     mapping : mapping
-        From each value of ``given``, a tuple of them where it is several columns, to the value of
-        ``column``. What is not in it does not occur. None stands for null.
+        From each value of ``given``, or tuple of values of several columns, to the value of
+        ``column``. Values that are not in it do not occur. None is null.
 
     Notes
     -----
-    Where something of ``given`` is null, and is not in the mapping so, the column is null too. It
-    must be nullable then.
+    If a column of ``given`` is null and the mapping has no such key, ``column`` is null too, and
+    must be nullable.
 
     Examples
     --------
@@ -163,14 +162,14 @@ class FunctionalDependency(Rule):
         object.__setattr__(self, "given", given)
         _check_names(self, column=[self.column], given=given)
         if not isinstance(self.mapping, Mapping | pd.Series) or len(self.mapping) == 0:
-            raise PublicValueError("mapping must map values to values.")
+            raise PublicValueError("mapping must be a mapping of values to values.")
         if isinstance(self.mapping, pd.Series) and not self.mapping.index.is_unique:
-            raise PublicValueError("mapping has a key twice.")
+            raise PublicValueError("mapping must have distinct keys.")
         mapping = dict(self.mapping)
         n = len(given)
         if n > 1 and not all(isinstance(key, tuple) and len(key) == n for key in mapping):
             raise PublicValueError(
-                f"mapping must have tuples of {n} values as keys, one of each column."
+                f"mapping must have tuples of {n} values as keys, one for each column."
             )
         object.__setattr__(self, "mapping", mapping)
 
@@ -188,5 +187,5 @@ def _check_names(rule, **fields):
         raise PublicValueError(f"{type(rule).__name__}: {kind} must name columns, as strings.")
     if len({*named}) < len(named):
         raise PublicValueError(
-            f"{type(rule).__name__}: {kind} must name distinct columns: {named}."
+            f"{type(rule).__name__}: {kind} must name distinct columns, got {named}."
         )

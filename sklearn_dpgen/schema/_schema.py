@@ -1,4 +1,4 @@
-"""The schema of a table: its columns in order, their YAML and JSON, drafts, and checks."""
+"""The schema of a table: its columns in order, in YAML, JSON and code, and checks of records."""
 
 import datetime
 import json
@@ -38,13 +38,13 @@ _NAMES = {column: name for name, column in _TYPES.items()}
 class Schema(Mapping):
     """The public declaration of a table: its columns by name, in order.
 
-    A schema is written down, never inferred: bounds or categories read from private records
-    would reveal them before any noise is added.
+    A schema is declared, never inferred: bounds or categories read from private records would
+    reveal them before any noise is added.
 
     Parameters
     ----------
     columns : mapping of str to Numeric, Categorical, Ordinal, Datetime or Identifier
-        Not constants alone, which have a single label, nor identifiers.
+        At least one of them is neither a constant, with a single label, nor an Identifier.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class Schema(Mapping):
                 )
         if all(column.is_constant for column in columns.values()):
             raise PublicValueError(
-                f"All columns are constant, and have nothing to tell: {[*columns]}."
+                f"At least one column must be neither constant nor an identifier, got {[*columns]}."
             )
         self._columns = dict(columns)
 
@@ -122,30 +122,29 @@ class Schema(Mapping):
         return [feature for name in self for feature in self[name].feature_names(name)]
 
     def check(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Count by column the values that do not fit the declaration.
+        """Count the values of each column that do not fit the declaration.
 
         .. warning::
-            FOR THE CURATOR'S EYES ONLY. The result is read from private records without any
-            noise: it is as private as they are. DO NOT publish it, and do not show it beside a
-            release. A bound or a category that is changed for it is no longer public knowledge:
-            take better ones from a codebook.
+            Not private: for the curator only. The counts are computed from private records without
+            noise. Do not publish them, and do not show them with a release. A bound or category
+            that is changed because of them is not public: take it from a codebook.
 
         Parameters
         ----------
         frame : DataFrame of shape (n, n_columns)
-            Private records, with the columns of the schema; further ones are passed over.
+            Private records, with the columns of the schema; further columns are ignored.
 
         Returns
         -------
         DataFrame of int of shape (len(schema), 5)
-            For each column how many values are "outside_bounds" (they will be clipped),
+            Number of values of each column that are "outside_bounds" (they will be clipped),
             "undeclared" labels, "null" without being nullable, "not_integer" (they will be
-            rounded), or "unreadable" as what is declared. Counts alone, no value.
+            rounded), or "unreadable" as the declared type.
 
         Raises
         ------
-        ValueError
-            A column that is missing or there twice.
+        PublicTypeError, PublicValueError
+            ``frame`` is not a data frame, or a column is missing or repeated.
 
         Examples
         --------
@@ -163,41 +162,38 @@ class Schema(Mapping):
     def draft(
         cls, codebook: pd.DataFrame | Sequence[Mapping] | Mapping | pd.Series
     ) -> "SchemaDraft":
-        """Draft a schema from public metadata, never from records.
+        """Draft a schema from public metadata such as a codebook, never from records.
 
         Parameters
         ----------
         codebook : DataFrame, list of dict, mapping or Series of dtypes
-            One of three.
+            A data dictionary has a row for each column, with the fields ``name`` and ``type``, and
+            optionally ``min``, ``max``, ``values`` (a list, a mapping of codes to meanings, or text
+            such as ``"no, yes"``, ``"1=male; 2=female"`` or ``"1, male | 2, female"``),
+            ``ordered``, ``nullable`` or ``required``, ``missing`` (codes for null), ``step``,
+            ``resolution``, ``label``, ``description`` and ``unit``. Common synonyms are accepted,
+            such as ``variable``, ``dtype``, ``minimum`` or ``codes``.
 
-            A data dictionary: a row for each column, with the fields ``name`` and ``type``, and
-            where they apply ``min``, ``max``, ``values`` (a list, a mapping of codes to meanings,
-            or text such as ``"no, yes"``, ``"1=male; 2=female"`` or ``"1, male | 2, female"``),
-            ``ordered``, ``nullable`` or ``required``, ``missing`` (codes that stand for null),
-            ``step``, ``resolution``, ``label``, ``description`` and ``unit``. Usual other names
-            of these are known too, such as ``variable``, ``dtype``, ``minimum`` or ``codes``.
+            A Table Schema is the mapping of [1]_ with its ``fields``. Fields that are not
+            ``required`` are nullable.
 
-            A Table Schema, the mapping of [1]_ with its ``fields``. A field that is not
-            ``required`` is nullable, as there.
-
-            Dtypes or type names by column, such as ``frame.dtypes``. These know no bounds.
-            Categories in a dtype are not taken: they may be those that occur.
+            Dtypes or type names by column, such as ``frame.dtypes``, have no bounds. Categories of
+            a dtype are not used: they may be those that occur in the records.
 
         Returns
         -------
         SchemaDraft
-            In which bounds and categories that the codebook lacks are listed as missing. Print
-            it for code to paste.
+            A draft that lists the missing bounds and categories. Print it for code to paste.
 
         Raises
         ------
-        ValueError
-            Naming the column or field that is not understood; also for a table of records.
+        PublicValueError
+            A column or field is not understood, or the codebook is a table of records.
 
         Notes
         -----
-        What the codebook says is taken as public. Many print the smallest and the largest value
-        that occurred: these are private, and no bounds.
+        The codebook is taken to be public. Many codebooks print the smallest and the largest value
+        that occurred: these are private, and must not be used as bounds.
 
         References
         ----------
@@ -238,7 +234,7 @@ class Schema(Mapping):
 
     @classmethod
     def from_dict(cls, declaration: Mapping[str, Mapping]) -> Self:
-        """Build a schema from `to_dict`'s form.
+        """Build a schema from the result of `to_dict`.
 
         Parameters
         ----------
@@ -246,8 +242,8 @@ class Schema(Mapping):
 
         Raises
         ------
-        ValueError
-            Naming the column that is not well declared.
+        PublicValueError
+            The declaration of a column is invalid; the message names it.
         """
         if not isinstance(declaration, Mapping):
             raise PublicValueError("A schema must map column names to declarations.")
@@ -276,9 +272,9 @@ class Schema(Mapping):
             return cls.from_dict(yaml.safe_load(text))
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
-        # Of the place alone: a table may have been given in the place of a schema.
+        # Only the position is shown, as a table may have been given instead of a schema.
         place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise PublicValueError(f"text must be YAML, and is none{place}.")
+        raise PublicValueError(f"text must be valid YAML{place}.")
 
 
 def _column_to_dict(column):
@@ -314,16 +310,16 @@ def _column_from_dict(name, entry):
 
 
 class SchemaDraft:
-    """A schema in which bounds or categories may still be missing; made by `Schema.draft`.
+    """A schema with possibly missing bounds or categories; made by `Schema.draft`.
 
     ``str(draft)`` is `to_code`.
 
     Parameters
     ----------
     declaration : mapping of str to mapping
-        As `Schema.to_dict` has it, with ``"..."`` for what is missing.
+        As from `Schema.to_dict`, with ``"..."`` for missing declarations.
     notes : mapping of str to str, optional
-        A comment for some of the columns.
+        Comments on some of the columns.
     """
 
     def __init__(self, declaration: Mapping, notes: Mapping | None = None) -> None:
@@ -338,7 +334,7 @@ class SchemaDraft:
 
     @property
     def missing(self) -> dict:
-        """What is still to be declared: for each such column a tuple of its fields."""
+        """The fields that must still be declared, a dict of tuples by column."""
         gaps = {
             name: tuple(field for field, value in entry.items() if value == GAP)
             for name, entry in self.declaration.items()
@@ -350,8 +346,8 @@ class SchemaDraft:
 
         Raises
         ------
-        ValueError
-            Naming the columns of which something is missing.
+        PublicValueError
+            Declarations are missing; the message names the columns.
         """
         if self.missing:
             gaps = ", ".join(f"{name!r} ({', '.join(f)})" for name, f in self.missing.items())
@@ -359,7 +355,7 @@ class SchemaDraft:
         return Schema.from_dict(self.declaration)
 
     def to_code(self) -> str:
-        """Return Python code to paste, which raises as long as a ``...`` is left."""
+        """Return Python code to paste, which raises as long as it contains a ``...``."""
         types = {entry["type"] for entry in self.declaration.values()} - {GAP}
         kinds = {_TYPES[kind].__name__ for kind in types}
         lines = [f"from sklearn_dpgen.schema import {', '.join(sorted({*kinds, 'Schema'}))}", ""]
@@ -371,7 +367,7 @@ class SchemaDraft:
         return "\n".join([*lines, "})"])
 
     def to_yaml(self) -> str:
-        """Return YAML, which `Schema.from_yaml` refuses as long as a ``...`` is left."""
+        """Return YAML, which `Schema.from_yaml` refuses as long as it contains a ``...``."""
         blocks = []
         for name, entry in self.declaration.items():
             note = f"# {self.notes[name]}\n" if name in self.notes else ""
@@ -390,7 +386,7 @@ def _call(entry):
 
 
 def _literal(value):
-    """Return the code of a value; strings get double quotes, as Python code mostly has them."""
+    """Return a value as code, with double quotes for strings."""
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
     text = repr(value)
@@ -398,18 +394,16 @@ def _literal(value):
 
 
 def _check_records(schema, frame):
-    """Count by column the values that do not fit a declaration; see :meth:`Schema.check`."""
+    """Count the values of each column that do not fit a declaration; see :meth:`Schema.check`."""
     frame = as_pandas(frame)
     if not isinstance(frame, pd.DataFrame):
-        raise PublicTypeError(f"check takes a data frame, got {type(frame).__name__}.")
+        raise PublicTypeError(f"frame must be a data frame, got {type(frame).__name__}.")
     missing = [name for name in schema if name not in frame.columns]
     twice = list(frame.columns[frame.columns.duplicated()].unique())
     faults = {"missing": missing, "more than once": twice}
     if any(faults.values()):
         words = ", ".join(f"{fault} {found}" for fault, found in faults.items() if found)
-        raise PublicValueError(
-            f"The columns of the schema must be in the frame, each once: {words}."
-        )
+        raise PublicValueError(f"frame must have each column of the schema once: {words}.")
     counts = {name: _count(column, frame[name]) for name, column in schema.items()}
     return pd.DataFrame.from_dict(counts, orient="index", columns=list(_FAULTS))
 

@@ -54,9 +54,9 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["ProjectedFeatures", "SmoothedSlicedWassersteinAdapter"]
 
-# What is released is then rounded far below what the noise is calibrated for.
+# Rounding errors are then far below the noise.
 _DTYPE = torch.float64
-# For projections: fewer records show hardly more of a law than the noise on them.
+# Automatic batch size for projections: smaller batches show little but their noise.
 _BATCH_SIZE = 512
 _EVENTS = {"features": "target_features", "projections": "target_projections"}
 
@@ -67,15 +67,16 @@ class ProjectedFeatures:
     Parameters
     ----------
     mechanism : StratifiedGaussianMechanism
-        With the law of the directions.
+        Mechanism with the distribution of the directions.
     noise : NoiseSource
-        Of the directions, of the batches, and of their noise.
+        Source of the directions, of the batches, and of their noise.
     X : Tensor of shape (n, n_inputs)
         Private records.
     shape_weight : float or "auto"
-        As of :func:`release_laws`.
+        As in :func:`release_laws`.
     persons : Persons or None, default=None
-        Of whom the records are, where a batch is one of persons: of each one row, drawn anew.
+        The persons of the records, if batches consist of persons. Each contributes one row, drawn
+        anew for each batch.
     """
 
     def __init__(self, mechanism, noise, X, *, shape_weight, persons=None):
@@ -92,12 +93,12 @@ class ProjectedFeatures:
         Parameters
         ----------
         module : AdaptedNetwork
-            As it is now.
+            The network at this step.
 
         Returns
         -------
         ReleasedLaws
-            On the directions of this release.
+            Distributions on the directions of this release.
         """
         directions, X = self._law.draw(self._noise), self._X
         (rows,) = self._run.draw()
@@ -112,9 +113,9 @@ class ProjectedFeatures:
 class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     """Classifier of a private domain without labels, learned from a public one with labels.
 
-    A network is first trained on the source alone. Then something is released of the target, with
-    noise; a map moves the source to where the target is, and the network is trained on what was
-    moved, with the labels of the source. Only the releases depend on the target.
+    A network is trained on the public source. Then features or moments of the private target are
+    released with noise. A map moves the source to the target, and the network is trained on the
+    moved records with the labels of the source. Only the releases depend on the target.
 
     Parameters
     ----------
@@ -126,78 +127,81 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     release : {"features", "projections", "moments"}, default="features"
         What is released of the target, and what is moved.
 
-        - "features": features of the trained network, which then stay. The map is one of features,
-          and moves their law, with noise of the same law, to that of the releases in squared
-          sliced Wasserstein distance.
-        - "projections": of the paper's Algorithm 2. In every step features of a secret batch, as
-          the network makes them by then, are released as noisy projections on directions of that
-          step. The map is one of records, moved by the same distance between features, and all of
-          the network is trained throughout.
+        - "features": features of the trained network, which stays fixed. A map of features moves
+          their distribution, with noise added, to that of the releases in the squared sliced
+          Wasserstein distance.
+        - "projections": Algorithm 2 of [1]_. Each step releases noisy projections of the current
+          features of a secret batch, on directions of its own. A map of records is trained by the
+          same distance between features, and the whole network is trained throughout.
         - "moments": mean and covariance of the records, in the two releases of
-          :class:`~sklearn_dpgen.moments.MomentSampler`. The map is one of records, the optimal one
-          between normal laws with these moments, in closed form; the network is trained on records
-          of the source as they are, and as they were moved. To be tried first: it says most for a
-          budget, and takes least time.
+          :class:`~sklearn_dpgen.moments.MomentSampler`. The map of records is the optimal one
+          between normal distributions with these moments, in closed form. The network is trained
+          on records of the source, both unchanged and moved. Try this one first: it gives the
+          most information for a budget, and is the fastest.
     domain : Domain, callable or None, default=None
-        For moments, and needed there: where records of the target lie, as a set or a function of
-        its ``n_features``. Those outside are moved to its nearest point.
+        The set that holds the target records, or a function of ``n_features`` that returns it.
+        Required with ``release="moments"``, and used by it alone. Records outside are moved to its
+        nearest point.
     hidden_layer_sizes : tuple of int, default=(128,)
-        Of the network before the features.
+        Widths of the hidden layers before the features.
     feature_dim : int, default=32
         Number of features that are compared between the domains.
     activation : {"relu", "silu", "tanh"}, default="relu"
-        Of the hidden layers.
+        Activation of the hidden layers.
     adaptation_weight : float, default=3.0
-        Of the squared distance against the cross-entropy, for the map: the mean over directions,
-        times ``feature_dim``, in units of the radius of the features. With moments, of the
-        cross-entropy of moved records against that of the others. 0 trains on the source alone,
-        and releases nothing.
+        Weight of the squared distance relative to the cross-entropy, in the training of the map.
+        The distance is the mean over directions, times ``feature_dim``, in units of the radius of
+        the features. With moments it is the weight of the cross-entropy of moved records relative
+        to that of unchanged ones. 0 trains on the source alone, and releases nothing.
     n_projections : int or "auto", default="auto"
-        Lines that features are compared on. "auto" takes as many as a covariance matrix has
-        entries, from 64 to some 2000; they cost time, not privacy. Of projections it takes
-        ``feature_dim``, and more of them need more noise each. Not read of moments, nor are
-        ``directions`` and ``batch_size``.
+        Number of lines on which features are compared. "auto" takes as many as a covariance matrix
+        has entries, from 64 to about 2000; they cost time, not privacy. With
+        ``release="projections"`` it is the number of released directions, and more of them need
+        more noise; "auto" is then ``feature_dim``. Not used with moments, nor are ``directions``
+        and ``batch_size``.
     directions : {"orthogonal", "independent"}, default="orthogonal"
-        How the lines are drawn: in orthonormal blocks, or each by itself. Orthonormal projections
-        need less noise.
+        Whether the lines are drawn in orthonormal blocks, or each by itself. Orthonormal
+        projections need less noise.
     shape_weight : float or "auto", default="auto"
-        Weight of the distance of the centered laws beside that of the means, as in
-        :class:`SmoothedSlicedWassersteinGenerator`. Of moments there is no distance.
+        Weight of the distance between the centered distributions relative to the distance between
+        the means, as in :class:`SmoothedSlicedWassersteinGenerator`. Not used with moments.
     batch_size : int or "auto", default="auto"
-        Target records a release, drawn without replacement: the smaller, the more a given budget
-        tells. "auto" is 1 for features, and 512 for projections, or all where these are fewer.
+        Target records of one release, drawn without replacement. Smaller batches give more
+        information for a given budget. "auto" is 1 for features, and 512 for projections, or all
+        records if these are fewer.
     n_epochs : float, default=20.0
-        For features: passes over the target records, of all releases together. More of them tell
-        more, slowly, and take time in proportion.
+        For features: passes over the target records, summed over all releases. The information
+        grows slowly with it, and the time in proportion.
     source_batch_size : int, default=512
-        Source records a step.
+        Source records in a step.
     source_iter : int, default=3000
-        Steps on the source alone. They cost nothing.
+        Steps on the source alone. They cost no privacy.
     max_iter : int, default=1500
-        Steps of adaptation. They cost nothing, but for projections, of which each makes a release.
+        Steps of adaptation. They cost no privacy, except with ``release="projections"``, where
+        each step makes a release.
     solver : {"adam", "sgd"}, default="adam"
-        How a gradient becomes a step.
+        Optimizer.
     learning_rate : float, default=0.001
         Peak learning rate of the adaptation, with cosine decay.
     source_learning_rate : float, default=0.002
-        The same for the source alone.
+        Peak learning rate of the steps on the source alone.
     averaging : float, default=0.3
         Share of the steps, from the end, over which the parameters are averaged.
     callback : callable or None, default=None
-        Called as ``callback(step, module)`` after each step of adaptation, to watch the iterates
+        Called as ``callback(step, module)`` after each step of adaptation, to monitor the network
         on *public* data.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released: it raises
-        BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything. BudgetExceededError is raised if
+        too little is left. None charges no ledger.
     unit : str or None, default=None
-        Column of X, a data frame, that says whose row each is. A person is then protected with all
-        of their rows, and counts as one record: one row is drawn of each, for projections anew at
-        each step, so that what is learned is the law of a random row of a random person. It is for
-        the target: source rows are public. The column is not learned from. None protects each row
-        by itself.
+        Name of the column of X, a data frame, that identifies the person of a row. The guarantee
+        then protects a person with all their target rows, who counts as one record: one row of
+        each person is drawn, for projections a new one at each step. What is learned is the
+        distribution of a random row of a random person. Source rows are public. The column is not
+        learned from. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
-        and voids the guarantee for whoever knows or guesses it.
+        and voids the guarantee against anybody who knows or guesses it.
     device : str or torch.device, default="auto"
         "auto" trains on a GPU where there is one.
     verbose : int, default=0
@@ -206,18 +210,20 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
     Attributes
     ----------
     module_ : torch.nn.Module
-        From (n, n_features) to logits (n, n_classes), in double precision.
+        Network from (n, n_features) to logits (n, n_classes), in double precision.
     classes_ : ndarray of shape (n_classes,)
         The labels of the source.
+    domain_ : Domain
+        The set that holds the target records; with ``release="moments"`` only.
     privacy_ : PrivacyReport
         The guarantee of the fit, for target records.
     noise_multiplier_ : float
-        Standard deviation of the noise over the diameter of the features.
+        Standard deviation of the noise over the sensitivity; 0 if nothing is released.
     loss_curve_ : list of float
-        Losses of the steps of adaptation, from releases and public data; the distance counts in
-        excess of that between batches of one law.
+        Losses of the steps of adaptation, computed from releases and public data. The distance is
+        reduced by that between batches of one distribution.
     n_iter_ : int
-        Number of steps, those on the source among them.
+        Number of steps, including those on the source.
     n_features_in_ : int
         Number of features.
 
@@ -247,26 +253,27 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         ``random_state`` that others know or guess.
     :Proof: :doc:`/smoothed`; of moments :ref:`moments_sensitivity`, Theorems 3 and 4.
 
-    The paper divides features by the largest norm of the batch, which is one more, unpaid, release.
-    Here each row is moved by its own norm.
+    The paper divides features by the largest norm in the batch, which is another release that is
+    not paid for. Here each row is clipped by its own norm.
 
-    In the paper the gradient of the distance passes through the features of the target too, which
-    is not covered. Without that half, features that both domains share run away from each other;
-    so here they are not trained by the distance, only a map of the source is. With features that
-    stay, all releases show one law, are released as they are, which is projecting on a whole
-    orthonormal basis, and are compared with the source as often as wanted.
+    In the paper the gradient of the distance also passes through the features of the target, which
+    the guarantee of the releases does not cover. Without that part, the distance would drive
+    features that both domains share apart. Here the distance trains a map of the source instead,
+    and not the features. If the features stay fixed, all releases are of one distribution. They
+    are then released without projection, which is equivalent to projecting on a whole orthonormal
+    basis, and are compared with the source as often as needed.
 
-    ``predict`` is for records of the target, whose features are not moved.
+    ``predict`` takes records of the target, whose features are not moved.
 
-    A grid search that tries k candidates on the same target records spends k budgets for each
-    fold and each refit. ``score`` needs labels of the target, which ``fit`` does not read: route
+    A grid search with k candidates on the same target records spends k budgets for each fold and
+    each refit. ``score`` needs labels of the target, which ``fit`` does not read: route
     ``sample_domain`` to both, with ``set_fit_request`` and ``set_score_request``.
 
     References
     ----------
     .. [1] A. Rakotomamonjy, L. Ralaivola, "Differentially private sliced Wasserstein distance",
-       ICML 2021, Section 4 and Algorithm 2; here with features that are clipped to a constant,
-       and a map of the source.
+       ICML 2021, Section 4 and Algorithm 2; here with features that are clipped to a constant
+       norm, and a map of the source.
 
     Examples
     --------
@@ -371,35 +378,35 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         n_source: int | None = None,
         n_classes: int = 2,
     ) -> PrivacyReport:
-        """Return the privacy report of a fit on a number of records, before any is read.
+        """Return the privacy report of a fit, without reading a record.
 
         Parameters
         ----------
         n_samples : int
-            Number of target records, or with ``unit`` of persons. Without any the source alone is
-            learned from.
+            Number of target records, or of persons with ``unit``. 0 plans a fit on the source
+            alone.
         n_features : int
             Number of features.
         n_source : int or None, default=None
-            Number of source records, which are public: nothing depends on it.
+            Number of source records. They are public, and the report does not depend on it.
         n_classes : int, default=2
             Number of labels of the source.
 
         Returns
         -------
         PrivacyReport
-            Equal to ``privacy_`` of a fit, with what noise leaves of the releases, and about how
-            long it takes.
+            Equal to ``privacy_`` of a fit of this size, with the noise that remains on the
+            releases.
 
         Raises
         ------
         ValueError
-            What ``fit`` would refuse of the parameters.
+            If ``fit`` would refuse the parameters.
 
         Warns
         -----
         UserWarning
-            Where noise leaves little of the mean of the records, as ``fit`` does.
+            If the noise on the mean of the records is large, as in ``fit``.
         """
         n_samples = 0 if n_samples == 0 else check_count(n_samples, "n_samples")
         check_count(n_classes, "n_classes")
@@ -407,18 +414,18 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: ArrayLike | None = None) -> Self:
-        """Train on the source, then adapt to what is released of the target.
+        """Train on the source, then adapt to noisy releases of the target.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Records of both domains.
         y : array-like of shape (n_samples,)
-            Labels. Those of target rows are not read, but for the dtype that one array gives to
-            all: mask them.
+            Labels. Mask those of target rows: they are not used, but all labels share the dtype of
+            the array.
         sample_domain : array-like of int of shape (n_samples,) or None
-            Negative for rows of the target. None takes rows whose label is masked, -1 or NaN; if
-            there are none it warns, and fits on the source alone.
+            Negative for rows of the target. None takes the rows whose label is masked, -1 or NaN;
+            if there are none, it warns and fits on the source alone.
 
         Returns
         -------
@@ -427,15 +434,15 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         Raises
         ------
         TrainingDivergedError
-            When a loss, a gradient or a parameter is not finite.
+            If a loss, a gradient or a parameter is not finite.
         ValueError
-            Also when there are fewer target rows than ``batch_size``, and for moments without a
-            ``domain``.
+            If the data or the parameters are invalid, there are fewer target rows than
+            ``batch_size``, or ``release="moments"`` has no ``domain``.
         """
         return self._fit(X, y, sample_domain)
 
     def _read(self, X, y, sample_domain, *, seed):
-        # A device that is not there is refused before anything is paid for.
+        # An unavailable device is refused before anything is charged.
         resolve_device(self.device)
         name = type(self).__name__
         X, persons = self._split_unit(X)
@@ -452,7 +459,9 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         return records, {"n_samples": n_target, "n_features": X.shape[1]}
 
     def _plan(self, n_samples, n_features):
-        """Return the plan of a fit; its details are the priced releases and a domain of moments.
+        """Return the plan of a fit; its details are the priced releases and the domain of moments.
+
+        Details are None if nothing is released.
 
         Parameters
         ----------
@@ -471,7 +480,9 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         domain = None
         if self.release == "moments":
             if self.domain is None:
-                raise ValueError('release="moments" needs a domain: where target records lie.')
+                raise ValueError(
+                    'release="moments" needs a domain, the set that holds the target records.'
+                )
             domain = resolve_domain(self.domain, n_features)
         priced = self._price(n_samples, domain)
         if self.release == "moments":
@@ -522,7 +533,7 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         )
 
     def _release(self, plan, records, seed):
-        """Train on the public source, then release of the target what the adaptation learns from.
+        """Train on the public source, then release features or moments of the target.
 
         Returns
         -------
@@ -530,9 +541,9 @@ class SmoothedSlicedWassersteinAdapter(TargetClassifierMixin, TrainedEstimator):
         source : tuple of Tensor
             Copies of the public records and their labels.
         released : ReleasedLaws, tuple of ndarray, TrainingResult or None
-            Distributions of features; mean and covariance of records; with
-            ``release="projections"`` the result of the adaptation, which makes the releases. None
-            where nothing is released.
+            Distributions of features, or mean and covariance of records. With
+            ``release="projections"``, the result of the adaptation, which makes the releases. None
+            if nothing is released.
         """
         source, labels, target, persons = records
         noise_seed, init_seed, source_seed, line_seed, step_seed = split_random_state(seed, 5)

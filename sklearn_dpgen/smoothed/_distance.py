@@ -1,4 +1,4 @@
-"""A private release of projected records, and its distance to public samples."""
+"""Private release of projected records, and its smoothed distance to public samples."""
 
 import math
 from dataclasses import dataclass, field
@@ -21,7 +21,8 @@ from sklearn_dpgen.utils._validation import check_array, check_delta, check_posi
 
 __all__ = ["PrivateDistance", "smoothed_sliced_wasserstein"]
 
-# More of them need more noise each: a small shift shows best along a few.
+# Largest automatic number of directions. Each needs more noise if there are more, and a small shift
+# is easiest to detect along a few.
 _MOST_DIRECTIONS = 20
 _CAVEATS = ("free_distances", "earlier_fits", "compared_samples", "floating_point")
 
@@ -30,26 +31,26 @@ _CAVEATS = ("free_distances", "earlier_fits", "compared_samples", "floating_poin
 class PrivateDistance:
     """Noisy projections of private records, and their distance to a public sample.
 
-    Made by :func:`smoothed_sliced_wasserstein`. All of it is covered by ``privacy`` and may be
-    published, and whatever is computed from it is post-processing.
+    Returned by :func:`smoothed_sliced_wasserstein`. The guarantee ``privacy`` covers all of it, so
+    it may be published; anything computed from it is post-processing.
 
     Attributes
     ----------
     distance : float
-        Smoothed sliced W_p to the public sample of the call, in the units of the records.
+        Smoothed sliced W_p distance to the public sample of the call, in the units of the records.
     privacy : PrivacyReport
         The guarantee of the release.
     directions : ndarray of shape (k, d)
-        The unit directions :math:`\\theta_j`, in rows.
+        Unit directions :math:`\\theta_j`, in rows.
     projections : ndarray of shape (n, k)
-        Noisy projections of the records less the center of the ball around ``domain``, in the
-        order of the records.
+        Noisy projections of the records, in their order. The center of the ball around ``domain``
+        was subtracted from the records.
     domain : Domain
-        The public set that records and samples are moved into.
+        Public set into which records and samples are moved.
     p : float
         Exponent of the distance.
     device : str or torch.device
-        Where distances are computed; ``dataclasses.replace`` gives the same release another one.
+        Device that computes distances. ``dataclasses.replace`` changes it for the same release.
     """
 
     distance: float
@@ -62,7 +63,7 @@ class PrivateDistance:
 
     @property
     def noise_scale(self) -> float:
-        """Standard deviation of the noise on each projection, on both sides."""
+        """Standard deviation of the noise on each projection, of records and of samples."""
         return self.privacy.noise_scale  # type: ignore[return-value]  # one number in this report
 
     def distance_to(
@@ -72,14 +73,14 @@ class PrivateDistance:
         n_repeats: int = 1,
         random_state: int | np.random.RandomState | None = None,
     ) -> float:
-        """Return the distance of the same release to another public sample, at no further cost.
+        """Return the distance of the release to another public sample, at no further cost.
 
         Parameters
         ----------
         Y : array-like of shape (m, d)
-            Public records, as they are: they are centered here, as those of the release were.
+            Public records. The method centers them, as the private ones were.
         n_repeats, random_state
-            As in :func:`smoothed_sliced_wasserstein`; only the noise of Y is drawn here.
+            As in :func:`smoothed_sliced_wasserstein`. Only the noise of Y is drawn.
 
         Returns
         -------
@@ -97,32 +98,32 @@ class PrivateDistance:
         n_repeats: int = 1,
         random_state: int | np.random.RandomState | None = None,
     ) -> np.ndarray:
-        """Simulate the distance to Y of a release of records drawn from the rows of Y.
+        """Simulate the distances of releases of records drawn from the rows of Y.
 
         Parameters
         ----------
         Y : array-like of shape (m, d)
             Public records, as in :meth:`distance_to`.
         n_draws : int, default=99
-            How many distances to simulate.
+            Number of simulated distances.
         n_repeats, random_state
-            As in :meth:`distance_to`; ``n_repeats`` must be that of the distance they are
-            compared with.
+            As in :meth:`distance_to`; ``n_repeats`` must be that of the distance to compare with.
 
         Returns
         -------
         ndarray of shape (n_draws,)
-            Each with n records drawn with replacement from the rows of Y, fresh noise on both
-            sides, and the directions of this release.
+            Distances for n records drawn with replacement from the rows of Y, with fresh noise on
+            both samples and the directions of this release.
 
         Notes
         -----
         No private record is read. The mean p-th power estimates the bias of the p-th power of the
-        distance where the laws agree. If the private records are n independent draws from the rows
-        of Y, then ``(1 + (null >= distance).sum()) / (1 + n_draws)`` is a p-value, at every sample
-        size: given the directions, the distance and the simulated ones are independent and of one
-        law. If Y is itself a sample of the law in question, that is an approximation, good for m
-        far above n, and too small a p-value otherwise.
+        distance if the distributions agree. If the private records are n independent draws from
+        the rows of Y, then ``(1 + (null >= distance).sum()) / (1 + n_draws)`` is a valid p-value at
+        every sample size: given the directions, the distance and the simulated ones are
+        independent and identically distributed. If Y is itself a sample of the distribution in
+        question, the p-value is approximate: it is good for m far above n, and too small
+        otherwise.
         """
         projected = _project(Y, "Y", self.domain, self.directions)
         n_draws = check_count(n_draws, "n_draws")
@@ -156,62 +157,63 @@ def smoothed_sliced_wasserstein(
     random_state: int | np.random.RandomState | None = None,
     device: str | torch.device = "auto",
 ) -> PrivateDistance:
-    r"""Distance between a private and a public sample, from one release of the private one.
+    r"""Return the distance between a private and a public sample, from one private release.
 
     .. math:: \Big(\frac1k \sum_j W_p^p(X \theta_j + v_j, Y \theta_j + w_j)\Big)^{1/p}
 
-    The private records are projected on random directions and released once with Gaussian noise;
-    the projections of the public ones get fresh noise of the same scale. Both are taken from the
-    center of ``enclosing_ball``, which changes no distance and keeps
-    the rounding errors small where the domain is far from the origin.
+    The private records are projected on random directions and released once with Gaussian noise.
+    The projections of the public ones get fresh noise of the same scale. The center of
+    ``enclosing_ball`` is subtracted from both, which changes no distance
+    and keeps rounding errors small if the domain is far from the origin.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
         Private records. Those outside ``domain`` are moved to its nearest point.
     Y : array-like of shape (m, d)
-        Public records, moved likewise.
+        Public records. Those outside ``domain`` are moved likewise.
     epsilon : float
         Privacy budget of the release, in nats; ``np.inf`` adds no noise.
     domain : Domain
-        The public set of the records, a box, a ball, soft one-hot blocks, or a product of them.
-        Its l2 diameter is the sensitivity.
+        The public set that holds the records: a box, a ball, soft one-hot blocks, or a product of
+        these. Its l2 diameter is the sensitivity.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n.
     n_projections : int or "auto", default="auto"
-        Number k of directions. "auto" is d, at most 20. Fewer cover less of the space and have
-        less noise each; more than d only share the budget among copies. For d = 1 a single
-        direction says everything, and this is ignored.
+        Number k of directions. "auto" is d, at most 20. Fewer directions cover less of the space
+        and have less noise each; more than d only share the budget among copies. Ignored for
+        d = 1, where there is a single direction.
     directions : {"orthogonal", "independent"}, default="orthogonal"
         How they are drawn, as in :func:`sklearn_dpgen.ot.random_directions`.
     p : float, default=2
         Exponent, at least 1.
     n_repeats : int, default=1
-        Noisy copies of each record of Y, which all together are compared with the release. The
-        p-th power is never above the mean of those of single copies, by convexity.
+        Number of noisy copies of each record of Y. The release is compared with all copies
+        together. By convexity, the p-th power of this distance is at most the mean of those of
+        single copies.
     ledger : PrivacyLedger, path or None, default=None
-        Where the release is booked before it is made. None books nowhere.
+        Ledger that is charged before the release. None charges no ledger.
     random_state : int, RandomState or None, default=None
         None draws the noise from the operating system's entropy. An int repeats the release for
-        the same X, domain, budget and law of the directions, whatever Y is, and gives independent
-        directions and noise for any others, so that releases compose; the guarantee is then void
-        for whoever knows or guesses it.
+        the same X, domain, budget and distribution of the directions, whatever Y is. For any
+        others, directions and noise are independent, so that releases compose. An int voids the
+        guarantee against anybody who knows or guesses it.
     device : str or torch.device, default="auto"
-        Where projections are sorted and compared. "auto" takes a GPU where there is one. The
-        release is made before, on the CPU, and does not depend on it.
+        Device on which projections are sorted and compared. "auto" takes a GPU where there is
+        one. The release is computed on the CPU and does not depend on it.
 
     Returns
     -------
     PrivateDistance
-        With the distance, the release, and its PrivacyReport.
+        The distance, the release, and its PrivacyReport.
 
     Raises
     ------
     BudgetExceededError
-        If less is left in the ledger.
+        If too little is left in the ledger.
     TypeError, ValueError
-        If a parameter is out of its range, a sample is empty or not finite, or its number of
-        features is not that of the domain.
+        If a parameter is out of range, a sample is empty or not finite, or its number of features
+        differs from that of the domain.
 
     Notes
     -----
@@ -235,11 +237,11 @@ def smoothed_sliced_wasserstein(
         know or guess.
     :Proof: :doc:`/smoothed`.
 
-    The mean over the noise and over independent records of the p-th power is at least that of the
-    smoothed laws, because :math:`W_p^p` is convex in both laws jointly. It is above it also where
-    they agree: there the distance is positive, and falls with n and m. See
+    The mean of the p-th power over noise and independent records is at least that of the smoothed
+    distributions, because :math:`W_p^p` is jointly convex in both distributions. It is larger even
+    if they agree: then the distance is positive, and decreases with n and m. See
     :meth:`PrivateDistance.null_distances` for its size. Noise hides differences far below its
-    scale, so values at different ``epsilon`` do not compare.
+    scale, so do not compare values at different ``epsilon``.
 
     References
     ----------
@@ -305,13 +307,13 @@ def _projection_law(n_features, n_projections, kind):
 
 
 def _centered(Z, name, domain):
-    """Return records moved into the domain, from its center."""
+    """Return records moved into the domain, less the center of the ball around it."""
     Z = check_array(Z, dtype=np.float64, input_name=name)
     if Z.shape[1] != domain.n_features:
         raise ValueError(
             f"domain has {domain.n_features} features, {name} has {Z.shape[1]} features."
         )
-    # Projections of long vectors would cancel, and shift by more than the sensitivity.
+    # Far from the center, rounding errors of projections could exceed the sensitivity.
     return domain.project(Z) - enclosing_ball(domain).center
 
 
@@ -320,14 +322,14 @@ def _project(Z, name, domain, directions):
 
 
 def _with_noise(projected, scale, generator):
-    """Add public noise of the law that a release has, its grid included."""
+    """Add public noise with the distribution of that of a release, including its grid."""
     if scale == 0:
         return projected
     return on_grid(projected + scale * generator.standard_normal(projected.shape), scale)
 
 
 def _distance(released, other, p, device):
-    """Return the root of the mean over the columns of W_p^p."""
+    """Return the p-th root of the mean of W_p^p over the columns."""
     device = resolve_device(device)
     sides = (as_tensor(side, device=device, dtype=torch.float64) for side in (released, other))
     return wasserstein_lines(*sides, p=p).item() ** (1 / p)

@@ -1,4 +1,4 @@
-"""Features of records in a ball, a classifier on them, and a map from source to target."""
+"""Network of an adapter: clipped features, a classifier, and a map from source to target."""
 
 import math
 
@@ -14,32 +14,33 @@ from sklearn_dpgen.utils._torch import as_array, as_tensor
 
 __all__ = ["RADIUS", "AdaptedNetwork", "AffineMove", "clip_rows", "feature_records", "normal_map"]
 
-# Of the ball of the features: one row in the place of another moves by a diameter, 1, at most.
+# Radius of the ball of the features: replacing a row changes it by the diameter, 1, at most.
 RADIUS = 0.5
 
-# Location shows through noise before shape does: of a map of features, the linear part learns
-# slower.
+# Noise hides the shape more than the location, so the linear part of a map of features learns
+# more slowly than its constant.
 _LINEAR_GAIN = 0.2
-# Of the mean variance of the source, added to both covariances: directions without any have no map.
+# Share of the mean variance of the source that is added to both covariances: there is no map in
+# directions without variance.
 _RIDGE = 0.02
 
 
 def clip_rows(Z, radius=RADIUS):
-    """Move every row into the ball around 0: a function of that row alone.
+    """Move every row into the ball around 0, each as a function of that row alone.
 
     Parameters
     ----------
     Z : Tensor of shape (n, d)
-        What is not finite counts as 0, or as the largest number.
+        NaN counts as 0, and infinite values as the largest finite numbers.
     radius : float
 
     Returns
     -------
     Tensor of shape (n, d)
-        Rows of norm ``radius`` at most, up to rounding.
+        Rows with a norm of at most ``radius``, up to rounding.
     """
     Z = torch.nan_to_num(Z)
-    # Of rows so long that their squares overflow too.
+    # Scaling first keeps the squares of very long rows from overflowing.
     largest = Z.detach().abs().amax(dim=1, keepdim=True).clamp_min(1.0)
     Z = Z / largest
     norms = torch.linalg.vector_norm(Z, dim=1, keepdim=True).clamp_min(1e-30)
@@ -53,11 +54,12 @@ class AffineMove(nn.Module):
     Parameters
     ----------
     center : Tensor of shape (d,)
-        Public. The linear part acts about it.
+        Public center of the linear part.
     scale : float
-        One over the usual size of a coordinate about it, for a usual learning rate.
+        Inverse of the typical size of a coordinate about the center, so that usual learning rates
+        work.
     gain : float, default=1.0
-        Of the linear part beside the constant.
+        Learning speed of the linear part relative to the constant.
     """
 
     _saved_state = {"scale": float, "gain": float}
@@ -82,12 +84,12 @@ class AffineMove(nn.Module):
         return cls(torch.from_numpy(X.mean(axis=0)), float(1 / size) if size > 0 else 1.0)
 
     def forward(self, Z):
-        """Return points of the source where those of the target should be."""
+        """Return points of the source, moved to the target."""
         return Z + self.linear(self.gain * self.scale * (Z - self.center)) / self.scale
 
     @torch.no_grad()
     def set_to(self, matrix, mean):
-        """Become the map that takes the center to a mean, with a linear part."""
+        """Become the map with a given linear part that takes the center to a mean."""
         weight = self.linear.weight
         matrix, mean = (
             as_tensor(a, device=weight.device, dtype=weight.dtype) for a in (matrix, mean)
@@ -110,12 +112,12 @@ class AdaptedNetwork(nn.Module):
     n_classes : int
     activation : str
     transport : AffineMove or None, default=None
-        Of records; None for one of features.
+        Map of records; None for a map of features.
 
     Notes
     -----
-    ``forward`` is for rows of the target: clipped features, then logits. In adaptation rows of the
-    source are moved first, as records or as features.
+    ``forward`` takes rows of the target, and computes clipped features, then logits. In adaptation,
+    rows of the source are moved first, as records or as features.
     """
 
     _saved_state = {
@@ -136,7 +138,7 @@ class AdaptedNetwork(nn.Module):
         for n_in, n_out in zip(widths[:-1], widths[1:], strict=True):
             layers += [nn.Linear(n_in, n_out), ACTIVATIONS[activation]()]
         self.body = nn.Sequential(*layers, nn.Linear(widths[-1], feature_dim))
-        # Features of the usual size, 1 a coordinate, for a usual learning rate.
+        # Scaled features have coordinates of about 1, so that usual learning rates work.
         self.scale = math.sqrt(feature_dim) / RADIUS
         if transport is None:
             transport = AffineMove(torch.zeros(feature_dim), self.scale, _LINEAR_GAIN)
@@ -157,12 +159,12 @@ class AdaptedNetwork(nn.Module):
         return clip_rows(self.body(X))
 
     def fixed_features(self, X):
-        """Return the same, with the gradient in X alone."""
+        """Return clipped features whose gradient reaches X, but not the network."""
         fixed = {name: value.detach() for name, value in self.body.named_parameters()}
         return clip_rows(torch.func.functional_call(self.body, fixed, (X,)))
 
     def move(self, Z):
-        """Return source points, records or features, where those of the target should be."""
+        """Return records or features of the source, moved to the target."""
         return self.transport(Z)
 
     def logits(self, Z):
@@ -176,25 +178,25 @@ class AdaptedNetwork(nn.Module):
 
 @torch.no_grad()
 def feature_records(module, X):
-    """Return features of private rows as they are released, clipped to what the price is for.
+    """Return clipped features of private rows, as the mechanism releases them.
 
     Parameters
     ----------
     module : AdaptedNetwork
-        Trained without these rows, but for what was released of them before.
+        Trained without these rows, except through earlier releases of them.
     X : Tensor of shape (n, n_inputs)
 
     Returns
     -------
     ClassRecords
-        One class. Each row is a function of that row alone.
+        Records of one class. Each is a function of its own row alone.
     """
     features = as_array(clip_rows(module.features(X)))
     return ClassRecords(features, np.zeros(len(features), dtype=np.int64), 1, True)
 
 
 def normal_map(source, target):
-    """Return the linear part of the optimal map between normal laws.
+    """Return the linear part of the optimal transport map between normal distributions.
 
     Parameters
     ----------
@@ -204,7 +206,8 @@ def normal_map(source, target):
     Returns
     -------
     ndarray of shape (d, d)
-        Symmetric, T with T source T = target, both with a little of the identity added.
+        The symmetric T with T source T = target, after a multiple of the identity is added to
+        both.
 
     References
     ----------

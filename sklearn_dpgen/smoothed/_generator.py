@@ -1,4 +1,4 @@
-"""SmoothedSlicedWassersteinGenerator: a generator that matches noisy records on many lines."""
+"""SmoothedSlicedWassersteinGenerator: a network trained on noisy releases of private records."""
 
 from collections.abc import Callable, Sequence
 from typing import Self
@@ -58,12 +58,13 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["SmoothedSlicedWassersteinGenerator"]
 
+# Records that the network generates at a time.
 _CHUNK = 2048
-# Of the records that a score draws: it is public, and the same for all that is compared.
+# A score generates records with a fixed public seed, the same for all fits that are compared.
 _SEED = 0
-# Of a class: fewer would add to the distance, and favour a law that is too narrow.
+# Fewer generated records of a class would increase the distance, and favour narrow distributions.
 _FEWEST_GENERATED = 1000
-# Of projections, where they are chosen here: records of a batch, and directions.
+# Automatic batch size and largest automatic number of directions, for released projections.
 _BATCH_SIZE, _MOST_DIRECTIONS = 100, 100
 _EVENTS = {"records": "records", "projections": "batch_projections"}
 _PERCEPTRONS: dict[str, Callable] = {"auto": DrawnGenerator, "mlp": mlp_generator}
@@ -72,14 +73,14 @@ NETWORKS = {*_PERCEPTRONS, *_IMAGES}
 
 
 class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, TrainedEstimator):
-    """A generator trained to match noisy records in the smoothed sliced Wasserstein distance.
+    """Generator of synthetic records, trained in the smoothed sliced Wasserstein distance.
 
-    Secret batches of records are released with Gaussian noise, or the moments of each class, and
-    nothing else sees a record. A network then learns to make points whose projections, with noise
-    of the same law, have the law of the projected releases: the noise on both sides makes this a
-    distance between smoothed laws, which vanishes where the laws themselves agree. Training is
-    post-processing, so its length costs nothing; but for projections that are released at each
-    step.
+    The estimator releases secret batches of records with Gaussian noise, or noisy moments of each
+    class. A network then learns to generate points whose projections, with noise of the same
+    distribution, match the projected releases. Because both sides are noisy, this is a distance
+    between smoothed distributions, and it vanishes where the distributions themselves agree.
+    Training is post-processing, so its length costs no privacy, except with
+    ``release="projections"``, where each training step makes a release.
 
     Parameters
     ----------
@@ -88,92 +89,98 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
     schema : Schema or None, default=None
-        The public declaration of the columns of a table. Either this or ``domain``.
+        The public declaration of the columns of a table. Give either this or ``domain``.
     domain : Domain, callable or None, default=None
-        The public set in which records lie, or a function of ``n_features`` that returns it.
-        Records outside are moved to its nearest point. Noise is in proportion to its diameter:
-        a ball of about the typical norm, about a public center, is better than a wide one.
+        The public set that holds the records, or a function of ``n_features`` that returns it.
+        Records outside are moved to its nearest point. The noise is proportional to its diameter:
+        prefer a ball about a public center, with about the typical norm of a record, to a wide one.
     labels : {"public", "private"} or None, default=None
         Privacy of the labels, required by ``fit(X, y)``. "public": neighbours differ in a record of
         the same class, and class sizes are public. "private": neighbours differ in a record and its
-        label. This needs some ``n_classes`` times the records for the same quality.
+        label. The same quality then needs about ``n_classes`` times as many records.
     classes : array-like of shape (n_classes,) or None, default=None
-        The public labels, at least two. Private labels need them. None takes those that occur
+        The public labels, at least two; private labels need them. None takes those that occur
         in ``y``, which are then public: ``privacy_`` says so.
     label_proportions : array-like of shape (n_classes,) or None, default=None
         Public shares of the classes, in the order of ``classes_``. None takes the public class
         sizes, or, with private labels, noisy counts for 5 percent of the budget.
     output_domain : Domain or None, default=None
-        Where the output of the network lies, before it is transformed and projected on the domain
-        as the records were; None for that domain itself.
+        The set that holds the output of the network, before it is transformed and projected on the
+        domain as the records were. None takes that domain itself.
     output_transform : transformer or None, default=None
         A public map from the output of the network to the records, such as a fitted
-        DCTTransformer: its ``transform`` takes a tensor and is differentiable. It needs an
-        ``output_domain``, and a ``domain``. ``sample`` returns the output before it. A search
+        DCTTransformer. Its ``transform`` takes a tensor and is differentiable. It needs an
+        ``output_domain`` and a ``domain``. ``sample`` returns the output before the map. A search
         clones it, unless it is in a :class:`~sklearn.frozen.FrozenEstimator`.
     release : {"records", "moments", "projections"}, default="records"
-        What the network learns from. "records": noisy records of secret batches. "moments": noisy
-        means and covariances by class, of which it learns normal laws; ``batch_size`` is not read.
-        "projections" is the paper: at each step a new batch is projected on new directions and
-        released with noise, so that ``max_iter`` is the number of releases, which the budget has
-        to pay for. It takes public labels alone and one network, and does not read
-        ``shape_weight``. ``n_epochs`` is of the records.
+        What is released, and what the network learns from.
+
+        - "records": noisy records of secret batches.
+        - "moments": noisy means and covariances by class; the network learns normal distributions
+          with these moments. ``batch_size`` is not used.
+        - "projections": Algorithm 1 of [1]_. Each step projects a new batch on new directions and
+          releases it with noise, so the budget pays for ``max_iter`` releases. It needs public
+          labels and a single network, and ignores ``shape_weight`` and ``n_epochs``.
     n_projections : int or "auto", default="auto"
-        Lines that the releases are compared on. "auto" takes as many as a covariance matrix has
-        entries, from 64 to some 2000. They cost time, not privacy. Of released projections it is
-        the directions of a step, of which more need more noise; "auto" is all, 100 at most.
+        Number of lines on which the releases are compared. "auto" takes as many as a covariance
+        matrix has entries, from 64 to about 2000. They cost time, not privacy. With
+        ``release="projections"`` it is the number of directions of a step, and more of them need
+        more noise; "auto" is then one for each column, at most 100.
     directions : {"orthogonal", "independent"}, default="orthogonal"
-        How the lines are drawn: in orthonormal blocks, or each by itself.
+        Whether the lines are drawn in orthonormal blocks, or each by itself.
     q : {1, 2}, default=2
         Order of the distance.
     shape_weight : float or "auto", default="auto"
-        Weight, for q = 2, of the distance of the centered laws beside that of the means. "auto"
-        is 1 + (σ/s)² with σ the noise, or R/11 where that is wider, and s = R/(2 sqrt(d)), half
-        the radius of the domain a dimension: as much as the smoothing takes from it. It is less
-        where the releases are too few to show a covariance, and 1 where the domain has one-hot
-        blocks, whose variances follow from their means.
+        Weight, for q = 2, of the distance between the centered distributions relative to the
+        distance between the means. "auto" is 1 + (σ/s)², with σ the noise, or R/11 if that is
+        larger, and s = R/(2 sqrt(d)), half the radius of the domain per dimension. This makes up
+        for what the smoothing takes from the shape. It is smaller where the releases are too few
+        to estimate a covariance, and 1 where the domain has one-hot blocks, whose variances follow
+        from their means.
     batch_size : int or "auto", default="auto"
-        Records of one release, drawn without replacement: the smaller, the more a given budget
-        tells. Of each public class in proportion, but one at least. "auto" is one, or one of the
-        smallest class; of projections the paper's 100, or all. At most n_samples.
+        Records of one release, drawn without replacement, at most n_samples. Public classes
+        contribute in proportion to their sizes, at least one record each. Smaller batches give
+        more information for a given budget. "auto" takes one record, or one of the smallest class;
+        for projections it takes 100 records as the paper does, or all.
     n_epochs : float, default=20.0
-        Passes over the records, of all releases together. More of them tell more, slowly, and
-        take time in proportion.
+        Passes over the records, summed over all releases. The information grows slowly with it,
+        and the time in proportion.
     generator : {"auto", "mlp", "upsampling", "dcgan"} or callable, default="auto"
-        A network, or ``generator(n_inputs, domain)`` that returns a module: inputs are the latent
-        and, with labels, the class as a one-hot vector. A module with an attribute ``n_noise``
-        gets that many standard normals before them. "auto" is a multilayer perceptron that draws
-        the categories of one-hot blocks (``DrawnGenerator``), "mlp" one with
-        soft blocks; "upsampling" is the paper's.
+        A network, or a function ``generator(n_inputs, domain)`` that returns a module. Its inputs
+        are the latent vector and, with labels, the class as a one-hot vector. A module with an
+        attribute ``n_noise`` receives that many standard normals before them. "auto" is a
+        multilayer perceptron that draws the categories of one-hot blocks
+        (``DrawnGenerator``), "mlp" one with soft blocks; "upsampling" is
+        the network of the paper.
     hidden_layer_sizes : tuple of int, default=(200, 200)
-        Of the multilayer perceptron.
+        Widths of the hidden layers of the multilayer perceptron.
     activation : {"relu", "silu", "tanh"}, default="relu"
-        Of the multilayer perceptron.
+        Activation of the multilayer perceptron.
     latent_dim : int, default=10
-        Width of the latent, standard normal.
+        Dimension of the latent vector, which is standard normal.
     n_generators : int, default=1
-        Networks, each trained by itself on the same releases; records come from all of them in
-        equal shares. What one gets wrong by chance, another does not.
+        Number of networks. Each is trained by itself on the same releases, and generates an equal
+        share of the records, so that random errors of one network weigh less.
     n_generated : int, default=64
         Generated points of each class in a step, at least 2: latents come in pairs.
     max_iter : int, default=3000
-        Number of steps.
+        Number of training steps.
     learning_rate : float, default=0.002
         Peak learning rate of Adam, with cosine decay.
     averaging : float, default=0.2
         Share of the steps, from the end, over which the parameters are averaged.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released: it raises
-        BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything. BudgetExceededError is raised if
+        too little is left. None charges no ledger.
     unit : str or None, default=None
-        Column of X, a data frame, that says whose row each is. A person is then protected with all
-        of their rows, and counts as one record: one row is drawn of each, for projections anew at
-        each step, so that what is learned is the law of a random row of a random person. With
-        public labels all rows of a person must be of one class. The column is not learned from.
-        None protects each row by itself.
+        Name of the column of X, a data frame, that identifies the person of a row. The guarantee
+        then protects a person with all their rows, who counts as one record: one row of each
+        person is drawn, for projections a new one at each step. The samples follow the
+        distribution of a random row of a random person. With public labels all rows of a person
+        must be of one class. The column is not learned from. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
-        and voids the guarantee for whoever knows or guesses it.
+        and voids the guarantee against anybody who knows or guesses it.
     device : str or torch.device, default="auto"
         "auto" trains on a GPU where there is one.
     verbose : int, default=0
@@ -184,15 +191,15 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
     generator_ : torch.nn.Module
         The network, from (n, latent_dim + n_classes) to its domain, in single precision.
     domain_ : Domain
-        The set in which records lie.
+        The set that holds the records.
     encoder_ : TabularEncoder
-        From the table to the domain and back; with a schema only.
+        Encoder of the table in the domain; with a schema only.
     classes_ : ndarray of shape (n_classes,)
         The labels, if fitted with any.
     label_proportions_ : ndarray of shape (n_classes,)
-        By which ``sample_labels`` draws, if fitted with labels.
+        Probabilities of the classes in ``sample_labels``, if fitted with labels.
     loss_curve_ : list of float
-        The distance at each step, the mean over networks, with the weight of the shapes, in units
+        Distance at each step, averaged over the networks, with the weight of the shapes, in units
         of the radius of the domain to the power q. It is computed from releases.
     privacy_ : PrivacyReport
         The guarantee of the fit.
@@ -230,27 +237,28 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         ``random_state`` that others know or guess.
     :Proof: :doc:`/smoothed`; of moments :ref:`moments_sensitivity`, Theorems 3 and 4.
 
-    In [1]_ a step projects a batch on its own directions, k of d, and releases that, as
-    ``release="projections"`` does here. With k = d orthonormal ones the sensitivity is the diameter
-    of the domain whatever they are, and the release is as good as the noisy batch itself: it can be
-    projected again, on any directions, and compared with the generator as often as wanted. For one
-    budget, small batches tell most: the information is T B / σ² for T releases of B records.
+    In [1]_ each step projects a batch on its own directions, k of d, and releases the projections,
+    as ``release="projections"`` does here. With k = d orthonormal directions the sensitivity is the
+    diameter of the domain, and the release is as informative as the noisy batch itself: it can be
+    projected again, on any directions, and compared with the generator as often as needed. For a
+    given budget small batches are most informative: the information is T B / σ² for T releases of
+    B records.
 
-    The noise is wide: what comes through is the mean of a class first, then its covariance, and
-    details hardly. Means are the better part of the distance, and of two samples the noisier one
-    pulls towards a law that is too narrow; hence all releases together on the one side, the
-    smoothing in closed form on the other, and a weight for the shape.
+    The noise is large: the releases determine the mean of each class first, then its covariance,
+    and hardly any details. Comparing two noisy samples would favour narrow distributions. All
+    releases together are therefore compared with a smoothing in closed form, and the shape has a
+    weight of its own.
 
-    Where means and covariances are all that comes through, ``release="moments"`` releases these,
-    with far less noise, as :class:`~sklearn_dpgen.moments.MomentSampler` does. On each line u the
-    network then learns the normal law N(⟨u, m⟩, uᵀ C u) of a class with released mean m and
-    covariance C.
+    If means and covariances are all that can be learned, ``release="moments"`` releases these with
+    far less noise, as :class:`~sklearn_dpgen.moments.MomentSampler` does. On each line u the
+    network then learns the normal distribution N(⟨u, m⟩, uᵀ C u) of a class with released mean m
+    and covariance C.
 
     References
     ----------
     .. [1] A. Rakotomamonjy, L. Ralaivola, "Differentially private sliced Wasserstein distance",
-       ICML 2021, Equation 8 and Algorithm 1. The accounting, and what is released once and before
-       the training, are ours.
+       ICML 2021, Equation 8 and Algorithm 1. The accounting, and the releases before training, are
+       ours.
 
     Examples
     --------
@@ -367,33 +375,32 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         *,
         class_sizes: ArrayLike | None = None,
     ) -> PrivacyReport:
-        """Return the privacy report of a fit on a number of records, before any is read.
+        """Return the privacy report of a fit, without reading a record.
 
         Parameters
         ----------
         n_samples : int
-            Number of records, or with ``unit`` of persons, as all sizes here.
+            Number of records, or of persons with ``unit``, like all sizes here.
         n_features : int or None, default=None
-            Number of columns; it is needed where ``domain`` is a function of it.
+            Number of columns. Required if ``domain`` is a function of it.
         class_sizes : array-like of int of shape (n_classes,) or None, default=None
-            Of public labels, in the order of the classes. None is a fit without labels, or with
-            private ones where ``classes`` are declared.
+            Sizes of public classes, in the order of the classes. None plans a fit without labels,
+            or with private labels if ``classes`` are declared.
 
         Returns
         -------
         PrivacyReport
-            Equal to ``privacy_`` of a fit, with what noise leaves of the means, and about how long
-            it takes.
+            Equal to ``privacy_`` of a fit of this size, with the noise that remains on the means.
 
         Raises
         ------
         ValueError
-            What ``fit`` would refuse of the parameters, or sizes that do not fit together.
+            If ``fit`` would refuse the parameters, or sizes do not fit together.
 
         Warns
         -----
         UserWarning
-            Where noise leaves little of the mean of the records, as ``fit`` does.
+            If the noise on the mean of the records is large, as in ``fit``.
         """
         self._check_declared()
         n_samples = check_count(n_samples, "n_samples")
@@ -402,14 +409,14 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
-        """Release noisy records or moments and train the network on them, or release as it trains.
+        """Release noisy records, moments or projections, and train the network on them.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
             Private records.
         y : array-like of shape (n_samples,) or None, default=None
-            Labels; with them, ``sample`` makes records of a wanted class.
+            Labels. With them, ``sample`` generates records of given classes.
 
         Returns
         -------
@@ -418,14 +425,14 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         Raises
         ------
         TrainingDivergedError
-            When a loss or a parameter is not finite.
+            If a loss or a parameter is not finite.
         ValueError
-            Also for private labels without ``classes``.
+            If the data or the parameters are invalid, or private labels have no ``classes``.
         """
         return self._fit(X, y)
 
     def _read(self, X, y, *, seed):
-        # A device that is not there is refused before anything is paid for.
+        # An unavailable device is refused before anything is charged.
         resolve_device(self.device)
         self._check_declared()
         self._check_label_parameters(y)
@@ -448,42 +455,29 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
             "class_sizes": np.bincount(members, minlength=n_classes) if is_public else None,
         }
 
-    @property
-    def _n_classes(self):
-        """The number of classes of the fit; 0 without labels."""
-        return len(self.classes_) if hasattr(self, "classes_") else 0
-
-    def _shape_weight(self):
-        # The variances of a one-hot block follow from its means.
-        is_plain = self.shape_weight != "auto" or not _has_categories(self.domain_)
-        return self.shape_weight if is_plain else 1.0
-
-    def _to_domain(self, G):
-        """Map what the network makes into the domain, as records were."""
-        if self.output_transform is not None:
-            G = self.output_transform.transform(G)
-        return G if self.output_domain is None else self.domain_.project(G)
-
     def _check_declared(self):
         self._check_unit()
         if self.output_transform is not None and self.output_domain is None:
-            raise ValueError("output_transform needs an output_domain: where the network ends.")
+            raise ValueError(
+                "output_transform needs an output_domain, the set that holds the output of the "
+                "network."
+            )
         if self.output_transform is not None and self.schema is not None:
-            raise ValueError("output_transform needs a domain: a schema's columns come after it.")
+            raise ValueError("output_transform needs a domain, and does not work with a schema.")
 
     def _check_release(self, has_labels):
-        """Refuse what projections at each step cannot be."""
+        """Refuse private labels and several networks with projections at each step."""
         if self.release != "projections":
             return
         if has_labels and self.labels == "private":
             raise ValueError(
-                'release="projections" takes labels="public": of another label a record would move '
-                "the projections of two classes, which is not priced."
+                'release="projections" takes labels="public" only: a record with another label '
+                "would change the projections of two classes, which is not priced."
             )
         if self.n_generators > 1:
             raise ValueError(
-                'release="projections" trains one network, as each step has a release of its own: '
-                f"n_generators must be 1, got {self.n_generators}."
+                'n_generators must be 1 with release="projections", whose releases serve one '
+                f"network, got {self.n_generators}."
             )
 
     def _plan(self, domain, n_samples, n_classes, class_sizes):
@@ -497,7 +491,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         n_classes : int
             0 without labels.
         class_sizes : ndarray of int or None
-            Of public labels; None without any.
+            Sizes of public classes; None without labels, or if these are private.
         """
         self._check_release(n_classes > 0)
         priced = self._price(domain, n_samples, n_classes, class_sizes)
@@ -544,7 +538,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
                 **budget,
             )
         if batch_size == "auto":
-            # At one rate for all: a higher one of a small class would be paid by every class.
+            # One sampling rate for all: every class would pay for a higher rate of a small one.
             batch_size = n_samples // max(1, min(sizes))
         is_private = n_classes > 0 and self.labels == "private"
         return plan_releases(
@@ -560,18 +554,15 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         )
 
     def _release(self, plan, records, seed):
-        """Return what the network learns from, and class sizes, up to a factor, or None.
+        """Return released distributions on lines, and class sizes up to a factor, or None.
 
-        The network learns from distributions on lines. With ``release="projections"`` the training
-        makes the releases: then it is the trained network and its losses that are returned.
+        With ``release="projections"`` training makes the releases: the trained network and its
+        losses are returned in place of distributions.
         """
         noise_seed, line_seed, train_seed = split_random_state(seed, 3)
         (X, codes, persons), n_classes = records, self._n_classes
-        priced, ball, device = (
-            plan.details,
-            enclosing_ball(self.domain_),
-            resolve_device(self.device),
-        )
+        priced, ball = plan.details, enclosing_ball(self.domain_)
+        device = resolve_device(self.device)
         noise = self._noise_source(noise_seed, X, codes, n_classes, self.domain_)
         lines = {
             "n_projections": self.n_projections,
@@ -618,14 +609,21 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
             self._set_proportions(sizes)
         self.noise_multiplier_ = plan.report.noise_multiplier
         self.n_iter_ = self.max_iter
-        # What sample needs of the parameters, which may change.
+        # The parameters may change before sample is called.
         self._n_normals = n_normals(module, self.latent_dim)
         self._output_domain = self._network_domain
         self._output_transform = self.output_transform
         self.generator_ = module
 
     def _train(self, laws, seed):
-        """Return a network trained on released distributions, or on releases, and its losses."""
+        """Return a trained network and its losses.
+
+        Parameters
+        ----------
+        laws : ReleasedLaws or ProjectedBatches
+            Released distributions, or a source of releases for each step.
+        seed : int or None
+        """
         n_classes = self._n_classes
         center = as_tensor(enclosing_ball(self.domain_).center, device=laws.device)
 
@@ -655,9 +653,25 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         )
 
     @property
+    def _n_classes(self):
+        """The number of classes of the fit; 0 without labels."""
+        return len(self.classes_) if hasattr(self, "classes_") else 0
+
+    @property
     def _network_domain(self):
-        """The domain in which the output of the network lies."""
+        """The set that holds the output of the network."""
         return self.domain_ if self.output_domain is None else self.output_domain
+
+    def _to_domain(self, G):
+        """Map outputs of the network into the domain, as the records were."""
+        if self.output_transform is not None:
+            G = self.output_transform.transform(G)
+        return G if self.output_domain is None else self.domain_.project(G)
+
+    def _shape_weight(self):
+        # One-hot blocks need no extra weight: their variances follow from their means.
+        is_plain = self.shape_weight != "auto" or not _has_categories(self.domain_)
+        return self.shape_weight if is_plain else 1.0
 
     @torch.no_grad()
     def sample(
@@ -672,22 +686,22 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         Parameters
         ----------
         n_samples : int, default=1
-            How many; as many as wanted, at no cost in privacy.
+            Number of records. Sampling costs no privacy.
         y : label, array-like of shape (n_samples,) or None, default=None
-            The class of all records, or of each. None draws them as ``sample_labels`` does.
+            The class of all records, or of each. None draws classes as ``sample_labels`` does.
         random_state : int, RandomState or None, default=None
             Seed of the draw.
 
         Returns
         -------
         X : ndarray or data frame of shape (n_samples, n_features)
-            A data frame with a schema, or where ``fit`` was given one with names of columns. With
-            an ``output_transform`` it is an array of what comes before it, in columns of its own.
+            A data frame with a schema, or if ``fit`` was given one with names of columns. With an
+            ``output_transform`` it is an array of the outputs before the transform.
 
         Raises
         ------
         ValueError
-            A label that was not in ``classes_``, or any after a fit without labels.
+            If a label is not in ``classes_``, or the fit had no labels.
         """
         check_is_fitted(self)
         n_classes = self._n_classes
@@ -710,29 +724,30 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
         Parameters
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
-            Records, of which the score tells: if they are private, it is not.
+            Records. The score is computed without noise: for private records it is not private.
         y : array-like of shape (n_samples,) or None, default=None
-            Their labels, of which it tells as well. With them each class is compared with samples
-            of its own, and counts by its share of X. None compares all records with all classes.
+            Their labels, which are not protected either. With them, each class is compared with
+            its own samples and weighted by its share of X. None compares all records with samples
+            of all classes.
 
         Returns
         -------
         float
-            At most 0, and larger is better: minus the root of the mean of W_2 squared, over fixed
-            directions. It is in the units of the records, which are not moved into the domain, so
-            that fits with other domains can be compared; with a schema, in those of its encoding.
+            At most 0; larger is better. It is minus the root mean square of W_2 over fixed
+            directions, in the units of the records, or of their encoding with a schema. Records
+            are not moved into the domain, so that fits with different domains can be compared.
             Directions and samples are the same at each call.
 
         Raises
         ------
         ValueError
-            Other columns than those of ``fit``, a label that was not in ``classes_``, or any after
-            a fit without labels.
+            If the columns differ from those of ``fit``, a label is not in ``classes_``, or the fit
+            had no labels.
 
         Warns
         -----
         UnpaidScoreWarning
-            After a private fit: nothing is paid for the score.
+            After a private fit, because no budget is charged for the score.
         """
         check_is_fitted(self)
         self._warn_of_score()
@@ -746,7 +761,7 @@ class SmoothedSlicedWassersteinGenerator(FramesMixin, LabelSamplerMixin, Trained
 
     @torch.no_grad()
     def _generated(self, n_samples, label):
-        """Return samples to compare with records, in the space of these."""
+        """Return samples in the space of the records, to compare with them."""
         made = self.sample(max(n_samples, _FEWEST_GENERATED), y=label, random_state=_SEED)
         if self._output_transform is None:
             return read_records(self, made)
@@ -770,9 +785,9 @@ def build_network(generator, n_inputs, domain, *, hidden_layer_sizes, activation
         One of ``NETWORKS``, or a function of ``n_inputs`` and ``domain``.
     n_inputs : int
     domain : Domain
-        Where its output lies.
+        Set that holds its output.
     hidden_layer_sizes, activation
-        Of a multilayer perceptron.
+        Widths and activation of a multilayer perceptron.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What the releases of noisy records cost, from public quantities alone."""
+"""Prices of the releases of noisy records and projections, from public quantities alone."""
 
 import math
 from dataclasses import dataclass, replace
@@ -18,10 +18,21 @@ _COUNT_SHARE = 0.05
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """The mechanism of the records, that of private label counts or None, and the whole price.
+    """Mechanisms of the releases of records, and their whole price.
 
-    Without a mechanism of the records nothing is released, and nothing is spent. A record is
-    released in one of ``n_slots`` slots, of which each has noise, and is the one of its class.
+    Parameters
+    ----------
+    records : StratifiedGaussianMechanism or None
+        Mechanism of the records or of their projections. None if nothing is released.
+    counts : StratifiedGaussianMechanism or None
+        Mechanism of the counts of private labels.
+    epsilon, delta : float
+        The whole budget.
+    n_features : int
+        Number of columns of a record.
+    n_slots : int
+        Number of private classes: a record is released in the slot of its class, and the slots of
+        the other classes hold noise alone.
     """
 
     records: StratifiedGaussianMechanism | None
@@ -33,11 +44,11 @@ class ReleasePlan:
 
     @property
     def noise_multiplier(self):
-        """Noise scale of the records over their sensitivity; 0 where nothing is released."""
+        """Noise scale of the records over their sensitivity; 0 if nothing is released."""
         return 0.0 if self.records is None else self.records.noise_multiplier
 
     def split(self):
-        """Return the parts of ε, which add up."""
+        """Return the shares of ε, which add up to 1."""
         if self.records is None or self.records.noise_scale == 0:
             return {}
         name = "records" if self.records.projections is None else "projections"
@@ -46,7 +57,7 @@ class ReleasePlan:
         return {"label counts": _COUNT_SHARE, name: 1 - _COUNT_SHARE}
 
     def rounding(self):
-        """Return how far all noisy values are from exact draws, in total variation."""
+        """Return the total variation distance of all noisy values to exact draws."""
         if self.records is None or self.records.noise_scale == 0:
             return 0.0
         law = self.records.projections
@@ -56,7 +67,7 @@ class ReleasePlan:
         return ROUNDING * (n_values + (0 if self.counts is None else self.n_slots))
 
     def precision(self):
-        """Return what noise leaves of the releases, in words."""
+        """Return the noise on the releases, in words."""
         if self.records is None:
             return {}
         smallest = min(self.records.strata, key=lambda stratum: stratum.batch_size)
@@ -84,7 +95,7 @@ class ReleasePlan:
         Parameters
         ----------
         **fields
-            Fields of the report that no mechanism determines.
+            Fields of the report that the plan does not determine.
         """
         fields["caveats"] = ("earlier_fits", "floating_point")
         if self.records is None:
@@ -104,8 +115,8 @@ class ReleasePlan:
                 **(fields | others),
             )
 
-        told = {"split": self.split(), "precision": self.precision(), "rounding": self.rounding()}
-        whole = priced(self.epsilon, self.delta, self.records, **told)
+        found = {"split": self.split(), "precision": self.precision(), "rounding": self.rounding()}
+        whole = priced(self.epsilon, self.delta, self.records, **found)
         if self.counts is None:
             return whole
         parts = (
@@ -136,27 +147,27 @@ def plan_releases(
     n_slots=1,
     with_counts=False,
 ):
-    """Price noisy records, and label counts.
+    """Return the plan of noisy records and, if needed, of noisy label counts.
 
     Parameters
     ----------
     sizes : list of int
-        Records of each stratum.
+        Number of records of each stratum.
     diameter : float
-        Largest l2 distance of two of them.
+        Largest l2 distance of two records.
     n_features : int
-        Of a record.
+        Number of columns of a record.
     epsilon, delta : float
         The whole budget.
     batch_size : int
-        Records of one release, over all strata.
+        Number of records of one release, over all strata.
     n_epochs : float
         Passes over the records.
     slot_radius : float or None, default=None
-        Largest l2 norm of a record where it is released in the slot of its private class: another
-        label empties one slot and fills another. None without slots.
+        Largest l2 norm of a record with a private class. Another label empties one slot and fills
+        another. None if classes are public.
     n_slots : int, default=1
-        How many there are, of which each has noise.
+        Number of slots; each has noise.
     with_counts : bool, default=False
         Whether the counts of the labels are released too.
 
@@ -170,7 +181,7 @@ def plan_releases(
     counts, rest = None, 1.0
     if with_counts:
         if math.isfinite(epsilon):
-            # Of the whole: the mechanisms see parts of it.
+            # The check is for the whole delta; the mechanisms see parts of it.
             check_delta_size(delta, n_samples)
         rest = 1 - _COUNT_SHARE
         counts = StratifiedGaussianMechanism(
@@ -190,14 +201,14 @@ def plan_releases(
 
 
 def plan_projections(sizes, diameter, law, *, epsilon, delta, batch_size, n_releases):
-    """Price noisy projections of batches, each on directions of its own.
+    """Return the plan of noisy projections of batches, each on directions of its own.
 
     Parameters
     ----------
     sizes, diameter, epsilon, delta, batch_size
-        As of :func:`plan_releases`.
+        As in :func:`plan_releases`.
     law : ProjectionLaw
-        Of the directions of a release.
+        Distribution of the directions of a release.
     n_releases : int
 
     Returns
@@ -217,31 +228,31 @@ def plan_projections(sizes, diameter, law, *, epsilon, delta, batch_size, n_rele
 
 
 def _noise_of_mean(mechanism, n_features):
-    """Return the noise that all releases leave on the mean of a stratum, over the radius."""
+    """Return the noise on the mean of the smallest stratum after all releases, over the radius."""
     smallest = min(mechanism.strata, key=lambda stratum: stratum.batch_size)
     law = mechanism.projections
-    # A projection tells of one column in n_features.
-    told = mechanism.n_releases * smallest.batch_size
-    told *= 1 if law is None else law.n_projections / n_features
-    return 2 * mechanism.noise_scale / smallest.sensitivity * math.sqrt(n_features / told)
+    # A projection measures one of n_features dimensions.
+    n_values = mechanism.n_releases * smallest.batch_size
+    n_values *= 1 if law is None else law.n_projections / n_features
+    return 2 * mechanism.noise_scale / smallest.sensitivity * math.sqrt(n_features / n_values)
 
 
 def _warn_of_noise(mechanism, n_features, epsilon):
-    """Warn where all releases together leave the mean of a stratum to the noise."""
+    """Warn if the noise on the mean of a stratum after all releases exceeds the radius."""
     smallest = min(mechanism.strata, key=lambda stratum: stratum.batch_size)
     noise = _noise_of_mean(mechanism, n_features)
     if noise > 1:
         warn_user(
             f"All releases together leave noise of {noise:.2g} times the radius of the domain on "
-            f"the mean of the records: they say little about them. Here epsilon={epsilon:g}, "
-            f"{n_features} columns and {smallest.size} records, of the smallest class if there "
-            "are any; a larger epsilon, fewer columns or more records would help.",
+            f"the mean of the records, too much to learn from them, with epsilon={epsilon:g}, "
+            f"{n_features} columns and {smallest.size} records (in the smallest class if there are "
+            "classes). Use a larger epsilon, fewer columns or more records.",
             UserWarning,
         )
 
 
 def _batches(sizes, batch_size):
-    """Return the records of a batch from each stratum."""
+    """Return the number of records of a batch from each stratum."""
     n_samples = sum(sizes)
     if min(sizes) == 0:
         raise ValueError("With public labels every class of classes needs a record; one has none.")

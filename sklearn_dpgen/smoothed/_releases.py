@@ -46,36 +46,36 @@ RELEASE_CONSTRAINTS = {
     "n_epochs": [Interval(Real, 0, None, closed="neither")],
 }
 
-# Values released at a time.
+# Values that are released at a time.
 CHUNK_ENTRIES = 2**21
-# Directions of one step, at most, if they are more.
+# Largest number of directions that one step compares.
 STEP_DIRECTIONS = 100
-# Directions of all steps together where they are chosen here.
+# Bounds on the automatic number of directions.
 _FEWEST_DIRECTIONS, _MOST_DIRECTIONS = 64, 2000
-# Of the covariance of a class, largest eigenvalue to expect, in units of the squared radius.
+# Largest eigenvalue to expect in the covariance of a class, in units of the squared radius.
 _LARGEST_VARIANCE = 0.1
-# Of a grid for laws without noise, whose narrowest smoothing is 16 / (n_bins - 80) of the radius.
+# Bins of a grid without noise. Its narrowest smoothing is 16 / (n_bins - 80) of the radius.
 _N_BINS = 256
-# As many values a law in closed form counts for: what is rarer than one of them has no pull.
+# Number of values that stand for a distribution in closed form. Bins with less than one value have
+# no influence.
 _N_VALUES = 1e5
 
 
 @dataclass(frozen=True)
 class ClassRecords:
-    """Centered records with their classes, and how they are laid out in a release.
+    """Centered records with their classes, and their layout in a release.
 
     Parameters
     ----------
     records : ndarray of float64 of shape (n, d)
     codes : ndarray of int of shape (n,)
-        The class of each, 0 .. n_classes - 1.
+        Class of each record, 0 .. n_classes - 1.
     n_classes : int
     is_public : bool
-        Public classes: each is a stratum, with slots of its own in a release. Private classes:
-        one stratum, and every record has a slot of d values for each class, all but that of its
-        own class 0.
+        Whether classes are public. Each public class is a stratum. Private classes are one
+        stratum: a record has d values for each class, which are 0 but for its own class.
     persons : Persons or None, default=None
-        Of whom the records are, where a batch is one of persons.
+        The persons of the records, if batches consist of persons.
     """
 
     records: np.ndarray
@@ -86,23 +86,23 @@ class ClassRecords:
 
     @cached_property
     def member_codes(self):
-        """The class of each member: of records, or of persons of whom each has rows."""
+        """Class of each member, which is a record or a person."""
         return self.codes if self.persons is None else self.persons.shared(self.codes, "class")
 
     @cached_property
     def members(self):
-        """Who is in each stratum: records, or persons."""
+        """Indices of the members of each stratum, which are records or persons."""
         if self.is_public:
             return [np.flatnonzero(self.member_codes == code) for code in range(self.n_classes)]
         return [np.arange(len(self.member_codes))]
 
     def rows(self, drawn, noise):
-        """Return the rows of a batch: of each person one, drawn anew.
+        """Return the rows of a batch; of each person it draws one anew.
 
         Parameters
         ----------
         drawn : list of ndarray of int
-            For each stratum positions within it.
+            Positions of the drawn members within each stratum.
         noise : NoiseSource
             The draw is secret.
 
@@ -116,18 +116,18 @@ class ClassRecords:
         return [self.persons.draw(noise, who) for who in picked]
 
     def layout(self, drawn):
-        """Return what is released of batches, before noise.
+        """Return the values of batches that are released, before noise.
 
         Parameters
         ----------
         drawn : list of ndarray of int of shape (n_releases, batch_size)
-            For each stratum positions within it.
+            Positions of the drawn members within each stratum.
 
         Returns
         -------
         list of ndarray
-            For public classes one of shape (n_releases * batch_size, d) a class; for private ones
-            a single one of shape (n_releases * batch_size, n_classes * d).
+            For public classes, an array of shape (n_releases * batch_size, d) for each class. For
+            private classes, one array of shape (n_releases * batch_size, n_classes * d).
         """
         parts = [
             self.records[rows[positions.ravel()]]
@@ -142,23 +142,23 @@ class ClassRecords:
         return [slots.reshape(len(batch), -1)]
 
     def by_class(self, released):
-        """Return for each class its noisy values of shape (n, d), from those of `layout`."""
+        """Return the noisy values of each class, of shape (n, d), from released layouts."""
         if self.is_public:
             return released
         return np.split(released[0], self.n_classes, axis=1)
 
 
 def count_releases(mechanism, noise, records, directions, grid, *, verbose=0):
-    """Release noisy records, and count their projections on lines.
+    """Release noisy records, and return histograms of their projections on lines.
 
     Parameters
     ----------
     mechanism : StratifiedGaussianMechanism
-        With the strata of ``records``. All its releases are made.
+        Mechanism with the strata of ``records``. The function makes all its releases.
     noise : NoiseSource
     records : ClassRecords
     directions : Tensor of float32 of shape (k, d)
-        Public rows. What is counted is post-processing of the releases.
+        Public directions in rows. Counting is post-processing of the releases.
     grid : LineGrid
     verbose : int, default=0
         1 shows a progress bar.
@@ -198,13 +198,13 @@ def released_proportions(label_proportions, codes, n_classes, counting, noise):
     Parameters
     ----------
     label_proportions : array-like of shape (n_classes,) or None
-        Public ones, taken as they are.
+        Public proportions, which are returned unchanged.
     codes : ndarray of int of shape (n_samples,)
     n_classes : int
     counting : StratifiedGaussianMechanism or None
-        Releases the counts where they are private; None where the counts are public.
+        Mechanism that releases private counts; None if the counts are public.
     noise : NoiseSource
-        Of that release.
+        Source of the noise of that release.
 
     Returns
     -------
@@ -216,21 +216,21 @@ def released_proportions(label_proportions, codes, n_classes, counting, noise):
     if counting is not None:
         run = counting.run(noise)
         run.draw()
-        # A class that noise takes below half a record is kept at that.
+        # Each class keeps at least half a record, whatever the noise is.
         counts = run.release(counts).clip(0.5, None)
     return counts / counts.sum()
 
 
 @dataclass(frozen=True)
 class ReleasedLaws:
-    """What was released, on lines in units of the radius of the records.
+    """Released distributions on lines, in units of the radius of the records.
 
     Parameters
     ----------
     lines : SmoothedLines
-        The laws of each class on each line.
+        Distributions of each class on each line.
     directions : Tensor of float32 of shape (k, d)
-        Of the lines, over the radius.
+        Directions of the lines, divided by the radius.
     """
 
     lines: SmoothedLines
@@ -238,23 +238,23 @@ class ReleasedLaws:
 
     @property
     def device(self):
-        """Where points are compared."""
+        """Device on which points are compared."""
         return self.directions.device
 
     def distance(self, points, generator):
-        """Return the distance of points to the releases, on some of the lines drawn at random.
+        """Return the distance of points to the releases, on a random subset of the lines.
 
         Parameters
         ----------
         points : Tensor of float32 of shape (n_classes, m, d)
-            Centered. They get the gradient.
+            Centered points, which receive the gradient.
         generator : torch.Generator
             Draws the lines.
 
         Returns
         -------
         Tensor of shape ()
-            In units of the radius, to the power q.
+            Distance in units of the radius, to the power q.
         """
         k = len(self.directions)
         n_blocks = max(1, k // STEP_DIRECTIONS)
@@ -262,7 +262,7 @@ class ReleasedLaws:
         chosen = slice(block * k // n_blocks, (block + 1) * k // n_blocks)
         projected = points @ self.directions[chosen].t()
         if not projected.isfinite().all():
-            # To the training loop a diverged run.
+            # The training loop takes a loss that is not finite as divergence.
             return projected.sum()
         with torch.no_grad():
             value, gradient = self.lines.gradient(projected, chosen)
@@ -285,16 +285,16 @@ def release_laws(
     device="cpu",
     verbose=0,
 ):
-    """Make all releases of records, and keep their laws on random lines.
+    """Make all releases of records, and return their distributions on random lines.
 
     Parameters
     ----------
     mechanism : StratifiedGaussianMechanism
-        With the strata of ``records``.
+        Mechanism with the strata of ``records``.
     noise : NoiseSource
     records : ClassRecords
     radius : float
-        Of a ball around the centered records.
+        Radius of a ball that holds the centered records.
     n_projections : int or "auto"
         "auto" takes as many as a covariance matrix has entries, from 64 to some 2000.
     kind : {"orthogonal", "independent"}
@@ -302,12 +302,13 @@ def release_laws(
     q : {1, 2}, default=2
         Order of the distance.
     shape_weight : float or "auto", default="auto"
-        As of ``SmoothedLines``. "auto" is what smoothing takes from the
-        shape, for a spread of half the radius a dimension, and less where noise hides covariances.
+        As in ``SmoothedLines``. "auto" makes up for what the smoothing
+        takes from the shape, if a dimension has a spread of half the radius. It is smaller where
+        noise hides the covariances.
     shares : ndarray of shape (n_classes,) or None
-        Proportions of private classes.
+        Proportions of private classes; None for public classes.
     seed : int or None
-        Of the lines.
+        Seed of the lines.
     device : torch.device or str
     verbose : int, default=0
         1 shows a progress bar.
@@ -348,22 +349,23 @@ def normal_laws(
     seed=None,
     device="cpu",
 ):
-    """Keep normal laws on random lines, in closed form, with the least smoothing of a grid.
+    """Return normal distributions on random lines, in closed form.
 
     Parameters
     ----------
     means : ndarray of shape (n_classes, d)
-        Of centered records.
+        Means of centered records.
     covariances : ndarray of shape (n_classes, d, d)
-        Positive definite.
+        Positive definite matrices.
     radius : float
-        Of a ball around the centered records.
+        Radius of a ball that holds the centered records.
     n_projections, kind, q, shape_weight, seed, device
-        As of :func:`release_laws`.
+        As in :func:`release_laws`.
 
     Returns
     -------
     ReleasedLaws
+        With the least smoothing of the grid.
     """
     d = means.shape[1]
     directions = _scaled_directions(d, radius, n_projections, kind, seed, device)
@@ -381,20 +383,20 @@ def normal_laws(
 
 
 def projected_laws(projections, directions, *, scale, radius, shape_weight="auto"):
-    """Keep the laws of one release of projections, on its own lines.
+    """Return the distributions of one release of projections, on its own lines.
 
     Parameters
     ----------
     projections : Tensor of shape (n, k)
-        Noisy.
+        Noisy projections.
     directions : Tensor of shape (k, d)
-        Unit rows.
+        Unit directions in rows.
     scale : float
         Standard deviation of the noise.
     radius : float
-        Of a ball around the records.
+        Radius of a ball that holds the records.
     shape_weight : float or "auto", default="auto"
-        As of :func:`release_laws`.
+        As in :func:`release_laws`.
 
     Returns
     -------
@@ -412,20 +414,23 @@ def projected_laws(projections, directions, *, scale, radius, shape_weight="auto
 
 
 def _bin_masses(grid, locations, scales):
-    """Return the shares of normal laws by bin; the outermost bins have the tails."""
+    """Return the probabilities of the bins; the outermost bins contain the tails."""
     edges = grid.step * np.arange(1, grid.n_bins) - grid.reach
     below = ndtr((edges - locations[..., None]) / scales[..., None])
     return np.diff(below, prepend=0.0, append=1.0)
 
 
 def _scaled_directions(d, radius, n_projections, kind, seed, device):
-    """Return random unit directions over the radius: Adam, for one, has a unit of its own."""
+    """Return random unit directions, divided by the radius.
+
+    Losses then have no unit, which optimizers such as Adam need.
+    """
     n_lines, generator = count_lines(n_projections, d), torch_generator(seed)
     return random_directions(n_lines, d, kind=kind, generator=generator, device=device) / radius
 
 
 def count_lines(n_projections, d):
-    """Return the number of lines that releases of d columns are compared on."""
+    """Return the number of lines on which releases of d columns are compared."""
     if d == 1:
         return 1
     if n_projections != "auto":
@@ -435,29 +440,45 @@ def count_lines(n_projections, d):
 
 
 def _automatic_weight(d, smoothing, n_values, share):
-    """Return the weight of the shapes, for values of which a share is of the class itself."""
-    # The noise in the covariance of the values, beside the largest variance to expect.
+    """Return the automatic weight of the shapes.
+
+    Parameters
+    ----------
+    d : int
+    smoothing : float
+        Standard deviation of the smoothing, in units of the radius.
+    n_values : float
+        Number of released values on a line.
+    share : float
+        Share of the values that belong to the smallest class.
+
+    Returns
+    -------
+    float
+    """
+    # Noise of the covariance of the values, relative to the largest variance to expect.
     noise = 2 * smoothing**2 * math.sqrt(d / n_values) / (_LARGEST_VARIANCE * share)
     return 1 + 4 * d * smoothing**2 / (1 + noise**2)
 
 
 @dataclass
 class ProjectedBatches:
-    """The distance of points to a new secret batch, on new directions, both with noise.
+    """Distance of points to secret batches, both noisy, with a new batch in each call.
 
     Each call of :meth:`distance` makes one release of the mechanism.
 
     Parameters
     ----------
     mechanism : StratifiedGaussianMechanism
-        With the strata of ``records``, and the law of the directions as its ``projections``.
+        Mechanism with the strata of ``records``, and the distribution of the directions as its
+        ``projections``.
     noise : NoiseSource
-        Of the directions, of the batches, and of their noise. Another fit needs another one, or
-        its releases would not compose with these by the price of each.
+        Source of the directions, of the batches, and of their noise. Each fit needs a source of
+        its own; otherwise the prices of two fits would not add up.
     records : ClassRecords
-        With public classes.
+        Records with public classes.
     radius : float
-        Of a ball around the centered records.
+        Radius of a ball that holds the centered records.
     q : {1, 2}
         Order of the distance.
     device : torch.device or str
@@ -482,21 +503,21 @@ class ProjectedBatches:
         Parameters
         ----------
         points : Tensor of float32 of shape (n_classes, m, d)
-            Centered. They get the gradient.
+            Centered points, which receive the gradient.
         generator : torch.Generator
-            Draws the noise of the points, which is public.
+            Draws the public noise of the points.
 
         Returns
         -------
         Tensor of shape ()
-            Mean over classes and directions of W_q^q, in units of the radius.
+            Mean of W_q^q over classes and directions, in units of the radius.
         """
         directions = cast(ProjectionLaw, self.mechanism.projections).draw(self._noise)
         released = self._release(directions)
-        # Adam, for one, has a unit of its own.
+        # In units of the radius, losses have no unit, which optimizers such as Adam need.
         projected = points @ torch.from_numpy(directions.T / self.radius).to(points)
         if not projected.isfinite().all():
-            # To the training loop a diverged run.
+            # The training loop takes a loss that is not finite as divergence.
             return projected.sum()
         noise = torch.randn(projected.shape, generator=generator, device=points.device)
         projected = projected + noise * (self.mechanism.noise_scale / self.radius)
@@ -511,7 +532,7 @@ class ProjectedBatches:
         ).mean()
 
     def _release(self, directions):
-        """Return for each class the noisy projections of its part of a new batch."""
+        """Return the noisy projections of a new batch, one array for each class."""
         drawn = self._run.draw()
         rows = np.concatenate(self.records.rows(drawn, self._noise))
         values = self.records.records[rows] @ directions.T

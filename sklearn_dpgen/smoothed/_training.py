@@ -21,23 +21,24 @@ __all__ = [
     "train_on_source",
 ]
 
+# Batches from which statistics of batch normalization are computed.
 _N_NORMALIZED = 50
 
 
 def one_hot(codes, n_classes, device):
-    """Return classes as a network takes them: of shape (n, n_classes), no column for none."""
+    """Return classes as one-hot inputs of shape (n, n_classes), which may have no column."""
     if n_classes == 0:
         return torch.zeros(len(codes), 0, device=device)
     return torch.nn.functional.one_hot(codes.to(device), n_classes).float()
 
 
 def n_normals(module, latent_dim):
-    """Return how many standard normals a network takes for a record."""
+    """Return the number of standard normals that a network takes for a record."""
     return getattr(module, "n_noise", 0) + latent_dim
 
 
 def train_generators(build, laws, to_ball, *, n_generators, latent_dim, seed, **options):
-    """Train networks, each by itself on the same releases.
+    """Train one or more networks, each by itself on the same releases.
 
     Parameters
     ----------
@@ -45,18 +46,19 @@ def train_generators(build, laws, to_ball, *, n_generators, latent_dim, seed, **
         Returns a new network, with weights from the global random stream.
     laws : ReleasedLaws or ProjectedBatches
     to_ball : callable
+        Maps outputs of the network to centered records, with their gradient.
     n_generators : int
     latent_dim : int
     seed : int or None
     **options
-        Of :func:`train_generator`.
+        Options of :func:`train_generator`.
 
     Returns
     -------
     module : torch.nn.Module
         The network, or their mixture.
     loss_curve : list of float
-        Mean over the networks.
+        Losses of the steps, averaged over the networks.
     """
     networks, curves = [], []
     for one_seed in split_random_state(seed, n_generators):
@@ -74,25 +76,25 @@ def train_generators(build, laws, to_ball, *, n_generators, latent_dim, seed, **
 
 
 def train_generator(module, laws, to_ball, *, n_classes, n_generated, latent_dim, seed, **options):
-    """Descend the distance between the releases and what a network makes.
+    """Minimize the distance between the releases and generated points.
 
     Parameters
     ----------
     module : torch.nn.Module
-        From (n, latent_dim + n_classes). Trained in place.
+        Takes inputs of shape (n, latent_dim + n_classes). Trained in place.
     laws : ReleasedLaws or ProjectedBatches
-        Of each class, or of all records where there are none.
+        Releases of each class, or of all records without classes.
     to_ball : callable
-        From what the network makes to centered records, with their gradient.
+        Maps outputs of the network to centered records, with their gradient.
     n_classes : int
         0 without labels.
     n_generated : int
-        Points of each class in a step.
+        Generated points of each class in a step.
     latent_dim : int
     seed : int or None
-        Of latents, and of the lines or the public noise of each step.
+        Seed of the latents, and of the lines or the public noise of each step.
     **options
-        Of ``fit_module``.
+        Options of ``fit_module``.
 
     Returns
     -------
@@ -106,7 +108,7 @@ def train_generator(module, laws, to_ball, *, n_classes, n_generated, latent_dim
     half = (n_groups, (n_generated + 1) // 2, latent_dim)
 
     def draw():
-        # In pairs of opposite signs: a linear map of them has no error in its mean.
+        # Pairs of opposite signs give a linear map outputs with an exact mean.
         Z = torch.randn(half, generator=generator, device=device)
         Z = torch.cat([Z, -Z], 1)[:, :n_generated].flatten(0, 1)
         return torch.cat([Z, labels], 1)
@@ -116,7 +118,7 @@ def train_generator(module, laws, to_ball, *, n_classes, n_generated, latent_dim
         return laws.distance(points.view(n_groups, n_generated, -1), generator)
 
     result = fit_module(module, step_loss, **options)
-    # Statistics of a batch normalization belong to the weights before they were averaged.
+    # Averaging changed the weights, so statistics of batch normalization are computed again.
     update_bn([draw() for _ in range(_N_NORMALIZED)], module)
     return result
 
@@ -131,11 +133,11 @@ def train_on_source(module, source, labels, *, batch_size, generator, **options)
     source : Tensor of shape (n, n_inputs)
     labels : Tensor of int of shape (n,)
     batch_size : int
-        Rows of a step.
+        Number of rows in a step.
     generator : torch.Generator
-        Draws them.
+        Draws the rows.
     **options
-        Of ``fit_module``.
+        Options of ``fit_module``.
 
     Returns
     -------
@@ -152,27 +154,27 @@ def train_on_source(module, source, labels, *, batch_size, generator, **options)
 def adapt_to_releases(
     module, features, labels, laws, *, weight, batch_size, generator, callback=None, **options
 ):
-    """Move source features to the law of the releases, and train the classifier on them.
+    """Move source features to the released distribution, and train the classifier on them.
 
     Parameters
     ----------
     module : AdaptedNetwork
         Its map and its classifier are trained in place.
     features : Tensor of shape (n, feature_dim)
-        Of the source.
+        Features of the source.
     labels : Tensor of int of shape (n,)
     laws : ReleasedLaws
-        Of the features of the target: all that is known of it.
+        Released distributions of the features of the target.
     weight : float
-        Of the distance against the cross-entropy.
+        Weight of the distance relative to the cross-entropy.
     batch_size : int
-        Rows of a step.
+        Number of rows in a step.
     generator : torch.Generator
-        Draws them, and the lines of a step.
+        Draws the rows, and the lines of a step.
     callback : callable or None
         Called as ``callback(step, module)``.
     **options
-        Of ``fit_module``.
+        Options of ``fit_module``.
 
     Returns
     -------
@@ -192,26 +194,26 @@ def adapt_to_releases(
 def adapt_to_projections(
     module, source, labels, releases, *, weight, batch_size, generator, callback=None, **options
 ):
-    """Move source records until their features have the law of the releases, and train on them.
+    """Move source records until their features match the releases, and train on them.
 
     Parameters
     ----------
     module : AdaptedNetwork
-        With a map of records. All of it is trained in place.
+        Has a map of records. All parts are trained in place.
     source : Tensor of shape (n, n_inputs)
     labels : Tensor of int of shape (n,)
     releases : ProjectedFeatures
-        One for each step.
+        Makes one release for each step.
     weight : float
-        Of the distance against the cross-entropy.
+        Weight of the distance relative to the cross-entropy.
     batch_size : int
-        Rows of a step.
+        Number of rows in a step.
     generator : torch.Generator
-        Draws them.
+        Draws the rows.
     callback : callable or None
         Called as ``callback(step, module)``.
     **options
-        Of ``fit_module``.
+        Options of ``fit_module``.
 
     Returns
     -------
@@ -219,8 +221,8 @@ def adapt_to_projections(
 
     Notes
     -----
-    The distance has its gradient in the map alone: features that followed it on the side of the
-    source would move those of the target too, which have none to answer with.
+    The gradient of the distance reaches the map alone. If it also trained the features, it would
+    change those of the target as well, whose share of the gradient is not released.
     """
 
     def loss(step):
@@ -236,24 +238,24 @@ def adapt_to_projections(
 def adapt_to_moved(
     module, source, labels, *, weight, batch_size, generator, callback=None, **options
 ):
-    """Train features and classifier on source records as they are, and as they were moved.
+    """Train features and classifier on source records, both unchanged and moved.
 
     Parameters
     ----------
     module : AdaptedNetwork
-        Its body and its classifier are trained in place; its map of records stays.
+        Its body and its classifier are trained in place; its map of records stays fixed.
     source : Tensor of shape (n, n_inputs)
     labels : Tensor of int of shape (n,)
     weight : float
-        Of the cross-entropy of moved records against that of the others.
+        Weight of the cross-entropy of moved records relative to that of unchanged ones.
     batch_size : int
-        Rows of a step, which count twice.
+        Number of rows in a step; each is used unchanged and moved.
     generator : torch.Generator
-        Draws them.
+        Draws the rows.
     callback : callable or None
         Called as ``callback(step, module)``.
     **options
-        Of ``fit_module``.
+        Options of ``fit_module``.
 
     Returns
     -------

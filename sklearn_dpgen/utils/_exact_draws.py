@@ -1,8 +1,8 @@
-"""Noise that is exact on a computer: integers on a grid, to which values are rounded before.
+"""Certified noise: exact discrete distributions on a grid, to which values are rounded first.
 
-The algorithms of Canonne, Kamath and Steinke ("The discrete Gaussian for differential privacy",
-NeurIPS 2020, section 5), for scales that are powers of two and whole arrays at a time. No
-probability is rounded: each is a fraction of integers that random bits are compared with.
+The algorithms are those of Canonne, Kamath and Steinke ("The discrete Gaussian for differential
+privacy", NeurIPS 2020, section 5), for scales that are powers of two, on whole arrays. No
+probability is rounded: each is a ratio of integers, compared with random bits.
 """
 
 import functools
@@ -34,7 +34,7 @@ __all__ = [
 
 _WORD = 64
 _LARGEST = np.uint64(2**64 - 1)
-# Rounds of e^-1 that the product with a scale must not overflow by; nobody will see one.
+# Limit that keeps the product of rounds and scale from overflowing; its probability is e^-(2^24).
 _MOST_ROUNDS = 2**24
 
 
@@ -45,7 +45,7 @@ def _random_bits(n_bits, count):
 
 
 def uniform_integers(high: int | np.ndarray, size: int | tuple[int, ...]) -> np.ndarray:
-    """Draw integers uniform on ``range(high)``, without a bias.
+    """Draw integers uniform on ``range(high)``, without bias.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def uniform_integers(high: int | np.ndarray, size: int | tuple[int, ...]) -> np.
     Returns
     -------
     ndarray of int64
-        Words beyond the last multiple of ``high`` are drawn anew.
+        Words beyond the last multiple of ``high`` are drawn again.
     """
     bounds = np.broadcast_to(np.asarray(high, dtype=np.uint64), size).ravel()
     drawn = np.empty(len(bounds), dtype=np.uint64)
@@ -86,9 +86,9 @@ def bernoulli_exp(whole: np.ndarray, part: np.ndarray, n_bits: int) -> np.ndarra
 
     Notes
     -----
-    For γ ≤ 1, of independent events of probability γ/1, γ/2, γ/3, ... the first k − 1 happen with
-    probability γ^(k−1) / (k−1)!. So the first that does not has an odd number with probability
-    1 − γ + γ²/2! − ... = exp(−γ). For larger γ there are as many more draws of exp(−1).
+    For γ ≤ 1, among independent events of probability γ/1, γ/2, γ/3, ..., the first k − 1 happen
+    with probability γ^(k−1) / (k−1)!. So the number of the first event that does not happen is odd
+    with probability 1 − γ + γ²/2! − ... = exp(−γ). A larger γ needs further draws of exp(−1).
     """
     is_drawn = _bernoulli_exp_part(part, n_bits)
     left = np.flatnonzero(is_drawn & (whole > 0))
@@ -104,7 +104,7 @@ def bernoulli_exp(whole: np.ndarray, part: np.ndarray, n_bits: int) -> np.ndarra
 
 
 def _bernoulli_exp_part(part, n_bits):
-    """Draw True with probability exp(−part / 2**n_bits), for a part of at most 2**n_bits."""
+    """Draw True with probability exp(−part / 2**n_bits), for ``part`` of at most 2**n_bits."""
     is_odd = np.ones(len(part), dtype=bool)
     left, number = np.arange(len(part)), 1
     while len(left):
@@ -118,7 +118,7 @@ def _bernoulli_exp_part(part, n_bits):
 
 
 def _geometric(count):
-    """Return how often a draw of exp(−1) succeeds before it fails."""
+    """Return the number of draws of exp(−1) that succeed before the first failure."""
     found, left = np.zeros(count, dtype=np.int64), np.arange(count)
     while len(left):
         left = left[_bernoulli_exp_part(np.full(len(left), np.uint64(2)), 1)]
@@ -143,8 +143,8 @@ def discrete_laplace(count: int, n_bits: int) -> np.ndarray:
 
     Notes
     -----
-    U uniform on range(t) and kept with probability exp(−U/t), plus t times a geometric number, is
-    geometric of ratio exp(−1/t). Then comes a sign; of the two zeros one is drawn anew.
+    U, uniform on range(t) and kept with probability exp(−U/t), plus t times a geometric number, is
+    geometric with ratio exp(−1/t). A random sign is added; negative zeros are drawn again.
     """
     drawn = np.empty(count, dtype=np.int64)
     left = np.arange(count)
@@ -174,7 +174,7 @@ def discrete_gaussian(count: int, n_bits: int) -> np.ndarray:
 
     Notes
     -----
-    Of a draw k of :func:`discrete_laplace` of scale s, kept with probability
+    Draws k of :func:`discrete_laplace` with scale s are kept with probability
     exp(−(|k| − s)² / (2 s²)).
     """
     drawn = np.empty(count, dtype=np.int64)
@@ -190,7 +190,7 @@ def discrete_gaussian(count: int, n_bits: int) -> np.ndarray:
 def _bernoulli_exp_square(size, n_bits):
     """Draw True with probability exp(−size² / 2**n_bits)."""
     if len(size) and size.max() >= 1 << 31:
-        # Squares beyond 64 bits, which a draw in 10**13 or fewer has.
+        # Squares beyond 64 bits are needed in at most one of 10**13 draws.
         size = size.astype(object)
     square = size * size
     whole, part = square >> n_bits, square & ((1 << n_bits) - 1)
@@ -215,8 +215,8 @@ def exponential_choices(scores: np.ndarray, n_bits: int, count: int) -> np.ndarr
 
     Notes
     -----
-    A uniform proposal is accepted with probability exp(−gap), its gap to the largest score that is
-    left: the first accepted one has the law that is wanted, after n proposals at most on average.
+    A uniform proposal is accepted with probability exp(−gap), its gap to the largest remaining
+    score. The first accepted one has the right distribution, after at most n proposals on average.
     """
     left, chosen = np.arange(len(scores)), []
     for _ in range(count):
@@ -235,11 +235,11 @@ def exponential_choices(scores: np.ndarray, n_bits: int, count: int) -> np.ndarr
 # How a certified source is described in a privacy report.
 # The scale of the noise is 2**GRID_BITS steps of the grid.
 GRID_BITS = 26
-# Further values are moved to it; a value that was rounded once to a float is still within an eighth
-# of a step.
+# Values beyond this distance are moved to it. A value that was rounded once to a float is within an
+# eighth of a step of the grid.
 FARTHEST_SCALES = 2**24
 _FARTHEST = FARTHEST_SCALES << GRID_BITS
-# Of the odds of an answer: integers below 2**63 add up to what is drawn from.
+# Bits of the odds of an answer; sums of the integers are below 2**63.
 _ODDS_BITS, _MOST_ODDS_BITS = 24, 50
 
 
@@ -255,16 +255,16 @@ def grid_integers(values: np.ndarray, scale: float) -> np.ndarray:
     Returns
     -------
     ndarray of int64
-        Within five eighths of a step: one half by rounding, an eighth at most by the division.
+        Within five eighths of a step: one half by rounding, at most an eighth by the division.
 
     Raises
     ------
-    ValueError
-        NaN among the values, or a scale without a grid.
+    PublicValueError
+        A value is NaN, or the scale has no grid.
     """
     if not 2.0**-900 <= scale <= 2.0**900:
         raise PublicValueError(
-            f"The scale of certified noise must be from 2**-900 to 2**900: {scale!r}."
+            f"The scale of certified noise must be from 2**-900 to 2**900, got {scale!r}."
         )
     if np.isnan(values).any():
         raise PublicValueError("Values must not be NaN.")
@@ -275,17 +275,17 @@ def grid_integers(values: np.ndarray, scale: float) -> np.ndarray:
 
 @functools.lru_cache(maxsize=1024)
 def odds(epsilon: float) -> tuple[int, int]:
-    """Return integers whose ratio is at most e^ε, and near to it.
+    """Return integers whose ratio is at most e^ε, and close to it.
 
     Parameters
     ----------
     epsilon : float
-        Not negative, finite.
+        Non-negative and finite.
 
     Returns
     -------
     high, low : int
-        A partial sum of the series of e^ε, in fractions, is below it: rounded down it has a
+        A partial sum of the series of e^ε, in fractions, is below it; its rounding down has a
         relative error of at most 2**-24.
     """
     if epsilon > 64:
@@ -294,7 +294,7 @@ def odds(epsilon: float) -> tuple[int, int]:
     number = 0
     while term * 2**64 > total or number < exact:
         number += 1
-        # A term that is rounded down keeps the sum below, and its fractions short.
+        # Terms are rounded down, which keeps the sum below e^ε and the fractions short.
         term = Fraction(math.floor(term * exact / number * 2**128), 2**128)
         total += term
     bits = _ODDS_BITS if epsilon <= 18 else 0
@@ -302,7 +302,7 @@ def odds(epsilon: float) -> tuple[int, int]:
 
 
 def require_opendp() -> None:
-    """Raise an ImportError that says how to install OpenDP, where it is not."""
+    """Raise an error that says how to install OpenDP, unless it is installed."""
     if importlib.util.find_spec("opendp") is None:
         raise PublicImportError(
             "noise='certified' needs OpenDP: pip install 'sklearn-dpgen[opendp]'"

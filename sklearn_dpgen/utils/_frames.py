@@ -1,4 +1,4 @@
-"""Data frames of other libraries: told apart, read as pandas, and given back."""
+"""Data frames of other libraries: detection, conversion to pandas, and back."""
 
 from typing import Any, Literal, Self
 
@@ -11,12 +11,12 @@ from sklearn_dpgen.utils._validation import EstimatorMixin, output_kind
 
 __all__ = ["FramesMixin", "as_pandas", "frame_kind"]
 
-# They have frames that are larger than memory, and samples are not.
+# Their frames may be larger than memory, so samples are returned as pandas frames.
 _ENGINES = ("dask", "dask_expr", "pyspark", "ray")
 
 
 def frame_kind(X):
-    """Return the kind of frame that records like these are given back as.
+    """Return the kind of frame in which synthetic records like the given ones are returned.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ def frame_kind(X):
     Returns
     -------
     {"pandas", "polars", "pyarrow"}
-        Streams of Arrow, as of DuckDB, and data sets are given back as tables of pyarrow; what is
-        none of these, such as a table of Spark, as pandas.
+        Arrow streams, as of DuckDB, and data sets give tables of pyarrow; other tables, such as
+        those of Spark, give pandas frames.
     """
     if isinstance(X, list | tuple) and X:
         return frame_kind(X[0])
@@ -38,12 +38,12 @@ def frame_kind(X):
     if isinstance(X, pd.DataFrame | pd.Series) or package in _ENGINES:
         return "pandas"
     is_dataset = package == "pyarrow" and hasattr(X, "scanner")
-    # Of its type: what is in a list may be a record.
+    # Only the type is checked, as an element of a list may be a record.
     return "pyarrow" if is_dataset or hasattr(type(X), "__arrow_c_stream__") else "pandas"
 
 
 def as_pandas(X):
-    """Return a frame of another library, in memory, as one of pandas; anything else as it is."""
+    """Return an in-memory frame of another library as a pandas frame; others unchanged."""
     if isinstance(X, pd.DataFrame):
         return X
     frame = nw.from_native(X, eager_only=True, pass_through=True)
@@ -51,7 +51,7 @@ def as_pandas(X):
 
 
 class FramesMixin(EstimatorMixin):
-    """Mixin of samplers that give back the kind of frame that they were fitted on."""
+    """Mixin of samplers that return the kind of frame on which they were fitted."""
 
     _saved_state: dict = {
         "_frame_kind": Maybe(Literal["pandas", "polars", "pyarrow"]),
@@ -60,13 +60,13 @@ class FramesMixin(EstimatorMixin):
     _frame_kind = "pandas"
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """Set which frames ``sample`` returns.
+        """Set the kind of frames that ``sample`` returns.
 
         Parameters
         ----------
         transform : {"default", "pandas", "polars", "pyarrow"} or None, default=None
-            "default" are those of the fit. None changes nothing. It is the word that scikit-learn
-            has for transformers, and its ``set_config(transform_output=...)`` is obeyed as well.
+            "default" is the kind of the fit. None changes nothing. The name is that of
+            scikit-learn's transformers, whose ``set_config(transform_output=...)`` applies too.
 
         Returns
         -------
@@ -81,11 +81,11 @@ class FramesMixin(EstimatorMixin):
         return self
 
     def _learn_kind(self, X):
-        """Remember which frames a fit was given."""
+        """Store the kind of frame of a fit."""
         self._frame_kind = frame_kind(X)
 
     def _given_back(self, frame: Any) -> Any:
-        """Return a frame of pandas as the kind that is asked for; an array as it is."""
+        """Return a pandas frame as the requested kind; arrays unchanged."""
         kind = output_kind(self)
         kind = self._frame_kind if kind == "default" else kind
         if not isinstance(frame, pd.DataFrame) or kind == "pandas":

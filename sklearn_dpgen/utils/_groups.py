@@ -1,4 +1,4 @@
-"""Groups of records: by the values of a sensitive attribute, or of several together."""
+"""Groups of records, by the values of one or several sensitive attributes."""
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,12 @@ def encode_rows(values, name, *, allow_missing=False):
     Parameters
     ----------
     values : array-like or DataFrame of shape (n,) or (n, n_columns)
-        Booleans, numbers, strings or categories; an index is ignored. Categories are taken at
-        their values, whatever their declared order.
+        Booleans, numbers, strings or categories; an index is ignored. Categories are compared by
+        their values, not by their declared order.
     name : str
-        What errors call ``values``.
+        Name of ``values`` in errors.
     allow_missing : bool, default=False
-        Whether None, NaN and the like are one more value, the last, of which the label is None.
+        Whether missing values (None, NaN) are one more value, the last, with the label None.
 
     Returns
     -------
@@ -30,11 +30,11 @@ def encode_rows(values, name, *, allow_missing=False):
 
     Raises
     ------
-    TypeError
-        A column has values without a common order, for instance numbers and strings.
-    ValueError
-        Not one or two dimensions, or a value is missing that must not be. No message shows a
-        value.
+    PublicTypeError
+        The values of a column have no common order, for instance numbers and strings.
+    PublicValueError
+        There are not one or two dimensions, or a value is missing without ``allow_missing``. No
+        message shows a value.
     """
     frame = _as_frame(values, name)
     missing = [column for column, series in frame.items() if series.isna().any()]
@@ -55,9 +55,9 @@ def encode_rows(values, name, *, allow_missing=False):
 
 
 def check_groups(groups):
-    """Return declared groups, sorted: plain values, or tuples where a group is a row of several.
+    """Return declared groups in sorted order: plain values, or tuples for several columns.
 
-    A missing value is one of them, None, and comes last.
+    A missing value is the group None, which is last.
 
     Parameters
     ----------
@@ -69,10 +69,10 @@ def check_groups(groups):
 
     Raises
     ------
-    TypeError
-        A column has values without a common order.
-    ValueError
-        Not one or two dimensions, one is given twice, or fewer than two.
+    PublicTypeError
+        The values of a column have no common order.
+    PublicValueError
+        There are not one or two dimensions, a group is repeated, or there are fewer than two.
     """
     codes, declared = encode_rows(groups, "groups", allow_missing=True)
     if len(declared) != len(codes):
@@ -88,27 +88,27 @@ def check_sensitive_features(sensitive_features, n_samples, groups=None):
     Parameters
     ----------
     sensitive_features : array-like or DataFrame of shape (n_samples,) or (n_samples, n_features)
-        Samples with the same values in all columns form a group; a missing value is one like
-        others, and is called None. An index is ignored.
+        Samples with the same values in all columns form a group; missing values are the value
+        None. An index is ignored.
     n_samples : int
     groups : array-like or DataFrame of shape (n_groups,) or (n_groups, n_features), optional
-        The groups that there are, each of which may lack samples. None takes those that occur.
+        The declared groups, which may have no samples. None takes the groups that occur.
 
     Returns
     -------
     codes : ndarray of int64, shape (n_samples,)
         Positions in the groups.
     groups : list
-        The groups that are declared or occur, at least two, sorted with None last: plain values
+        The declared groups or those that occur, at least two, sorted with None last: plain values
         for one column, tuples for several.
 
     Raises
     ------
-    TypeError
-        A column has values without a common order, for instance numbers and strings.
-    ValueError
-        Not one or two dimensions, another length, fewer than two groups, or one that is not
-        declared. No message shows a value.
+    PublicTypeError
+        The values of a column have no common order, for instance numbers and strings.
+    PublicValueError
+        There are not one or two dimensions, the length differs, there are fewer than two groups, or
+        a group is not declared. No message shows a value.
     """
     declared = None if groups is None else check_groups(groups)
     codes, found = encode_rows(sensitive_features, "sensitive_features", allow_missing=True)
@@ -131,7 +131,7 @@ def check_sensitive_features(sensitive_features, n_samples, groups=None):
 def _as_frame(values, name):
     """Return a data frame with columns 0, 1, ... or those that ``values`` names."""
     if isinstance(values, list | tuple):
-        # As objects: else numbers beside missing values would turn into strings, or be rounded.
+        # As objects, or numbers beside missing values would turn into strings, or be rounded.
         values = np.array(values, dtype=object) if values else np.empty((0, 0))
     elif hasattr(values, "__array__") and not isinstance(values, pd.DataFrame | pd.Series):
         values = np.asanyarray(values)
@@ -155,6 +155,6 @@ def _encode_column(series, name):
         raise PublicTypeError(f"{name} must hold values of one type that has an order.")
     ordered = [labels[i] for i in order]
     if (codes < 0).any():
-        # A missing value has the code -1: the last position.
+        # Missing values have the code -1, the last position.
         return np.append(np.argsort(order), len(order))[codes].astype(np.int64), [*ordered, None]
     return np.argsort(order)[codes], ordered

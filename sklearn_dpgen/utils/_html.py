@@ -16,23 +16,23 @@ __all__ = [
     "shorten",
 ]
 
-# Marks of direction reverse the text that follows them, beyond the end of a name.
+# Bidirectional marks reverse the text that follows them, beyond the end of a name.
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _SPACE = re.compile(r"\s+")
 
 
 def clean(text):
-    """Return text on one line, without invisible characters that hide or move other text.
+    """Return text on one line, without characters that hide or move other text.
 
     Parameters
     ----------
     text : object
-        Its ``str`` is taken.
+        Converted by ``str``.
 
     Returns
     -------
     str
-        Control characters, lone surrogates and marks of direction are replaced by U+FFFD.
+        Control characters, lone surrogates and bidirectional marks are replaced by U+FFFD.
     """
     return _visible(_SPACE.sub(" ", str(text)))
 
@@ -46,7 +46,7 @@ def _visible(text):
 
 
 def shorten(text, most=40):
-    """Return clean text of at most ``most`` characters, with an ellipsis if some are left out."""
+    """Return clean text of at most ``most`` characters, with an ellipsis if it is cut."""
     text = clean(text)
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
@@ -58,12 +58,12 @@ def percent(share):
 
 
 def percent_up(share):
-    """Return an upper bound of a share in percent, rounded up."""
+    """Return an upper bound on a share in percent, rounded up."""
     return f"{math.ceil(1e3 * share - 1e-6) / 10:g}%"
 
 
 def _aligned(text):
-    """Return text of several lines as HTML that keeps the spaces which align it."""
+    """Return text of several lines as HTML that preserves its alignment."""
     from markupsafe import Markup, escape
 
     lines = (escape(_visible(line.expandtabs())) for line in str(text).splitlines())
@@ -79,7 +79,7 @@ def environment():
         loader=jinja2.PackageLoader("sklearn_dpgen"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        # Of what is no markup yet, control characters go before it is escaped.
+        # Values that are not markup yet are cleaned before they are escaped.
         finalize=lambda value: value if hasattr(value, "__html__") else clean(value),
         trim_blocks=True,
         lstrip_blocks=True,
@@ -94,7 +94,7 @@ def environment():
 
 
 def render(template, **values):
-    """Return a template of ``sklearn_dpgen/templates`` with its values filled in."""
+    """Return a template of ``sklearn_dpgen/templates`` filled with values."""
     return environment().get_template(template).render(values)
 
 
@@ -104,7 +104,7 @@ def score(what, value, beside, *, share=None, best=None):
     Parameters
     ----------
     what, value, beside : str
-        Its name, the figure, and a reference to compare it with.
+        Its name, the figure, and a reference value.
     share : float or None
         In [0, 1], the length of a bar.
     best : float or None
@@ -120,7 +120,7 @@ def score(what, value, beside, *, share=None, best=None):
 def notebook(
     headline, *, warning=None, share=None, lines=(), items=(), rows=(), details=(), table=None
 ):
-    """Return the HTML that a notebook shows of a guarantee or of a report.
+    """Return the HTML of a guarantee or a report in a notebook.
 
     Parameters
     ----------
@@ -132,11 +132,11 @@ def notebook(
     lines : sequence of (str, float or None)
         Lines of text, each with the length of a bar beside it.
     items : sequence of str
-        Of a list.
+        Items of a list.
     rows : sequence of (str, str)
         Labels and values.
     details : sequence of (str, sequence)
-        Summaries, and rows that are shown on demand.
+        Summaries, each with rows that are shown on demand.
     table : tuple of (sequence of str, sequence of sequence) or None
         Names of columns, and rows.
 

@@ -1,4 +1,4 @@
-"""Labels of a class-conditional sampler: declared classes, codes, proportions, and draws."""
+"""Labels of class-conditional samplers: declared classes, codes, proportions, and draws."""
 
 from collections.abc import Mapping, Set
 
@@ -30,8 +30,8 @@ __all__ = [
 class LabelSamplerMixin(EstimatorMixin):
     """Labels of a sampler with parameters ``classes`` and ``label_proportions``.
 
-    Their privacy is a parameter ``labels``, which has no default where there are labels; without
-    this parameter they are private. A fit with labels leaves ``classes_`` and
+    The parameter ``labels`` states their privacy, and has no default if there are labels; without
+    this parameter they are private. A fit with labels sets ``classes_`` and
     ``label_proportions_``.
     """
 
@@ -42,7 +42,7 @@ class LabelSamplerMixin(EstimatorMixin):
     label_proportions_: np.ndarray
 
     def _check_saved_labels(self):
-        """Return the number of classes of a loaded fit, 1 without labels; each needs a share."""
+        """Return the number of classes of a loaded fit, 1 without labels, after checks."""
         has_labels = hasattr(self, "classes_")
         has_shares = hasattr(self, "label_proportions_")
         demand(has_labels == has_shares, "There are classes or proportions alone.")
@@ -55,17 +55,17 @@ class LabelSamplerMixin(EstimatorMixin):
         return len(classes)
 
     def _check_label_parameters(self, y):
-        """Return the declared classes or None, or say what is wrong, before a label is read.
+        """Return the declared classes or None, after checks that read no label.
 
-        Private labels need declared classes: those that occur in ``y`` would show a lone label.
+        Private labels need declared classes, as the labels in ``y`` could reveal a single record.
         """
         if y is not None or self.classes is not None:
             self._check_labels_are_declared()
         classes = None if self.classes is None else check_classes(self.classes)
         if y is not None and classes is None and getattr(self, "labels", "private") != "public":
             raise PublicValueError(
-                "Private labels need classes, the public list of all labels: those that occur in "
-                "y would tell of single records."
+                "Private labels need classes, the public list of all labels: the labels in y could "
+                "reveal single records."
             )
         if self.label_proportions is not None:
             check_proportions(self.label_proportions, None if classes is None else len(classes))
@@ -81,7 +81,7 @@ class LabelSamplerMixin(EstimatorMixin):
             )
 
     def _encode_labels(self, y, n_samples):
-        """Set ``classes_`` and return the position of each label, 0 without labels."""
+        """Set ``classes_``, and return the code of each label, 0 without labels."""
         classes = self._check_label_parameters(y)
         if y is None:
             return np.zeros(n_samples, dtype=np.int64)
@@ -91,19 +91,19 @@ class LabelSamplerMixin(EstimatorMixin):
         return check_labels(y, self.classes_, n_samples)
 
     def _planned_classes(self, n_samples, class_sizes):
-        """Return the number of classes of a fit that is planned, 0 without labels, and their sizes.
+        """Return the number of classes of a planned fit, 0 without labels, and their sizes.
 
         Parameters
         ----------
         n_samples : int
         class_sizes : array-like of int of shape (n_classes,) or None
-            Of public labels. Private ones are those of ``classes``, if these are declared.
+            Public class sizes; None if labels are private or absent.
 
         Returns
         -------
         n_classes : int
         class_sizes : ndarray of int or None
-            None where they are private.
+            None if they are private.
         """
         declared = self._check_label_parameters(None)
         if class_sizes is not None:
@@ -138,7 +138,7 @@ class LabelSamplerMixin(EstimatorMixin):
         return relation, public
 
     def _set_proportions(self, sizes):
-        """Set ``label_proportions_``: those declared, or those of public or released sizes."""
+        """Set ``label_proportions_``: declared ones, or those of public or released sizes."""
         if self.label_proportions is not None:
             self.label_proportions_ = check_proportions(self.label_proportions, len(sizes))
         else:
@@ -148,7 +148,7 @@ class LabelSamplerMixin(EstimatorMixin):
     def sample_labels(
         self, n_samples: int = 1, *, random_state: int | np.random.RandomState | None = None
     ) -> np.ndarray:
-        """Draw labels by ``label_proportions_``.
+        """Draw labels with probabilities ``label_proportions_``.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class LabelSamplerMixin(EstimatorMixin):
         return rng.choice(self.classes_, size=n_samples, p=self.label_proportions_)
 
     def _sample_codes(self, n_samples, y, seed):
-        """Return the position of the wanted class of each record, 0 after a fit without labels."""
+        """Return the class code of each record to sample, 0 after a fit without labels."""
         if not hasattr(self, "classes_"):
             if y is not None:
                 raise PublicValueError("y can be given after a fit with labels only: fit(X, y).")
@@ -181,7 +181,7 @@ class LabelSamplerMixin(EstimatorMixin):
 
 
 def check_classes(classes):
-    """Return declared classes, sorted, if they are distinct labels of one type, two at least."""
+    """Return declared classes in sorted order: at least two distinct labels of one type."""
     if isinstance(classes, Mapping | Set) or not pd.api.types.is_list_like(classes):
         raise PublicValueError(f"classes must be a list of labels, got a {type(classes).__name__}.")
     labels = list(classes)
@@ -198,7 +198,7 @@ def check_classes(classes):
 
 
 def distinct_labels(labels, name):
-    """Return the labels that occur, sorted; no error shows one."""
+    """Return the labels that occur in sorted order; errors show no label."""
     labels = column_or_1d(labels)
     if pd.isna(labels).any():
         raise PublicValueError(f"{name} holds labels that are missing.")
@@ -214,11 +214,11 @@ def distinct_labels(labels, name):
 
 
 def check_labels(y, classes, n_samples):
-    """Return the position of each label among the classes, whatever the other labels are.
+    """Return the position of each label among the classes, independently of the other labels.
 
-    No error shows a label.
+    Errors show no label.
     """
-    # As an array, numbers beside texts would turn into texts.
+    # An array would convert numbers beside texts to texts.
     y = pd.Series(y, dtype=object) if isinstance(y, list | tuple) else y
     y = column_or_1d(y).tolist()
     if len(y) != n_samples:
@@ -231,21 +231,21 @@ def check_labels(y, classes, n_samples):
 
 
 def _code(codes, label):
-    """Return the position of a label, -1 if it is no class or cannot be looked up, as a list."""
+    """Return the code of a label, -1 if it is not a class or cannot be hashed, such as a list."""
     try:
         return codes.get(label, -1)
-    except Exception:  # of any kind, by what a label is
+    except Exception:  # A label may raise any class.
         return -1
 
 
 def check_proportions(label_proportions, n_classes=None):
-    """Return public proportions, if they are one a class, non-negative and sum to one."""
+    """Return public proportions: one per class, non-negative with sum one."""
     try:
         shares = np.asarray(label_proportions, dtype=np.float64)
     except (TypeError, ValueError):
         raise PublicValueError(
             "label_proportions must be a list of numbers, got a "
-            f"{type(label_proportions).__name__} that is none."
+            f"{type(label_proportions).__name__}."
         ) from None
     if shares.ndim != 1 or len(shares) != (len(shares) if n_classes is None else n_classes):
         wanted = "" if n_classes is None else f", {n_classes}"

@@ -1,25 +1,25 @@
-"""Normal laws from noisy moments: post-processing, by linear algebra."""
+"""Normal distributions from noisy moments, as post-processing."""
 
 import numpy as np
 from scipy.special import logsumexp
 
 __all__ = ["denoised_covariances", "draw_normals", "mixture_log_densities"]
 
-# Least variance of a direction.
+# Smallest variance of a direction.
 _FLOOR = 1e-12
-# Of the iteration for the size of what is not noise, which settles in a few.
+# Fixed-point iterations for the variance of the signal; a few suffice.
 _N_ROUNDS = 30
 
 
 def denoised_covariances(covariances: np.ndarray, spreads: np.ndarray) -> np.ndarray:
-    """Return the covariances of classes from noisy ones.
+    """Return the covariances of classes from noisy ones, by shrinkage of their spectra.
 
     Parameters
     ----------
     covariances : ndarray of shape (n_classes, d, d)
         Symmetric, with independent normal noise on their entries.
     spreads : ndarray of shape (n_classes,)
-        Standard deviation of the noise off the diagonal; √2 times that on it.
+        Standard deviation of the noise off the diagonal; on it the noise has √2 times that.
 
     Returns
     -------
@@ -28,13 +28,12 @@ def denoised_covariances(covariances: np.ndarray, spreads: np.ndarray) -> np.nda
 
     Notes
     -----
-    The covariance pooled over the classes has the least noise. Of its eigenvalues those that stand
-    out from the noise are kept, as in [1]_, and the rest of the trace is spread evenly. Of the
-    difference of a class from it there are two estimates, and the law has the mean of both. One
-    keeps the eigenvalues that stand out. The other is empirical Bayes: in the basis of the pooled
-    eigenvectors, with v the eigenvalues, entries are taken as N(0, κ v_i v_j), and the κ that fits
-    them says how much of each is noise. The one finds a direction that only this class has, the
-    other what is spread over many.
+    The covariance pooled over the classes has the least noise. Its eigenvalues above the noise are
+    kept, as in [1]_, and the rest of the trace is divided equally. The difference of a class to it
+    is the mean of two estimates. One keeps the eigenvalues above the noise, and finds a direction
+    that only this class has. The other, empirical Bayes, finds differences spread over many
+    directions: in the basis of the pooled eigenvectors, with eigenvalues v, entries have the prior
+    N(0, κ v_i v_j), with κ fitted to them.
 
     References
     ----------
@@ -47,21 +46,21 @@ def denoised_covariances(covariances: np.ndarray, spreads: np.ndarray) -> np.nda
     spread = 1 / np.sqrt(precisions.sum())
     pooled = _spiked(np.einsum("k,kij->ij", precisions * spread**2, covariances), spread)
     values, vectors = np.linalg.eigh(pooled)
-    # Noise alone makes eigenvalues up to four times this.
+    # The largest eigenvalue of the noise alone is about four times this.
     floor = min(np.sqrt(len(pooled)) * spread / 2, values[0])
     laws = []
     for own, noise in zip(covariances, spreads, strict=True):
         difference = vectors.T @ (own - pooled) @ vectors
         moved = (_shrunk(difference, values, noise) + _outstanding(difference, noise)) / 2
         law = _positive(pooled + vectors @ moved @ vectors.T, floor)
-        # What eigenvalues are raised by is not of the class, whose trace is known far better.
+        # Clipping negative eigenvalues raises the trace, which is known more precisely.
         known = max(np.trace(own) + np.sqrt(2 * len(own)) * noise, len(own) * floor)
         laws.append(law * min(1.0, known / np.trace(law)))
     return np.array(laws)
 
 
 def _outstanding(matrix, spread):
-    """Return a symmetric matrix with the eigenvalues that stand out from noise alone."""
+    """Return a symmetric matrix with only the eigenvalues above the noise, shrunk."""
     values, vectors = np.linalg.eigh(matrix)
     edge = 2 * np.sqrt(len(matrix)) * spread
     kept = np.sign(values) * np.sqrt((values**2 - edge**2).clip(0))
@@ -69,7 +68,7 @@ def _outstanding(matrix, spread):
 
 
 def _spiked(matrix, spread):
-    """Return a covariance with the eigenvalues that stand out, and equal ones for the rest."""
+    """Return a covariance with the eigenvalues above the noise, and equal ones for the rest."""
     outstanding = _outstanding(matrix, spread)
     n_rest = np.sum(np.linalg.eigvalsh(matrix) <= 2 * np.sqrt(len(matrix)) * spread)
     rest = (np.trace(matrix) - np.trace(outstanding)) / max(1, n_rest)
@@ -77,12 +76,12 @@ def _spiked(matrix, spread):
 
 
 def _shrunk(matrix, scales, spread):
-    """Return the posterior mean of entries N(0, κ s_i s_j) of which a noisy matrix is seen.
+    """Return the posterior mean of a matrix with prior entries N(0, κ s_i s_j), observed in noise.
 
-    On the diagonal both the variance of the entries and that of the noise are twice that.
+    On the diagonal the variances of both prior and noise are doubled.
     """
     weights = np.outer(scales, scales)
-    # In units of the standard deviations off the diagonal.
+    # Diagonal entries are scaled to the off-diagonal variances.
     entries = matrix / np.sqrt(1 + np.eye(len(matrix)))
     chosen = np.triu_indices(len(matrix))
     kappa = _variance_share(entries[chosen] ** 2, weights[chosen], spread**2)
@@ -92,7 +91,7 @@ def _shrunk(matrix, scales, spread):
 def _variance_share(squares, weights, noise):
     """Return κ of squares with means κ w + noise, by weighted least squares.
 
-    Less what noise alone may make of it: one standard error of the fit where κ is 0.
+    One standard error at κ = 0 is subtracted, which noise alone may contribute.
     """
     kappa, error = 0.0, np.sqrt(2) * noise / np.linalg.norm(weights)
     for _ in range(_N_ROUNDS):
@@ -103,7 +102,7 @@ def _variance_share(squares, weights, noise):
 
 
 def _positive(matrix, floor):
-    """Return a symmetric matrix without eigenvalues below a floor."""
+    """Return a symmetric matrix with eigenvalues clipped to at least a floor."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * values.clip(floor)) @ vectors.T
 
@@ -133,7 +132,7 @@ def draw_normals(
 
 
 def mixture_log_densities(points, means, covariances, shares=None):
-    """Return log densities of a mixture of normal laws, in nats.
+    """Return log densities of a mixture of normal distributions, in nats.
 
     Parameters
     ----------

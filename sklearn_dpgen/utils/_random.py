@@ -1,9 +1,9 @@
 """Random streams: the source of all private noise, and seeds for everything else.
 
 ``random_state=None`` draws noise from the operating system's entropy. Any other value makes a fit
-reproducible, and then its guarantee is void for anyone who knows the seed or finds it by trying
-all 2**32 values. For everyone else it holds, also for several fits of one seed: a seeded source
-hashes all that it is given, so that no two releases share noise unless they are the same release.
+reproducible, and voids its guarantee against anybody who knows the seed or finds it by trying all
+2**32 values. Against others it holds, also for several fits with one seed: a seeded source hashes
+all of its inputs, so that no two releases share noise unless they are the same release.
 """
 
 import copy
@@ -51,12 +51,11 @@ SEEDED = "seeded generator: the guarantee is void for whoever knows or guesses t
 # And a certified one.
 CERTIFIED = "certified: exact draws from operating system entropy, on values rounded before"
 
-# A bound on the total variation between a value with noise in floating point and one with exact
-# noise that is rounded alike; and for each score that an index is selected among. See
-# doc/certified_noise.rst.
+# A bound on the total variation between a value with floating-point noise and one with exact noise
+# that is rounded alike, and on that of a selection, per score. See doc/certified_noise.rst.
 ROUNDING = 2.0**-36
 
-# The largest seeds that scikit-learn accepts are below it.
+# Exceeds the largest seed that scikit-learn accepts.
 _SEED_BOUND = 2**32
 
 _OBSERVER: ContextVar["NoiseObserver | None"] = ContextVar(
@@ -77,7 +76,7 @@ def split_random_state(random_state, n_streams: int) -> list[int | None]:
     Returns
     -------
     list of None or int
-        ``None`` everywhere when ``random_state`` is None.
+        All ``None`` if ``random_state`` is None.
     """
     if random_state is None:
         return [None] * n_streams
@@ -89,9 +88,9 @@ def split_random_state(random_state, n_streams: int) -> list[int | None]:
 def torch_generator(seed, device="cpu"):
     """Return a ``torch.Generator`` on ``device``, seeded from the system's entropy if None.
 
-    For latents and initial weights only. The generator of the CPU uses 32 bits of a seed, few
-    enough to try them all. Everything that an accountant takes to be random (noise, secret batches
-    and random directions) must come from a NoiseSource instead.
+    For latents and initial weights only: the CPU generator uses 32 bits of a seed, few enough to
+    try them all. Everything that an accountant takes to be random (noise, secret batches and random
+    directions) must come from a NoiseSource.
     """
     import torch
 
@@ -114,7 +113,7 @@ class NoiseObserver:
     source = None
 
     def added(self, values: np.ndarray, scale: float, kind: str, noisy: np.ndarray) -> np.ndarray:
-        """Return the values to release instead of ``noisy``, which `NoiseSource.add` made."""
+        """Return the values to release instead of ``noisy``, the result of `NoiseSource.add`."""
         return noisy
 
     def selected(self, scores: np.ndarray, scale: float, indices: np.ndarray) -> np.ndarray:
@@ -122,7 +121,7 @@ class NoiseObserver:
         return indices
 
     def drawn(self, n: int, indices: np.ndarray) -> np.ndarray:
-        """Return the subsets of ``range(n)``, one a row, to use instead of ``indices``."""
+        """Return the subsets of ``range(n)``, one per row, to use instead of ``indices``."""
         return indices
 
     def uniform(self, draws: np.ndarray) -> np.ndarray:
@@ -141,9 +140,9 @@ def observed_noise(observer: NoiseObserver) -> Iterator[NoiseObserver]:
 
 
 class NoiseSource:
-    """Noise on values and on scores, uniform draws and random subsets.
+    """Source of noise on values and scores, uniform draws and random subsets.
 
-    Whatever is released from records goes through ``add``, ``largest``, ``respond`` or ``covers``.
+    Every release of records uses ``add``, ``largest``, ``respond`` or ``covers``.
 
     Parameters
     ----------
@@ -152,15 +151,15 @@ class NoiseSource:
 
     Notes
     -----
-    A seeded source holds a hash of its seed. ``bind`` adds arrays and settings to it; every method
-    that draws adds what it is given (values, scores, scales, sizes) before the draw, and the
-    generator of the draw is seeded by the hash. Equal calls repeat their draws. A call with another
-    input, another scale or another history gets independent ones: noise that two releases share
-    would cancel in their difference and publish the difference of the records exactly. Draws
-    without an input, such as those of secret batches, depend on what was bound before them.
+    A seeded source holds a hash of its seed. ``bind`` adds arrays and settings to it. Every method
+    that draws first adds its inputs (values, scores, scales, sizes), and the generator of the draw
+    is seeded by the hash. Equal calls repeat their draws. A call with another input, scale or
+    history gets independent ones: noise shared by two releases would cancel in their difference,
+    and reveal the difference of the records exactly. Draws without an input, such as those of
+    secret batches, depend on the objects that were bound before.
     """
 
-    # Whether draws are exact, so that they are priced by certified accounting.
+    # Whether draws are exact, and so accounted for as certified noise.
     is_certified = False
 
     def __init__(self, seed: int | None = None) -> None:
@@ -186,7 +185,7 @@ class NoiseSource:
         return self
 
     def __deepcopy__(self, memo):
-        # A hash object has a method of its own, and no other way to be copied.
+        # A hash object can only be copied by its own method.
         copied = copy.copy(self)
         copied._hash = None if self._hash is None else self._hash.copy()
         return copied
@@ -209,7 +208,7 @@ class NoiseSource:
         Returns
         -------
         ndarray of the same shape
-            A copy of ``values`` if there is no noise.
+            A copy of ``values`` without noise.
         """
         if scale == 0:
             return values.copy()
@@ -259,16 +258,16 @@ class NoiseSource:
         """
         self.bind("respond", table, epsilon, codes)
         edges = np.cumsum(table, axis=1)[codes]
-        # The last edge is 1 up to rounding; a draw above it belongs to the last category.
+        # The last edge is 1 up to rounding; a draw above it is in the last category.
         return (self.uniform((len(codes), 1)) > edges[:, :-1]).sum(axis=1)
 
     def covers(self, inside: np.ndarray, outside: np.ndarray, epsilon: float) -> np.ndarray:
-        """Draw whether each of some randomized answers is a true one.
+        """Draw whether each randomized answer is a true one.
 
         Parameters
         ----------
         inside, outside : ndarray of int of shape (n,)
-            Numbers m of true answers and o of false answers to choose from.
+            Numbers m of true answers and o of false answers.
         epsilon : float
             Privacy budget, in nats: a true answer is e^ε times as likely as a false one.
 
@@ -283,7 +282,7 @@ class NoiseSource:
 
     @property
     def public(self) -> "NoiseSource":
-        """A source for draws that no guarantee depends on, and which may be in floating point."""
+        """A source for draws on which no guarantee depends, possibly in floating point."""
         return self
 
     def uniform(self, size: int | tuple[int, ...]) -> np.ndarray:
@@ -294,15 +293,15 @@ class NoiseSource:
     def _uniform(self, size):
         count = int(np.prod(size, dtype=np.int64))
         words = self._words(count)
-        # The half step keeps the logarithm and the normal quantile finite; with 53 bits it would
-        # be rounded, up to 1.
+        # The half step keeps the logarithm and the normal quantile finite. With 53 bits the sum
+        # would be rounded, up to 1.
         return (((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52).reshape(size)
 
     def _words(self, count):
-        """Return random integers of 64 bits."""
+        """Return random 64-bit integers."""
         if self._hash is None:
             return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
-        # The count makes each draw a part of the history that the next one depends on.
+        # The count makes each draw part of the history of the next one.
         self.bind(count)
         bits = np.random.PCG64DXSM(int.from_bytes(self._hash.digest(), "little"))
         return np.random.Generator(bits).integers(2**64, size=count, dtype=np.uint64)
@@ -322,26 +321,26 @@ class NoiseSource:
 
     def _noisy(self, values, scale, kind):
         noise = scale * {"gaussian": self.normal, "laplace": self.laplace}[kind](values.shape)
-        # A sum of a large value and noise would lose low bits of the noise. The rest of a value
-        # beside its grid point is exact and at most half a step, so only it is added to the noise.
+        # Adding a large value would lose low bits of the noise. The difference of a value and its
+        # grid point is exact and at most half a step, so only it is added to the noise.
         coarse = on_grid(values, scale)
-        # An infinite value, such as the score of a candidate that failed, has no rest.
+        # An infinite value, such as the score of a candidate that failed, has no remainder.
         rest = np.subtract(values, coarse, out=np.zeros_like(noise), where=np.isfinite(coarse))
         return coarse + on_grid(rest + noise, scale)
 
     def _selected(self, scores, scale, count):
-        # Differences from the largest score are exact where they matter: among large scores.
+        # Differences from the largest score are exact for large scores, which decide.
         gaps = scores.max(initial=-np.inf) - scores
         return _first(gaps + scale * np.log(-np.log(self._uniform(scores.shape))), count)
 
     def choice(self, n: int, size: int) -> np.ndarray:
-        """Draw ``size`` distinct indices out of ``range(n)``, in random order.
+        """Draw ``size`` distinct indices from ``range(n)``, in random order.
 
         Returns
         -------
         ndarray of int64 of shape (size,)
-            All sequences are equally likely, up to a relative n / 2**52. With ``size`` = ``n`` the
-            indices are sorted.
+            All sequences are equally likely, up to a relative n / 2**52. With ``size`` equal to
+            ``n`` the indices are sorted.
         """
         if not 0 <= size <= n:
             raise PublicValueError(f"size must be between 0 and n = {n}, got {size}.")
@@ -368,7 +367,7 @@ class NoiseSource:
             drawn = np.append(drawn, self.integers(n, size - len(drawn)))
 
     def choices(self, n: int, size: int, count: int) -> np.ndarray:
-        """Draw ``count`` independent rows of ``size`` distinct indices, each as by `choice`.
+        """Draw ``count`` independent rows of ``size`` distinct indices, each as in `choice`.
 
         Returns
         -------
@@ -383,7 +382,7 @@ class NoiseSource:
         if size * size > n:
             rows = [self._choice(n, size) for _ in range(count)]
             return np.array(rows, dtype=np.int64).reshape(count, size)
-        # Rows that hold an index twice are redrawn as a whole: on average at most every other row.
+        # A row with a repeated index is redrawn as a whole, at most every other row on average.
         drawn = np.empty((count, size), dtype=np.int64)
         rows = np.arange(count)
         while len(rows):
@@ -394,17 +393,17 @@ class NoiseSource:
 
 
 class CertifiedNoise(NoiseSource):
-    """Noise whose distribution on a computer is exactly the one that is priced.
+    """Noise source with exactly the distribution that is accounted for.
 
     Values and scores are rounded to a grid of step ``scale`` / 2**26 and moved to within 2**24
-    scales of 0. Noise is then discrete Gaussian or discrete Laplace on that grid, selections are
-    those of the exponential mechanism, and all are drawn without an error, as are integers. There
-    are no draws in floating point. See :ref:`certified_noise` for proofs.
+    scales of 0. Noise is discrete Gaussian or discrete Laplace on that grid, selections are those
+    of the exponential mechanism, and all draws, also of integers, are exact. There are no draws in
+    floating point. See :ref:`certified_noise` for proofs.
 
     Raises
     ------
-    ImportError
-        Without OpenDP.
+    PublicImportError
+        OpenDP is not installed.
     """
 
     is_certified = True
@@ -420,13 +419,13 @@ class CertifiedNoise(NoiseSource):
 
     @property
     def public(self) -> NoiseSource:
-        """A source for draws that no guarantee depends on, and which may be in floating point."""
+        """A source for draws on which no guarantee depends, possibly in floating point."""
         return NoiseSource()
 
     def respond(self, codes: np.ndarray, table: np.ndarray, epsilon: float) -> np.ndarray:
-        """Return randomized categories, as `NoiseSource.respond`, by the budget alone.
+        """Return randomized categories, as `NoiseSource.respond`, by the budget only.
 
-        Each true one has at most e^ε times the probability of each other one.
+        Each true category has at most e^ε times the probability of each other one.
         """
         others = np.full(len(codes), len(table) - 1)
         if len(table) == 1:
@@ -436,21 +435,21 @@ class CertifiedNoise(NoiseSource):
         return np.where(self.covers(np.ones_like(others), others, epsilon), codes, other)
 
     def covers(self, inside: np.ndarray, outside: np.ndarray, epsilon: float) -> np.ndarray:
-        """Draw whether an answer is one of those that are true, as `NoiseSource.covers`."""
+        """Draw whether an answer is a true one, as `NoiseSource.covers`."""
         if math.isinf(epsilon):
             return np.asarray(inside) > 0
         high, low = odds(epsilon)
         inside, outside = np.asarray(inside, dtype=np.int64), np.asarray(outside, dtype=np.int64)
-        # As floats they do not overflow.
+        # In floats the products do not overflow.
         if (inside * float(high) + outside * float(low)).max(initial=0) >= 2.0**62:
             raise PublicOverflowError(
-                f"epsilon={epsilon:g} with so many answers needs odds of more than 62 bits."
+                f"epsilon={epsilon:g} with this number of answers needs odds of more than 62 bits."
             )
         total = inside * high + outside * low
         return self.integers(total, total.shape) < inside * high
 
     def integers(self, high: int | np.ndarray, size: int | tuple[int, ...]) -> np.ndarray:
-        """Draw integers uniform on ``range(high)``, without a bias."""
+        """Draw integers uniform on ``range(high)``, without bias."""
         return uniform_integers(high, size)
 
     def _choice(self, n, size):
@@ -486,7 +485,7 @@ def _observed_draw(n, indices):
 
 
 def _feed(digest, part):
-    """Add an object to a hash, with its type and length, so that no two sequences are alike."""
+    """Add an object to a hash, with type and length, so that different sequences differ."""
     if isinstance(part, np.generic):
         part = part.item()
     if isinstance(part, np.ndarray) and not part.dtype.hasobject:
@@ -495,23 +494,23 @@ def _feed(digest, part):
     elif part is None or isinstance(part, str | int | float):
         name, content = type(part).__name__, str(part).encode()
     else:
-        # A copy has the memory layout of a clone's parameter, and so its hash.
+        # A copy has the memory layout of a clone's parameter, and so the same hash.
         name, content = "object", joblib.hash(copy.deepcopy(part)).encode()
     digest.update(f"{name} {len(content)} ".encode())
     digest.update(content)
 
 
 def noise_source(seed: int | None = None, *bound: object, certified: bool = False) -> NoiseSource:
-    """Return a source of noise, in floating point or certified.
+    """Return a noise source, in floating point or certified.
 
     Parameters
     ----------
     seed : None or int
         None for the operating system's entropy.
     *bound : ndarray, number, str or any object that joblib can hash
-        Purpose and records that the draws of a seeded source depend on, as in `NoiseSource.bind`.
+        Purpose and records on which the draws of a seeded source depend, as in `NoiseSource.bind`.
     certified : bool, default=False
-        Whether draws are exact, which needs OpenDP and no seed.
+        Whether draws are exact, which requires OpenDP and no seed.
     """
     if certified:
         return CertifiedNoise()
@@ -521,14 +520,14 @@ def noise_source(seed: int | None = None, *bound: object, certified: bool = Fals
 def on_grid(values: np.ndarray, scale: float) -> np.ndarray:
     """Round released values to a multiple of a power of two, at most a 1024th of the noise scale.
 
-    The low bits of a floating-point sum can reveal the value that noise was added to [1]_. Rounding
-    is post-processing of the real-valued release, and on so coarse a grid each value in floating
-    point is within ROUNDING of it in total variation.
+    The low bits of a floating-point sum can reveal the value before noise [1]_. Rounding is
+    post-processing of the real-valued release, and on this grid each floating-point value is within
+    ROUNDING of it in total variation.
 
     Parameters
     ----------
     values : ndarray
-        Sums of records and noise.
+        Values with noise.
     scale : float
         Scale of the noise.
 
@@ -542,7 +541,7 @@ def on_grid(values: np.ndarray, scale: float) -> np.ndarray:
        CCS 2012.
     """
     step = math.ldexp(1.0, math.frexp(scale)[1] - 11)
-    # A grid finer than the floats changes nothing, but then the division may overflow.
+    # A grid finer than the floats changes nothing, but the division may overflow.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         multiples = np.rint(values / step)
     return np.where(np.isfinite(multiples), multiples * step, values)

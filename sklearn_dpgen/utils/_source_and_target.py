@@ -1,4 +1,4 @@
-"""Rows of two domains in one table: which is of the target, which labels are known."""
+"""Rows of a source and a target domain in one table: masks of domains and of known labels."""
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def check_labels_of_both(X, y, name):
-    """Return the labels of all rows as one array, in which those of the target may be masked."""
+    """Return the labels of all rows as one array; those of the target may be masked."""
     if y is None:
         raise PublicValueError(f"{name} requires y to be passed, but the target y is None.")
     y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
@@ -32,7 +32,7 @@ def check_labels_of_both(X, y, name):
 
 
 def known_labels(y):
-    """Tell labels from masks: -1 or NaN, and None among objects.
+    """Return which labels are known: not masked by -1, NaN, or None among objects.
 
     Parameters
     ----------
@@ -48,25 +48,25 @@ def known_labels(y):
 
 
 def source_mask(y, sample_domain):
-    """Tell source rows from target rows, by the convention of skada.
+    """Return which rows are of the source domain, by the convention of skada.
 
     Parameters
     ----------
     y : ndarray of shape (n_samples,)
-        Labels. Read only where ``sample_domain`` is None.
+        Labels. Read only if ``sample_domain`` is None.
     sample_domain : array-like of shape (n_samples,) or None
-        Integers: negative for rows of the target. None takes masked labels for the target: -1,
-        or NaN.
+        Integers: negative for rows of the target. None takes rows with masked labels, -1 or NaN,
+        as the target.
 
     Returns
     -------
     ndarray of bool of shape (n_samples,)
-        True for rows of the source. With None it may be so everywhere, after a warning.
+        True for rows of the source; all True, with a warning, if None and no label is masked.
 
     Raises
     ------
-    ValueError
-        Another length, not integers, or one of the domains is absent.
+    PublicValueError
+        The length differs, values are not integers, or a domain is absent.
     """
     if sample_domain is None:
         is_source = known_labels(y)
@@ -89,23 +89,23 @@ def source_mask(y, sample_domain):
 
 
 def scored_rows(y, sample_domain):
-    """Tell the rows that an accuracy on the target may count.
+    """Return which rows count in an accuracy on the target: those with known labels.
 
     Parameters
     ----------
     y : ndarray of shape (n_samples,)
     sample_domain : array-like of shape (n_samples,) or None
-        None takes all rows for those of the target.
+        None takes all rows as the target.
 
     Returns
     -------
     ndarray of bool of shape (n_samples,)
-        Rows of the target whose labels are known.
+        Rows of the target with known labels.
 
     Raises
     ------
-    ValueError
-        There is none, or the domains are of another length or not integers.
+    PublicValueError
+        There is no such row, or the domains have another length or are not integers.
     """
     known = known_labels(y)
     if sample_domain is not None:
@@ -119,9 +119,9 @@ def scored_rows(y, sample_domain):
         )
     if not known.any():
         raise PublicValueError(
-            "score needs rows of the target with known labels, there are none. Where they are "
-            "masked for fit too, choose parameters by a scoring of another kind; where rows are "
-            "sorted by domain, shuffle the folds of a search."
+            "score needs rows of the target with known labels, and there are none. If they are "
+            "masked for fit too, choose parameters by another scoring; if rows are sorted by "
+            "domain, shuffle the folds of a search."
         )
     return known
 
@@ -129,16 +129,16 @@ def scored_rows(y, sample_domain):
 def encode_source_labels(y, name):
     """Return the classes of the source, and the code of each of its labels.
 
-    A masked one would be a class of its own, which ``score`` takes for unknown.
+    Masked labels are refused, as ``score`` takes them as unknown.
     """
     if not known_labels(y).all():
         raise PublicValueError(
             f"{name} needs the label of each row of the source: -1, NaN and None are for masked "
-            "ones. Leave rows without a label out, or give them to the target; call a class that "
-            "is named -1 something else."
+            "labels. Leave out rows without a label, or give them to the target; rename a class "
+            "that is called -1."
         )
     check_array(y, ensure_2d=False, dtype=None, input_name="y")
-    # The target's masked labels had a part in the dtype of all labels together.
+    # The masked labels of the target may have changed the dtype of all labels.
     try:
         check_classification_targets(y)
         classes, codes = np.unique(np.asarray(y.tolist()), return_inverse=True)

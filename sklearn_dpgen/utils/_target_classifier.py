@@ -1,4 +1,4 @@
-"""What classifiers of a target domain share: predictions, and an accuracy on the target."""
+"""Common methods of classifiers of a target domain: predictions, and accuracy on the target."""
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ __all__ = ["TargetClassifierMixin"]
 
 
 class TargetClassifierMixin(ClassifierMixin):
-    """Classifiers whose ``module_`` maps records to logits, in double precision."""
+    """Methods of classifiers whose ``module_`` maps records to logits, in double precision."""
 
     _saved_state: dict = {"classes_": Array("biufUO", 1)}
 
@@ -48,7 +48,7 @@ class TargetClassifierMixin(ClassifierMixin):
             return as_array(torch.softmax(logits, dim=1))
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the likeliest label of each record of the target.
+        """Predict the most probable label of each record of the target.
 
         Parameters
         ----------
@@ -68,34 +68,34 @@ class TargetClassifierMixin(ClassifierMixin):
         sample_weight: ArrayLike | None = None,
         sample_domain: ArrayLike | None = None,
     ) -> float:
-        """Return the accuracy on records of the target whose labels are known.
+        """Return the accuracy on records of the target with known labels.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Records.
         y : array-like of shape (n_samples,)
-            Labels. Rows where they are masked, -1 or NaN, do not count.
+            Labels. Rows with masked ones, -1 or NaN, do not count.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weights of the rows.
         sample_domain : array-like of int of shape (n_samples,) or None, default=None
-            Negative for rows of the target: the others do not count either. None takes all rows
-            for those of the target, and warns where labels are masked.
+            Negative for rows of the target; other rows do not count. None takes all rows as the
+            target, and warns if labels are masked.
 
         Returns
         -------
         float
-            In [0, 1]. It is computed from labels, which the guarantee does not cover.
+            In [0, 1]. It is computed from labels, which the guarantee does not protect.
 
         Raises
         ------
-        ValueError
+        PublicValueError
             No row of the target has a known label.
 
         Warns
         -----
         UnpaidScoreWarning
-            After a private fit: nothing is paid for the score.
+            After a private fit, as the score charges no ledger.
         """
         predicted = self.predict(X)
         self._warn_of_score()

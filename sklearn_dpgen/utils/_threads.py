@@ -1,4 +1,4 @@
-"""One thread for fits and samples, whose many small steps more threads would only hold up."""
+"""One thread for fits and samples, as more threads only slow down their many small steps."""
 
 import functools
 import os
@@ -17,8 +17,8 @@ __all__ = [
     "threads_for",
 ]
 
-# At the end of each step threads wait for the last of them, beside another process until it has its
-# turn again, which takes milliseconds. A step over fewer values takes less in a single thread.
+# Threads wait for the slowest at the end of each step, which takes milliseconds if another process
+# has its core. A step over fewer values takes less than that in a single thread.
 MANY_VALUES = 2**22
 
 _VARIABLE = "SKLEARN_DPGEN_THREADS"
@@ -26,17 +26,17 @@ _VARIABLE = "SKLEARN_DPGEN_THREADS"
 
 @contextmanager
 def one_thread():
-    """Limit PyTorch, BLAS and OpenMP to one thread, and restore what they had before.
+    """Limit PyTorch, BLAS and OpenMP to one thread, and restore their limits at exit.
 
-    It may be entered again inside, and by several threads of Python. PyTorch and OpenMP count
-    threads for each of these, and the others keep theirs. BLAS counts for the whole process: the
-    first that enters limits it until it leaves. Nothing happens with ``SKLEARN_DPGEN_THREADS=all``
-    in the environment.
+    It is reentrant, also from several Python threads. PyTorch and OpenMP have a limit for each of
+    these, and the others keep theirs. BLAS has one limit for the process, set by the first Python
+    thread that enters, until it leaves. Nothing happens with ``SKLEARN_DPGEN_THREADS=all`` in the
+    environment.
 
     Raises
     ------
-    ValueError
-        If the variable is neither "one", its default, nor "all".
+    PublicValueError
+        The variable is neither "one", its default, nor "all".
     """
     if not _own.depth and _keeps_threads():
         yield
@@ -50,13 +50,13 @@ def one_thread():
 
 @contextmanager
 def threads_for(n_values):
-    """Limit threads as :func:`one_thread`, or give them back where a step is large.
+    """Limit threads as :func:`one_thread`, or restore them for a large step.
 
     Parameters
     ----------
     n_values : int
-        Values that a step goes over; from ``MANY_VALUES`` on, PyTorch and OpenMP have the threads
-        that they have outside.
+        Number of values of a step; from ``MANY_VALUES`` on, PyTorch and OpenMP have as many
+        threads as outside.
     """
     if n_values < MANY_VALUES:
         with one_thread():
@@ -67,7 +67,7 @@ def threads_for(n_values):
 
 
 def limit_new_libraries():
-    """Limit what has been loaded since this thread entered :func:`one_thread`, if it did."""
+    """Limit libraries that were loaded since this thread entered :func:`one_thread`, if it did."""
     if _own.depth:
         _own.limit()
 
@@ -80,7 +80,7 @@ def _keeps_threads():
 
 
 class _OwnLimits(threading.local):
-    """The limits of one thread of Python, which it enters and leaves by itself."""
+    """The limits of one Python thread."""
 
     def __init__(self):
         self.depth = 0
@@ -105,7 +105,7 @@ class _OwnLimits(threading.local):
                 _blas.release()
 
     def limit(self):
-        """Limit what is loaded by now: libraries come with modules, and are looked for then."""
+        """Limit the libraries that are loaded by now, as they come with modules."""
         if self._is_lifted or self._n_modules == len(sys.modules):
             return
         self._n_modules = len(sys.modules)
@@ -124,7 +124,7 @@ class _OwnLimits(threading.local):
 
     @contextmanager
     def lifted(self):
-        """Restore all but BLAS, which is of the whole process."""
+        """Restore all limits except that of BLAS, which is common to the process."""
         if not self.depth or self._is_lifted:
             yield
             return
@@ -138,17 +138,17 @@ class _OwnLimits(threading.local):
 
 
 _own = _OwnLimits()
-# Held by the one thread of Python that limits BLAS, and restores it.
+# Held by the Python thread that limits BLAS, and restores it.
 _blas = threading.Lock()
 _torch = threading.Lock()
 
 
 @functools.lru_cache(maxsize=1)
 def _libraries(n_modules):
-    """Return what controls OpenMP, and what controls BLAS, beside a number of loaded modules."""
+    """Return the controllers of OpenMP and of BLAS for a number of loaded modules."""
     controller = ThreadpoolController()
     blas = [each for each in controller.lib_controllers if each.user_api == "blas"]
-    # An OpenBLAS that has its threads of OpenMP is limited by that, and would restore the limit.
+    # An OpenBLAS with OpenMP threads is limited by OpenMP, and would restore the limit.
     blas = [each.filepath for each in blas if getattr(each, "threading_layer", "") != "openmp"]
     return controller.select(user_api="openmp"), controller.select(filepath=blas)
 
@@ -160,8 +160,8 @@ def _limited_torch(torch):
         if n_threads > 1:
             torch.set_num_threads(1)
             if threading.active_count() > 1:
-                # Threads of Python that have not called PyTorch yet would begin with one, too,
-                # and keep it. Set by another, which ends at once, it is what they begin with.
+                # New Python threads would start with a limit of one in PyTorch. The limit that they
+                # start with is the last one set, so another thread sets it, and ends.
                 other = threading.Thread(target=torch.set_num_threads, args=(n_threads,))
                 other.start()
                 other.join()

@@ -1,4 +1,4 @@
-"""Devices, dtypes, and the way between arrays and tensors."""
+"""Devices, dtypes, and conversion between arrays and tensors."""
 
 import os
 from contextlib import contextmanager
@@ -12,23 +12,23 @@ __all__ = ["as_array", "as_tensor", "resolve_device", "seeded_initialization"]
 
 
 def resolve_device(device="auto"):
-    """Return a ``torch.device``; "auto" takes a CUDA device where there is one.
+    """Return a ``torch.device``; "auto" is a CUDA device if there is one.
 
     Raises
     ------
-    ValueError
-        For a device that does not exist, or not on this machine.
+    PublicValueError
+        The device does not exist on this machine.
     """
     if isinstance(device, str) and device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         resolved = torch.device(device)
-        # Only a tensor tells whether the device is there; without CUDA it is an AssertionError.
+        # Only an allocation shows whether the device exists; without CUDA it raises AssertionError.
         torch.zeros(1, device=resolved).item()
     except (RuntimeError, AssertionError, TypeError, ValueError):
         raise PublicValueError(
             f"device={device!r} is not a device of this machine that PyTorch can use; 'auto' "
-            "takes a GPU where there is one, and else 'cpu'."
+            "takes a GPU if there is one, otherwise 'cpu'."
         ) from None
     return resolved
 
@@ -47,7 +47,7 @@ def as_array(X, dtype=np.float64):
 
 @contextmanager
 def seeded_initialization(seed):
-    """Draw the initial weights of modules built inside from ``seed``; the global stream is kept.
+    """Draw the initial weights of modules built inside from ``seed``; keep the global stream.
 
     None seeds from the operating system's entropy.
     """

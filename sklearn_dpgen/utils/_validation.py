@@ -29,10 +29,10 @@ from sklearn.utils.validation import check_is_fitted
 from sklearn_dpgen.exceptions import PublicError, PublicTypeError, PublicValueError
 
 if TYPE_CHECKING:
-    # A mixin reads parameters and fitted attributes of the estimator that it is mixed into.
+    # A mixin uses the parameters and fitted attributes of the estimator.
     from sklearn.base import BaseEstimator as EstimatorMixin
 
-    # To type checkers no int is an Integral, and no float a Real.
+    # Type checkers take no int as an Integral, and no float as a Real.
     Integral = int
     Real = float
 else:
@@ -80,7 +80,7 @@ __all__ = [
     "warn_user",
 ]
 
-# A parameter constraint: beyond it a finite budget protects nobody, or leaves nothing.
+# A parameter constraint: finite budgets beyond it protect nobody, or leave nothing.
 BUDGET = [Interval(Real, 1e-50, 1e5, closed="both"), Options(Real, {math.inf})]
 
 
@@ -90,37 +90,37 @@ class _DeviceType(type):
 
 
 class _Device(metaclass=_DeviceType):
-    """What ``torch.device`` is to constraints, without importing PyTorch."""
+    """A stand-in for ``torch.device`` in constraints, without importing PyTorch."""
 
     __module__, __qualname__ = "torch", "device"
 
 
-# A parameter constraint: a device by its name, or as PyTorch has it.
+# A parameter constraint: a device by name, or as a ``torch.device``.
 DEVICE = [str, _Device]
 
 
 def _attempt(function, *args, **kwargs):
-    """Return what a function returns and None, or None and the class and the text of its error.
+    """Return the result of a function and None, or None and the class and text of its error.
 
     Errors are raised outside of the handler, or their context would show values.
     """
     try:
         return function(*args, **kwargs), None
-    except Exception as error:  # of any kind, because values decide it
+    except Exception as error:  # Private values may raise any class.
         try:
             return None, (type(error), str(error))
-        except Exception:  # the text of an error may raise as well
+        except Exception:  # Converting the error to text may raise as well.
             return None, (type(error), "")
 
 
 def check_array(X, *, dtype="numeric", **options):
-    """Return scikit-learn's ``check_array``; errors name columns and rules, and show no value."""
+    """Return scikit-learn's ``check_array``; errors name columns and rules, but show no value."""
     function = sklearn.utils.validation.check_array
     return _checked(partial(function, X), None, X, "no_validation", dtype, options)
 
 
 def validate_data(estimator, X, y="no_validation", *, dtype="numeric", **options):
-    """Return scikit-learn's ``validate_data``; errors name columns and rules, and show no value."""
+    """Return scikit-learn's ``validate_data``; errors name columns and rules, but show no value."""
     function = partial(sklearn.utils.validation.validate_data, estimator, X, y)
     return _checked(function, estimator, X, y, dtype, options)
 
@@ -136,7 +136,7 @@ def _checked(function, estimator, X, y, dtype, options):
         return result
     if issubclass(error[0], MemoryError):
         raise MemoryError("X does not fit in memory.")
-    # The message of scikit-learn may quote values: which rule failed is found out again.
+    # The message of scikit-learn may quote values, so the rule that failed is found again.
     fault, _ = _attempt(_fault, estimator, X, y, is_real, options)
     name = options.get("input_name") or "X"
     raise fault or PublicValueError(
@@ -146,9 +146,9 @@ def _checked(function, estimator, X, y, dtype, options):
 
 
 def _fault(estimator, X, y, is_real, options):
-    """Return an error for the first rule of scikit-learn that data break, or None."""
+    """Return an error for the first rule of scikit-learn that the data break, or None."""
     if estimator is not None:
-        # The messages of this function hold names and types of columns alone.
+        # The messages of this function have only names and types of columns.
         _, error = _attempt(
             sklearn.utils.validation._check_feature_names,
             estimator,
@@ -259,7 +259,7 @@ def _inconsistent(lengths):
 
 
 def _check_columns(frame, is_real):
-    """Raise for columns of one name, and for dates and complex numbers, which a cast changes."""
+    """Refuse repeated names, and dates and complex numbers, which a cast would change."""
     if not frame.columns.is_unique:
         names = frame.columns[frame.columns.duplicated()].unique().tolist()
         raise PublicValueError(f"X has more than one column of the name: {names}.")
@@ -269,12 +269,12 @@ def _check_columns(frame, is_real):
 
 
 def _is_cast(dtype):
-    """Return whether numbers of a dtype are others: of dates, the unit is read off all of them."""
+    """Return whether a dtype is cast by its values: the unit of dates depends on all of them."""
     return getattr(dtype, "kind", "O") in "cmM"
 
 
 def _not_real(frame):
-    """Return the names of the columns that are not of real numbers."""
+    """Return the names of the columns without real numbers."""
     names = []
     for name, column in frame.items():
         if pd.api.types.is_numeric_dtype(column.dtype):
@@ -284,7 +284,7 @@ def _not_real(frame):
             is_real = values.dtype.kind not in "mM" and values.astype(np.float64) is not None
         except MemoryError:
             raise
-        except Exception:  # of any kind, by what a value is
+        except Exception:  # A value may raise any class.
             is_real = False
         if not is_real:
             names.append(name)
@@ -292,16 +292,16 @@ def _not_real(frame):
 
 
 def as_frame(array, columns=None):
-    """Return an array as a frame; texts stay objects, as pandas has no other for some of them."""
+    """Return an array as a frame; texts stay objects, as pandas cannot convert some of them."""
     array = np.asarray(array)
     dtype = None if array.dtype.kind in "biufcmM" else object
     return pd.DataFrame(array, columns=columns, dtype=dtype)
 
 
 def call_quietly(message, function, *args):
-    """Return what a function of private values returns, or raise a ValueError with the message.
+    """Return the result of a function of private values, or raise a PublicValueError.
 
-    Nothing of the error that it replaces is kept, as that may show a value.
+    The error has only the given message, as the original one may show a value.
     """
     result, error = _attempt(function, *args)
     if error is None:
@@ -312,16 +312,16 @@ def call_quietly(message, function, *args):
 
 
 def output_kind(estimator):
-    """Return what ``set_output`` or the global configuration asks for, "default" if nothing."""
+    """Return the output kind of ``set_output`` or the global configuration, else "default"."""
     return _get_output_config("transform", estimator)["dense"]
 
 
-# Whose lines lie between a warning and the line of a user.
+# Packages whose frames are skipped to find the line of the user for a warning.
 _BETWEEN = ("joblib", "sklearn", "sklearn_dpgen")
 
 
 def warn_user(message, category=UserWarning):
-    """Warn at the line of code that called this package, whatever lies between."""
+    """Warn at the line of user code that called this package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _is_between(frame):
         level, frame = level + 1, frame.f_back
@@ -341,21 +341,21 @@ def num_samples(X):
 
 
 def check_consistent_length(*arrays):
-    """Raise ValueError unless arrays have the same number of rows; None is left out."""
+    """Check that arrays have equal numbers of rows; None is ignored."""
     lengths = [num_samples(array) for array in arrays if array is not None]
     if len(set(lengths)) > 1:
         raise _inconsistent(lengths)
 
 
 def assert_all_finite(X, *, input_name="X"):
-    """Raise ValueError if an array holds NaN or infinity."""
+    """Check that an array has no NaN or infinity."""
     _, error = _attempt(sklearn.utils.validation.assert_all_finite, X)
     if error is not None:
         raise PublicValueError(f"Input {input_name} contains NaN or infinity.")
 
 
 def check_classification_targets(y):
-    """Raise ValueError unless labels are those of a classification."""
+    """Check that labels are those of a classification."""
     _, error = _attempt(sklearn.utils.multiclass.check_classification_targets, y)
     if error is None:
         return
@@ -373,7 +373,7 @@ class _PublicParameterError(PublicError, InvalidParameterError):
 
 
 class ParametersMixin(EstimatorMixin):
-    """Mixin of estimators whose errors about parameters show no value that could hold records."""
+    """Mixin of estimators whose errors about parameters show no value that may hold records."""
 
     def _validate_params(self):
         try:
@@ -382,12 +382,12 @@ class ParametersMixin(EstimatorMixin):
             message = str(error)
         else:
             return
-        # Of "The 'name' parameter of ...".
+        # The message begins with "The 'name' parameter of ...".
         name = message.split("'")[1]
         value = getattr(self, name)
         if not isinstance(value, str | Real | None):
             message = f"{message.partition(' Got ')[0]} Got an object of {type(value).__name__}."
-        # Outside of the handler, or the context of the error would show it.
+        # Outside of the handler, or the context of the error would show the value.
         raise _PublicParameterError(message)
 
 
@@ -445,7 +445,7 @@ def check_settings(settings, defaults, owner):
 
 
 def check_positive(value, name, *, allow_infinite=False):
-    """Return ``value`` as a float, or say why it is not a positive number."""
+    """Return ``value`` as a float, or raise an error if it is not a positive number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise PublicTypeError(f"{name} must be a real number, got {type(value).__name__}.")
     value = float(value)
@@ -456,7 +456,7 @@ def check_positive(value, name, *, allow_infinite=False):
 
 
 def check_epsilon(epsilon, name="epsilon", *, allow_infinite=True):
-    """Return the privacy budget in nats as a float; ``np.inf`` means no noise."""
+    """Return the privacy budget in nats as a float; ``np.inf`` is no noise."""
     return check_positive(epsilon, name, allow_infinite=allow_infinite)
 
 
@@ -469,18 +469,18 @@ def check_delta(delta, name="delta"):
 
 
 def check_n_samples(n_samples, width=1):
-    """Return a number of records to sample as an int, if it is one of at least 1.
+    """Return a number of records to sample, at least 1, as an int.
 
     Parameters
     ----------
     n_samples : int
     width : int, default=1
-        Numbers that a record takes while it is made, latents and one-hot blocks included.
+        Numbers per record during sampling, latents and one-hot blocks included.
 
     Raises
     ------
-    ValueError
-        No such number, or more records than fit in the memory of the machine, at 8 bytes a number.
+    PublicValueError
+        The number is invalid, or the records do not fit in memory, with 8 bytes per number.
     """
     if isinstance(n_samples, bool) or not isinstance(n_samples, Integral) or n_samples < 1:
         raise PublicValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
@@ -494,7 +494,7 @@ def check_n_samples(n_samples, width=1):
 
 
 def check_fits(n_bytes, subject):
-    """Raise ValueError if what a parameter asks for does not fit in the memory of the machine."""
+    """Check that a number of bytes fits in the memory of the machine."""
     there = _memory()
     if n_bytes > there:
         raise PublicValueError(
@@ -504,7 +504,7 @@ def check_fits(n_bytes, subject):
 
 
 def _memory():
-    """Return the bytes of the machine's memory, or 64 GiB where it does not tell."""
+    """Return the bytes of the machine's memory, or 64 GiB if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -532,13 +532,13 @@ def check_widths(widths, name="hidden_layer_sizes"):
 
 
 def column_or_1d(y, warn=False):
-    """Return labels as an array of one dimension; any frame of several columns is a ValueError.
+    """Return labels as a one-dimensional array; a frame with several columns is a ValueError.
 
-    scikit-learn's own raises TypeError where the columns have no common type.
+    scikit-learn raises TypeError if the columns have no common type.
     """
     y = y.to_numpy() if isinstance(y, pd.DataFrame) else y
     if isinstance(y, list | tuple) and len({isinstance(label, str) for label in y}) > 1:
-        # As an array, one text would make texts of all the numbers.
+        # An array would convert all numbers to texts if there is one text.
         y = pd.Series(y, dtype=object)
     labels, error = _attempt(sklearn.utils.validation.column_or_1d, y, warn=warn)
     if error is None:
@@ -555,19 +555,19 @@ def column_or_1d(y, warn=False):
 
 
 class Transformer(Protocol):
-    """What maps records to records, each by itself."""
+    """An object that maps records to records, row by row."""
 
     def transform(self, X: Any, /) -> Any: ...
 
 
 class Sampler(Protocol):
-    """What draws a number of records."""
+    """An object that draws a number of records."""
 
     def sample(self, n_samples: int, /, *, random_state: int | None = None) -> Any: ...
 
 
 def named_parameters(estimator, name):
-    """Return the names of all parameters that end in one, at any depth, such as sampler__epsilon.
+    """Return the names of all parameters that end in a name, at any depth, as sampler__epsilon.
 
     Parameters
     ----------
@@ -582,7 +582,7 @@ def named_parameters(estimator, name):
 
 
 def outermost_parameters(estimator, name):
-    """Return those of the least depth: a budget within another one is a part of it."""
+    """Return the named parameters of the least depth: a nested budget is a part of the outer."""
     names = named_parameters(estimator, name)
     depth = min((key.count("__") for key in names), default=0)
     return [key for key in names if key.count("__") == depth]

@@ -135,7 +135,7 @@ def test_profiles_are_kept_as_plain_values(name):
         restored = PrivacyProfile.from_dict(content)
         assert restored == profile
         assert restored.delta(0.3) == profile.delta(0.3)
-    with pytest.raises(ValueError, match="no known kind"):
+    with pytest.raises(ValueError, match="must be a known kind"):
         PrivacyProfile.from_dict({"profile": "Nobody", "parameters": {}})
 
 

@@ -377,7 +377,7 @@ def test_without_noise():
         (
             lambda: calibrate_releases(1.0, 0.1, gaussian_shares=(1.0,), selection_share=1.0),
             ValueError,
-            "None where n_selections is 0",
+            "None if n_selections is 0",
         ),
         (
             lambda: calibrate_releases(1.0, 0.1, gaussian_shares=(1.0,), n_selections=2),

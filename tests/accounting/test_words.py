@@ -14,9 +14,12 @@ def test_numbers_have_two_digits(value, words):
 
 
 def test_noise_of_counts():
-    assert count_words([37.6]) == "± 38 records; told from zero above 75"
+    assert count_words([37.6]) == "± 38 records; distinguishable from zero above 75"
     assert count_words([37.6], 48842, "rows") == (
-        "± 38 rows (0.077 percent); told from zero above 75 (0.15 percent)"
+        "± 38 rows (0.077 percent); distinguishable from zero above 75 (0.15 percent)"
     )
-    assert count_words([12.0, 37.6, 20.0]) == "± 12 to 38 records; told from zero above 24 to 75"
+    assert (
+        count_words([12.0, 37.6, 20.0])
+        == "± 12 to 38 records; distinguishable from zero above 24 to 75"
+    )
     assert count_words([0.0]) == "exact: there is no noise"

@@ -35,7 +35,7 @@ def test_a_ledger_is_made_once(run):
     assert done.json["command"] == "ledger init"
     again = run(*INIT)
     assert again.code == 2
-    assert "is there already" in again.err
+    assert "must not exist to create a ledger" in again.err
 
 
 def test_what_was_spent_and_what_is_left(run, charged):
@@ -67,7 +67,7 @@ def test_a_first_fit_may_have_all_of_it(run):
 @pytest.mark.parametrize(
     ("statement", "fault"),
     [
-        ("UPDATE charges SET amount = amount / 2 WHERE id = 1", "Charge 1 costs other"),
+        ("UPDATE charges SET amount = amount / 2 WHERE id = 1", "Charge 1 differs from the cost"),
         ("UPDATE charges SET total_amount = 0 WHERE id = 2", "The total after charge 2"),
         ("DELETE FROM charges WHERE id = 1", "Charges are missing"),
         ("UPDATE charges SET report = substr(report, 9) WHERE id = 1", "A charge cannot be read"),
@@ -92,17 +92,17 @@ def test_what_is_no_ledger(run, folder, part):
     done = run("ledger", part, "table.csv", "--json")
     assert done.code == 2
     assert done.json["ok"] is False
-    assert "table.csv is no ledger" in done.json["error"]
+    assert "table.csv is not a ledger" in done.json["error"]
 
 
 def test_the_last_charge_is_missed_and_an_empty_file_is_no_ledger(run, folder, charged):
     change("DELETE FROM charges WHERE id = 2")
     done = run("ledger", "verify", charged, "--json")
     assert done.code == 1
-    assert done.json["faults"] == ["Charges are missing: 2 were booked, and 1 are left."]
-    assert "2 charges were booked" in run("ledger", "show", charged).err
+    assert done.json["faults"] == ["Charges are missing: 2 were made, and 1 are left."]
+    assert "2 charges were made" in run("ledger", "show", charged).err
     (folder / "l.db").write_bytes(b"")
     for part in ("show", "verify"):
-        assert "is empty, and no ledger" in run("ledger", part, charged).err
-    assert "is there already" in run(*INIT).err
+        assert "is empty and not a ledger" in run("ledger", part, charged).err
+    assert "must not exist to create a ledger" in run(*INIT).err
     assert (folder / "l.db").stat().st_size == 0

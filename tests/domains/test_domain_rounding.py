@@ -106,7 +106,7 @@ def test_rounding_outwards_is_found_out(p, shift):
     [(7e-5, 2, 1e12, 1), (1.0, 1, 1e15, 50), (0.1, np.inf, 1e15, 2), (1e-310, 2, 0.0, 3)],
 )
 def test_a_ball_finer_than_double_precision_is_refused(radius, p, center, width):
-    with pytest.raises(ValueError, match="too small for double precision"):
+    with pytest.raises(ValueError, match="must be larger for double precision"):
         Ball(radius, p, center, width)
     # Negative twin: unrefused, records are released further apart than the noise is for.
     broken = UnroundedBall(radius, p, center, width)

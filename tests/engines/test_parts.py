@@ -56,17 +56,17 @@ def test_a_part_that_is_there_twice_is_refused(sizes, data):
     twice = merge_in_any_order(data.draw, [*packed, data.draw(st.sampled_from(packed))], add)
     # Nobody would see it in what is merged.
     assert pickle.loads(merge_parts(add, twice))[1][1] == len(sizes) + 1
-    with pytest.raises(RuntimeError, match="more than once"):
+    with pytest.raises(RuntimeError, match="each part of X exactly once, and did not"):
         finish(count, add, twice)
 
 
 def test_a_part_that_is_missing_is_refused():
     packed = [count_part(count, i, [[None]]) for i in range(5)]
-    with pytest.raises(RuntimeError, match="not at all"):
+    with pytest.raises(RuntimeError, match="each part of X exactly once, and did not"):
         finish(count, add, packed[:2] + packed[3:])
-    with pytest.raises(RuntimeError, match="not at all"):
+    with pytest.raises(RuntimeError, match="each part of X exactly once, and did not"):
         finish(count, add, packed[:4], 5)
-    with pytest.raises(RuntimeError, match="not at all"):
+    with pytest.raises(RuntimeError, match="each part of X exactly once, and did not"):
         finish(count, add, [], 1)
 
 

@@ -44,7 +44,7 @@ def test_a_block_that_comes_twice_is_refused(ray, table, monkeypatch):
             yield row
 
     monkeypatch.setattr(ray.data.Dataset, "iter_rows", twice)
-    with pytest.raises(RuntimeError, match="more than once"):
+    with pytest.raises(RuntimeError, match="each part of X exactly once, and did not"):
         map_reduce(total, add, table, NUMBERS)
     # Without the check, the records would have been counted twice.
     monkeypatch.setattr("sklearn_dpgen.engines._parts._check_once", lambda parts, n_parts: None)

@@ -35,7 +35,7 @@ def test_a_partition_that_comes_twice_is_refused(table, monkeypatch):
         return repartition(rows.select("part", "packed"), key)
 
     monkeypatch.setattr(type(table), "repartition", twice)
-    with pytest.raises(RuntimeError, match="more than once"):
+    with pytest.raises(RuntimeError, match="each part of X exactly once, and did not"):
         map_reduce(total, add, table, NUMBERS)
     # Without the check, one partition would have been counted twice.
     monkeypatch.setattr("sklearn_dpgen.engines._parts._check_once", lambda parts, n_parts: None)

@@ -194,7 +194,10 @@ def test_the_cosine_is_no_distance_to_project_in(sampler_of, labelled, released)
     [
         (lambda X, V: manhattan(X, V) * np.nan, "finite real distances"),
         (lambda X, V: manhattan(X, V) + np.inf, "finite real distances"),
-        (lambda X, V: manhattan(X, V)[:, :1], "metric must return shape"),
+        (
+            lambda X, V: manhattan(X, V)[:, :1],
+            "must return one distance for each pair of rows",
+        ),
         (lambda X, V: manhattan(X, V).astype(str), "finite real distances"),
     ],
     ids=["NaN", "inf", "shape", "text"],
@@ -207,7 +210,7 @@ def test_metrics_that_are_no_metrics(sampler_of, labelled, name, metric, message
 def test_embeddings_of_another_shape(sampler_of, labelled):
     for embedding, message in (
         (lambda X: X[:, 0], "2D array|two dimensions"),
-        (lambda X: X[1:], "rows for"),
+        (lambda X: X[1:], "must have one row for each record"),
         (lambda X: X * np.nan, "NaN"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -170,7 +170,7 @@ def test_embedding(metric):
 @pytest.mark.parametrize(
     ("embedding", "message"),
     [
-        (lambda x: x[:1], r"embedding\(V\) has 1 rows for 5 records"),
+        (lambda x: x[:1], r"embedding\(V\) must have one row for each record"),
         (lambda x: x * np.nan, r"embedding\(V\) contains NaN"),
         (lambda x: x[:, : 1 + (len(x) == 5)], r"embedding\(X\) has 1 features"),
     ],

@@ -82,7 +82,7 @@ def test_an_error_names_the_column_and_no_person(missing):
     assert "secret" not in str(caught.value)
     with pytest.raises(ValueError, match="unit must be a column of X, got 'house'"):
         split_unit(frame, "house")
-    with pytest.raises(TypeError, match="unit='person' names a column"):
+    with pytest.raises(TypeError, match="must be a data frame, as unit='person' names a column"):
         split_unit(frame.to_numpy(), "person")
     lists = frame.assign(person=[["secret"], ["secret"], ["other"]])
     with pytest.raises(TypeError, match="'person' of unit must hold") as caught:
@@ -136,7 +136,7 @@ def test_what_is_public_of_a_person_is_one_for_all_of_their_rows():
     for row in (0, 2, 4, 1, 5):
         labels = np.array([1, 0, 1, 1, 1, 0])
         labels[row] = 2
-        with pytest.raises(ValueError, match="one class"):
+        with pytest.raises(ValueError, match="all rows of a person must be of one class"):
             persons.shared(labels, "class")
 
 
@@ -146,6 +146,8 @@ def test_ids_of_less_than_double_precision_are_refused(dtype):
     if "pyarrow" in dtype:
         pytest.importorskip("pyarrow")
     ids = pd.Series([5, 6, 6], dtype=dtype)
-    with pytest.raises(TypeError, match="'id' of unit holds floats of less than double"):
+    with pytest.raises(
+        TypeError, match="'id' of unit must hold integers or texts, got floats of less"
+    ):
         split_unit(pd.DataFrame({"id": ids, "a": 0}), "id")
     assert split_unit(pd.DataFrame({"id": ids.astype("float64"), "a": 0}), "id")[1].n_persons == 2

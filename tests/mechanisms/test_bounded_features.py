@@ -194,7 +194,7 @@ def test_rows_do_not_depend_on_each_other():
 
 @pytest.mark.parametrize("ball", [Box(0, 1, n_features=2), Ball(1.0, p=1, n_features=2)], ids=str)
 def test_other_domains_are_refused(ball):
-    with pytest.raises(ValueError, match="Ball of p = 2"):
+    with pytest.raises(ValueError, match="Ball with p = 2"):
         BallMoments(ball)
     with pytest.raises(ValueError, match="weight must be positive"):
         BallMoments(BALL, 0.0)

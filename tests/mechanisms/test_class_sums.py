@@ -419,7 +419,7 @@ def test_refusals():
         ClassSums(MOMENTS, 5, labels="secret")
     with pytest.raises(ValueError, match="labels must be 'public' or 'private'"):
         ClassSums(MOMENTS, 5, 2)
-    with pytest.raises(ValueError, match="with_counts is for private labels"):
+    with pytest.raises(ValueError, match="with_counts must be False for public labels"):
         ClassSums(MOMENTS, 5, with_counts=True)
     with pytest.raises(ValueError, match="n_samples must be at least 1"):
         ClassSums(MOMENTS, 0)
@@ -429,13 +429,13 @@ def test_refusals():
             ClassSums(features, features.most_samples + 1)
     query = ClassSums(MOMENTS, 5, 2, labels="public")
     for X, codes in ((np.zeros((4, 2)), np.zeros(5, int)), (np.zeros((5, 2)), np.zeros(4, int))):
-        with pytest.raises(ValueError, match="must be of 5 records"):
+        with pytest.raises(ValueError, match="must have 5 records"):
             query.vector(X, codes)
     with pytest.raises(ValueError, match="epsilon"):
         ClassSumMechanism([query], [1.0], epsilon=0.0, delta=0.1)
     other = ClassSums(MOMENTS, 5, 2, labels="private")
-    with pytest.raises(ValueError, match="same n_samples, n_classes and labels"):
+    with pytest.raises(ValueError, match="equal n_samples, n_classes and labels"):
         ClassSumMechanism([query, other], [0.5, 0.5], epsilon=1.0, delta=0.1)
-    with pytest.raises(ValueError, match="one number a query"):
+    with pytest.raises(ValueError, match="one number per query"):
         ClassSumMechanism([query], [0.5, 0.5], epsilon=1.0, delta=0.1)
     assert replace(query, n_samples=7).sensitivity == pytest.approx(query.sensitivity, rel=1e-12)

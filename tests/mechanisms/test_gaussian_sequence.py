@@ -237,7 +237,7 @@ def test_a_mechanism_cannot_be_changed():
     ("options", "message"),
     [
         ({"sensitivity": 0.0}, "sensitivity must be positive"),
-        ({"shares": ()}, "at least one"),
+        ({"shares": ()}, "one positive number per release"),
         ({"shares": (1.0, 0.0)}, "shares must be positive"),
         ({"shares": (1.0, math.nan)}, "shares must be positive"),
         ({"shares": (1.0, math.inf)}, "shares must be positive"),

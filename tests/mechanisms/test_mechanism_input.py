@@ -74,7 +74,7 @@ def test_randomized_response_takes_categories(domain):
 
 
 def test_a_domain_by_width_needs_data():
-    with pytest.raises(ValueError, match="needs X"):
+    with pytest.raises(ValueError, match="X must be given if domain is a function"):
         LaplaceMechanism(domain=OneHot).fit()
     by_width = LaplaceMechanism(domain=lambda n_features: Box(0, 1, n_features=n_features)).fit(X)
     assert by_width.domain_ == Box(0, 1, n_features=2)
@@ -126,10 +126,10 @@ def test_infinity_is_moved_to_the_domain(kind, domain):
 
 
 def test_tables_of_probabilities_are_refused_before_they_are_made():
-    with pytest.raises(ValueError, match="30000 categories takes a table of 6.7 GiB"):
+    with pytest.raises(ValueError, match="30000 takes a table of 6.7 GiB"):
         RandomizedResponse(domain=OneHot(30_000)).fit()
     schema = Schema({"town": Categorical(range(200_000))})
-    with pytest.raises(ValueError, match="Column 'town'.* 200000 categories .* 298.0 GiB"):
+    with pytest.raises(ValueError, match="Column 'town'.* fewer categories: .* 200000 .* 298.0"):
         TabularMechanism(schema=schema).fit()
     assert RandomizedResponse(domain=OneHot(1000)).fit().table_.shape == (1000, 1000)
 
@@ -157,7 +157,7 @@ def test_no_noise(kind):
     np.testing.assert_array_equal(mechanism.transform(outside), domain.project(outside))
     assert mechanism.scale_ == 0
     assert mechanism.privacy_.epsilon == np.inf
-    with pytest.raises(ValueError, match="epsilon=inf releases the records as they are"):
+    with pytest.raises(ValueError, match="epsilon must be finite, got inf"):
         mechanism.log_likelihood(torch.zeros(1, 2), torch.zeros(1, 2))
 
 

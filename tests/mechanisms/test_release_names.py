@@ -164,7 +164,7 @@ def test_a_function_of_the_width_does_not_hinder_a_pickle():
     assert isinstance(carried(released), Local)
     again = pickle.loads(pickle.dumps(released))
     np.testing.assert_array_equal(again, released)
-    assert "carry the name of theirs alone" in carried(again)
+    assert "carry only a label" in carried(again)
 
 
 LOST = {
@@ -218,7 +218,7 @@ def test_parameters_that_are_set_later_are_not_believed():
 
 def test_records_without_noise_are_not_learned_from():
     released = LaplaceMechanism(np.inf, domain=BOX).fit_transform(X)
-    assert "no noise to deconvolve" in carried(released)
+    assert "there is nothing to deconvolve" in carried(released)
 
 
 @each

@@ -235,17 +235,19 @@ def test_errors():
     real = table()
     with pytest.raises(ValueError, match="target must be a column of the schema, got 'x'"):
         coefficient_agreement(real, real, SCHEMA, target="x")
-    with pytest.raises(ValueError, match="'plan' is neither numeric nor of two labels"):
+    with pytest.raises(ValueError, match="must be numeric or have two labels, got 'plan'"):
         coefficient_agreement(real, real, SCHEMA, target="plan")
-    with pytest.raises(ValueError, match="'visits' has nulls: pass a target_transform"):
+    with pytest.raises(
+        ValueError, match="must have no nulls, got 'visits': pass a target_transform"
+    ):
         coefficient_agreement(real, real, SCHEMA, target="visits")
     with pytest.raises(ValueError, match="target_transform must make two classes"):
         coefficient_agreement(real, real, SCHEMA, target="age", target_transform=np.round)
-    with pytest.raises(ValueError, match="real target 'bought' is constant"):
+    with pytest.raises(ValueError, match="target must vary in the real table, got 'bought'"):
         coefficient_agreement(real.assign(bought="no"), real, SCHEMA, target="bought")
-    with pytest.raises(ValueError, match="no column beside the target"):
+    with pytest.raises(ValueError, match="schema must have a column besides the target"):
         coefficient_agreement(real, real, Schema({"bought": SCHEMA["bought"]}), target="bought")
-    with pytest.raises(ValueError, match="beside the target are constant"):
+    with pytest.raises(ValueError, match="besides the target that is not constant"):
         coefficient_agreement(counted(3, 3, 0, 0), counted(3, 3, 3, 3), TWO, target="y")
     with pytest.raises(ValueError, match="level"):
         coefficient_agreement(real, real, SCHEMA, target="age", level=1.0)

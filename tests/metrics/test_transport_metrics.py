@@ -106,7 +106,7 @@ def test_errors_name_the_parameter(distance):
     X, Y = clouds()
     with pytest.raises(ValueError, match="p must be at least 1"):
         distance(X, Y, p=0.5)
-    with pytest.raises(ValueError, match="X and Y must have as many features"):
+    with pytest.raises(ValueError, match="X and Y must have equal numbers of features"):
         distance(X, Y[:, :2])
     with pytest.raises(ValueError, match="Y contains NaN"):
         distance(X, np.full((2, 3), np.nan))

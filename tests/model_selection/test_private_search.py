@@ -196,10 +196,20 @@ class Unread:
 @pytest.mark.parametrize(
     ("estimator", "settings", "error", "message"),
     [
-        (OpenlyFailing(), {}, ValueError, "no budget so small"),
+        (OpenlyFailing(), {}, ValueError, "none is small enough"),
         (AddOrRemove(), {}, ValueError, "replacement of a record"),
-        (Narrow(0.9), {"param_distributions": {"cut": [0.1]}}, ValueError, "who is protected"),
-        (Narrow(0.1), {"param_distributions": {"cut": [0.9]}}, ValueError, "who is protected"),
+        (
+            Narrow(0.9),
+            {"param_distributions": {"cut": [0.1]}},
+            ValueError,
+            "not change the neighbour",
+        ),
+        (
+            Narrow(0.1),
+            {"param_distributions": {"cut": [0.9]}},
+            ValueError,
+            "not change the neighbour",
+        ),
         (LogisticRegression(), {}, ValueError, "estimator"),
         (NoisyThreshold(), {"param_distributions": {"epsilon": [1.0]}}, ValueError, "search sets"),
         (NoisyThreshold(), {"param_distributions": {"a__ledger": [1]}}, ValueError, "search sets"),

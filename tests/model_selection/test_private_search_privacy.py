@@ -290,7 +290,7 @@ def test_nothing_is_read_where_the_ledger_has_less_left(fits, tmp_path):
 
 
 def test_a_fit_that_costs_more_than_its_plan_is_seen(seven):
-    with pytest.raises(RuntimeError, match="more than its plan"):
+    with pytest.raises(RuntimeError, match="must cost what it had planned"):
         PrivateSearchCV(Understating(), CUTS).fit(X, y)
 
 
@@ -324,7 +324,7 @@ class ByClass(NoisyThreshold):
 
 
 def test_a_fit_that_protects_less_than_its_plan_is_seen(seven):
-    with pytest.raises(RuntimeError, match="protects less than it says"):
+    with pytest.raises(RuntimeError, match="must cost what it had planned, and protect as much"):
         PrivateSearchCV(ByClass(), CUTS).fit(X, y)
     assert PrivateSearchCV(NoisyThreshold(), CUTS).fit(X, y).privacy_.unit is None
 

@@ -105,7 +105,10 @@ def test_categories_of_any_type_are_read():
     [
         (lambda: utility_scorer("label", n_synthetic=0), "n_samples"),
         (lambda: utility_scorer("label", target_range=(1, 0)), "target_range"),
-        (lambda: utility_scorer("pay", **PUBLIC)(Drawn(FRAME), FRAME), "lacks the column 'pay'"),
+        (
+            lambda: utility_scorer("pay", **PUBLIC)(Drawn(FRAME), FRAME),
+            "must have the target column 'pay'",
+        ),
         (
             lambda: utility_scorer("label", **PUBLIC)(Drawn(FRAME), FRAME[["label"]]),
             r"lacks columns .*\['x'\]",

@@ -93,7 +93,7 @@ def test_what_no_plan_is_of_is_refused():
             build(case).plan(0)
         with pytest.raises(ValueError, match="add up to n_samples=400"):
             build(case, labels="public").plan(N, class_sizes=[1, 2])
-        with pytest.raises(ValueError, match="classes and label_proportions are of labels"):
+        with pytest.raises(ValueError, match="classes and label_proportions require y"):
             build(case, labels="public", classes=[0, 1]).plan(N)
         with pytest.raises(ValueError, match="labels must be 'public' or 'private' when labels"):
             build(case).plan(N, class_sizes=[300, 100])

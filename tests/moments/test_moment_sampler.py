@@ -188,7 +188,7 @@ def test_clone_pickle_and_refits(labelled):
         ({"labels": "private"}, "Private labels need classes"),
         ({"domain": None}, "either schema or domain"),
         ({"domain": Box(0, 1, n_features=4)}, "domain has 4 features, X has 3 features"),
-        ({"classes": ["a", "b", "c"]}, "every class of classes needs a record"),
+        ({"classes": ["a", "b", "c"]}, "classes must each have a record if labels are public"),
         ({"classes": ["a", "c"]}, "y holds labels that are missing or not among the classes"),
         ({"label_proportions": [0.5, 0.6]}, "sum to 1"),
     ],

@@ -221,7 +221,7 @@ def test_color_images_are_those_of_the_paper():
 
 @pytest.mark.parametrize("width", [3 * 4 * 4, 3 * 12 * 12, 64, 3 * 64 * 64 + 1])
 def test_color_images_name_the_rule(width):
-    with pytest.raises(ValueError, match=f"power of 2, 8 at least; the domain has {width} feat"):
+    with pytest.raises(ValueError, match=f"power of 2, at least 8; the domain has {width} feat"):
         color_dcgan_generator(2, Box(-1, 1, n_features=width))
 
 

@@ -342,7 +342,7 @@ SECRETS = {
     ),
     "number": (NUMBERS["labels"], pa.array([98765]), "outside those declared"),
     "float": (NUMBERS["halves"], pa.array([98765.5]), "outside those declared"),
-    "no number": (NUMBERS["integers"], pa.array(["secret-1"]), "no real number"),
+    "no number": (NUMBERS["integers"], pa.array(["secret-1"]), "must hold real numbers"),
     "no date": (DATES["days"], pa.array(["secret-1"]), "Datetime"),
     "null": (NUMBERS["integers"], pa.array([98765, None]), "missing values"),
     "null text": (TEXTS["labels"], pa.array(["secret-1", None]), "missing values"),

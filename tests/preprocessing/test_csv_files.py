@@ -245,10 +245,10 @@ REFUSED = {
     "no header": (f"34,nurse,{SECRET}\n".encode(), ["missing ['age', 'job', 'note']"]),
 }
 PACKED = {
-    "cut off": (ZIPPED[:-9], ["is cut off"]),
-    "cut in half": (ZIPPED[: len(ZIPPED) // 2], ["is cut off"]),
-    "not packed": (TEXT.encode(), ["cannot be unpacked"]),
-    "damaged": (ZIPPED[:40] + b"secret-7" + ZIPPED[48:], ["cannot be unpacked"]),
+    "cut off": (ZIPPED[:-9], ["is truncated"]),
+    "cut in half": (ZIPPED[: len(ZIPPED) // 2], ["is truncated"]),
+    "not packed": (TEXT.encode(), ["cannot be decompressed"]),
+    "damaged": (ZIPPED[:40] + b"secret-7" + ZIPPED[48:], ["cannot be decompressed"]),
 }
 FAULTS = {
     **{name: ("table.csv", *fault) for name, fault in REFUSED.items()},

@@ -15,7 +15,7 @@ from sklearn_dpgen.preprocessing._sources import Source, open_source
 from sklearn_dpgen.schema import Numeric, Schema
 from sklearn_dpgen.tables import TableSampler
 
-LOST = "X must give as many records as it says to have"
+LOST = "X must give as many records as it states"
 
 
 def without_last(function):

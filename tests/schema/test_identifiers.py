@@ -51,5 +51,7 @@ def test_no_value_is_read():
 
 
 def test_identifiers_alone_have_nothing_to_tell():
-    with pytest.raises(ValueError, match="All columns are constant"):
+    with pytest.raises(
+        ValueError, match="At least one column must be neither constant nor an identifier"
+    ):
         Schema({"id": Identifier()})

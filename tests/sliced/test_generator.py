@@ -225,7 +225,7 @@ def people():
 
 def test_tables_come_back_as_they_were(people):
     options = {**LEARNING, "domain": None, "schema": SCHEMA, "training__max_iter": 150}
-    generator = DPSlicedWassersteinGenerator(50.0).set_params(**options).fit(people)
+    generator = DPSlicedWassersteinGenerator(np.inf).set_params(**options).fit(people)
     sampled = generator.sample(400, random_state=0)
     assert list(sampled.columns) == list(people.columns)
     assert sampled.dtypes.to_dict() == {name: SCHEMA[name].dtype for name in people}
@@ -235,11 +235,11 @@ def test_tables_come_back_as_they_were(people):
     assert sampled["children"].between(0, 9).all()
     assert sampled["day"].between("2020-01-01", "2020-12-31").all()
     assert generator.n_features_in_ == 5
-    # It is the records' law that is drawn.
-    assert abs(sampled["age"].mean() - 75) < 5
+    # Without noise, whose share of the error would depend on the seed.
+    assert abs(sampled["age"].mean() - 75) < 3
     shares = sampled["job"].value_counts(normalize=True)
-    assert abs(shares["pilot"] - 0.8) < 0.15
-    assert shares.get("nurse", 0) < 0.2
+    assert abs(shares["pilot"] - 0.8) < 0.1
+    assert shares.get("nurse", 0) < 0.1
     assert_frames_repeat(generator)
 
 

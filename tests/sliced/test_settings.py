@@ -10,6 +10,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn_dpgen.ledger._base import PrivateEstimator
 from sklearn_dpgen.model_selection import PrivateSearchCV
 from sklearn_dpgen.nn import Training
+from sklearn_dpgen.reporting import model_card
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinAdapter,
     DPSlicedWassersteinFairClassifier,
@@ -165,3 +166,10 @@ def test_a_private_search_reaches_nested_settings(table):
     # What would show the candidates is taken away, also where it is nested.
     assert (chosen.training.callback, chosen.training.verbose) == (None, 0)
     assert search.plan(41, 3).epsilon == search.privacy_.epsilon
+
+
+def test_a_card_shows_the_settings_that_an_estimator_has(tiny, table):
+    generator = table.train(tiny("generator", training__learning_rate=0.3))
+    shown = model_card(generator).to_dict()["estimator"]["parameters"]
+    assert (shown["learning_rate"], shown["jacobian_clip"], shown["max_iter"]) == (0.3, 1.0, 3)
+    assert "task_clip" not in shown

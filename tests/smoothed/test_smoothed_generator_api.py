@@ -193,8 +193,8 @@ def test_a_fit_forgets_the_one_before(tiny_generator, labelled):
         ({"label_proportions": [np.nan, 1.0]}, "sum to 1"),
         ({"label_proportions": [-0.5, 1.5]}, "non-negative"),
         ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes must hold positive integers"),
-        ({"generator": "upsampling"}, "generator='upsampling' makes square images"),
-        ({"generator": "dcgan"}, "generator='dcgan' makes square images"),
+        ({"generator": "upsampling"}, "generator='upsampling' needs square images"),
+        ({"generator": "dcgan"}, "generator='dcgan' needs square images"),
     ],
     ids=str,
 )

@@ -182,7 +182,9 @@ def test_wishes_about_constants():
     asked = mechanism.fit_transform(records(200))["asked"].map(json.loads)
     assert all("level" in columns for columns in asked)
     assert not any({"unit", "year"} & set(columns) for columns in asked)
-    with pytest.raises(ValueError, match="n_asked=5 is more than the 4 columns to ask about"):
+    with pytest.raises(
+        ValueError, match="n_asked must be at most the 4 columns to ask about, got 5"
+    ):
         JointRandomizedResponse(50.0, schema=MIXED, n_asked=5).fit()
 
 

@@ -63,13 +63,13 @@ def test_no_mechanism():
             sampler.fit(answers)
     with pytest.raises(ValueError, match="mechanism must be given with privatize=True"):
         LocalTableSampler(privatize=True).fit(X)
-    with pytest.raises(ValueError, match="plan needs a mechanism, got None"):
+    with pytest.raises(ValueError, match="mechanism must be given for plan, got None"):
         sampler.plan()
 
 
 def test_a_mechanism_without_noise():
     truthful = JointRandomizedResponse(np.inf, schema=SCHEMA, n_bins=4)
-    with pytest.raises(ValueError, match="epsilon=inf releases the records as they are"):
+    with pytest.raises(ValueError, match="epsilon must be finite, got inf"):
         make(truthful, privatize=True).fit(X)
 
 
@@ -117,9 +117,9 @@ def test_answers_that_were_collected_twice():
             r"missing \['asked'\], |X lacks \['asked'\]",
         ),
         (lambda Y: Y.assign(answer=-1), "'answer' .* integers from 0"),
-        (lambda Y: Y.assign(answer=10**6), "'answer' .* below what was asked"),
+        (lambda Y: Y.assign(answer=10**6), "'answer' .* below the number asked"),
         (lambda Y: Y.assign(answer=0.5), "'answer' .* integers"),
-        (lambda Y: Y.assign(answer=np.nan), "'answer' of the answers has missing values"),
+        (lambda Y: Y.assign(answer=np.nan), "'answer' of the answers must have no missing values"),
         (lambda Y: Y.assign(grouping=2**48), "'grouping' .* integers"),
         (lambda Y: Y.assign(asked='["salary"]'), r"schema does not: \['salary'\]"),
         (lambda Y: Y.assign(asked="age"), "JSON lists of distinct columns"),
@@ -143,7 +143,7 @@ def test_answers_in_the_place_of_raw_records():
     for method in (sampler.score, make(MECHANISM, privatize=True).fit):
         with pytest.raises(ValueError, match="released these records with epsilon=3 already"):
             method(Y)
-        with pytest.raises(ValueError, match="X holds answers already"):
+        with pytest.raises(ValueError, match="X must be raw records for transform, got answers"):
             method(from_file(Y))
 
 

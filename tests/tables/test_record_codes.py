@@ -138,7 +138,7 @@ def test_columns_binned_elsewhere():
     np.testing.assert_array_equal(matrix(encode_codes(back, encoder)), matrix(codes))
     assert (back["age"] == 18)[years == 18].all()
     assert back.dtypes.to_dict() == encoder.dtypes_
-    with pytest.raises(ValueError, match="'score': bins are those of another column"):
+    with pytest.raises(ValueError, match="'score': bins must be those of an equal column"):
         TabularEncoder(SCHEMA, n_bins={"score": age}).fit()
     with pytest.raises(ValueError, match="'sex' has categories"):
         TabularEncoder(SCHEMA, n_bins={"sex": age}).fit()
@@ -429,5 +429,7 @@ def test_ids_of_less_than_double_precision_are_refused_in_any_chunk():
     chunks = [pd.DataFrame({"id": [1.0, 2.0], "a": [0, 1]}) for _ in range(2)]
     assert encode_codes(chunks, encoder, "id").persons.n_persons == 2
     chunks[1] = chunks[1].astype({"id": "float32"})
-    with pytest.raises(TypeError, match="'id' of unit holds floats of less than double"):
+    with pytest.raises(
+        TypeError, match="'id' of unit must hold integers or texts, got floats of less"
+    ):
         encode_codes(chunks, encoder, "id")
