@@ -73,9 +73,11 @@ def local_sampler():
 
 def smoothed_generator():
     from sklearn_dpgen.domains import Box
+    from sklearn_dpgen.nn import Training
     from sklearn_dpgen.smoothed import SmoothedSlicedWassersteinGenerator
 
-    X, options = curve(), {"domain": Box(-1, 1, n_features=8), "max_iter": 200, "random_state": 0}
+    X, options = curve(), {"domain": Box(-1, 1, n_features=8), "random_state": 0}
+    options["training"] = Training(max_iter=200)
     return lambda: SmoothedSlicedWassersteinGenerator(**BUDGET, **options).fit(X)
 
 

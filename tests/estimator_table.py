@@ -43,6 +43,7 @@ from sklearn_dpgen.mechanisms import (
 from sklearn_dpgen.model_selection import PrivateSearchCV
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterRegressor
+from sklearn_dpgen.smoothed import NoisyRelease
 from sklearn_dpgen.tables import LocalTableSampler, SyntheticDataRegressor
 from sklearn_dpgen.utils._validation import StrOptions
 
@@ -236,7 +237,8 @@ def _settings(estimator, sizes):
     shares = {"label_proportions": [0.5, 0.5]}
     if "labels" in names:
         yield {"labels": "public"}, without | {"class_sizes": list(SIZES)}
-        if getattr(estimator, "release", None) != "projections":
+        release = getattr(estimator, "release", None)
+        if release is None or release.kind != "projections":
             for more in ({}, shares):
                 yield {"labels": "private", "classes": [0, 1]} | more, without
     elif "label_proportions" in names:
@@ -250,9 +252,9 @@ def _settings(estimator, sizes):
         yield {"penalty": "equalized_odds"}, sizes | {"group_sizes": cells, "n_classes": 2}
     if "n_latents" in wanted:
         yield {}, sizes | {"n_latents": 50}
-    for release in _options(estimator, "release"):
-        domain = {"domain": contract.BOX} if release == "moments" else {}
-        yield {"release": release} | domain, sizes
+    for kind in _options(NoisyRelease(), "kind") if "release" in names else ():
+        domain = {"domain": contract.BOX} if kind == "moments" else {}
+        yield {"release": NoisyRelease(kind)} | domain, sizes
     for private in _options(estimator, "private"):
         yield {"private": private}, sizes | {"n_samples": len(FRAME)}
         yield {"private": private, "alpha": 0.0}, sizes | {"n_samples": len(FRAME)}

@@ -22,6 +22,7 @@ from sklearn_dpgen.sliced import (
     DPSlicedWassersteinGenerator,
 )
 from sklearn_dpgen.smoothed import (
+    NoisyRelease,
     SmoothedSlicedWassersteinAdapter,
     SmoothedSlicedWassersteinGenerator,
 )
@@ -36,11 +37,10 @@ SCHEMA = Schema({"a": Numeric(0, 1), "b": Categorical([0.0, 1.0])})
 X = np.random.default_rng(0).integers(0, 2, (N, 2)).astype(float)
 HALVES = np.repeat([0, 1], N // 2)
 TABLE = pd.DataFrame(X, columns=["a", "b"])
-NETWORK = {"hidden_layer_sizes": (4,), "max_iter": 2, "epsilon": 3.0}
 TRAINED = {"training": Training(hidden_layer_sizes=(4,), max_iter=2), "epsilon": 3.0}
 FAIR = TRAINED | {"alpha": 0.0}
 FEATURES = {"source_iter": 2, "feature_dim": 2}
-ADAPTER = NETWORK | FEATURES
+ADAPTER = TRAINED | FEATURES
 SOURCE = np.where(HALVES, -1, np.arange(N) % 2)
 
 LEARNER = SyntheticDataClassifier(
@@ -78,17 +78,19 @@ FITS = {
         (X, HALVES),
     ),
     "fair encoder": (DPSlicedWassersteinFairEncoder(**FAIR), (X,)),
-    "smoothed generator": (SmoothedSlicedWassersteinGenerator(domain=BOX, **NETWORK), (X,)),
+    "smoothed generator": (SmoothedSlicedWassersteinGenerator(domain=BOX, **TRAINED), (X,)),
     "smoothed generator of private labels": (
-        SmoothedSlicedWassersteinGenerator(domain=BOX, labels="private", classes=[0, 1], **NETWORK),
+        SmoothedSlicedWassersteinGenerator(domain=BOX, labels="private", classes=[0, 1], **TRAINED),
         (X, HALVES),
     ),
     "smoothed generator of moments": (
-        SmoothedSlicedWassersteinGenerator(domain=BOX, release="moments", **NETWORK),
+        SmoothedSlicedWassersteinGenerator(domain=BOX, release=NoisyRelease("moments"), **TRAINED),
         (X,),
     ),
     "smoothed generator of projections": (
-        SmoothedSlicedWassersteinGenerator(domain=BOX, release="projections", **NETWORK),
+        SmoothedSlicedWassersteinGenerator(
+            domain=BOX, release=NoisyRelease("projections"), **TRAINED
+        ),
         (X,),
     ),
     "moments": (MomentSampler(3.0, domain=BOX), (X,)),
@@ -103,11 +105,11 @@ FITS = {
         (X, SOURCE),
     ),
     "adapter by projections": (
-        SmoothedSlicedWassersteinAdapter(release="projections", **ADAPTER),
+        SmoothedSlicedWassersteinAdapter(release=NoisyRelease("projections"), **ADAPTER),
         (X, SOURCE),
     ),
     "adapter by moments": (
-        SmoothedSlicedWassersteinAdapter(release="moments", domain=BOX, **ADAPTER),
+        SmoothedSlicedWassersteinAdapter(release=NoisyRelease("moments"), domain=BOX, **ADAPTER),
         (X, SOURCE),
     ),
 }

@@ -27,9 +27,7 @@ from sklearn_dpgen.utils._random import NoiseSource, noise_source, split_random_
 from sklearn_dpgen.utils._threads import one_thread
 from sklearn_dpgen.utils._validation import (
     BUDGET,
-    DEVICE,
     EstimatorMixin,
-    Integral,
     Interval,
     ParametersMixin,
     Real,
@@ -454,16 +452,14 @@ class TrainedEstimator(PrivateEstimator):
     _parameter_constraints: dict = {
         "epsilon": BUDGET,
         "delta": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="neither")],
-        "hidden_layer_sizes": ["array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "averaging": [Interval(Real, 0, 1, closed="left")],
         "random_state": ["random_state"],
-        "device": DEVICE,
-        "verbose": ["verbose"],
     }
     # The last attribute that a fit sets.
     _trained = "module_"
+
+    @property
+    def _training(self):
+        return self._completed("training")
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, self._trained)

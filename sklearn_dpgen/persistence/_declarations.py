@@ -51,7 +51,11 @@ _MODULES = {
         "DPSlicedWassersteinFairRegressor",
         "DPSlicedWassersteinGenerator",
     ],
-    "smoothed": ["SmoothedSlicedWassersteinAdapter", "SmoothedSlicedWassersteinGenerator"],
+    "smoothed": [
+        "NoisyRelease",
+        "SmoothedSlicedWassersteinAdapter",
+        "SmoothedSlicedWassersteinGenerator",
+    ],
     "deconvolution": ["DeconvolutionEM", "EntropicDeconvGAN"],
     "mechanisms": [
         "GaussianMechanism",

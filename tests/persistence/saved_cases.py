@@ -5,7 +5,7 @@ from functools import cache, partial
 import numpy as np
 import pandas as pd
 import polars as pl
-from contract_cases import BOX, BUDGET, CASES, NETWORK, SCHEMA
+from contract_cases import BOX, BUDGET, CASES, SCHEMA, TRAINED
 from sklearn.base import clone
 
 from sklearn_dpgen.deconvolution import DeconvolutionEM, EntropicDeconvGAN
@@ -146,7 +146,7 @@ def _fit_network(generator, side, **words):
         generator=generator,
         labels="public",
         classes=["no", "yes"],
-        **NETWORK,
+        **TRAINED,
         **words,
     )
     return estimator.fit(X, LABELS)
