@@ -262,7 +262,7 @@ def _settings(estimator, sizes):
         yield {}, sizes | {"n_samples": 0}
     for neighbours in _options(estimator, "neighbours"):
         yield {"neighbours": neighbours}, {"n_samples": len(FRAME)}
-    if getattr(estimator, "histogram", None) == "gaussian" and "start" in names:
+    if "start" in names and estimator._voting.histogram == "gaussian":
         yield {"start": "moments"}, sizes
     if "public_scores" in wanted:
         yield {}, sizes | {"public_scores": True}

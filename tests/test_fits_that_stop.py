@@ -6,7 +6,7 @@ import pytest
 
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
+from sklearn_dpgen.evolution import NoisyVotes, PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.mechanisms import LaplaceMechanism
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
 from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
@@ -61,7 +61,7 @@ FITS = {
     ),
     "thresholded evolution": (
         PrivateEvolutionSampler(
-            3.0, domain=BOX, n_samples=5, n_iter=1, histogram="laplace_threshold"
+            3.0, domain=BOX, n_samples=5, n_iter=1, votes=NoisyVotes(histogram="laplace_threshold")
         ),
         (X,),
     ),

@@ -397,7 +397,7 @@ class PrivateEstimator(SavedEstimator, ParametersMixin, BaseEstimator, ABC):
         """Return the parameters by name, with those of nested settings in their place."""
         found = self.get_params(deep=False)
         for name, defaults in self._setting_defaults.items():
-            del found[name]
+            found.pop(name, None)
             given = self._completed(name).get_params(deep=False)
             found |= {key: given[key] for key in defaults}
         return found

@@ -39,7 +39,7 @@ __all__ = [
 # is static: no part of a module's name ever comes from a file.
 _MODULES = {
     "tables": ["LocalTableSampler", "TableSampler"],
-    "evolution": ["PrivateEvolutionSampler", "PrivateSignedMeasureSampler"],
+    "evolution": ["NoisyVotes", "PrivateEvolutionSampler", "PrivateSignedMeasureSampler"],
     "moments": ["MomentImageSampler", "MomentSampler"],
     "moments._image_laws": ["ImageModel"],
     "nn": ["Training"],

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from sklearn_dpgen.domains import Box
-from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
+from sklearn_dpgen.evolution import NoisyVotes, PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.moments import MomentImageSampler, MomentSampler
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.predictors import BarycenterClassifier
@@ -153,7 +153,7 @@ CASES = {
             domain=BOX,
             n_samples=20,
             n_iter=2,
-            histogram="laplace_threshold",
+            votes=NoisyVotes(histogram="laplace_threshold"),
             device="cpu",
             **BUDGET,
         ),

@@ -7,6 +7,11 @@ from sklearn.base import clone
 
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.domains import Box
+from sklearn_dpgen.evolution import (
+    NoisyVotes,
+    PrivateEvolutionSampler,
+    PrivateSignedMeasureSampler,
+)
 from sklearn_dpgen.mechanisms import LaplaceMechanism
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.sliced import (
@@ -32,7 +37,8 @@ SLICED = [
 BOX = Box(0, 1, n_features=3)
 GAN = EntropicDeconvGAN(LaplaceMechanism(domain=BOX))
 SMOOTHED = [SmoothedSlicedWassersteinAdapter(), SmoothedSlicedWassersteinGenerator(domain=BOX)]
-ESTIMATORS = [*SLICED, *SMOOTHED, GAN]
+VOTING = [PrivateEvolutionSampler(domain=BOX), PrivateSignedMeasureSampler(domain=BOX)]
+ESTIMATORS = [*SLICED, *SMOOTHED, *VOTING, GAN]
 
 
 def name_of(estimator):
@@ -57,7 +63,8 @@ def test_a_release_states_its_own_defaults(estimator):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=name_of)
 def test_constructors_are_short(estimator):
-    assert len(estimator.get_params(deep=False)) <= (12 if estimator in SLICED else 18)
+    most = 12 if estimator in SLICED else 23 if estimator in VOTING else 18
+    assert len(estimator.get_params(deep=False)) <= most
 
 
 @pytest.mark.parametrize(
@@ -81,3 +88,10 @@ def test_what_an_estimator_lacks_is_refused_by_name(estimator, lacking):
     call = given.fit if estimator is GAN else lambda X: given.plan(*X)
     with pytest.raises(ValueError, match=message):
         call((100, 3))
+
+
+@pytest.mark.parametrize("lacking", [{"variant": "theory"}, {"multiplicity": 2}], ids=str)
+def test_one_histogram_has_no_next_population(lacking):
+    sampler = PrivateSignedMeasureSampler(domain=BOX, votes=NoisyVotes(**lacking))
+    with pytest.raises(ValueError, match="of NoisyVotes must be None: PrivateSignedMeasureSampler"):
+        sampler.plan(100, 3)
