@@ -128,15 +128,18 @@ class Task:
     domain: Callable[..., Domain] = partial(Box, 0, 1)
 
 
-def load_task(name):
-    """Return a task by its name."""
+def load_task(name, n_rows=N_ROWS):
+    """Return a task by its name; ``n_rows`` limits the training images of MNIST as a set of digits.
+
+    None takes all 60000 of them.
+    """
     source, _, target = name.partition("-")
     if name == "VisDA" or source in OFFICE:
         files = VISDA if name == "VisDA" else (OFFICE[source], OFFICE[target])
         (X, y), (private, labels) = map(load_features, files)
         return Task((X, y), private, (private, labels), partial(Ball, 1.0))
     if target:
-        return _between(_digits_of(source), _digits_of(target))
+        return _between(_digits_of(source, n_rows), _digits_of(target, n_rows))
     (change,) = (change for change in TRANSFORMATIONS if change.__name__ == name)
     mnist = fetch_mnist(as_images=True)
     source, target = mnist.X_train[:N_ROWS], mnist.X_train[N_ROWS : 2 * N_ROWS]
@@ -176,7 +179,7 @@ def ink_box(image, threshold=0.3):
     return fine.reshape(INK_SIDE, side, INK_SIDE, side).mean(axis=(1, 3))
 
 
-def _digits_of(name):
+def _digits_of(name, n_rows):
     """Return X, X_test, y, y_test of a set of digits, as boxes of ink."""
     if name == "digits":
         digits = load_digits()
@@ -188,8 +191,8 @@ def _digits_of(name):
         images = [Z.reshape(-1, 16, 16) for Z in (X, X_test)]
     else:
         mnist = fetch_mnist(as_images=True)
-        images = [mnist.X_train[:N_ROWS] / 255, mnist.X_test / 255]
-        y, y_test = mnist.y_train[:N_ROWS].astype(int), mnist.y_test.astype(int)
+        images = [mnist.X_train[:n_rows] / 255, mnist.X_test / 255]
+        y, y_test = mnist.y_train[:n_rows].astype(int), mnist.y_test.astype(int)
     boxes = [np.array([ink_box(image) for image in part]).reshape(len(part), -1) for part in images]
     return [*boxes, y, y_test]
 

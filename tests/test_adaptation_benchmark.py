@@ -1,5 +1,6 @@
 """The tasks and the peers of the benchmark of domain adaptation."""
 
+import ast
 import bz2
 import sys
 from functools import partial
@@ -161,3 +162,35 @@ def test_peers_run_and_release_once_a_step(peers, start, monkeypatch):
             assert np.isfinite(value).all()
     with pytest.raises(ValueError, match="not covered"):
         peers.algorithm_2(module, task, weight=0.1, sides=2, **options, **budget)
+
+
+# Imports between benchmarks.
+
+
+def missing_imports(sources):
+    """Return the names that a module imports from another one which does not define them."""
+    defined = {}
+    for module, source in sources.items():
+        names = defined[module] = set()
+        for node in ast.parse(source).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                names.add(node.name)
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                names.update(alias.asname or alias.name for alias in node.names)
+            else:
+                names.update(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
+    return [
+        (module, node.module, alias.name)
+        for module, source in sources.items()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and node.module in sources
+        for alias in node.names
+        if alias.name not in defined[node.module]
+    ]
+
+
+def test_benchmarks_import_names_that_exist():
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in BENCHMARKS.glob("*.py")}
+    assert missing_imports(sources) == []
+    sources["bench_broken"] = "from _domains import load_domains"
+    assert missing_imports(sources) == [("bench_broken", "_domains", "load_domains")]

@@ -14,8 +14,7 @@ ROOMS = [
     *("accounting", "auditing", "command_line", "deconvolution", "domains", "engines"),
     *("evolution", "inference", "ledger", "mechanisms", "model_selection", "nn", "ot"),
     *("metrics", "moments", "persistence", "predictors", "preprocessing", "reporting"),
-    *("schema", "tables"),
-    "utils",
+    *("schema", "sliced", "tables", "utils"),
 ]
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).glob("*.py"))
 BUILT_IN = {

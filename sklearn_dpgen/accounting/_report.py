@@ -4,6 +4,7 @@ import json
 import math
 import textwrap
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -24,11 +25,15 @@ _DISTRIBUTIONS = ("numpy", "scipy", "torch", "dp-accounting")
 _TEXT_WIDTH = 100
 
 
+# A look-up takes longer than a small fit.
+_version_of = cache(metadata.version)
+
+
 def _installed_versions():
     versions = {"sklearn_dpgen": __version__}
     for name in _DISTRIBUTIONS:
         try:
-            versions[name] = metadata.version(name)
+            versions[name] = _version_of(name)
         except metadata.PackageNotFoundError:
             continue
     return versions

@@ -163,7 +163,7 @@ class MomentImageSampler(BaseMomentSampler):
     >>> from sklearn_dpgen.moments import MomentImageSampler
     >>> X, y = load_digits(return_X_y=True)
     >>> sampler = MomentImageSampler(
-    ...     epsilon=10.0, shape=(8, 8), pixel_range=(0, 16), n_frequencies=6
+    ...     10.0, shape=(8, 8), pixel_range=(0, 16), labels="public", n_frequencies=6
     ... )
     >>> sampler.fit(X, y).sample(3, y=8).shape
     (3, 64)

@@ -1,4 +1,4 @@
-"""DPSlicedWassersteinAdapter: a classifier for another domain, by private Wasserstein gradients."""
+"""DPSlicedWassersteinAdapter: private domain adaptation by Wasserstein gradients."""
 
 from itertools import accumulate, pairwise
 from typing import Self
@@ -12,6 +12,7 @@ from torch.nn import functional
 from sklearn_dpgen.accounting import Bound, Event, PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.ledger._unit import Persons
@@ -20,15 +21,12 @@ from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.nn._training import fit_module
 from sklearn_dpgen.sliced._base import (
     CAVEATS,
-    GRADIENT,
-    TRAINING,
     ClippedGradient,
     Descent,
     Records,
     SlicedEstimator,
-    count_parameters,
-    linear_stack,
-    step_precision,
+    linear_layers,
+    setting_defaults,
 )
 from sklearn_dpgen.sliced._objective import (
     FairObjective,
@@ -36,7 +34,7 @@ from sklearn_dpgen.sliced._objective import (
     penalty_gradient,
     softmax_residuals,
 )
-from sklearn_dpgen.sliced._strata import Members, Strata
+from sklearn_dpgen.sliced._strata import Strata, StratifiedRecords
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._source_and_target import (
     check_labels_of_both,
@@ -58,11 +56,11 @@ __all__ = ["DPSlicedWassersteinAdapter"]
 
 
 # The two domains, in the order of the strata.
-SIDES = ("source", "target")
+DOMAINS = ("source", "target")
 _PUBLIC = ("sample_domain", "column_names", "domain_sizes")
 _PROTECTED = {(0,): "source_record", (1,): "target_record", (0, 1): "source_or_target_record"}
 
-# Rows of a public source a step.
+# Rows of a public source in the batch of a step.
 _BATCH_SIZE = 512
 
 
@@ -72,7 +70,7 @@ def public_loss(module, source, labels, generator):
     Parameters
     ----------
     module : torch.nn.Module
-        From records to logits.
+        Maps records to logits.
     source : Tensor of shape (n, n_features)
     labels : Tensor of int of shape (n,)
     generator : torch.Generator
@@ -81,47 +79,47 @@ def public_loss(module, source, labels, generator):
     Returns
     -------
     Tensor
-        A scalar.
+        Of shape ().
     """
     rows = torch.randint(len(source), (_BATCH_SIZE,), generator=generator, device=source.device)
     return functional.cross_entropy(module(source[rows]), labels[rows])
 
 
 def train_on_source(module, source, labels, generator, **options):
-    """Train on a public source alone.
+    """Train the network on a public source alone.
 
     Parameters
     ----------
     module, source, labels, generator
         As in :func:`public_loss`.
     **options
-        Of ``fit_module``.
+        Options of ``fit_module``.
     """
     fit_module(module, lambda step: public_loss(module, source, labels, generator), **options)
 
 
-def released_gradient(objective, module, sides, labels, directions):
-    """Return the part of a step's gradient that sees private records, of known sensitivity.
+def private_gradient(objective, module, batches, labels, directions):
+    """Return the clipped gradient of the terms of the objective that read private records.
 
     Parameters
     ----------
     objective : FairObjective
-        Of one or of two domains, the source first.
+        The objective of the source, or of the source and the target.
     module : torch.nn.Sequential
-        Features, and the classifier on them.
-    sides : list of Tensor of shape (n_i, n_features)
+        The network of the features, and the classifier on them.
+    batches : list of Tensor of shape (n_i, n_features)
         The batch of each domain.
     labels : Tensor of int of shape (n_0,) or None
-        Of the source. None where the source is public, so that its loss needs no release.
+        Labels of the source batch. None if the source is public, so that its loss is not released.
     directions : Tensor of shape (k, feature_dim)
 
     Returns
     -------
     list of Tensor
-        One for each parameter of the module; where the source is public, of the features alone.
+        One for each parameter of the module; if the source is public, of the features alone.
     """
-    X = torch.cat(sides)
-    batch = [slice(a, b) for a, b in pairwise([0, *accumulate(map(len, sides))])]
+    X = torch.cat(batches)
+    batch = [slice(a, b) for a, b in pairwise([0, *accumulate(map(len, batches))])]
     if labels is None:
         return penalty_gradient(objective, module[0], X, batch, directions)
     return fair_gradient(
@@ -136,18 +134,18 @@ def released_gradient(objective, module, sides, labels, directions):
 
 
 def batch_rows(drawn, private, sizes, batch_sizes, rng):
-    """Return the rows of a step in each domain: those drawn in secret, and public ones.
+    """Return the row indices of a step in each domain: secret draws, and public ones.
 
     Parameters
     ----------
     drawn : list of ndarray of int
-        Of the private domains.
+        Row indices in each private domain.
     private : tuple of int
-        Which they are.
+        Positions of the private domains.
     sizes, batch_sizes : list of int
-        Of all domains.
+        Sizes of all domains.
     rng : Generator
-        Draws public rows, without replacement.
+        Draws rows of a public domain, without replacement.
 
     Returns
     -------
@@ -161,17 +159,18 @@ def batch_rows(drawn, private, sizes, batch_sizes, rng):
 
 
 def adaptation_guarantee(objective, private):
-    """Return the neighbouring relation, public facts, bounds and caveats.
+    """Return the neighbouring relation, public facts, bounds and caveats of the report.
 
     Parameters
     ----------
     objective : FairObjective
     private : tuple of int
-        Which of its domains are private.
+        Positions of the private domains.
 
     Returns
     -------
-    dict of fields of a Guarantee
+    dict
+        Fields of a Guarantee.
     """
     public = ("label_set",) if 0 in private else ("source",)
     bounds = []
@@ -193,7 +192,7 @@ def adaptation_guarantee(objective, private):
 
 
 def source_report(name):
-    """Return the report of a fit that reads no private record: of a public source alone."""
+    """Return the report of a fit on a public source alone, which reads no private record."""
     return PrivacyReport(
         name=name,
         events=(Event("nothing"),),
@@ -207,17 +206,17 @@ def source_report(name):
 
 
 class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
-    """Private classifier of a domain without labels, learned from one with labels.
+    """Private unsupervised domain adaptation: a classifier for a target domain without labels.
 
-    Features g and a classifier on them minimize (1 - alpha) times the mean log loss on the source
-    plus alpha times the squared sliced Wasserstein distance between the laws of the features of
-    the two domains, by descent of clipped and noisy gradients. Either domain may be private, or
-    both: the domain adaptation of Section 4 of [1]_.
+    A network of features, with a classifier on them, minimizes (1 - alpha) times the mean log loss
+    on the source plus alpha times the squared sliced Wasserstein distance between the distributions
+    of the features in the two domains (Section 4 of [1]_). Training descends noisy clipped
+    gradients. Either domain may be private, or both.
 
     Parameters
     ----------
     alpha : float, default=0.5
-        Weight of the distance, in [0, 1]: 0 learns from the source alone.
+        Weight of the distance, in [0, 1]: 0 trains on the source alone.
     private : {"target", "source", "both"}, default="target"
         The domain whose records are protected; the other one is public.
     epsilon : float, default=1.0
@@ -227,60 +226,58 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
     feature_dim : int, default=16
         Number of features that are compared between the domains.
     source_iter : int, default=2000
-        Steps on a public source alone, before: they cost nothing. With a private source there are
-        none.
+        Number of initial steps on a public source alone, which cost no privacy. It is ignored with
+        a private source.
     source_learning_rate : float, default=0.002
-        Peak learning rate of these steps, with cosine decay.
+        Peak learning rate of the initial steps, with cosine decay.
     training : Training or None, default=None
-        Network and optimizer: :ref:`training_settings`. The ``max_iter`` steps see both domains,
-        and all of them are paid for by ``epsilon``. Defaults: ``hidden_layer_sizes=(64,)`` before
-        the features, ``activation="relu"``, ``max_iter=100``, ``solver="adam"``,
+        Network and optimizer (:ref:`training_settings`). The ``max_iter`` steps read both domains,
+        and ``epsilon`` covers all of them. Defaults: ``hidden_layer_sizes=(64,)`` before the
+        features, ``activation="relu"``, ``max_iter=100``, ``solver="adam"``,
         ``learning_rate=0.002``, ``schedule="cosine"``, ``averaging=0.2``.
     gradient : ClippedGradient or None, default=None
-        Clips and batches: :ref:`training_settings`, without ``jacobian_clipping`` and
-        ``released_clip``. Defaults: ``task_clip=1.0``, of a private source; ``output_bound=8.0``,
-        the radius of the ball that features lie in, some 2 a feature for a usual learning rate;
-        ``jacobian_clip=4.0`` of the features, on both sides; ``n_projections=16``;
-        ``batch_fraction=0.2`` of a private domain, and of a public one as many records as there are
-        private ones. The sensitivity of a step grows with alpha 8 M L / n', n' the batch of the
-        record's domain, and for a source record with (1 - alpha) 2 C / n'. With a private source
-        take ``jacobian_clip`` so small that the first is not above the second, or its noise drowns
-        the task.
+        Clips and batches (:ref:`training_settings`), without ``jacobian_clipping`` and
+        ``released_clip``. Defaults: ``task_clip=1.0`` for a private source; ``output_bound=8.0``,
+        the radius of the ball of the features; ``jacobian_clip=4.0`` for the features in both
+        domains; ``n_projections=16``; ``batch_fraction=0.2`` for a private domain, and as many
+        records of a public one. The sensitivity of a step grows with alpha 8 M L / n', where n' is
+        the batch size of the record's domain, and for a source record with (1 - alpha) 2 C / n'.
+        With a private source choose ``jacobian_clip`` so that the first is at most the second;
+        otherwise the task is below the noise.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released: it raises
-        BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything. BudgetExceededError is raised if too
+        little is left. None charges no ledger.
     unit : str or None, default=None
-        Column of X, a data frame, that says whose row each is. A person is then protected with all
-        of their rows, and counts as one record: each step draws one row anew of each person in its
-        batch, so that what is learned is the law of a random row of a random person. Where both
-        domains are private, a person must be of one. The column is not learned from. None protects
-        each row by itself.
+        Name of the column of X, a data frame, that identifies the person of a row
+        (:ref:`budget_persons`). A person then counts as one record, and each step draws one row of
+        each person in its batch. If both domains are private, all rows of a person must be in one
+        domain. The column is not learned from. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
-        and voids the guarantee for whoever knows or guesses it.
+        and voids the guarantee against anybody who knows or guesses it.
 
     Attributes
     ----------
     module_ : torch.nn.Module
-        ``module_[0]`` makes features, ``module_[1]`` logits (n, n_classes) of them; in double
-        precision.
+        The network, in double precision: ``module_[0]`` maps records to features, ``module_[1]``
+        features to logits of shape (n, n_classes).
     classes_ : ndarray of shape (n_classes,)
         The labels of the source.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
-        Standard deviation of the noise over the sensitivity; 0 where nothing private is read.
+        Standard deviation of the noise divided by the sensitivity; 0 if no private record is read.
     mechanism_ : StratifiedGaussianMechanism or None
-        What each step releases; ``mechanism_.epsilons(t)`` is what t steps cost each private
-        domain. None where nothing private is read.
+        The mechanism of a step; ``mechanism_.epsilons(t)`` is the cost of t steps for each private
+        domain. None if no private record is read.
     n_iter_ : int
-        Number of steps, those on the source alone among them.
+        Number of steps, including those on the source alone.
     n_features_in_ : int
         Number of features.
 
     See Also
     --------
-    SmoothedSlicedWassersteinAdapter : Releases noisy features of the target instead.
+    SmoothedSlicedWassersteinAdapter : Adaptation from noisy features of a private target.
 
     Notes
     -----
@@ -306,14 +303,14 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         batches, in floating point, from the operating system's entropy.
     :Priced by: The privacy profile of the Gaussian mechanism under sampling without replacement,
         composed numerically over all steps.
-    :Not covered: Predictions for private records, which tell of these; ``score``, which reads
+    :Not covered: Predictions for private records, which reveal them; ``score``, which reads
         labels of the target; what was fitted on the same records before, such as a scaler; other
         fits of the same records, which a ``ledger`` adds up; errors of a fit; a ``random_state``
         that others know or guess.
     :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
 
-    With a public source the distance alone is released, and the loss on the source is added
-    after the noise, unclipped. Labels of target rows are not read.
+    With a public source only the gradient of the distance is released. The loss on the source is
+    added after the noise, unclipped. Labels of target rows are not read.
 
     References
     ----------
@@ -341,26 +338,15 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
     _parameter_constraints: dict = {
         **SlicedEstimator._parameter_constraints,
         "alpha": [Interval(Real, 0, 1, closed="both")],
-        "private": [StrOptions({*SIDES, "both"})],
+        "private": [StrOptions({*DOMAINS, "both"})],
         "feature_dim": [Interval(Integral, 1, None, closed="left")],
         "source_iter": [Interval(Integral, 1, None, closed="left")],
         "source_learning_rate": [Interval(Real, 0, None, closed="neither")],
     }
-    _setting_defaults: dict = {
-        "training": {
-            **TRAINING,
-            "hidden_layer_sizes": (64,),
-            "max_iter": 100,
-            "learning_rate": 0.002,
-        },
-        "gradient": {
-            **GRADIENT,
-            "task_clip": 1.0,
-            "output_bound": 8.0,
-            "jacobian_clip": 4.0,
-            "n_projections": 16,
-        },
-    }
+    _setting_defaults: dict = setting_defaults(
+        {"hidden_layer_sizes": (64,), "max_iter": 100, "learning_rate": 0.002},
+        {"task_clip": 1.0, "output_bound": 8.0, "jacobian_clip": 4.0, "n_projections": 16},
+    )
 
     def __init__(
         self,
@@ -400,38 +386,39 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         n_source: int | None = None,
         n_classes: int = 2,
     ) -> PrivacyReport:
-        """Return the privacy report of a fit on a number of records, before any is read.
+        """Return the privacy report of a fit, from public sizes alone.
 
         Parameters
         ----------
         n_samples : int
-            Number of private records, or with ``unit`` of persons: of the target, of the source,
-            or of both. Without any, of a private target, the source alone is learned from.
+            Number of private records: of the target, of the source, or of both; with ``unit``, of
+            persons. 0 records of a private target are a fit on the source alone.
         n_features : int
             Number of features.
         n_source : int or None, default=None
-            How many of them are of the source, where both domains are private. It is not read
-            otherwise: the size of a public domain costs nothing.
+            Number of source records among them, required if both domains are private and ignored
+            otherwise.
         n_classes : int, default=2
             Number of labels of the source.
 
         Returns
         -------
         PrivacyReport
-            Equal to ``privacy_`` of a fit with both domains, with what its noise leaves of the
-            gradients, and about how long it takes.
+            Equal to ``privacy_`` of a fit on records of these sizes.
 
         Raises
         ------
-        ValueError
-            What ``fit`` would refuse of the parameters, or sizes that do not fit together.
+        PublicValueError
+            Sizes are inconsistent, or ``fit`` would refuse the parameters.
         """
         n_classes = check_count(n_classes, "n_classes")
         if self.private == "both":
             n_source = check_count(n_source, "n_source")
             sizes = (n_source, check_count(n_samples, "n_samples") - n_source)
             if sizes[1] < 1:
-                raise ValueError("n_source must be less than n_samples: some are of the target.")
+                raise PublicValueError(
+                    f"n_source must be less than n_samples = {n_samples}, got {n_source}."
+                )
         elif self.private == "source":
             sizes = (check_count(n_samples, "n_samples"), 1)
         else:
@@ -439,15 +426,11 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         return self._plan(sizes, n_features, n_classes).report
 
     def _is_private(self, position):
-        return self.private in (SIDES[position], "both")
-
-    def _stacks(self, n_features, n_classes):
-        """Return the widths of the network of the features, and of the classifier."""
-        n_features = check_count(n_features, "n_features")
-        return [n_features, *self._widths(), self.feature_dim], [self.feature_dim, n_classes]
+        return self.private in (DOMAINS[position], "both")
 
     def _plan(self, sizes, n_features, n_classes):
-        stacks = tuple(self._stacks(n_features, n_classes))
+        features = self._layer_widths(check_count(n_features, "n_features"), self.feature_dim)
+        layer_widths = (features, [self.feature_dim, n_classes])
         compares = self.alpha > 0 and sizes[1] > 0
         strata = Strata(tuple(sizes), ((0, 1),)) if compares else Strata((sizes[0],))
         private = tuple(filter(self._is_private, range(len(strata.sizes))))
@@ -464,7 +447,7 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         )
         if not private:
             report = self._protected(source_report(type(self).__name__))
-            return Plan(report, Descent(objective, None, stacks, private, ()))
+            return Plan(report, Descent(objective, None, layer_widths, private, ()))
         batch_sizes = self._batch_sizes(strata, private)
         sensitivities = objective.sensitivities(batch_sizes)
         protected = Strata(tuple(strata.sizes[position] for position in private))
@@ -472,41 +455,39 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
             protected, [sensitivities[position] for position in private], sum(protected.sizes)
         )
         # The loss on a public source is not released.
-        released = stacks if 0 in private else stacks[:1]
+        released = layer_widths if 0 in private else layer_widths[:1]
         task, distance = objective.largest_gradients()
         norms = {"the task": task if 0 in private else 0.0, "the distance": distance}
-        n_values = sum(map(count_parameters, released))
         report = self._report(
-            mechanism,
-            n_values,
-            precision=step_precision(norms, mechanism, n_values),
-            **adaptation_guarantee(objective, private),
+            mechanism, released, norms, **adaptation_guarantee(objective, private)
         )
-        return Plan(report, Descent(objective, mechanism, stacks, private, batch_sizes))
+        return Plan(report, Descent(objective, mechanism, layer_widths, private, batch_sizes))
 
     def _batch_sizes(self, strata, private):
-        """Return the records a step of each domain; of a public one as many as of the other."""
-        sizes = strata.batch_sizes(self._gradient.batch_fraction)
-        largest = max(sizes[position] for position in private)
+        """Return the batch size of each domain; a public one has that of the private one."""
+        batch_sizes = strata.batch_sizes(self._gradient.batch_fraction)
+        largest = max(batch_sizes[position] for position in private)
         return tuple(
-            size if position in private else min(largest, there)
-            for position, (size, there) in enumerate(zip(sizes, strata.sizes, strict=True))
+            batch_size if position in private else min(largest, size)
+            for position, (batch_size, size) in enumerate(
+                zip(batch_sizes, strata.sizes, strict=True)
+            )
         )
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike, sample_domain: ArrayLike | None = None) -> Self:
-        """Train on the source, and on the distance between the domains.
+        """Train the features and the classifier on both domains.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Records of both domains.
         y : array-like of shape (n_samples,)
-            Labels. Those of target rows are not read, but for the dtype that one array gives to
-            all: mask them.
+            Labels. Mask those of target rows: they are not read, but they affect the dtype of the
+            array.
         sample_domain : array-like of int of shape (n_samples,) or None
-            Negative for rows of the target. None takes rows whose label is masked, -1 or NaN; if
-            there are none it warns, and fits on the source alone.
+            Negative for rows of the target. None takes the rows with a masked label, -1 or NaN, as
+            the target; without any, it warns and fits on the source alone.
 
         Returns
         -------
@@ -515,7 +496,7 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         Raises
         ------
         TrainingDivergedError
-            When a noisy gradient or a parameter is not finite.
+            A noisy gradient or a parameter is not finite.
         """
         return self._fit(X, y, sample_domain)
 
@@ -527,44 +508,47 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
         y = check_labels_of_both(X, y, name)
         is_source = source_mask(y, sample_domain)
         self.classes_, labels = encode_source_labels(y[is_source], name)
-        sides = [np.flatnonzero(side) for side in (is_source, ~is_source)]
-        # A public domain has rows as members, even where persons are the unit.
+        domains = [np.flatnonzero(is_source), np.flatnonzero(~is_source)]
+        # A public domain is sampled by rows, also if persons are the unit.
         owners = [None, None]
         if persons is not None:
             if self.private == "both":
                 persons.shared(is_source, "domain")
             owners = [
                 Persons(persons.codes[rows]) if len(rows) and self._is_private(position) else None
-                for position, rows in enumerate(sides)
+                for position, rows in enumerate(domains)
             ]
-        members = Members.of_samples(map(len, sides), owners)
-        records = Records(members, (*(X[rows] for rows in sides), labels))
-        n_classes = len(self.classes_)
-        return records, {"sizes": members.sizes, "n_features": X.shape[1], "n_classes": n_classes}
+        stratified = StratifiedRecords.from_samples(map(len, domains), owners)
+        records = Records(stratified, (*(X[rows] for rows in domains), labels))
+        return records, {
+            "sizes": stratified.sizes,
+            "n_features": X.shape[1],
+            "n_classes": len(self.classes_),
+        }
 
     def _network(self, descent):
-        features, classifier = descent.stacks
+        features, classifier = descent.layer_widths
         return nn.Sequential(
             nn.Sequential(
-                linear_stack(features, self._training.activation),
+                linear_layers(features, self._training.activation),
                 DomainHead(descent.objective.ball),
             ),
             nn.Linear(*classifier),
         )
 
     def _gradients(self, descent, module, tensors, seed):
-        """Train on a public source, which costs nothing, then return the gradient of both."""
+        """Train on a public source first, then return the gradient of the private terms."""
         direction_seed, batch_seed, source_seed = split_random_state(seed, 3)
         objective, private = descent.objective, descent.private
-        *sides, labels = tensors
-        sides = sides[: len(objective.strata.sizes)]
+        *domains, labels = tensors
+        domains = domains[: len(objective.strata.sizes)]
         device = labels.device
         source_generator = torch_generator(source_seed, device)
         if 0 not in private:
             settings = self._training
             train_on_source(
                 module,
-                sides[0],
+                domains[0],
                 labels,
                 source_generator,
                 max_iter=self.source_iter,
@@ -579,27 +563,27 @@ class DPSlicedWassersteinAdapter(TargetClassifierMixin, SlicedEstimator):
 
         def gradient(drawn):
             rows = batch_rows(drawn, private, objective.strata.sizes, descent.batch_sizes, rng)
-            rows = [torch.from_numpy(picks).to(device) for picks in rows]
-            batch = [side[picks] for side, picks in zip(sides, rows, strict=True)]
-            known = labels[rows[0]] if 0 in private else None
-            return released_gradient(objective, module, batch, known, draw_directions())
+            rows = [torch.from_numpy(indices).to(device) for indices in rows]
+            batches = [X[indices] for X, indices in zip(domains, rows, strict=True)]
+            source_labels = labels[rows[0]] if 0 in private else None
+            return private_gradient(objective, module, batches, source_labels, draw_directions())
 
         def add_public(released):
-            loss = (1 - objective.alpha) * public_loss(module, sides[0], labels, source_generator)
+            loss = (1 - objective.alpha) * public_loss(module, domains[0], labels, source_generator)
             gradients = list(torch.autograd.grad(loss, list(module.parameters())))
-            for gradient, part in zip(gradients, released, strict=False):
-                gradient += part
+            for gradient, released_part in zip(gradients, released, strict=False):
+                gradient += released_part
             return gradients
 
         return gradient, None if 0 in private else add_public
 
     def _learn(self, plan, released, seed):
         module, n_released = released
-        n_before = 0 if 0 in plan.details.private else self.source_iter
-        super()._learn(plan, (module, n_before + n_released), seed)
+        n_initial = 0 if 0 in plan.details.private else self.source_iter
+        super()._learn(plan, (module, n_initial + n_released), seed)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # A strong guarantee on few records leaves little to learn from.
+        # Noise for few records makes scores poor.
         tags.classifier_tags.poor_score = self.private != "target" and self.epsilon != np.inf
         return tags

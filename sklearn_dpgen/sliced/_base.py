@@ -1,4 +1,4 @@
-"""The base of the estimators trained on private sliced Wasserstein gradients: one trainer."""
+"""Base class of the estimators trained on private sliced Wasserstein gradients."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from sklearn_dpgen.nn._generators import ACTIVATIONS
 from sklearn_dpgen.nn._training import descend
 from sklearn_dpgen.ot import random_directions
 from sklearn_dpgen.persistence._declarations import saved
-from sklearn_dpgen.sliced._strata import Members
+from sklearn_dpgen.sliced._strata import StratifiedRecords
 from sklearn_dpgen.utils._random import ROUNDING, split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import (
     as_array,
@@ -39,27 +39,24 @@ __all__ = [
     "CAVEATS",
     "CHUNK",
     "DTYPE",
-    "GRADIENT",
-    "TRAINING",
     "ClippedGradient",
     "Descent",
     "Records",
     "SlicedEstimator",
-    "count_parameters",
-    "linear_stack",
-    "step_precision",
+    "linear_layers",
+    "setting_defaults",
 ]
 
-# Points that go through a network at a time.
+# Number of points in one pass through a network.
 CHUNK = 512
 
-# Sums over a batch are then rounded far below what the noise is calibrated for.
+# In double precision the rounding errors of sums over a batch are far below the noise.
 DTYPE = torch.float64
 
 CAVEATS = ("earlier_fits", "floating_point")
 
-# What all estimators of this module have as their own values.
-TRAINING = {
+# Defaults that all estimators of this module share.
+_TRAINING = {
     "activation": "relu",
     "solver": "adam",
     "schedule": "cosine",
@@ -68,36 +65,38 @@ TRAINING = {
     "device": "auto",
     "verbose": 0,
 }
-GRADIENT = {"n_projections": 50, "batch_fraction": 0.2}
+_GRADIENT = {"n_projections": 50, "batch_fraction": 0.2}
 
 
 @saved
 class ClippedGradient(Settings):
-    """Bounds on what a record adds to a gradient, and what a step draws.
+    """Clipping bounds, batch fraction and number of projections of private gradients.
 
-    An estimator takes it as ``gradient``. A setting that is None is the estimator's own default,
-    which its documentation states; one that the estimator does not have is refused.
+    Pass it as the parameter ``gradient`` of an estimator. A setting that is None takes the default
+    of that estimator, and a setting that the estimator does not have raises an error. How to choose
+    the clips: :ref:`training_settings`.
 
     Parameters
     ----------
     task_clip : float or None, default=None
         C, the l2 norm to which the gradient of each record's loss is clipped.
     output_bound : float or None, default=None
-        M, the radius of the ball in which the outputs that are compared lie.
+        M, the radius of the ball to which the compared outputs are projected.
     jacobian_clip : float or None, default=None
-        L, the spectral norm to which the Jacobian of each record's outputs in the parameters is
-        clipped.
+        L, the spectral norm to which the Jacobian of each record's outputs with respect to the
+        parameters is clipped.
     jacobian_clipping : {"spectral", "componentwise"} or None, default=None
-        Exact clipping, or that of Remark A.2 of [1]_: each output's gradient to L / sqrt(d).
+        "spectral" clips the spectral norm exactly. "componentwise" clips the gradient of each of d
+        outputs to L / sqrt(d) (Remark A.2 of [1]_).
     n_projections : int or None, default=None
-        Random directions a step, where more than one output is compared: in orthonormal blocks,
-        rounded up to a multiple of the number of outputs.
+        Number of random directions per step, if more than one output is compared. They are drawn
+        in orthonormal blocks, so it is rounded up to a multiple of the number of outputs.
     batch_fraction : float or None, default=None
-        Share of the records of each group, or of a private sample, in the batch of a step, drawn
-        without replacement.
+        Share of the records of each group, or of a private sample, that a step draws without
+        replacement.
     released_clip : float or None, default=None
-        l2 norm to which the gradient of a step is clipped once more when its noise is in it, as in
-        appendix C of [1]_: it costs nothing.
+        l2 norm to which the noisy gradient of a step is clipped after its release (appendix C of
+        [1]_). It costs no privacy.
 
     References
     ----------
@@ -144,7 +143,12 @@ class ClippedGradient(Settings):
         self.released_clip = released_clip
 
 
-def linear_stack(widths, activation):
+def setting_defaults(training, gradient):
+    """Return the defaults of an estimator's settings: the shared ones, updated by its own."""
+    return {"training": {**_TRAINING, **training}, "gradient": {**_GRADIENT, **gradient}}
+
+
+def linear_layers(widths, activation):
     """Return linear layers with activations between them, as one Sequential."""
     layers = []
     for n_in, n_out in zip(widths[:-1], widths[1:], strict=True):
@@ -152,21 +156,16 @@ def linear_stack(widths, activation):
     return nn.Sequential(*layers[:-1])
 
 
-def count_parameters(widths):
-    """Return the number of parameters of the linear layers between widths."""
-    return sum((n_in + 1) * n_out for n_in, n_out in pairwise(widths))
-
-
-def step_precision(norms, mechanism, n_parameters):
-    """Return what noise leaves of a step, in words: whether it points anywhere.
+def _gradient_precision(norms, mechanism, n_parameters):
+    """Return the noise of a step, and the largest signal-to-noise ratios, as texts.
 
     Parameters
     ----------
     norms : dict of str to float
-        By part of the objective, the largest norm that its mean gradient can have.
+        Largest possible norm of the mean gradient of each term of the objective.
     mechanism : StratifiedGaussianMechanism
     n_parameters : int
-        Of what is released of a step.
+        Number of entries of a released gradient.
 
     Returns
     -------
@@ -175,20 +174,20 @@ def step_precision(norms, mechanism, n_parameters):
     noise = mechanism.noise_scale
     if noise == 0:
         return {"gradients": "exact, without noise"}
-    every = noise * math.sqrt(n_parameters)
+    noise_norm = noise * math.sqrt(n_parameters)
     root = math.sqrt(mechanism.n_releases)
-    parts = {
-        f"gradient of {part}": f"of norm {number_words(norm)} at most: signal over noise of a step "
-        f"up to {number_words(norm / noise)} along a direction, and {number_words(norm / every)} "
-        "over all parameters"
-        for part, norm in norms.items()
+    signals = {
+        f"gradient of {term}": f"norm at most {number_words(norm)}; signal-to-noise ratio of a "
+        f"step at most {number_words(norm / noise)} along a direction, and "
+        f"{number_words(norm / noise_norm)} over all parameters"
+        for term, norm in norms.items()
         if norm > 0
     }
-    return parts | {
-        "noise of a step": f"{number_words(noise)} along a direction, {number_words(every)} over "
-        f"all {n_parameters} parameters",
+    return signals | {
+        "noise of a step": f"{number_words(noise)} along a direction, {number_words(noise_norm)} "
+        f"over all {n_parameters} parameters",
         "noise of the mean step": f"{number_words(noise / root)} along a direction, "
-        f"{number_words(every / root)} over all parameters",
+        f"{number_words(noise_norm / root)} over all parameters",
     }
 
 
@@ -198,57 +197,57 @@ class Records:
 
     Parameters
     ----------
-    members : Members
-        The records, or persons, of each stratum.
+    stratified : StratifiedRecords
+        The assignment of the records, or persons, to strata.
     arrays : tuple of ndarray
-        Features, targets and the like, which the gradient reads.
+        Features, targets and other arrays that the gradient reads.
     bound : tuple
         Public objects that the records were encoded with, such as their domain. Seeded noise
-        depends on them, as on the arrays.
+        depends on them and on the arrays.
     """
 
-    members: Members
+    stratified: StratifiedRecords
     arrays: tuple[np.ndarray, ...]
     bound: tuple = ()
 
 
 @dataclass(frozen=True)
 class Descent:
-    """Details of the plan of a fit: what is descended, and what each step releases.
+    """Details of the plan of a fit: the objective, the mechanism and the network.
 
     Parameters
     ----------
     objective : object
-        The clipped objective, whose gradient has the sensitivities of the mechanism.
+        The clipped objective, whose gradient has the sensitivities of the mechanism; of the
+        generator the domain.
     mechanism : StratifiedGaussianMechanism or None
-        None where no private record is read.
-    stacks : tuple of sequence of int
-        Widths of the linear layers of each part of the network.
+        None if no private record is read.
+    layer_widths : tuple of sequence of int
+        Widths of the linear layers of each module of the network.
     private : tuple of int
         Positions of the strata from which the mechanism draws secret batches.
     batch_sizes : tuple of int
-        Records a step of each stratum, private or not.
+        Batch size of each stratum, private or not.
     """
 
     objective: Any
     mechanism: StratifiedGaussianMechanism | None
-    stacks: tuple
+    layer_widths: tuple
     private: tuple[int, ...]
     batch_sizes: tuple[int, ...]
 
 
 class SlicedEstimator(TrainedEstimator):
-    """Base of the estimators of paper 2: a network that descends noisy clipped gradients.
+    """Base class of networks trained by noisy clipped gradient descent on secret batches.
 
-    The training is the release: each step releases the noisy gradient of a secret batch, and the
-    network is updated from it alone. A subclass supplies ``_read`` and ``_plan``, whose details
-    are a :class:`Descent`; ``_network``, which builds the network; and ``_gradients``, which
-    computes the clipped gradient of a batch.
+    Each step releases the noisy gradient of a secret batch, and updates the network from it alone.
+    A subclass supplies ``_read``; ``_plan``, whose details are a :class:`Descent`; ``_network``,
+    which builds the network; and ``_gradients``, which returns the clipped gradient of a batch.
     """
 
     _saved_state: dict = {"noise_multiplier_": float | None, "n_iter_": int, "module_": nn.Module}
     _not_saved: dict = {
-        "mechanism_": "plan() gives the price of a fit, and privacy_ what was paid."
+        "mechanism_": "plan() states the cost of a fit, and privacy_ the cost of this one."
     }
     _parameter_constraints: dict = TrainedEstimator._parameter_constraints | {
         "training": [Training, None],
@@ -261,7 +260,7 @@ class SlicedEstimator(TrainedEstimator):
         return self._completed("gradient")
 
     def _price(self, strata, sensitivities, n_samples):
-        """Price every step from public quantities: sizes, rates, clips, number of steps."""
+        """Return the mechanism of all steps, calibrated from public quantities alone."""
         batch_sizes = strata.batch_sizes(self._gradient.batch_fraction)
         return StratifiedGaussianMechanism(
             [
@@ -275,11 +274,22 @@ class SlicedEstimator(TrainedEstimator):
             n_releases=self._training.max_iter,
         )
 
-    def _report(self, mechanism, n_values, **fields):
-        """Return the report: the fields of the mechanism, and those of this estimator.
+    def _report(self, mechanism, layer_widths, norms, **fields):
+        """Return the privacy report of a fit.
 
-        ``n_values`` is the number of entries of a gradient that is released.
+        Parameters
+        ----------
+        mechanism : StratifiedGaussianMechanism
+        layer_widths : sequence of sequence of int
+            Widths of the linear layers whose gradients are released.
+        norms : dict of str to float
+            Largest possible norm of the mean gradient of each term of the objective.
+        **fields
+            Fields of the report that depend on the estimator.
         """
+        n_values = sum(
+            (n_in + 1) * n_out for widths in layer_widths for n_in, n_out in pairwise(widths)
+        )
         rounding = mechanism.n_releases * n_values * ROUNDING if mechanism.noise_scale else 0.0
         report = PrivacyReport(
             name=type(self).__name__,
@@ -289,6 +299,7 @@ class SlicedEstimator(TrainedEstimator):
             noise_source=self._noise_description(),
             split={"noisy gradients": 1.0} if mechanism.noise_scale else {},
             rounding=rounding,
+            precision=_gradient_precision(norms, mechanism, n_values),
             **mechanism.report_fields(),
             **fields,
         )
@@ -299,7 +310,7 @@ class SlicedEstimator(TrainedEstimator):
         raise NotImplementedError(f"{type(self).__name__} has no method _network.")
 
     def _gradients(self, descent, module, tensors, seed):
-        """Return the clipped gradient, and what a step makes of a released one.
+        """Return the function of the clipped gradient, and the post-processing of a release.
 
         Parameters
         ----------
@@ -313,21 +324,21 @@ class SlicedEstimator(TrainedEstimator):
         Returns
         -------
         gradient : callable
-            From the rows of a batch, one array for each private stratum, to a list of gradients.
+            Maps the row indices of a batch, one array per private stratum, to a list of gradients.
         finish : callable or None
-            From the released gradients to those of the step, without a private record.
+            Maps the released gradients to those of the step. It reads no private record.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method _gradients.")
 
     def _release(self, plan, records, seed):
         """Train the network on released gradients; return it and the number of released steps."""
         descent = plan.details
-        # Initial weights, directions and the like are public: their draws are not the noise's.
+        # Initial weights and directions are public, so their generators are not those of the noise.
         noise_seed, init_seed, public_seed = split_random_state(seed, 3)
         device = resolve_device(self._training.device)
-        members = records.members.only(descent.private)
+        private = records.stratified.subset(descent.private)
         source = self._noise_source(noise_seed, *records.arrays, *records.bound)
-        noise = records.members.bind(source)
+        noise = records.stratified.bind(source)
         with seeded_initialization(init_seed):
             module = self._network(descent)
         module.to(device, DTYPE)
@@ -337,35 +348,34 @@ class SlicedEstimator(TrainedEstimator):
             return module, 0
 
         def batch_gradient(drawn):
-            return gradient(members.rows(drawn, noise))
+            return gradient(private.rows(drawn, noise))
 
         return module, self._descend(module, batch_gradient, descent.mechanism, noise, finish)
 
     def _learn(self, plan, released, seed):
-        """Keep the trained network, and state the mechanism that released its gradients."""
+        """Store the trained network and the mechanism that released its gradients."""
         mechanism = plan.details.mechanism
         self.mechanism_ = mechanism
         self.noise_multiplier_ = 0.0 if mechanism is None else mechanism.noise_multiplier
         self.module_, self.n_iter_ = released
 
     def _descend(self, module, gradient_fn, mechanism, noise, finish=None):
-        """Train ``module`` on what the mechanism releases of its gradients, and on nothing else.
+        """Train ``module`` on noisy released gradients, and return the number of steps.
 
         Parameters
         ----------
         module : torch.nn.Module
         gradient_fn : callable
-            From the rows within each stratum to a list of gradients, one a parameter.
+            Maps positions within each stratum to a list of gradients, one per parameter.
         mechanism : StratifiedGaussianMechanism
         noise : NoiseSource
         finish : callable, optional
-            From the released gradients to those of the step, one a parameter of ``module``. It
+            Maps the released gradients to those of the step, one per parameter of ``module``. It
             reads no private record.
 
         Returns
         -------
         int
-            Number of steps.
         """
         run = mechanism.run(noise)
 
@@ -373,8 +383,8 @@ class SlicedEstimator(TrainedEstimator):
             gradients = gradient_fn(run.draw())
             flat = torch.cat([gradient.flatten() for gradient in gradients])
             flat = as_tensor(run.release(flat.cpu().numpy()), device=flat.device, dtype=DTYPE)
-            parts = flat.split([gradient.numel() for gradient in gradients])
-            released = [p.view_as(g) for p, g in zip(parts, gradients, strict=True)]
+            entries = flat.split([gradient.numel() for gradient in gradients])
+            released = [e.view_as(g) for e, g in zip(entries, gradients, strict=True)]
             return None, released if finish is None else finish(released)
 
         settings = self._training
@@ -393,28 +403,29 @@ class SlicedEstimator(TrainedEstimator):
             callback=watch,
         ).n_iter
 
-    def _widths(self):
-        return check_widths(self._training.hidden_layer_sizes)
+    def _layer_widths(self, n_inputs, n_outputs):
+        """Return the layer widths of a network with the hidden layers of the settings."""
+        return [n_inputs, *check_widths(self._training.hidden_layer_sizes), n_outputs]
 
     def _n_directions(self, n_features):
-        """Return the directions a step: whole orthonormal blocks, whose spread is smallest."""
+        """Return the number of directions per step, in whole orthonormal blocks."""
         n_projections = self._gradient.n_projections
         return 1 if n_features == 1 else n_features * math.ceil(n_projections / n_features)
 
     def _directions(self, seed, n_features, device):
-        """Return a function that draws the directions of a step; they are public."""
+        """Return a function that draws the public directions of a step."""
         n_projections = self._n_directions(n_features)
         generator = torch_generator(seed, device)
         if n_features == 1:
-            only = torch.ones(1, 1, dtype=DTYPE, device=device)
-            return lambda: only
+            line = torch.ones(1, 1, dtype=DTYPE, device=device)
+            return lambda: line
         return lambda: random_directions(
             n_projections, n_features, generator=generator, dtype=DTYPE, device=device
         )
 
     @torch.no_grad()
     def _forward(self, module, X):
-        """Return what a fitted network makes of an array, a chunk at a time."""
+        """Return the outputs of a fitted network for an array, computed in chunks."""
         device = next(module.parameters()).device
         chunks = as_tensor(X, device=device, dtype=DTYPE).split(CHUNK)
         return as_array(torch.cat([module(chunk) for chunk in chunks]))

@@ -1,4 +1,4 @@
-"""DPSlicedWassersteinFairClassifier: private classification whose scores ignore a group."""
+"""DPSlicedWassersteinFairClassifier: private and group-fair classification."""
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.persistence._declarations import Array
 from sklearn_dpgen.persistence._networks import check_classifier
-from sklearn_dpgen.sliced._base import GRADIENT, TRAINING, ClippedGradient
+from sklearn_dpgen.sliced._base import ClippedGradient, setting_defaults
 from sklearn_dpgen.sliced._fair import FairPredictor
 from sklearn_dpgen.sliced._objective import softmax_residuals
 from sklearn_dpgen.utils._labels import check_classes, check_labels, distinct_labels
@@ -25,82 +25,76 @@ __all__ = ["DPSlicedWassersteinFairClassifier"]
 
 
 class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairPredictor):
-    """Private classifier whose probabilities are alike between groups.
+    """Private fair classifier with similar predicted probabilities in all groups.
 
     A network, by default a linear one, minimizes (1 - alpha) times the mean log loss plus alpha
-    times the squared sliced Wasserstein distance between the laws of its predicted probabilities in
-    the groups of a sensitive feature: over all records (demographic parity, the statistical parity
-    of [1]_, eq. 5) or within each label (equality of odds, eq. 6). Gradients are clipped and noisy.
-    It is the whole distribution that is made alike, and so the decisions at any threshold.
+    times the squared sliced Wasserstein distance between the distributions of its predicted
+    probabilities in the groups of a sensitive feature: over all records (demographic parity, eq. 5
+    of [1]_), or within each label (equalized odds, eq. 6). Training descends noisy clipped
+    gradients. Since the penalty compares whole distributions, it applies to decisions at any
+    threshold.
 
     Parameters
     ----------
     alpha : float, default=0.5
-        Weight of the penalty, in [0, 1]: 0 is private classification, 1 forgets the labels.
+        Weight of the penalty, in [0, 1]: 0 has no penalty, 1 ignores the labels.
     penalty : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
-        What is compared between groups: all predictions, or those of each label.
+        Whether groups are compared over all records, or within each label.
     classes : array-like of shape (n_classes,) or None, default=None
         The public labels, at least two. None takes those that occur in ``y``, which are then
-        public: ``privacy_`` says so.
+        public, as ``privacy_`` states.
     groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
-        The public groups, at least two: values of ``sensitive_features``, or rows of them. A
-        declared group may lack records, as in a fold: then its pairs are left out of the penalty.
-        None takes the groups that occur, which are then public, and each needs two records.
+        The public groups, at least two: values of ``sensitive_features``, or rows of them. None
+        takes the groups that occur, which are then public (:ref:`fair_groups`).
     group_weights : {"size", "equal"}, default="size"
-        What a group counts in the penalty. By size, a pair counts by the product of the shares of
-        the records that its groups have, a label of equality of odds by its own share: then no
-        group makes the noise much larger, however small it is, and little is learned of a tiny
-        one. "equal" is the mean over pairs of [1]_, where the smallest group sets the noise.
-        Groups of one size count the same by both.
+        Weights of the pairs of groups in the penalty (:ref:`small_groups`). "size" is the product
+        of the groups' shares of the records, so small groups hardly increase the noise. "equal" is
+        the mean over pairs of [1]_, where the smallest group determines the noise.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
     training : Training or None, default=None
-        Network and optimizer: :ref:`training_settings`. All steps are paid for by ``epsilon``.
-        Defaults: ``hidden_layer_sizes=()``, which is logistic regression with ``coef_`` and
-        ``intercept_``, ``activation="relu"``, ``max_iter=500``, ``solver="adam"``,
-        ``learning_rate=0.05``, ``schedule="cosine"``, ``averaging=0.2``.
+        Network and optimizer (:ref:`training_settings`). ``epsilon`` covers all steps. Defaults:
+        ``hidden_layer_sizes=()``, that is logistic regression, ``activation="relu"``,
+        ``max_iter=500``, ``solver="adam"``, ``learning_rate=0.05``, ``schedule="cosine"``,
+        ``averaging=0.2``.
     gradient : ClippedGradient or None, default=None
-        Clips and batches: :ref:`training_settings`. Defaults: ``task_clip=1.0``; ``output_bound``
-        of 1/2 for two classes and sqrt(1 - 1/K) for K, where no probability is cut;
+        Clips and batches (:ref:`training_settings`). Defaults: ``task_clip=1.0``; ``output_bound``
+        of 1/2 for two classes and sqrt(1 - 1/K) for K, which clips no probability;
         ``jacobian_clip=0.25``, ``jacobian_clipping="spectral"``, ``n_projections=50`` for more than
-        two classes, ``batch_fraction=0.2``. The sensitivity of a step grows with
-        (1 - alpha) 2 C / n' and, for groups of one size, with alpha 16 M L / n', n' the batch, and
-        at most twice that for others; with "equal" weights of two groups, with alpha 8 M L / n'_j,
-        n'_j the smallest group's share of it.
+        two classes, ``batch_fraction=0.2``. The sensitivity of a step: :ref:`sensitivity`.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released: it raises
-        BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything. BudgetExceededError is raised if too
+        little is left. None charges no ledger.
     unit : str or None, default=None
-        Column of X, a data frame, that says whose row each is. A person is then protected with all
-        of their rows, and counts as one record: each step draws one row anew of each person in its
-        batch, so that what is learned is the law of a random row of a random person. All rows of a
-        person must be of one group, and for equality of odds of one label. The column is not
-        learned from. None protects each row by itself.
+        Name of the column of X, a data frame, that identifies the person of a row
+        (:ref:`budget_persons`). A person then counts as one record, and each step draws one row of
+        each person in its batch. All rows of a person must have the same group, and for equalized
+        odds the same label. The column is not learned from. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
-        and voids the guarantee for whoever knows or guesses it.
+        and voids the guarantee against anybody who knows or guesses it.
 
     Attributes
     ----------
     module_ : torch.nn.Module
-        The network, from (n, n_features) to the probability of the second class (n, 1), or of
-        each (n, n_classes), in double precision.
+        The network, in double precision. It maps (n, n_features) to the probabilities of the
+        second of two classes, (n, 1), or of all classes, (n, n_classes).
     classes_ : ndarray of shape (n_classes,)
         The labels.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Weights of the logits, as of ``LogisticRegression``; without hidden layers alone.
+        Weights of the logits, as in ``LogisticRegression``; only without hidden layers.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Their intercepts.
+        Intercepts of the logits; only without hidden layers.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
-        Standard deviation of the noise over the sensitivity.
+        Standard deviation of the noise divided by the sensitivity.
     mechanism_ : StratifiedGaussianMechanism
-        What each step releases; ``mechanism_.epsilons(t)`` is what t steps cost each stratum.
+        The mechanism of a step; ``mechanism_.epsilons(t)`` is the cost of t steps for each stratum.
     groups_ : list or None
-        The groups, in order: those declared, or the values of the sensitive feature.
+        The groups, in order; None if the fit had no ``sensitive_features``.
     n_iter_ : int
         Number of steps.
     n_features_in_ : int
@@ -136,11 +130,8 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         adds up; errors of a fit; a ``random_state`` that others know or guess.
     :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
 
-    Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline: a scaler that is
-    fitted on the private records is one more release of them, and an unpaid one.
-
-    A grid search that tries k candidates on the same records spends k budgets for each fold and
-    each refit.
+    Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline. A scaler that is
+    fitted on the private records is an unpaid release.
 
     References
     ----------
@@ -165,21 +156,15 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         **FairPredictor._parameter_constraints,
         "classes": ["array-like", None],
     }
-    _setting_defaults: dict = {
-        "training": {
-            **TRAINING,
-            "hidden_layer_sizes": (),
-            "max_iter": 500,
-            "learning_rate": 0.05,
-        },
-        "gradient": {
-            **GRADIENT,
+    _setting_defaults: dict = setting_defaults(
+        {"hidden_layer_sizes": (), "max_iter": 500, "learning_rate": 0.05},
+        {
             "task_clip": 1.0,
             "output_bound": "auto",
             "jacobian_clip": 0.25,
             "jacobian_clipping": "spectral",
         },
-    }
+    )
 
     def __init__(
         self,
@@ -219,35 +204,34 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         group_sizes: ArrayLike | None = None,
         n_classes: int | None = None,
     ) -> PrivacyReport:
-        """Return the privacy report of a fit on a number of records, before any is read.
+        """Return the privacy report of a fit, from public sizes alone.
 
         Parameters
         ----------
         n_samples : int
-            Number of records, or with ``unit`` of persons, as all sizes here.
+            Number of records; with ``unit`` all sizes are numbers of persons.
         n_features : int
             Number of features.
         group_sizes : array-like of int of shape (n_groups,) or (n_groups, n_classes), or None
-            Numbers of records of each group, in the order of the groups; for equality of odds of
-            each group and label. None is a fit without groups, which has no penalty.
+            Numbers of records of each group, in the order of the groups; for equalized odds of each
+            group and label. None is a fit without groups and without penalty.
         n_classes : int or None, default=None
-            Number of labels; None is that of ``classes``, or 2.
+            Number of labels. None takes that of ``classes``, or 2.
 
         Returns
         -------
         PrivacyReport
-            Equal to ``privacy_`` of a fit, with what its noise leaves of the gradients, and about
-            how long it takes.
+            Equal to ``privacy_`` of a fit on records of these sizes.
 
         Raises
         ------
-        ValueError
-            Sizes that do not fit together, or that ``fit`` would refuse.
+        PublicValueError
+            Sizes are inconsistent, or ``fit`` would refuse them.
 
         Warns
         -----
         NoisyGradientsWarning
-            Where noise drowns what is learned of the task, as ``fit`` does.
+            The noise is too large to learn the task; ``fit`` warns too.
         """
         if self.classes is not None:
             n_classes = len(check_classes(self.classes))
@@ -263,12 +247,12 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
             radius, center = np.sqrt(1 - 1 / n_classes), np.full(n_classes, 1 / n_classes)
             ball, n_logits = Ball(radius, center=center), n_classes
         is_public = self.classes is None or strata.within_labels
-        return self._planned(
+        return self._fair_plan(
             strata,
             n_features,
             groups,
             ball=self._ball(ball),
-            stacks=[[check_count(n_features, "n_features"), *self._widths(), n_logits]],
+            layer_widths=[self._layer_widths(check_count(n_features, "n_features"), n_logits)],
             public=("label_set",) if is_public else (),
         )
 
@@ -304,10 +288,10 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Of two classes that of the second, which is predicted where it is positive; of more
-            those of all, up to a constant for each record.
+            For two classes the logit of the second, which is predicted if it is positive; for more
+            the logits of all, up to a constant for each record.
         """
-        logits = self._outputs(X, logits=True)
+        logits = self._outputs(X, first_module=True)
         return logits[:, 0] if len(self.classes_) == 2 else logits
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
@@ -343,7 +327,7 @@ class DPSlicedWassersteinFairClassifier(UnpaidScoreMixin, ClassifierMixin, FairP
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # A strong guarantee on few records leaves little to learn from.
+        # Noise for few records makes scores poor.
         tags.classifier_tags.poor_score = self.epsilon != np.inf
         return tags
 

@@ -1,4 +1,4 @@
-"""DPSlicedWassersteinFairEncoder: a private representation that is alike between groups."""
+"""DPSlicedWassersteinFairEncoder: private and group-fair representations."""
 
 from typing import Self
 
@@ -10,12 +10,13 @@ from torch import nn
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.persistence._declarations import Maybe
 from sklearn_dpgen.persistence._networks import check_network
-from sklearn_dpgen.sliced._base import DTYPE, GRADIENT, TRAINING, ClippedGradient, linear_stack
+from sklearn_dpgen.sliced._base import DTYPE, ClippedGradient, linear_layers, setting_defaults
 from sklearn_dpgen.sliced._fair import FairEstimator
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import (
@@ -34,75 +35,71 @@ __all__ = ["DPSlicedWassersteinFairEncoder"]
 class DPSlicedWassersteinFairEncoder(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, FairEstimator
 ):
-    """Private low-dimensional codes whose distribution is alike between groups.
+    """Private fair representation: codes with similar distributions in all groups.
 
     An autoencoder minimizes (1 - alpha) times the mean squared reconstruction error plus alpha
-    times a squared sliced Wasserstein distance that makes the laws of the codes alike in the
-    groups of a sensitive feature, by descent of clipped and noisy gradients. What is learned from
-    the codes later can use little of the sensitive feature.
+    times a squared sliced Wasserstein distance between the distributions of the codes in the groups
+    of a sensitive feature. Training descends noisy clipped gradients. A model that is trained on
+    the codes can infer little about the sensitive feature.
 
     Parameters
     ----------
     alpha : float, default=0.5
         Weight of the penalty, in [0, 1].
     n_components : int, default=2
-        Width of the code.
+        Dimension of the codes.
     code_law : {"uniform", "free"}, default="uniform"
-        "uniform" pulls the law of the codes of each group to the uniform law of a ball. "free"
-        pulls those of the groups together wherever they are (eq. 23 of [1]_): then small codes are
-        close codes, and an autoencoder may shrink its codes instead of mixing them. "uniform"
-        keeps the scale, and halves the sensitivity.
+        Distribution of the codes. "uniform" compares the codes of each group with the uniform
+        distribution on a ball, which fixes their scale and halves the sensitivity. "free" compares
+        the groups with each other (eq. 23 of [1]_), so an autoencoder may shrink its codes instead
+        of mixing the groups.
     groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
-        The public groups, at least two: values of ``sensitive_features``, or rows of them. A
-        declared group may lack records, as in a fold: then its pairs are left out of the penalty.
-        None takes the groups that occur, which are then public, and each needs two records.
+        The public groups, at least two: values of ``sensitive_features``, or rows of them. None
+        takes the groups that occur, which are then public (:ref:`fair_groups`).
     group_weights : {"size", "equal"}, default="size"
-        What a group counts in the penalty. By size, it counts by its share of the records, and a
-        pair of groups of "free" codes by the product of theirs: then no group makes the noise much
-        larger, however small it is, and little is learned of a tiny one. "equal" is the mean over
-        groups, or over pairs as in [1]_, where the smallest group sets the noise.
+        Weights of the groups in the penalty (:ref:`small_groups`). "size" is their share of the
+        records, and for "free" codes the product of the shares of a pair, so small groups hardly
+        increase the noise. "equal" is the mean over groups, or over pairs as in [1]_, where the
+        smallest group determines the noise.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
     training : Training or None, default=None
-        Network and optimizer: :ref:`training_settings`. All steps are paid for by ``epsilon``.
-        Defaults: ``hidden_layer_sizes=(64,)`` of the encoder, and in reverse of the decoder,
+        Network and optimizer (:ref:`training_settings`). ``epsilon`` covers all steps.
+        Defaults: ``hidden_layer_sizes=(64,)`` for the encoder, reversed for the decoder,
         ``activation="relu"``, ``max_iter=500``, ``solver="adam"``, ``learning_rate=0.01``,
         ``schedule="cosine"``, ``averaging=0.2``.
     gradient : ClippedGradient or None, default=None
-        Clips and batches: :ref:`training_settings`. Defaults: ``task_clip=1.0`` of the
-        reconstruction error, ``output_bound=2.0``, the radius of the ball in which codes lie,
-        ``jacobian_clip=1.0`` of the codes, ``jacobian_clipping="spectral"``, ``n_projections=50``
-        for more than one component, ``batch_fraction=0.2``. The sensitivity of a step grows with
-        (1 - alpha) 2 C / n' and alpha 8 M L / n' for a batch of n', and twice the latter for "free"
-        codes of groups of one size.
+        Clips and batches (:ref:`training_settings`). Defaults: ``task_clip=1.0`` for the
+        reconstruction error, ``output_bound=2.0``, the radius of the ball of the codes,
+        ``jacobian_clip=1.0`` for the codes, ``jacobian_clipping="spectral"``, ``n_projections=50``
+        for more than one component, ``batch_fraction=0.2``. The sensitivity of a step:
+        :ref:`sensitivity`.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released: it raises
-        BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything. BudgetExceededError is raised if too
+        little is left. None charges no ledger.
     unit : str or None, default=None
-        Column of X, a data frame, that says whose row each is. A person is then protected with all
-        of their rows, and counts as one record: each step draws one row anew of each person in its
-        batch, so that what is learned is the law of a random row of a random person. All rows of a
-        person must be of one group. The column is not learned from. None protects each row by
-        itself.
+        Name of the column of X, a data frame, that identifies the person of a row
+        (:ref:`budget_persons`). A person then counts as one record, and each step draws one row of
+        each person in its batch. All rows of a person must have the same group. The column is not
+        learned from. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
-        and voids the guarantee for whoever knows or guesses it.
+        and voids the guarantee against anybody who knows or guesses it.
 
     Attributes
     ----------
     module_ : torch.nn.Module
-        The autoencoder: ``module_[0]`` makes codes, ``module_[1]`` records of codes; in double
-        precision.
+        The autoencoder, in double precision: ``module_[0]`` encodes and ``module_[1]`` decodes.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
-        Standard deviation of the noise over the sensitivity.
+        Standard deviation of the noise divided by the sensitivity.
     mechanism_ : StratifiedGaussianMechanism
-        What each step releases; ``mechanism_.epsilons(t)`` is what t steps cost each stratum.
+        The mechanism of a step; ``mechanism_.epsilons(t)`` is the cost of t steps for each stratum.
     groups_ : list or None
-        The groups, in order: those declared, or the values of the sensitive feature.
+        The groups, in order; None if the fit had no ``sensitive_features``.
     n_iter_ : int
         Number of steps.
     n_features_in_ : int
@@ -134,14 +131,14 @@ class DPSlicedWassersteinFairEncoder(
         guess.
     :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
 
-    Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline: a scaler that is
-    fitted on the private records is one more release of them, and an unpaid one.
+    Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline. A scaler that is
+    fitted on the private records is an unpaid release.
 
     References
     ----------
     .. [1] D. Rodríguez-Vítores, C. Lalanne, J.-M. Loubes, "Learning with differentially private
-       (sliced) Wasserstein gradients", 2025, appendix B.3. There codes are unbounded and cut to
-       the ball when compared; here a smooth map puts them inside, so that nothing is cut.
+       (sliced) Wasserstein gradients", 2025, appendix B.3. There codes are unbounded and projected
+       on the ball when compared; here a smooth map takes them into the ball.
 
     Examples
     --------
@@ -161,21 +158,15 @@ class DPSlicedWassersteinFairEncoder(
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "code_law": [StrOptions({"uniform", "free"})],
     }
-    _setting_defaults: dict = {
-        "training": {
-            **TRAINING,
-            "hidden_layer_sizes": (64,),
-            "max_iter": 500,
-            "learning_rate": 0.01,
-        },
-        "gradient": {
-            **GRADIENT,
+    _setting_defaults: dict = setting_defaults(
+        {"hidden_layer_sizes": (64,), "max_iter": 500, "learning_rate": 0.01},
+        {
             "task_clip": 1.0,
             "output_bound": 2.0,
             "jacobian_clip": 1.0,
             "jacobian_clipping": "spectral",
         },
-    }
+    )
 
     def __init__(
         self,
@@ -210,46 +201,45 @@ class DPSlicedWassersteinFairEncoder(
     def plan(
         self, n_samples: int, n_features: int, *, group_sizes: ArrayLike | None = None
     ) -> PrivacyReport:
-        """Return the privacy report of a fit on a number of records, before any is read.
+        """Return the privacy report of a fit, from public sizes alone.
 
         Parameters
         ----------
         n_samples : int
-            Number of records, or with ``unit`` of persons, as all sizes here.
+            Number of records; with ``unit`` all sizes are numbers of persons.
         n_features : int
             Number of features.
         group_sizes : array-like of int of shape (n_groups,), or None, default=None
             Numbers of records of each group, in the order of the groups. None is a fit without
-            groups, which has no penalty.
+            groups and without penalty.
 
         Returns
         -------
         PrivacyReport
-            Equal to ``privacy_`` of a fit, with what its noise leaves of the gradients, and about
-            how long it takes.
+            Equal to ``privacy_`` of a fit on records of these sizes.
 
         Raises
         ------
-        ValueError
-            Sizes that do not fit together, or that ``fit`` would refuse.
+        PublicValueError
+            Sizes are inconsistent, or ``fit`` would refuse them.
 
         Warns
         -----
         NoisyGradientsWarning
-            Where noise drowns what is learned of the task, as ``fit`` does.
+            The noise is too large to learn the task; ``fit`` warns too.
         """
         strata = self._strata_of_sizes(n_samples, group_sizes)
         return self._plan(strata, n_features).report
 
     def _plan(self, strata, n_features, groups=None):
         ball = Ball(self._gradient.output_bound, n_features=self.n_components)
-        widths = [check_count(n_features, "n_features"), *self._widths(), self.n_components]
-        return self._planned(
+        widths = self._layer_widths(check_count(n_features, "n_features"), self.n_components)
+        return self._fair_plan(
             strata,
             n_features,
             groups,
             ball=ball,
-            stacks=[widths, widths[::-1]],
+            layer_widths=[widths, widths[::-1]],
             reference=ball.sample if self.code_law == "uniform" else None,
         )
 
@@ -257,7 +247,7 @@ class DPSlicedWassersteinFairEncoder(
     def fit(
         self, X: ArrayLike, y: object = None, *, sensitive_features: ArrayLike | None = None
     ) -> Self:
-        """Train the autoencoder.
+        """Train the autoencoder on private records.
 
         Parameters
         ----------
@@ -265,9 +255,9 @@ class DPSlicedWassersteinFairEncoder(
             Records.
         y : Ignored
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), or None
-            What codes are to be independent of; of several columns, each combination that occurs
-            is a group, and a missing value one of its own. None fits without the penalty, and
-            warns unless ``alpha`` is 0.
+            The sensitive feature, whose distinct values are the groups; with several columns, the
+            combinations that occur (:ref:`fair_groups`). None fits without the penalty, and warns
+            unless ``alpha`` is 0.
 
         Returns
         -------
@@ -276,7 +266,7 @@ class DPSlicedWassersteinFairEncoder(
         Raises
         ------
         TrainingDivergedError
-            When a noisy gradient or a parameter is not finite.
+            A noisy gradient or a parameter is not finite.
         """
         return self._fit(X, sensitive_features=sensitive_features)
 
@@ -287,10 +277,12 @@ class DPSlicedWassersteinFairEncoder(
         return self._stratified(X, X, persons, sensitive_features)
 
     def _network(self, descent):
-        down, up = (linear_stack(widths, self._training.activation) for widths in descent.stacks)
-        return nn.Sequential(nn.Sequential(down, DomainHead(descent.objective.ball)), up)
+        encoder, decoder = (
+            linear_layers(widths, self._training.activation) for widths in descent.layer_widths
+        )
+        return nn.Sequential(nn.Sequential(encoder, DomainHead(descent.objective.ball)), decoder)
 
-    def _parts(self, module):
+    def _task_and_compared(self, module):
         return module, module[0]
 
     def _residuals(self, module, outputs, targets):
@@ -308,12 +300,10 @@ class DPSlicedWassersteinFairEncoder(
         ndarray of shape (n_samples, n_components)
             In the ball of radius ``output_bound``.
         """
-        check_is_fitted(self)
-        X = validate_data(self, self._without_unit(X), reset=False, dtype=np.float64)
-        return self._forward(self.module_[0], X)
+        return self._outputs(X, first_module=True)
 
     def inverse_transform(self, X: ArrayLike) -> np.ndarray:
-        """Return the records that codes stand for.
+        """Return the decoded records of codes.
 
         Parameters
         ----------
@@ -327,8 +317,9 @@ class DPSlicedWassersteinFairEncoder(
         check_is_fitted(self)
         X = check_array(X, dtype=np.float64)
         if X.shape[1] != self._n_features_out:
-            raise ValueError(
-                f"X has {X.shape[1]} columns where codes have {self._n_features_out} components."
+            raise PublicValueError(
+                f"X must have a column for each of the {self._n_features_out} components, got "
+                f"{X.shape[1]}."
             )
         return self._forward(self.module_[1], X)
 

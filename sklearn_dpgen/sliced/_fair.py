@@ -1,4 +1,4 @@
-"""What the estimators share whose outputs are compared between groups."""
+"""Base classes of the estimators whose outputs are compared between groups."""
 
 import math
 from dataclasses import replace
@@ -14,23 +14,21 @@ from torch import nn
 from sklearn_dpgen.accounting import Bound
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball
-from sklearn_dpgen.exceptions import NoisyGradientsWarning
+from sklearn_dpgen.exceptions import NoisyGradientsWarning, PublicValueError
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.sliced._base import (
     CAVEATS,
     Descent,
     Records,
     SlicedEstimator,
-    count_parameters,
-    linear_stack,
-    step_precision,
+    linear_layers,
 )
 from sklearn_dpgen.sliced._objective import FairObjective, fair_gradient
 from sklearn_dpgen.sliced._strata import (
     GROUP_WEIGHTS,
     PENALTIES,
-    Members,
     Strata,
+    StratifiedRecords,
     count_cells,
     make_strata,
 )
@@ -53,20 +51,20 @@ __all__ = ["FairEstimator", "FairPredictor"]
 
 _JACOBIAN_BOUNDS = {"spectral": "spectral_clip", "componentwise": "component_clip"}
 
-# Measured with linear classifiers on simulated records of 4 and 16 features, n = 300 to 10000 at
-# epsilon of 0.5 to 4, and on Adult with 100: here half is lost of what the AUC is above 1/2.
+# At this noise a linear classifier loses half of its AUC above 1/2. It was measured on simulated
+# records (4 and 16 features, n = 300 to 10000, epsilon from 0.5 to 4), and on Adult (100 features).
 _HALVING_NOISE = 0.15
 _TOLERATED_NOISE = 0.025
-# Of noise that groups of equal size would need as well, the smallest is not to blame.
+# The warning names the smallest group if it multiplies the noise by more than this.
 _TOLERATED_FACTOR = 2.0
 
 
 def noise_message(objective, mechanism, groups, n_features):
-    """Return a warning, or None where the noise leaves the task most of what can be learned.
+    """Return a warning about the noise of a fit, or None if it hardly affects the task.
 
-    With T steps, what is left of the noise in the mean of all gradients is σ / √T a parameter, of
-    length σ √((d + 1) / T) on the d weights and the intercept of a unit; the task's part of the
-    gradients is at most (1 - alpha) C long.
+    After T steps the mean of all gradients has noise σ / √T per parameter, and σ √((d + 1) / T) on
+    the d weights and the intercept of an output. The gradient of the task has norm at most
+    (1 - alpha) C.
 
     Parameters
     ----------
@@ -74,9 +72,8 @@ def noise_message(objective, mechanism, groups, n_features):
     mechanism : StratifiedGaussianMechanism
         The plan of the fit.
     groups : sequence
-        The names of the groups, by the codes in the strata of the objective.
+        Names of the groups, indexed by their codes.
     n_features : int
-        d.
 
     Returns
     -------
@@ -91,38 +88,37 @@ def noise_message(objective, mechanism, groups, n_features):
     kept = 1 / (1 + (noise / _HALVING_NOISE) ** 2)
     n_samples = sum(strata.sizes)
     return (
-        f"Over the whole fit, noise of length {noise:.2g} is left on the weights of a unit, "
-        f"relative to the clipped gradient of the task: about {kept:.0%} is kept of what a "
-        "classifier's AUC is above one half without noise. "
-        f"{_blame(objective, mechanism, groups)}As it is, about "
-        f"{n_samples * noise / _TOLERATED_NOISE:.0f} records would do in place of {n_samples}. "
-        "Raise epsilon, or lower alpha or jacobian_clip; or leave the penalty out and treat groups "
-        "alike afterwards, which takes far less: sklearn_dpgen.predictors.BarycenterClassifier."
+        f"The noise of the whole fit has norm {noise:.2g} on the weights of one output, relative "
+        f"to the clipped gradient of the task: a classifier keeps about {kept:.0%} of the AUC "
+        "above 0.5 that it has without noise. "
+        f"{_small_group_message(objective, mechanism, groups)}These settings need about "
+        f"{n_samples * noise / _TOLERATED_NOISE:.0f} records, got {n_samples}. Raise epsilon, or "
+        "lower alpha or jacobian_clip. Fitting without the penalty and adjusting the predictions "
+        "by group afterwards needs far fewer: sklearn_dpgen.predictors.BarycenterClassifier."
     )
 
 
-def _blame(objective, mechanism, groups):
-    """Return a sentence on the group that sets the noise, where its size is the reason."""
+def _small_group_message(objective, mechanism, groups):
+    """Return a sentence about a small group that increases the noise, or an empty string."""
     if objective.group_weights == "size":
         return ""
     strata, worst = objective.strata, mechanism.worst
     batch_sizes = [stratum.batch_size for stratum in mechanism.strata]
     equal = max(1, sum(batch_sizes) // len(batch_sizes))
-    alike = replace(strata, sizes=(equal,) * len(batch_sizes))
-    alike = replace(objective, strata=alike).sensitivities([equal] * len(batch_sizes))
-    factor = worst.sensitivity / max(alike)
+    balanced = replace(objective, strata=replace(strata, sizes=(equal,) * len(batch_sizes)))
+    factor = worst.sensitivity / max(balanced.sensitivities([equal] * len(batch_sizes)))
     if factor <= _TOLERATED_FACTOR:
         return ""
     group, label = strata.cells[mechanism.strata.index(worst)]
     within = "" if label is None else f", with label number {label},"
     return (
-        f"Group {groups[group]!r}{within} has {worst.size} records and makes it {factor:.3g} times "
-        "that of groups of one size, which group_weights='size' avoids. "
+        f"Group {groups[group]!r}{within} has {worst.size} records and multiplies the noise by "
+        f"{factor:.3g} relative to groups of equal size; group_weights='size' avoids this. "
     )
 
 
 class FairEstimator(SlicedEstimator):
-    """Base of the estimators whose outputs are compared between the groups of a feature."""
+    """Base class of the estimators with a penalty between groups of a sensitive feature."""
 
     _saved_state: dict = {"groups_": list | None}
     _parameter_constraints: dict = {
@@ -131,27 +127,27 @@ class FairEstimator(SlicedEstimator):
         "groups": ["array-like", None],
         "group_weights": [StrOptions(set(GROUP_WEIGHTS))],
     }
-    # Bounds on what a fit may be given beside records.
+    # Bounds on private arguments of a fit other than the records.
     _weight_bounds: tuple[Bound, ...] = ()
 
     def _divide(self, sensitive_features, n_rows, persons, *, labels=None, n_labels=1):
-        """Return the strata and who is in them, and record the groups."""
+        """Return the strata and the assignment of the records to them, and store ``groups_``."""
         if sensitive_features is None:
             self.groups_ = None
-            members = Members.of_samples([n_rows], [persons])
-            return Strata(members.sizes), members
+            stratified = StratifiedRecords.from_samples([n_rows], [persons])
+            return Strata(stratified.sizes), stratified
         codes, self.groups_ = check_sensitive_features(sensitive_features, n_rows, self.groups)
         if persons is not None:
             codes = persons.shared(codes, "group of sensitive_features")
             labels = labels if labels is None else persons.shared(labels, "label")
         sizes = count_cells(codes, len(self.groups_), labels, n_labels)
         strata = make_strata(sizes, declared=self.groups is not None)
-        return strata, Members.of_cells(strata.cells, codes, labels, persons)
+        return strata, StratifiedRecords.from_cells(strata.cells, codes, labels, persons)
 
     def _stratified(
         self, X, targets, persons, sensitive_features, *, sample_weight=None, bound=(), **within
     ):
-        """Return the records in their strata, and the public facts of a plan.
+        """Return the stratified records, and the public arguments of ``_plan``.
 
         Parameters
         ----------
@@ -164,17 +160,17 @@ class FairEstimator(SlicedEstimator):
         bound : tuple
             Public objects that seeded noise depends on, such as the domain of the targets.
         **within
-            The labels within which groups are compared, and their number: see ``_divide``.
+            ``labels`` and ``n_labels``, if groups are compared within each label.
         """
-        strata, members = self._divide(sensitive_features, len(X), persons, **within)
+        strata, stratified = self._divide(sensitive_features, len(X), persons, **within)
         weights = np.ones(len(X))
         if sample_weight is not None:
             weights = check_weights(sample_weight, len(X)).clip(0, 1)
-        records = Records(members, (X, targets, weights), bound)
+        records = Records(stratified, (X, targets, weights), bound)
         return records, {"strata": strata, "n_features": X.shape[1], "groups": self.groups_}
 
     def _strata_of_sizes(self, n_samples, group_sizes, n_labels=None):
-        """Return the strata of a fit on so many records."""
+        """Return the strata for given public sizes."""
         n_samples = check_count(n_samples, "n_samples")
         if group_sizes is None:
             return Strata((n_samples,))
@@ -182,33 +178,35 @@ class FairEstimator(SlicedEstimator):
         n_groups = len(sizes) if self.groups is None else len(check_groups(self.groups))
         shape = (n_groups,) if n_labels is None else (n_groups, n_labels)
         if sizes.dtype.kind not in "iu" or sizes.min() < 0 or sizes.shape != shape or n_groups < 2:
-            raise ValueError(
+            raise PublicValueError(
                 f"group_sizes must hold the number of records of each of at least two groups, "
                 f"{'' if n_labels is None else 'by label, '}of shape {shape}."
             )
         if sizes.sum() != n_samples:
-            raise ValueError(
+            raise PublicValueError(
                 f"group_sizes must add up to n_samples = {n_samples}, got {sizes.sum()}."
             )
         return make_strata(sizes, declared=self.groups is not None)
 
-    def _planned(self, strata, n_features, groups, *, ball, stacks, public=(), reference=None):
-        """Plan a fit from public quantities, and warn of what it will lack.
+    def _fair_plan(
+        self, strata, n_features, groups, *, ball, layer_widths, public=(), reference=None
+    ):
+        """Plan a fit from public quantities, and warn of a missing penalty or too much noise.
 
         Parameters
         ----------
         strata : Strata
         n_features : int
         groups : list or None
-            Names for warnings.
+            Names of the groups, for warnings.
         ball : Ball
-            In which outputs are compared.
-        stacks : list of list of int
-            Widths of the layers of each part of the network.
+            The ball on which compared outputs are projected.
+        layer_widths : list of list of int
+            Widths of the layers of each module of the network.
         public : tuple of str
-            What is public, beside sizes and groups.
+            Public facts other than sizes, column names and groups.
         reference : callable, optional
-            As of :class:`FairObjective`.
+            As in :class:`FairObjective`.
 
         Returns
         -------
@@ -216,15 +214,14 @@ class FairEstimator(SlicedEstimator):
             Its details are a :class:`Descent`.
         """
         if not strata.pairs and self.alpha > 0:
-            why = "sensitive_features has no two groups to compare"
-            hint = ""
+            reason, hint = "sensitive_features has no pair of groups to compare", ""
             if not strata.cells:
-                why = "sensitive_features is absent"
+                reason = "sensitive_features is absent"
                 hint = (
                     " In a pipeline or a search, enable metadata routing and call "
                     "set_fit_request(sensitive_features=True)."
                 )
-            warn_user(f"{why}: fitting without the penalty, as with alpha=0.{hint}", UserWarning)
+            warn_user(f"{reason}: fitting without the penalty, as with alpha=0.{hint}", UserWarning)
         settings = self._gradient
         objective = FairObjective(
             alpha=self.alpha if strata.pairs else 0.0,
@@ -245,23 +242,19 @@ class FairEstimator(SlicedEstimator):
         if message is not None:
             warn_user(message, NoisyGradientsWarning)
         norms = dict(zip(("the task", "the penalty"), objective.largest_gradients(), strict=True))
-        n_values = sum(map(count_parameters, stacks))
         report = self._report(
-            mechanism,
-            n_values,
-            precision=step_precision(norms, mechanism, n_values),
-            **self._guarantee_fields(objective, public),
+            mechanism, layer_widths, norms, **self._guarantee_fields(objective, public)
         )
         private = tuple(range(len(strata.sizes)))
-        descent = Descent(objective, mechanism, tuple(stacks), private, tuple(batch_sizes))
+        descent = Descent(objective, mechanism, tuple(layer_widths), private, tuple(batch_sizes))
         return Plan(report, descent)
 
-    def _parts(self, module):
-        """Return the part of the network that does the task, and the part that is compared."""
-        raise NotImplementedError(f"{type(self).__name__} has no method _parts.")
+    def _task_and_compared(self, module):
+        """Return the network of the task loss, and that of the outputs to compare."""
+        raise NotImplementedError(f"{type(self).__name__} has no method _task_and_compared.")
 
     def _residuals(self, module, outputs, targets):
-        """Return the gradient of each record's loss in the outputs of the task."""
+        """Return the gradient of each record's loss with respect to the outputs of the task."""
         raise NotImplementedError(f"{type(self).__name__} has no method _residuals.")
 
     def _gradients(self, descent, module, tensors, seed):
@@ -271,7 +264,7 @@ class FairEstimator(SlicedEstimator):
         if objective.reference is not None:
             rng = np.random.default_rng(reference_seed)
             objective = replace(objective, reference=partial(objective.reference, rng=rng))
-        task, compared = self._parts(module)
+        task, compared = self._task_and_compared(module)
         draw_directions = self._directions(direction_seed, objective.ball.n_features, X.device)
 
         def gradient(rows):
@@ -291,7 +284,7 @@ class FairEstimator(SlicedEstimator):
         return gradient, None
 
     def _guarantee_fields(self, objective, public):
-        """Return the neighbouring relation, public facts, bounds and caveats."""
+        """Return the neighbouring relation, public facts, bounds and caveats of the report."""
         public, bounds = ["n_samples", "column_names", *public], []
         if objective.alpha < 1:
             bounds += [Bound("task_clip", objective.task_clip), *self._weight_bounds]
@@ -308,9 +301,15 @@ class FairEstimator(SlicedEstimator):
             fields["caveats"] = ("group_membership", *CAVEATS)
         return fields | {"public": tuple(public)}
 
+    def _outputs(self, X, *, first_module=False):
+        """Return the outputs of the network, or of its first module, as an array."""
+        check_is_fitted(self)
+        X = validate_data(self, self._without_unit(X), reset=False, dtype=np.float64)
+        return self._forward(self.module_[0] if first_module else self.module_, X)
+
 
 class FairPredictor(FairEstimator):
-    """Base of the predictors: what they return is what the penalty compares."""
+    """Base class of the classifier and the regressor, whose predictions the penalty compares."""
 
     _parameter_constraints: dict = {
         **FairEstimator._parameter_constraints,
@@ -327,23 +326,22 @@ class FairPredictor(FairEstimator):
         sensitive_features: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Train the network.
+        """Train the network on private records.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Labels of a classifier, of one column, or targets of a regressor.
+            Labels of a classifier, in one column, or targets of a regressor.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), or None
-            What predictions are to be independent of: any values, two or more of them. Of several
-            columns, each combination that occurs is a group. A missing value is a group of its
-            own, the last. None fits without the penalty, and warns unless ``alpha`` is 0.
+            The sensitive feature, whose distinct values are the groups; with several columns, the
+            combinations that occur (:ref:`fair_groups`). None fits without the penalty, and warns
+            unless ``alpha`` is 0.
         sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weights of the records' losses in the task; the penalty does not use them. They are
-            clipped to [0, 1], without a warning, which would depend on private weights. The losses
-            are divided by the number of records, and not by the sum of the weights, which is
-            private, so the sensitivity does not depend on the weights. None is 1 for each.
+            Private weights of the records in the task loss, silently clipped to [0, 1]. The loss is
+            divided by the number of records, not by the sum of the weights, so the weights do not
+            change the sensitivity. The penalty ignores them. None is 1 for each.
 
         Returns
         -------
@@ -352,33 +350,27 @@ class FairPredictor(FairEstimator):
         Raises
         ------
         TrainingDivergedError
-            When a noisy gradient or a parameter is not finite.
+            A noisy gradient or a parameter is not finite.
         """
         return self._fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
 
     def _head(self, n_outputs):
-        """Return the map from the outputs of the task to predictions, without parameters."""
+        """Return the map from outputs to predictions, a module without parameters."""
         raise NotImplementedError(f"{type(self).__name__} has no method _head.")
 
     def _network(self, descent):
-        (widths,) = descent.stacks
+        (widths,) = descent.layer_widths
         return nn.Sequential(
-            linear_stack(widths, self._training.activation), self._head(widths[-1])
+            linear_layers(widths, self._training.activation), self._head(widths[-1])
         )
 
-    def _parts(self, module):
+    def _task_and_compared(self, module):
         return module[0], module
 
     def _ball(self, ball):
-        """Return the ball in which outputs are compared: one that holds them, or as declared."""
+        """Return the ball on which outputs are projected, with the radius ``output_bound``."""
         radius = self._gradient.output_bound
         return ball if radius == "auto" else Ball(radius, center=ball.center)
-
-    def _outputs(self, X, *, logits=False):
-        """Return what the network makes of records, as an array; or its outputs before the head."""
-        check_is_fitted(self)
-        X = validate_data(self, self._without_unit(X), reset=False, dtype=np.float64)
-        return self._forward(self.module_[0] if logits else self.module_, X)
 
     @property
     def coef_(self) -> np.ndarray:
@@ -391,13 +383,13 @@ class FairPredictor(FairEstimator):
         return as_array(self._linear_map("intercept_").bias).copy()
 
     def _linear_map(self, name):
-        """Return the one layer of a fit without hidden layers."""
+        """Return the linear layer of a fit without hidden layers."""
         if not hasattr(self, "module_"):
-            raise AttributeError(f"{name} needs a fit: call fit before.")
+            raise AttributeError(f"{name} is available after fit: call fit first.")
         layer, *others = self.module_[0]
         if others:
             raise AttributeError(
-                f"{name} is there for hidden_layer_sizes=() only: with hidden layers predictions "
-                "are not linear."
+                f"{name} is available for hidden_layer_sizes=() only: with hidden layers the "
+                "predictions are not linear."
             )
         return layer

@@ -1,4 +1,4 @@
-"""DPSlicedWassersteinGenerator: a generator that moves towards private records."""
+"""DPSlicedWassersteinGenerator: private generative networks for tables and points."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +13,7 @@ from sklearn_dpgen.accounting import Bound, PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.nn import Training, linearize, mlp_generator
@@ -31,17 +32,14 @@ from sklearn_dpgen.sliced._base import (
     CAVEATS,
     CHUNK,
     DTYPE,
-    GRADIENT,
-    TRAINING,
     ClippedGradient,
     Descent,
     Records,
     SlicedEstimator,
-    count_parameters,
-    step_precision,
+    setting_defaults,
 )
 from sklearn_dpgen.sliced._objective import projection_spread, transport_gradient_sensitivity
-from sklearn_dpgen.sliced._strata import Members, Strata
+from sklearn_dpgen.sliced._strata import Strata, StratifiedRecords
 from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._random import split_random_state, torch_generator
 from sklearn_dpgen.utils._torch import resolve_device
@@ -57,8 +55,8 @@ from sklearn_dpgen.utils._validation import (
 __all__ = ["DPSlicedWassersteinGenerator"]
 
 
-def clipped_once_more(gradients, bound):
-    """Scale released gradients, all of a step together, to a norm of at most ``bound``."""
+def clip_released(gradients, bound):
+    """Scale the released gradients of a step to a joint norm of at most ``bound``."""
     norm = torch.linalg.vector_norm(torch.cat([gradient.flatten() for gradient in gradients]))
     factor = torch.clamp(bound / norm, max=1.0)
     return [factor * gradient for gradient in gradients]
@@ -67,30 +65,30 @@ def clipped_once_more(gradients, bound):
 def generator_gradient(module, Z, records, directions, clip, ball=None, *, clipping="spectral"):
     """Return the clipped gradient of SW_2^2 between generated points and records.
 
-    The sensitivity to a latent rests on all points being in ``ball``, whatever the latents.
+    The sensitivity to a private latent holds for points in ``ball``, so they are projected on it.
     """
     with torch.no_grad():
         points = torch.nan_to_num(torch.cat([module(chunk) for chunk in Z.split(CHUNK)]))
     if ball is not None:
         points = ball.project(points)
-    _, pulls, _ = sliced_wasserstein2_gradient(points, records, directions)
+    _, point_gradients, _ = sliced_wasserstein2_gradient(points, records, directions)
     totals = None
-    for latents, pull in zip(Z.split(CHUNK), pulls.split(CHUNK), strict=True):
+    for latents, cotangents in zip(Z.split(CHUNK), point_gradients.split(CHUNK), strict=True):
         jacobian = linearize(module, latents)
-        weights = clip_weights(jacobian.gram(), pull, clip, clipping=clipping)
-        part = jacobian.weighted_sum(weights)
-        totals = part if totals is None else [a + b for a, b in zip(totals, part, strict=True)]
+        weights = clip_weights(jacobian.gram(), cotangents, clip, clipping=clipping)
+        sums = jacobian.weighted_sum(weights)
+        totals = sums if totals is None else [a + b for a, b in zip(totals, sums, strict=True)]
     return totals
 
 
 class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
-    """A generator trained on private records by noisy sliced Wasserstein gradients.
+    """Private generator of synthetic records, trained with noisy sliced Wasserstein gradients.
 
-    Latents go through a network, and the network descends the squared sliced Wasserstein distance
-    between what it makes and the private records. Only the matching sees the records, so with
-    public latents the sensitivity of a step is 2 D L s / n': D the diameter of the public domain,
-    L the clip of the Jacobians of generated points, s = 1/sqrt(d) for directions in orthonormal
-    blocks, n' the batch.
+    A network maps latents to points, and minimizes the squared sliced Wasserstein distance between
+    these points and the private records. Only the transport plan depends on the records, so with
+    public latents the sensitivity of a step is 2 D L s / n', where D is the diameter of the public
+    domain, L the clip of the Jacobians of generated points, s = 1/sqrt(d) for directions in
+    orthonormal blocks, and n' the batch size.
 
     Parameters
     ----------
@@ -99,47 +97,46 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
     schema : Schema or None, default=None
-        The public declaration of the columns of a table. Either this or ``domain``.
+        The public declaration of the columns of a table. Give either this or ``domain``.
     domain : Domain, callable or None, default=None
-        The public set in which records lie, or a function of ``n_features`` that returns it.
-        Records outside are moved to its nearest point.
+        The public set that holds the records, or a function of ``n_features`` that returns it.
+        Records outside are projected on it.
     latent_dim : int, default=2
-        Width of the latents, standard normal.
+        Dimension of the latents, which are standard normal.
     training : Training or None, default=None
-        Network and optimizer: :ref:`training_settings`. All steps are paid for by ``epsilon``.
+        Network and optimizer (:ref:`training_settings`). ``epsilon`` covers all steps.
         Defaults: ``hidden_layer_sizes=(128, 64, 64)``, ``activation="relu"``, ``max_iter=500``,
         ``solver="adam"``, ``learning_rate=0.005``, ``schedule="cosine"``, ``averaging=0.2``.
     gradient : ClippedGradient or None, default=None
-        Clips and batches: :ref:`training_settings`, without ``task_clip`` and ``output_bound``.
-        Defaults: ``jacobian_clip=1.0`` of each generated point, ``jacobian_clipping="spectral"``,
-        ``n_projections=50``, ``batch_fraction=0.1``, with as many points generated,
-        ``released_clip=None``, which is no second clip.
+        Clips and batches (:ref:`training_settings`), without ``task_clip`` and ``output_bound``.
+        Defaults: ``jacobian_clip=1.0`` for each generated point, ``jacobian_clipping="spectral"``,
+        ``n_projections=50``, ``batch_fraction=0.1``, with as many generated points, and
+        ``released_clip=None``, which does not clip.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released: it raises
-        BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything. BudgetExceededError is raised if too
+        little is left. None charges no ledger.
     unit : str or None, default=None
-        Column of X, a data frame, that says whose row each is. A person is then protected with all
-        of their rows, and counts as one record: each step draws one row anew of each person in its
-        batch, so that what is learned is the law of a random row of a random person. The column is
-        not learned from. None protects each row by itself.
+        Name of the column of X, a data frame, that identifies the person of a row
+        (:ref:`budget_persons`). A person then counts as one record, and each step draws one row of
+        each person in its batch. The column is not learned from. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
-        and voids the guarantee for whoever knows or guesses it.
+        and voids the guarantee against anybody who knows or guesses it.
 
     Attributes
     ----------
     module_ : torch.nn.Module
-        The network, from (n, latent_dim) to the domain, in double precision.
+        The network, in double precision. It maps (n, latent_dim) to the domain.
     domain_ : Domain
-        The set in which records and generated points lie.
+        The set that holds the records and the generated points.
     encoder_ : TabularEncoder
-        From the table to the domain and back; with a schema only.
+        The map from the table to the domain; only with a schema.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
-        Standard deviation of the noise over the sensitivity.
+        Standard deviation of the noise divided by the sensitivity.
     mechanism_ : StratifiedGaussianMechanism
-        What each step releases; ``mechanism_.epsilons(t)`` is what t steps cost each stratum.
+        The mechanism of a step; ``mechanism_.epsilons(t)`` is the cost of t steps for each stratum.
     n_iter_ : int
         Number of steps.
     n_features_in_ : int
@@ -169,8 +166,8 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
         know or guess.
     :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
 
-    After a fit with private ``latents``, ``sample`` suits if they are standard normal, and
-    ``transform_latents`` for any.
+    After a fit with private ``latents``, use ``sample`` if they are standard normal, and
+    ``transform_latents`` otherwise.
 
     References
     ----------
@@ -197,21 +194,15 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
         "domain": [Domain, callable, None],
         "latent_dim": [Interval(Integral, 1, None, closed="left")],
     }
-    _setting_defaults: dict = {
-        "training": {
-            **TRAINING,
-            "hidden_layer_sizes": (128, 64, 64),
-            "max_iter": 500,
-            "learning_rate": 0.005,
-        },
-        "gradient": {
-            **GRADIENT,
+    _setting_defaults: dict = setting_defaults(
+        {"hidden_layer_sizes": (128, 64, 64), "max_iter": 500, "learning_rate": 0.005},
+        {
             "jacobian_clip": 1.0,
             "jacobian_clipping": "spectral",
             "batch_fraction": 0.1,
             "released_clip": None,
         },
-    }
+    )
 
     def __init__(
         self,
@@ -242,60 +233,58 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
     def plan(
         self, n_samples: int, n_features: int | None = None, *, n_latents: int | None = None
     ) -> PrivacyReport:
-        """Return the privacy report of a fit on a number of records, before any is read.
+        """Return the privacy report of a fit, from public sizes alone.
 
         Parameters
         ----------
         n_samples : int
             Number of records, or with ``unit`` of persons.
         n_features : int or None, default=None
-            Number of columns; it is needed where ``domain`` is a function of it.
+            Number of columns, required if ``domain`` is a function of it.
         n_latents : int or None, default=None
-            Number of private latents; None is a fit with public ones.
+            Number of private latents. None is a fit with public latents.
 
         Returns
         -------
         PrivacyReport
-            Equal to ``privacy_`` of a fit, with what its noise leaves of the gradients, and about
-            how long it takes.
+            Equal to ``privacy_`` of a fit on records of these sizes.
 
         Raises
         ------
-        ValueError
-            What ``fit`` would refuse of the parameters.
+        PublicValueError
+            ``fit`` would refuse the parameters.
         """
         self._check_unit()
         sizes = [check_count(n_samples, "n_samples")]
         if n_latents is not None:
             sizes.append(check_count(n_latents, "n_latents"))
-            self._check_unit_of_latents()
+            self._check_no_unit()
         return self._plan(tuple(sizes), declared_domain(self, n_features)).report
 
     def _plan(self, sizes, domain):
         strata = Strata(sizes)
         batch_sizes = strata.batch_sizes(self._gradient.batch_fraction)
         mechanism = self._price(strata, self._sensitivities(batch_sizes, domain), strata.sizes[0])
-        widths = [self.latent_dim, *self._widths(), domain.n_features]
-        # As far as all points can be from the records that they are matched with.
-        longest = batch_sizes[0] * self._sensitivities(batch_sizes[:1], domain)[0]
-        n_values = count_parameters(widths)
+        widths = self._layer_widths(self.latent_dim, domain.n_features)
+        # Each point is at most a diameter from the record that it is matched with.
+        largest = batch_sizes[0] * self._sensitivities(batch_sizes[:1], domain)[0]
         report = self._report(
             mechanism,
-            n_values,
-            precision=step_precision({"the distance": longest}, mechanism, n_values),
+            [widths],
+            {"the distance": largest},
             **self._guarantee_fields(domain, len(strata.sizes) > 1),
         )
         private = tuple(range(len(sizes)))
         return Plan(report, Descent(domain, mechanism, (widths,), private, tuple(batch_sizes)))
 
-    def _check_unit_of_latents(self):
+    def _check_no_unit(self):
         if self.unit is not None:
-            raise ValueError("latents have no column of persons: leave out unit, or latents.")
+            raise PublicValueError("latents must be None with unit: latents identify no person.")
 
     def _sensitivities(self, batch_sizes, domain):
-        """Return the l2 sensitivity of a step to replacing a record, or a private latent."""
-        width = domain.n_features
-        spread = projection_spread(self._n_directions(width), width)
+        """Return the l2 sensitivities of a step to replacing a record, and a private latent."""
+        d = domain.n_features
+        spread = projection_spread(self._n_directions(d), d)
         n_records, *n_latents = batch_sizes
         records = transport_gradient_sensitivity(
             n_records,
@@ -333,7 +322,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
     def fit(
         self, X: ArrayLike | pd.DataFrame, y: object = None, *, latents: ArrayLike | None = None
     ) -> Self:
-        """Train the network.
+        """Train the network on private records.
 
         Parameters
         ----------
@@ -341,8 +330,8 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
             Private records.
         y : Ignored
         latents : array-like of shape (n_latents, latent_dim), or None
-            Private records to be mapped to those of X in law, instead of public normal latents
-            (appendix C of the paper). They are paid for too.
+            Private latents that the network maps to the distribution of X, instead of public normal
+            ones (appendix C of the paper). The guarantee covers them too.
 
         Returns
         -------
@@ -351,7 +340,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
         Raises
         ------
         TrainingDivergedError
-            When a noisy gradient or a parameter is not finite.
+            A noisy gradient or a parameter is not finite.
         """
         return self._fit(X, latents=latents)
 
@@ -361,16 +350,17 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
         X, persons = self._split_unit(X)
         samples = [encode_records(self, X)]
         if latents is not None:
-            self._check_unit_of_latents()
+            self._check_no_unit()
             samples.append(_check_latents(latents, self.latent_dim))
-        members = Members.of_samples(map(len, samples), [persons, None][: len(samples)])
-        records = Records(members, tuple(samples), (self.domain_,))
-        return records, {"sizes": members.sizes, "domain": self.domain_}
+        stratified = StratifiedRecords.from_samples(
+            map(len, samples), [persons, None][: len(samples)]
+        )
+        records = Records(stratified, tuple(samples), (self.domain_,))
+        return records, {"sizes": stratified.sizes, "domain": self.domain_}
 
     def _network(self, descent):
-        return mlp_generator(
-            self.latent_dim, self.domain_, self._widths(), self._training.activation
-        )
+        ((latent_dim, *hidden, _),) = descent.layer_widths
+        return mlp_generator(latent_dim, self.domain_, hidden, self._training.activation)
 
     def _gradients(self, descent, module, tensors, seed):
         latent_seed, direction_seed = split_random_state(seed, 2)
@@ -378,13 +368,13 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
         draw_directions = self._directions(direction_seed, domain.n_features, device)
         normal = torch_generator(latent_seed, device)
         settings = self._gradient
-        # The sensitivity to a private latent needs all points in a ball.
+        # The sensitivity to a private latent holds for points in a ball.
         ball = enclosing_ball(domain) if len(tensors) > 1 else None
 
         def gradient(rows):
             records, *latents = (
-                sample[torch.from_numpy(picks).to(device)]
-                for sample, picks in zip(tensors, rows, strict=True)
+                sample[torch.from_numpy(indices).to(device)]
+                for sample, indices in zip(tensors, rows, strict=True)
             )
             if not latents:
                 shape = (len(records), self.latent_dim)
@@ -401,24 +391,24 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
 
         if settings.released_clip is None:
             return gradient, None
-        return gradient, partial(clipped_once_more, bound=settings.released_clip)
+        return gradient, partial(clip_released, bound=settings.released_clip)
 
     def sample(
         self, n_samples: int = 1, *, random_state: int | np.random.RandomState | None = None
     ) -> np.ndarray | pd.DataFrame:
-        """Draw synthetic records, from normal latents.
+        """Draw synthetic records from normal latents.
 
         Parameters
         ----------
         n_samples : int, default=1
-            How many; as many as wanted, at no cost in privacy.
+            Number of synthetic records. It costs no privacy.
         random_state : int, RandomState or None, default=None
             Seed of the draw.
 
         Returns
         -------
         X : ndarray or data frame of shape (n_samples, n_features)
-            A data frame with a schema, or where ``fit`` was given one with names of columns.
+            A data frame with a schema, or if X of ``fit`` was one with column names.
         """
         check_is_fitted(self)
         n_samples = check_n_samples(n_samples)
@@ -429,7 +419,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
         return self._decode(Z, np.random.default_rng(category_seed))
 
     def transform_latents(self, latents: ArrayLike) -> np.ndarray | pd.DataFrame:
-        """Map latents, such as those that ``fit`` was given, to records.
+        """Map latents, such as those of ``fit``, to synthetic records.
 
         Parameters
         ----------
@@ -438,7 +428,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
         Returns
         -------
         X : ndarray or data frame of shape (n_samples, n_features)
-            As of :meth:`sample`, but of a block of categories the likeliest is taken.
+            As in :meth:`sample`, but with the most probable category of each categorical column.
         """
         check_is_fitted(self)
         latents = _check_latents(latents, self.module_[0].in_features)
@@ -456,7 +446,7 @@ class DPSlicedWassersteinGenerator(FramesMixin, SlicedEstimator):
 def _check_latents(latents, latent_dim):
     latents = check_array(latents, dtype=np.float64, input_name="latents")
     if latents.shape[1] != latent_dim:
-        raise ValueError(
-            f"latents has {latents.shape[1]} columns where latent_dim is {latent_dim}."
+        raise PublicValueError(
+            f"latents must have latent_dim = {latent_dim} columns, got {latents.shape[1]}."
         )
     return latents

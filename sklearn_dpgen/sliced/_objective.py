@@ -1,7 +1,7 @@
-"""The clipped gradient of a task and a transport penalty, and what one record can change in it.
+"""The clipped gradient of a task loss plus a transport penalty, and its l2 sensitivity.
 
 Statements and proofs of the sensitivities are in doc/sensitivity.rst. Neighbours differ in one
-replaced record of one side; the sizes of both sides, the clipping bounds and the directions are
+replaced record of one sample; the sizes of both samples, the clipping bounds and the directions are
 public.
 """
 
@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from sklearn_dpgen.accounting._checks import check_count, check_rate
 from sklearn_dpgen.domains import Ball, Box, Product
+from sklearn_dpgen.exceptions import PublicTypeError, PublicValueError
 from sklearn_dpgen.nn import linearize
 from sklearn_dpgen.nn._jacobian import clip_weights
 from sklearn_dpgen.ot import sliced_wasserstein2_gradient
@@ -29,29 +30,30 @@ __all__ = [
     "penalty_gradient",
     "projection_spread",
     "softmax_residuals",
-    "standardized",
+    "standardize_domain",
     "task_gradient",
     "transport_gradient_sensitivity",
 ]
 
 
 def projection_spread(n_projections: int, n_features: int) -> float:
-    """Return the spread s of directions in orthonormal blocks.
+    """Return the spread s of random directions in orthonormal blocks.
 
-    It is the smallest number with mean (θ·v)² ≤ s² ‖v‖² for every v, whatever the blocks.
+    This is the smallest s such that the mean of (θ·v)² over the directions θ is at most s² ‖v‖² for
+    every v and all blocks.
 
     Parameters
     ----------
     n_projections : int
-        Number k of directions: blocks of d orthonormal ones, of which the last may be truncated.
+        Number k of directions, in blocks of d orthonormal ones; the last block may be truncated.
     n_features : int
         Dimension d.
 
     Returns
     -------
     float
-        s = √(⌈k/d⌉ / k), which is 1/√d where d divides k, and 1 for d = 1. For directions drawn
-        independently of each other use 1.
+        s = √(⌈k/d⌉ / k), which is 1/√d if d divides k, and 1 for d = 1. Independent directions have
+        spread 1.
     """
     k = check_count(n_projections, "n_projections")
     d = check_count(n_features, "n_features")
@@ -66,15 +68,16 @@ def transport_gradient_sensitivity(
     Parameters
     ----------
     n : int
-        Number of records on the side of the one that is replaced.
+        Number of records in the sample of the replaced record.
     radius : float
-        All outputs, of both sides, lie in a ball of this radius M about a public center.
+        Radius M of a ball about a public center that contains all outputs of both samples.
     clip : float
-        Largest spectral norm L₁ of a record's Jacobian on that side; 0 where it is constant.
+        Largest spectral norm L₁ of the Jacobian of a record in that sample; 0 if its outputs do not
+        depend on the parameters.
     other_clip : float
-        The same for the other side, L₂.
+        L₂, the same for the other sample.
     spread : float
-        s of :func:`projection_spread`. 1 covers any directions, and one dimension.
+        s of :func:`projection_spread`. 1 is valid for any directions, and for one dimension.
     p : {2}
         Order of the distance.
 
@@ -86,14 +89,14 @@ def transport_gradient_sensitivity(
 
     Raises
     ------
-    ValueError
+    PublicValueError
         If ``p`` is not 2.
 
     Notes
     -----
-    Neighbours: one of the ``n`` records is replaced. For the records of the other side, exchange
-    the roles of the two clips. The bound is attained on the line, and for a block of directions
-    where L₁ = L₂, or L₁ = 0, or L₂ ≥ L₁ and d ≥ 4. That of the paper [1]_ is 4M (3L₁ + L₂)/n.
+    Neighbours: one of the ``n`` records is replaced. For the records of the other sample, exchange
+    the two clips. The bound is attained in one dimension, and for a block of directions if L₁ = L₂,
+    or L₁ = 0, or L₂ ≥ L₁ and d ≥ 4. The paper [1]_ has the bound 4M (3L₁ + L₂)/n.
 
     References
     ----------
@@ -101,17 +104,17 @@ def transport_gradient_sensitivity(
        (sliced) Wasserstein gradients", 2025, Theorem 4.1 and appendix D.
     """
     if p != 2:
-        raise ValueError(
-            f"p must be 2, got {p!r}: one record can change the gradient of W_p by an amount that "
-            "does not shrink with n, so no noise that does would hide it. Only the square of W_2, "
-            "and averages of it, are covered."
+        raise PublicValueError(
+            f"p must be 2, got {p!r}: for other p the sensitivity of the gradient of W_p does not "
+            "shrink with n. Only the squared W_2 distance, and averages of it, are supported."
         )
     n = check_count(n, "n")
     radius = check_positive(radius, "radius")
     clip, other_clip = _check_clip(clip, "clip"), _check_clip(other_clip, "other_clip")
     s = check_rate(spread, "spread")
-    joint = s * (2 - s) if s <= 0.5 else min(1.0, 0.5 + s * s)
-    return 4 * radius / n * (clip * (1 + joint) + max(other_clip - clip, 0.0) * s)
+    # ψ(s) of Theorem 2 in doc/sensitivity.rst.
+    psi = s * (2 - s) if s <= 0.5 else min(1.0, 0.5 + s * s)
+    return 4 * radius / n * (clip * (1 + psi) + max(other_clip - clip, 0.0) * s)
 
 
 def parity_penalty_sensitivity(
@@ -126,13 +129,13 @@ def parity_penalty_sensitivity(
 ) -> float:
     """Return the l2 sensitivity of the clipped gradient of a parity penalty.
 
-    The penalty is the mean, over all pairs of groups, of the squared distance between the laws of
-    one network's outputs; for equalized odds also the mean over the labels.
+    The penalty is the squared distance between the output distributions of two groups, averaged
+    over all pairs of groups; for equalized odds also over the labels.
 
     Parameters
     ----------
     batch_size : int
-        Number of records in the batch of the replaced record's group, or of its group and label.
+        Number of records in the batch from the replaced record's group, or group and label.
     n_groups : int
         Number G of groups, at least 2.
     radius, clip, spread, p
@@ -143,12 +146,17 @@ def parity_penalty_sensitivity(
     Returns
     -------
     float
-        2/(G n_labels) times the sensitivity of one distance with both clips equal: a record is in
-        G − 1 of the G(G − 1)/2 pairs, and in the pairs of one label.
+        2/(G n_labels) times the sensitivity of one distance with equal clips, because a record is
+        in G − 1 of the G(G − 1)/2 pairs, and in the pairs of one label.
+
+    Raises
+    ------
+    PublicValueError
+        If ``n_groups`` is less than 2, or ``p`` is not 2.
     """
     n_groups = check_count(n_groups, "n_groups")
     if n_groups < 2:
-        raise ValueError("n_groups must be at least 2, got 1.")
+        raise PublicValueError("n_groups must be at least 2, got 1.")
     share = 2 / (n_groups * check_count(n_labels, "n_labels"))
     return share * transport_gradient_sensitivity(
         batch_size, radius=radius, clip=clip, other_clip=clip, spread=spread, p=p
@@ -160,28 +168,32 @@ def _check_clip(clip, name):
 
 
 def softmax_residuals(logits, labels):
-    """Gradient of the log loss in the logits."""
+    """Return the gradient of the log loss with respect to the logits."""
     return torch.softmax(logits, dim=1) - functional.one_hot(labels, logits.shape[1])
 
 
-def standardized(domain, center, radius):
-    """Return a box, a ball, or a product of them, measured from a center in units of a radius."""
+def standardize_domain(domain, center, radius):
+    """Return a domain of boxes and balls, shifted by a center and divided by a radius."""
     if isinstance(domain, Box):
         return Box((domain.low - center) / radius, (domain.high - center) / radius)
     if isinstance(domain, Ball):
         return Ball(domain.radius / radius, p=domain.p, center=(domain.center - center) / radius)
     if isinstance(domain, Product):
-        parts = zip(domain.domains, domain.slices, strict=True)
-        return Product([standardized(factor, center[part], radius) for factor, part in parts])
-    raise TypeError(f"y_domain must be a Box, a Ball or a Product, got {type(domain).__name__}.")
+        factors = zip(domain.domains, domain.slices, strict=True)
+        return Product(
+            [standardize_domain(factor, center[columns], radius) for factor, columns in factors]
+        )
+    raise PublicTypeError(
+        f"y_domain must be a Box, a Ball or a Product, got {type(domain).__name__}."
+    )
 
 
 @dataclass(frozen=True)
 class FairObjective:
-    """The objective (1 - alpha) mean task loss + alpha times SW_2^2 between groups, privately.
+    """Clipped gradients of (1 - alpha) × task loss + alpha × SW_2^2, and their sensitivities.
 
-    It clips what each record contributes, and states the l2 sensitivity that follows: the same
-    numbers serve both.
+    SW_2^2 is the sliced Wasserstein distance between strata. The same clips bound the contribution
+    of each record and give the l2 sensitivity.
 
     Parameters
     ----------
@@ -189,22 +201,23 @@ class FairObjective:
         Weight of the penalty, in [0, 1].
     strata : Strata
     task_clip : float
-        C, the l2 bound of each record's gradient of the task loss.
+        C, the l2 bound of the gradient of each record's task loss.
     jacobian_clip : float
-        L, the bound of the spectral norm of each record's Jacobian of the outputs.
+        L, the bound of the spectral norm of the Jacobian of each record's outputs.
     ball : Ball
-        Outputs are projected on it before they are compared; its radius is M.
+        The ball on which outputs are projected before they are compared; its radius is M.
     group_weights : {"size", "equal"}, default="size"
-        What groups count in the penalty: see :meth:`Strata.pair_weights`.
+        Weights of the groups in the penalty: see :meth:`Strata.pair_weights`.
     n_directions : int
-        Directions a step, in orthonormal blocks.
+        Number of directions per step, in orthonormal blocks.
     clipping : {"spectral", "componentwise"}, default="spectral"
         How Jacobians are clipped.
     reference : callable, optional
-        ``reference(n)`` returns n points of the ball, drawn from a public law. Then the penalty
-        is the mean over strata of the distance to it, in place of those between pairs.
+        ``reference(n)`` draws n points of the ball from a public distribution. The penalty is then
+        the mean distance of the strata to this distribution, instead of that between pairs.
     n_labelled : int, optional
-        How many strata, from the first, have a task: the source of two domains. None is all.
+        Number of strata, from the first, whose records have a task loss, such as the source of two
+        domains. None is all.
     """
 
     alpha: float
@@ -223,10 +236,10 @@ class FairObjective:
             object.__setattr__(self, name, float(getattr(self, name)))
 
     def sensitivities(self, batch_sizes):
-        """Return the l2 sensitivity of a step's gradient to replacing a record, by stratum.
+        """Return the l2 sensitivity of a step's gradient to replacing a record of each stratum.
 
-        (1 - alpha) 2 C w + alpha v times that of one distance, where w is the record's weight in
-        the mean of the task, and v that of all the distances that it is in.
+        It is (1 - alpha) 2 C w plus alpha v times the sensitivity of one distance, where w is the
+        weight of the record in the mean task loss, and v that of its stratum in the penalty.
         """
         tasks = [
             (1 - self.alpha) * 2 * self.task_clip * weight
@@ -234,29 +247,29 @@ class FairObjective:
         ]
         if not self.strata.pairs:
             return tasks
-        # With alpha = 1 a record in no pair changes nothing; a bound is positive all the same.
+        # A record in no pair has sensitivity 0 if alpha = 1; a mechanism needs a positive one.
         return [
             max(task + self.alpha * weight * self._distance_sensitivity(size), sys.float_info.min)
             for task, size, weight in zip(tasks, batch_sizes, self._distance_weights(), strict=True)
         ]
 
     def record_weights(self, batch_sizes):
-        """Return the weight of a record of each stratum in the mean of the task over a batch.
+        """Return the weight of a record of each stratum in the mean task loss of a batch.
 
-        Each stratum counts by its share of the records with a task, whatever its batch: the mean
-        is unbiased, and where a batch takes more of a small stratum its records count less.
+        A stratum is weighted by its share of the records with a task, so the mean is unbiased even
+        if the batch takes a larger fraction of a small stratum.
         """
         sizes = self.strata.sizes
         total = sum(sizes[: self.n_labelled])
-        weights = [size / (total * taken) for size, taken in zip(sizes, batch_sizes, strict=True)]
+        weights = [size / (total * batch) for size, batch in zip(sizes, batch_sizes, strict=True)]
         n_labelled = len(weights[: self.n_labelled])
         return weights[:n_labelled] + [0.0] * (len(weights) - n_labelled)
 
     def largest_gradients(self):
-        """Return the largest norm of the mean gradient of the task, and of the penalty.
+        """Return the largest possible norms of the mean gradients of the task and the penalty.
 
-        A record's part of a distance is at most 4 M s L / n, as far as its points and those that
-        they are matched with can be from each other.
+        A record contributes at most 4 M s L / n to the gradient of a distance, because its outputs
+        and those that they are matched with are at most 2 M apart.
         """
         penalty = 0.0
         if self.strata.pairs:
@@ -265,15 +278,8 @@ class FairObjective:
             penalty *= self.alpha * sum(self._distance_weights())
         return (1 - self.alpha) * self.task_clip, penalty
 
-    def n_lines(self):
-        """Return on how many lines the outputs of a record are sorted in a step, on average."""
-        if not self.strata.pairs or self.alpha == 0:
-            return 0.0
-        pairs = 2 * len(self.strata.pairs) / len(self.strata.sizes)
-        return self.n_directions * (pairs if self.reference is None else 1.0)
-
     def _distance_weights(self):
-        """Return the weight of all the distances that each stratum is in."""
+        """Return the total weight of the distances of each stratum."""
         if self.reference is not None:
             return self.strata.group_weights(self.group_weights)
         weights = [0.0] * len(self.strata.sizes)
@@ -293,7 +299,7 @@ class FairObjective:
         )
 
     def penalty_weights(self, gram, outputs, batch, directions):
-        """Return the cotangents of the penalty with clipped outputs and clipped Jacobians.
+        """Return the cotangents of the penalty, for clipped outputs and clipped Jacobians.
 
         Parameters
         ----------
@@ -309,11 +315,11 @@ class FairObjective:
         tensor of shape (n, d)
         """
         U = self.ball.project(torch.nan_to_num(outputs))
-        W = self.alpha * self._pull(U, batch, directions)
+        W = self.alpha * self._output_gradient(U, batch, directions)
         return clip_weights(gram, W, self.jacobian_clip, clipping=self.clipping)
 
-    def _pull(self, U, batch, directions):
-        """Return the gradient in the outputs of the weighted squared distances."""
+    def _output_gradient(self, U, batch, directions):
+        """Return the gradient of the weighted squared distances with respect to the outputs."""
         W = torch.zeros_like(U)
         if self.reference is not None:
             weights = self.strata.group_weights(self.group_weights)
@@ -331,28 +337,28 @@ class FairObjective:
 
 
 def fair_gradient(objective, model, compared, residuals, X, batch, directions, weights=None):
-    """Return the clipped gradient of a task and of a penalty on what is compared.
+    """Return the clipped gradient of the task loss plus the penalty on compared outputs.
 
     Parameters
     ----------
     objective : FairObjective
     model, compared : torch.nn.Module
-        The outputs of the task, and those that are compared between strata; the parameters of
-        ``compared`` are the first ones of ``model``.
+        The networks of the task and of the compared outputs; the parameters of ``compared`` are
+        the first ones of ``model``.
     residuals : callable
-        From the model's outputs (n, d) to the gradients of the records' losses in them.
+        Maps the outputs of ``model``, of shape (n, d), to the gradients of the records' losses.
     X : tensor of shape (n, n_features)
-        The batch, stratum after stratum.
+        The batch, ordered by stratum.
     batch : list of slice
         The rows of each stratum.
     directions : tensor of shape (k, n_compared)
     weights : tensor of shape (n,), optional
-        Of the records' losses, in [0, 1].
+        Weights of the records' losses, in [0, 1].
 
     Returns
     -------
     list of tensor
-        In the order of the model's parameters.
+        One for each parameter of ``model``.
     """
     if objective.alpha < 1:
         gradients = task_gradient(objective, model, residuals, X, batch, weights)
@@ -360,13 +366,13 @@ def fair_gradient(objective, model, compared, residuals, X, batch, directions, w
         gradients = [torch.zeros_like(parameter) for parameter in model.parameters()]
     if objective.alpha > 0 and objective.strata.pairs:
         penalty = penalty_gradient(objective, compared, X, batch, directions)
-        for gradient, part in zip(gradients, penalty, strict=False):
-            gradient += part
+        for gradient, penalty_part in zip(gradients, penalty, strict=False):
+            gradient += penalty_part
     return gradients
 
 
 def task_gradient(objective, model, residuals, X, batch, weights=None):
-    """Return (1 - alpha) times the mean of the clipped gradients of the task.
+    """Return (1 - alpha) times the mean clipped gradient of the task loss.
 
     Parameters
     ----------
@@ -388,7 +394,7 @@ def task_gradient(objective, model, residuals, X, batch, weights=None):
 
 
 def penalty_gradient(objective, compared, X, batch, directions):
-    """Return alpha times the gradient of the penalty, with clipped outputs and Jacobians.
+    """Return alpha times the gradient of the penalty, for clipped outputs and Jacobians.
 
     Parameters
     ----------
@@ -398,7 +404,7 @@ def penalty_gradient(objective, compared, X, batch, directions):
     Returns
     -------
     list of tensor
-        In the order of the parameters of ``compared``.
+        One for each parameter of ``compared``.
     """
     jacobian = linearize(compared, X)
     outputs = jacobian.outputs

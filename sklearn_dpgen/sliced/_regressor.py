@@ -1,4 +1,4 @@
-"""DPSlicedWassersteinFairRegressor: private regression whose predictions ignore a group."""
+"""DPSlicedWassersteinFairRegressor: private and group-fair regression."""
 
 from collections.abc import Callable
 
@@ -11,14 +11,15 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count
 from sklearn_dpgen.domains import Ball, Box, Domain
 from sklearn_dpgen.domains._ball import enclosing_ball
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import UnpaidScoreMixin
 from sklearn_dpgen.ledger._ledger import LedgerLike
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.nn._generators import DomainHead
 from sklearn_dpgen.persistence._networks import check_network
-from sklearn_dpgen.sliced._base import GRADIENT, TRAINING, ClippedGradient
+from sklearn_dpgen.sliced._base import DTYPE, ClippedGradient, setting_defaults
 from sklearn_dpgen.sliced._fair import FairPredictor
-from sklearn_dpgen.sliced._objective import standardized
+from sklearn_dpgen.sliced._objective import standardize_domain
 from sklearn_dpgen.utils._torch import resolve_device
 from sklearn_dpgen.utils._validation import check_array, fit_context, validate_data
 
@@ -28,83 +29,76 @@ __all__ = ["DPSlicedWassersteinFairRegressor"]
 class DPSlicedWassersteinFairRegressor(
     UnpaidScoreMixin, MultiOutputMixin, RegressorMixin, FairPredictor
 ):
-    """Private regressor whose predictions are alike between groups.
+    """Private fair regressor with similar distributions of predictions in all groups.
 
-    A network minimizes (1 - alpha) times the mean squared error plus alpha times the squared
-    sliced Wasserstein distance between the laws of its predictions in the groups of a sensitive
-    feature (eq. 5 of [1]_), by descent of clipped and noisy gradients. The whole distribution is
-    made alike, in as many outputs as there are, and not its mean alone.
+    A network, by default a linear one, minimizes (1 - alpha) times the mean squared error plus
+    alpha times the squared sliced Wasserstein distance between the distributions of its predictions
+    in the groups of a sensitive feature (eq. 5 of [1]_). Training descends noisy clipped gradients.
+    The penalty compares the joint distributions of all outputs, not their means alone.
 
     Parameters
     ----------
     alpha : float, default=0.5
-        Weight of the penalty, in [0, 1]: 0 is private regression, 1 forgets the targets.
+        Weight of the penalty, in [0, 1]: 0 has no penalty, 1 ignores the targets.
     y_domain : Domain, tuple or callable
-        The public set of the targets, a Box or a Ball, with a feature for each output; or the
-        bounds ``(low, high)`` of a box, numbers or arrays; or a function of ``n_features`` that
-        returns a domain. Predictions lie inside. Targets outside are
-        moved to its nearest point, silently: saying so would tell of a record.
+        The public set of the targets and predictions: a Box or a Ball, with a feature for each
+        output; or the bounds ``(low, high)`` of a box, numbers or arrays; or a function of
+        ``n_features`` that returns a domain. Targets outside are silently projected on it, because
+        a warning would depend on private records.
     penalty : {"demographic_parity"}, default="demographic_parity"
-        Equality of odds needs discrete targets, and is for the classifier.
+        Equalized odds needs discrete targets: use the classifier.
     groups : array-like of shape (n_groups,) or (n_groups, n_columns), or None, default=None
-        The public groups, at least two: values of ``sensitive_features``, or rows of them. A
-        declared group may lack records, as in a fold: then its pairs are left out of the penalty.
-        None takes the groups that occur, which are then public, and each needs two records.
+        The public groups, at least two: values of ``sensitive_features``, or rows of them. None
+        takes the groups that occur, which are then public (:ref:`fair_groups`).
     group_weights : {"size", "equal"}, default="size"
-        What a group counts in the penalty. By size, a pair counts by the product of the shares of
-        the records that its groups have: then no group makes the noise much larger, however small
-        it is, and little is learned of a tiny one. "equal" is the mean over pairs of [1]_, where
-        the smallest group sets the noise. Groups of one size count the same by both.
+        Weights of the pairs of groups in the penalty (:ref:`small_groups`). "size" is the product
+        of the groups' shares of the records, so small groups hardly increase the noise. "equal" is
+        the mean over pairs of [1]_, where the smallest group determines the noise.
     epsilon : float, default=1.0
         Privacy budget of the whole fit, in nats; ``np.inf`` trains without noise.
     delta : float or "auto", default="auto"
         Failure probability, in (0, 1). "auto" is 0.1 / n_samples.
     training : Training or None, default=None
-        Network and optimizer: :ref:`training_settings`. All steps are paid for by ``epsilon``.
-        Defaults: ``hidden_layer_sizes=()``, which is a linear map with ``coef_`` and
-        ``intercept_``, ``activation="relu"``, ``max_iter=500``, ``solver="adam"``,
-        ``learning_rate=0.02``, ``schedule="cosine"``, ``averaging=0.2``.
+        Network and optimizer (:ref:`training_settings`). ``epsilon`` covers all steps. Defaults:
+        ``hidden_layer_sizes=()``, that is a linear map, ``activation="relu"``, ``max_iter=500``,
+        ``solver="adam"``, ``learning_rate=0.02``, ``schedule="cosine"``, ``averaging=0.2``.
     gradient : ClippedGradient or None, default=None
-        Clips and batches: :ref:`training_settings`, in units of the radius of ``y_domain``.
-        Defaults: ``task_clip=1.0``; ``output_bound`` of 1, where nothing is cut;
+        Clips and batches (:ref:`training_settings`), in units of the radius of ``y_domain``.
+        Defaults: ``task_clip=1.0``; ``output_bound`` of 1, which clips no prediction;
         ``jacobian_clip=0.25``, ``jacobian_clipping="spectral"``, ``n_projections=50`` for more than
-        one output, ``batch_fraction=0.2``. The sensitivity of a step grows with
-        (1 - alpha) 2 C / n' and, for groups of one size, with alpha 16 M L / n', n' the batch, and
-        at most twice that for others; with "equal" weights of two groups, with alpha 8 M L / n'_j,
-        n'_j the smallest group's share of it.
+        one output, ``batch_fraction=0.2``. The sensitivity of a step: :ref:`sensitivity`.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released: it raises
-        BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything. BudgetExceededError is raised if too
+        little is left. None charges no ledger.
     unit : str or None, default=None
-        Column of X, a data frame, that says whose row each is. A person is then protected with all
-        of their rows, and counts as one record: each step draws one row anew of each person in its
-        batch, so that what is learned is the law of a random row of a random person. All rows of a
-        person must be of one group. The column is not learned from. None protects each row by
-        itself.
+        Name of the column of X, a data frame, that identifies the person of a row
+        (:ref:`budget_persons`). A person then counts as one record, and each step draws one row of
+        each person in its batch. All rows of a person must have the same group. The column is not
+        learned from. None protects single rows.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from the operating system's entropy. An int repeats the fit,
-        and voids the guarantee for whoever knows or guesses it.
+        and voids the guarantee against anybody who knows or guesses it.
 
     Attributes
     ----------
     module_ : torch.nn.Module
-        The network, from (n, n_features) to (n, n_outputs), in double precision; outputs in units
-        of the radius of ``y_domain`` about its centre.
+        The network, in double precision. It maps (n, n_features) to (n, n_outputs), in units of
+        the radius of ``y_domain`` about its centre.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
-        Standard deviation of the noise over the sensitivity.
+        Standard deviation of the noise divided by the sensitivity.
     mechanism_ : StratifiedGaussianMechanism
-        What each step releases; ``mechanism_.epsilons(t)`` is what t steps cost each stratum.
+        The mechanism of a step; ``mechanism_.epsilons(t)`` is the cost of t steps for each stratum.
     groups_ : list or None
-        The groups, in order: those declared, or the values of the sensitive feature.
+        The groups, in order; None if the fit had no ``sensitive_features``.
     y_domain_ : Domain
         The domain of the targets.
     coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
-        Weights of the linear map before that into the domain, a scaled tanh for a box; without
-        hidden layers alone. Shapes are those of ``LinearRegression``.
+        Weights of the linear map, whose values a second map (a scaled tanh for a box) takes into
+        the domain; only without hidden layers. Shapes are those of ``LinearRegression``.
     intercept_ : float or ndarray of shape (n_outputs,)
-        Its intercepts.
+        Intercepts of the linear map; only without hidden layers.
     n_iter_ : int
         Number of steps.
     n_features_in_ : int
@@ -138,11 +132,8 @@ class DPSlicedWassersteinFairRegressor(
         adds up; errors of a fit; a ``random_state`` that others know or guess.
     :Proof: :ref:`sensitivity`; of the training :ref:`central-training`.
 
-    Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline: a scaler that is
-    fitted on the private records is one more release of them, and an unpaid one.
-
-    A grid search that tries k candidates on the same records spends k budgets for each fold and
-    each refit.
+    Scale features by public bounds, with ``TabularEncoder(schema)`` in a pipeline. A scaler that is
+    fitted on the private records is an unpaid release.
 
     References
     ----------
@@ -169,21 +160,15 @@ class DPSlicedWassersteinFairRegressor(
         **FairPredictor._parameter_constraints,
         "y_domain": [Domain, tuple, callable],
     }
-    _setting_defaults: dict = {
-        "training": {
-            **TRAINING,
-            "hidden_layer_sizes": (),
-            "max_iter": 500,
-            "learning_rate": 0.02,
-        },
-        "gradient": {
-            **GRADIENT,
+    _setting_defaults: dict = setting_defaults(
+        {"hidden_layer_sizes": (), "max_iter": 500, "learning_rate": 0.02},
+        {
             "task_clip": 1.0,
             "output_bound": "auto",
             "jacobian_clip": 0.25,
             "jacobian_clipping": "spectral",
         },
-    }
+    )
 
     def __init__(
         self,
@@ -223,35 +208,34 @@ class DPSlicedWassersteinFairRegressor(
         group_sizes: ArrayLike | None = None,
         n_outputs: int = 1,
     ) -> PrivacyReport:
-        """Return the privacy report of a fit on a number of records, before any is read.
+        """Return the privacy report of a fit, from public sizes alone.
 
         Parameters
         ----------
         n_samples : int
-            Number of records, or with ``unit`` of persons, as all sizes here.
+            Number of records; with ``unit`` all sizes are numbers of persons.
         n_features : int
             Number of features.
         group_sizes : array-like of int of shape (n_groups,), or None, default=None
             Numbers of records of each group, in the order of the groups. None is a fit without
-            groups, which has no penalty.
+            groups and without penalty.
         n_outputs : int, default=1
             Number of targets.
 
         Returns
         -------
         PrivacyReport
-            Equal to ``privacy_`` of a fit, with what its noise leaves of the gradients, and about
-            how long it takes.
+            Equal to ``privacy_`` of a fit on records of these sizes.
 
         Raises
         ------
-        ValueError
-            Sizes that do not fit together, or that ``fit`` would refuse.
+        PublicValueError
+            Sizes are inconsistent, or ``fit`` would refuse them.
 
         Warns
         -----
         NoisyGradientsWarning
-            Where noise drowns what is learned of the task, as ``fit`` does.
+            The noise is too large to learn the task; ``fit`` warns too.
         """
         self._check_penalty()
         domain = self._resolve_domain(check_count(n_outputs, "n_outputs"))
@@ -260,20 +244,20 @@ class DPSlicedWassersteinFairRegressor(
 
     def _plan(self, strata, n_features, domain, groups=None):
         n_outputs = domain.n_features
-        return self._planned(
+        return self._fair_plan(
             strata,
             n_features,
             groups,
             ball=self._ball(Ball(1.0, n_features=n_outputs)),
-            stacks=[[check_count(n_features, "n_features"), *self._widths(), n_outputs]],
+            layer_widths=[self._layer_widths(check_count(n_features, "n_features"), n_outputs)],
             public=("y_domain",),
         )
 
     def _check_penalty(self):
         if self.penalty == "equalized_odds":
-            raise ValueError(
-                "penalty='equalized_odds' compares groups within each label, so it needs discrete "
-                "targets: use DPSlicedWassersteinFairClassifier, or 'demographic_parity'."
+            raise PublicValueError(
+                "penalty must be 'demographic_parity' for a regressor, got 'equalized_odds', which "
+                "needs discrete targets: use DPSlicedWassersteinFairClassifier."
             )
 
     def _read(self, X, y, *, seed, sensitive_features, sample_weight):
@@ -299,7 +283,7 @@ class DPSlicedWassersteinFairRegressor(
 
     def _head(self, n_outputs):
         ball = enclosing_ball(self.y_domain_)
-        return DomainHead(standardized(self.y_domain_, ball.center, ball.radius))
+        return DomainHead(standardize_domain(self.y_domain_, ball.center, ball.radius))
 
     def _residuals(self, module, outputs, targets):
         outputs = outputs.detach().requires_grad_()
@@ -308,7 +292,7 @@ class DPSlicedWassersteinFairRegressor(
             return torch.autograd.grad(loss, outputs)[0]
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict targets, inside the declared domain.
+        """Predict targets in the declared domain.
 
         Parameters
         ----------
@@ -317,14 +301,14 @@ class DPSlicedWassersteinFairRegressor(
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            As the targets were given to ``fit``.
+            In the shape of the targets of ``fit``.
         """
         standardized = self._outputs(X)
         ball = enclosing_ball(self.y_domain_)
         outputs = self.y_domain_.project(ball.center + ball.radius * standardized)
         return outputs[:, 0] if self._single_output else outputs
 
-    @property  # A float of a single output, as scikit-learn has it.
+    @property  # A float for a single output, as in scikit-learn.
     def intercept_(self) -> float | np.ndarray:  # type: ignore[override]
         """Intercepts of the linear map of a fit without hidden layers."""
         intercepts = super().intercept_
@@ -338,7 +322,7 @@ class DPSlicedWassersteinFairRegressor(
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # A strong guarantee on few records leaves little to learn from.
+        # Noise for few records makes scores poor.
         tags.regressor_tags.poor_score = self.epsilon != np.inf
         return tags
 
@@ -346,24 +330,25 @@ class DPSlicedWassersteinFairRegressor(
         domain = self.y_domain
         if isinstance(domain, tuple):
             if len(domain) != 2:
-                raise ValueError(f"y_domain must be (low, high), got {len(domain)} entries.")
+                raise PublicValueError(f"y_domain must be (low, high), got {len(domain)} entries.")
             domain = Box(*domain, n_features=n_outputs)
         elif not isinstance(domain, Domain):
             domain = domain(n_features=n_outputs)
         if domain.n_features != n_outputs:
-            raise ValueError(
-                f"y_domain has {domain.n_features} features where y has {n_outputs} outputs."
+            raise PublicValueError(
+                f"y_domain must have a feature for each of the {n_outputs} outputs of y, got "
+                f"{domain.n_features}."
             )
         return domain
 
     def _check_saved_state(self):
         super()._check_saved_state()
         n_outputs = self.y_domain_.n_features
-        check_network(self.module_, self.n_features_in_, n_outputs, dtype=torch.float64)
+        check_network(self.module_, self.n_features_in_, n_outputs, dtype=DTYPE)
 
 
 def _check_numbers(y):
-    """Refuse targets of words or dates; other errors are of scikit-learn."""
+    """Raise an error for targets that are texts or dates; scikit-learn checks the rest."""
     values = np.asarray(y)
     try:
         if values.dtype.kind in "USMm":
@@ -372,4 +357,4 @@ def _check_numbers(y):
     except (TypeError, ValueError):
         values = None
     if values is None and y is not None:
-        raise ValueError("y must hold real numbers, as y_domain does.")
+        raise PublicValueError("y must be numeric.")

@@ -1,4 +1,4 @@
-"""Strata: groups of records whose sizes are public, and which of them are to be treated alike."""
+"""Strata: groups of records with public sizes, and the pairs of them that a penalty compares."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -6,9 +6,17 @@ from itertools import combinations
 
 import numpy as np
 
+from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._unit import Persons
 
-__all__ = ["GROUP_WEIGHTS", "PENALTIES", "Members", "Strata", "count_cells", "make_strata"]
+__all__ = [
+    "GROUP_WEIGHTS",
+    "PENALTIES",
+    "StratifiedRecords",
+    "Strata",
+    "count_cells",
+    "make_strata",
+]
 
 PENALTIES = ("demographic_parity", "equalized_odds")
 GROUP_WEIGHTS = ("size", "equal")
@@ -16,17 +24,17 @@ GROUP_WEIGHTS = ("size", "equal")
 
 @dataclass(frozen=True)
 class Strata:
-    """A partition of the records, with the pairs of parts that a penalty compares.
+    """A partition of the records, and the pairs of strata that a penalty compares.
 
     Parameters
     ----------
     sizes : tuple of int
-        Number of records of each stratum, or of persons.
+        Number of records, or of persons, in each stratum.
     pairs : tuple of (int, int)
-        The strata whose outputs are pulled together.
+        The pairs of strata whose output distributions are compared.
     cells : tuple of (int, int or None)
-        Codes of the group and the label of each stratum; the label is None for demographic parity.
-        Empty without groups.
+        Group code and label code of each stratum; the label is None for demographic parity. Empty
+        without groups.
     """
 
     sizes: tuple[int, ...]
@@ -35,17 +43,17 @@ class Strata:
 
     @property
     def within_labels(self):
-        """Whether groups are compared within each label, as for equality of odds."""
+        """Whether groups are compared within each label, as for equalized odds."""
         return bool(self.cells) and self.cells[0][1] is not None
 
     @property
     def shares(self):
-        """Share of the records of each stratum."""
+        """Share of the records that each stratum has."""
         total = sum(self.sizes)
         return [size / total for size in self.sizes]
 
     def group_weights(self, by):
-        """Return the weight of each stratum in a mean over strata: its share, or the same."""
+        """Return the weight of each stratum in a mean: its share (by="size") or 1 / n_strata."""
         return self.shares if by == "size" else [1 / len(self.sizes)] * len(self.sizes)
 
     def pair_weights(self, by):
@@ -54,9 +62,9 @@ class Strata:
         Parameters
         ----------
         by : {"size", "equal"}
-            By size it is 2 G / (G - 1) p_a p_b / p_y, with the shares p of the records that the
-            strata have, and all of the G strata of their label; for strata of one size, and else
-            with "equal", it is one over the number of pairs.
+            By size the weight is 2 G / (G - 1) p_a p_b / p_y, where p_a and p_b are the shares of
+            the two strata, and p_y the share of all G strata with their label. "equal" is one over
+            the number of pairs, as is "size" for strata of equal size.
 
         Returns
         -------
@@ -65,57 +73,57 @@ class Strata:
         if by == "equal":
             return [1 / len(self.pairs)] * len(self.pairs)
         total = sum(self.sizes)
-        of_label: Counter = Counter()
+        label_sizes: Counter = Counter()
         n_groups: Counter = Counter()
         for (_, label), size in zip(self.cells, self.sizes, strict=True):
-            of_label[label] += size
+            label_sizes[label] += size
             n_groups[label] += 1
         weights = []
         for first, second in self.pairs:
             label = self.cells[first][1]
             factor = 2 * n_groups[label] / (n_groups[label] - 1)
             product = self.sizes[first] * self.sizes[second]
-            weights.append(factor * product / (total * of_label[label]))
+            weights.append(factor * product / (total * label_sizes[label]))
         return weights
 
     def batch_sizes(self, fraction):
-        """Return how many records of each stratum a batch takes, at least one."""
+        """Return the batch size of each stratum, at least one."""
         return [max(1, round(fraction * size)) for size in self.sizes]
 
 
 @dataclass(frozen=True)
-class Members:
-    """Who is in each stratum: records, or persons of whom each has rows. All of it is secret.
+class StratifiedRecords:
+    """The private assignment of records, or of persons with their rows, to strata.
 
     Parameters
     ----------
     strata : tuple of ndarray of int
-        Positions of records, or numbers of persons.
+        Record indices, or person codes, in each stratum.
     persons : tuple of (Persons or None)
-        Of each stratum; None where its members are records.
+        The persons of each stratum; None where a stratum holds records.
     """
 
     strata: tuple[np.ndarray, ...]
     persons: tuple[Persons | None, ...]
 
     @classmethod
-    def of_samples(cls, sizes, persons):
-        """Return the members of strata that are samples by themselves."""
+    def from_samples(cls, sizes, persons):
+        """Return one stratum for each separate sample, such as a source and a target."""
         counts = [
-            size if some is None else some.n_persons
-            for size, some in zip(sizes, persons, strict=True)
+            size if owners is None else owners.n_persons
+            for size, owners in zip(sizes, persons, strict=True)
         ]
         return cls(tuple(map(np.arange, counts)), tuple(persons))
 
     @classmethod
-    def of_cells(cls, cells, groups, labels, persons):
-        """Return the members of each cell of a group and a label.
+    def from_cells(cls, cells, groups, labels, persons):
+        """Return one stratum for each combination of a group and a label.
 
         Parameters
         ----------
         cells : tuple of (int, int or None)
         groups, labels : ndarray of int
-            Codes of each record, or person. Labels are not read where cells have none.
+            Codes of each record, or person. Labels are read only where cells have them.
         persons : Persons or None
         """
         strata = tuple(
@@ -126,46 +134,48 @@ class Members:
 
     @property
     def sizes(self):
-        """Number of members of each stratum."""
+        """Number of records, or persons, in each stratum."""
         return tuple(map(len, self.strata))
 
-    def only(self, positions):
-        """Return the members of some of the strata."""
-        return Members(
+    def subset(self, positions):
+        """Return some of the strata, by their positions."""
+        return StratifiedRecords(
             tuple(self.strata[position] for position in positions),
             tuple(self.persons[position] for position in positions),
         )
 
     def rows(self, drawn, noise):
-        """Return the rows of a batch: of each person one, drawn anew.
+        """Return the row indices of a batch, with one random row for each person.
 
-        Whatever row is drawn of them, another person in the place of one moves a single row.
+        Replacing a person thus changes one row of the batch, whichever row is drawn.
 
         Parameters
         ----------
         drawn : list of ndarray of int
             Positions within each stratum.
         noise : NoiseSource
-            The draw is secret.
+            Source of the secret draw of rows.
 
         Returns
         -------
         list of ndarray of int
         """
-        picked = [who[positions] for who, positions in zip(self.strata, drawn, strict=True)]
+        selected = [
+            stratum[positions] for stratum, positions in zip(self.strata, drawn, strict=True)
+        ]
         return [
-            who if persons is None else persons.draw(noise, who)
-            for who, persons in zip(picked, self.persons, strict=True)
+            codes if persons is None else persons.draw(noise, codes)
+            for codes, persons in zip(selected, self.persons, strict=True)
         ]
 
     def bind(self, noise):
-        """Return a source of noise, bound to who is in each stratum."""
-        persons = {id(some): some.codes for some in self.persons if some is not None}
+        """Return a noise source whose seeded noise depends on this assignment."""
+        persons = {id(owners): owners.codes for owners in self.persons if owners is not None}
         return noise.bind(*self.strata, *persons.values())
 
 
 def count_cells(groups, n_groups, labels=None, n_labels=1):
-    """Return the number of records of each group, and of each label within it.
+    """Return the number of records of each group, or of each group and label.
 
     Parameters
     ----------
@@ -184,15 +194,15 @@ def count_cells(groups, n_groups, labels=None, n_labels=1):
 
 
 def make_strata(sizes, *, declared=False):
-    """Return a stratum for each group, and for each label within a group where there are labels.
+    """Return the strata of the groups, or of the groups by label.
 
     Parameters
     ----------
     sizes : ndarray of int of shape (n_groups,) or (n_groups, n_labels)
-        Numbers of records. With labels, groups are compared within each (equality of odds).
+        Numbers of records. With labels, groups are compared within each label (equalized odds).
     declared : bool, default=False
-        Whether the groups are declared: then a group without records, or without records of a
-        label, makes no stratum, and its pairs are left out.
+        Whether the groups are declared. If so, a group without records, or without records of a
+        label, has no stratum there, and its pairs are omitted.
 
     Returns
     -------
@@ -200,15 +210,15 @@ def make_strata(sizes, *, declared=False):
 
     Raises
     ------
-    ValueError
-        A stratum has fewer than two records, and groups are not declared. Sizes are public; the
-        message gives them.
+    PublicValueError
+        A stratum has fewer than two records, and the groups are not declared.
     """
     within = sizes.ndim == 2
     if sizes.min() < 2 and not declared:
+        # Sizes are public, so that the message may give the smallest.
         every, parity = " within every label", "use demographic parity, "
-        raise ValueError(
-            f"Each group of sensitive_features needs at least two records{every * within}; the "
+        raise PublicValueError(
+            f"Each group of sensitive_features must have at least two records{every * within}; the "
             f"smallest has {sizes.min()}. Merge groups, {parity * within}or declare groups."
         )
     table = sizes.reshape(len(sizes), -1)

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conformity import parametrize_with_checks
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.deconvolution import EntropicDeconvGAN
 from sklearn_dpgen.domains import Ball, Box, OneHot
@@ -62,7 +62,8 @@ _EXPECTED_FAILURES = {
 
 
 @parametrize_with_checks(
-    [checked(random_state=0), checked(random_state=0, privatize=True)],
+    [checked(random_state=0)],
+    variants=[checked(random_state=0, privatize=True)],
     expected_failed_checks=lambda estimator: _EXPECTED_FAILURES[estimator.privatize],
 )
 def test_scikit_learn_checks(estimator, check):

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from any_width import ClassesOfY, SchemaOfX
+from conformity import parametrize_with_checks
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import NoisyVotes, PrivateEvolutionSampler, PrivateSignedMeasureSampler
@@ -56,11 +56,13 @@ class PrivateLabelsOfOneVote(ClassesOfY, Small, PrivateSignedMeasureSampler):
     [
         PrivateEvolutionSampler(np.inf, labels="public", n_samples=5, n_iter=2, **ANY_WIDTH),
         PrivateSignedMeasureSampler(labels="public", n_points=5, **ANY_WIDTH),
+    ],
+    variants=[
         PrivateLabels(),
         PrivateLabelsOfOneVote(),
         AnyTable(),
         AnyTableWithPrivateLabels(),
-    ]
+    ],
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

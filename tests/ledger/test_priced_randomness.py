@@ -39,12 +39,6 @@ RECORDS = FRAME.to_numpy()
 ROUNDED = 2e-3
 
 
-@pytest.fixture(autouse=True)
-def _quick_versions(monkeypatch):
-    """Looking up the versions of libraries takes longer than such a fit."""
-    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
-
-
 def _fit(case):
     return lambda: case.fit(FRAME, SIDE, clone(case.estimator))
 

@@ -24,12 +24,6 @@ SLOW = ("synthetic classifier", "barycenter classifier")
 A_VALUE = 2.0**-36
 
 
-@pytest.fixture(autouse=True)
-def _quick_versions(monkeypatch):
-    """Looking up the versions of libraries takes longer than such a fit."""
-    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
-
-
 class Count(NoiseObserver):
     """Counts the values that noise is added to, and the scores that are compared."""
 
@@ -57,7 +51,9 @@ class Scores(Count):
 def counted(case):
     """Return the noisy values of a fit, and how many its plan says that there are at most."""
     estimator = clone(case.estimator)
-    stated = estimator.plan(**case.sizes(SIZES)).rounding / A_VALUE
+    rounding = estimator.plan(**case.sizes(SIZES)).rounding
+    assert rounding is not None, "the report must state its rounding"
+    stated = rounding / A_VALUE
     with observed_noise(Count()) as count:
         case.fit(FRAME, SIDE, estimator)
     assert estimator.privacy_.rounding == stated * A_VALUE

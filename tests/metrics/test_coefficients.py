@@ -251,5 +251,5 @@ def test_errors():
         coefficient_agreement(counted(3, 3, 0, 0), counted(3, 3, 3, 3), TWO, target="y")
     with pytest.raises(ValueError, match="level"):
         coefficient_agreement(real, real, SCHEMA, target="age", level=1.0)
-    with pytest.raises(ValueError, match="synthetic lacks columns"):
+    with pytest.raises(ValueError, match="synthetic must have the columns of the schema, lacks"):
         coefficient_agreement(real, real.drop(columns="plan"), SCHEMA, target="age")

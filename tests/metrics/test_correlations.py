@@ -117,9 +117,9 @@ def test_errors():
     real = table()
     with pytest.raises(ValueError, match="at least two columns"):
         correlation_difference(real, real, Schema({"age": Numeric(0, 100)}))
-    with pytest.raises(ValueError, match="synthetic lacks columns"):
+    with pytest.raises(ValueError, match="synthetic must have the columns of the schema, lacks"):
         correlation_difference(real, real.drop(columns="plan"), SCHEMA)
-    with pytest.raises(ValueError, match="real has no rows"):
+    with pytest.raises(ValueError, match="real must have at least one row"):
         correlation_difference(real[:0], real, SCHEMA)
     with pytest.raises(ValueError, match="n_bins"):
         correlation_difference(real, real, SCHEMA, n_bins=0)

@@ -151,9 +151,12 @@ def test_is_a_distance_between_zero_and_one(real, synthetic, n_bins):
 
 def test_errors_name_the_column_and_hide_the_value():
     real = table()
-    with pytest.raises(ValueError, match="synthetic lacks columns of the schema: \\['plan'\\]"):
+    with pytest.raises(
+        ValueError,
+        match="synthetic must have the columns of the schema, lacks \\['plan'\\]",
+    ):
         marginal_total_variation(real, real.drop(columns="plan"), SCHEMA)
-    with pytest.raises(ValueError, match="real has no rows"):
+    with pytest.raises(ValueError, match="real must have at least one row"):
         marginal_total_variation(real[:0], real, SCHEMA)
     with pytest.raises(ValueError, match="Column 'plan' holds a value outside") as info:
         marginal_total_variation(real, real.assign(plan="secret"), SCHEMA)

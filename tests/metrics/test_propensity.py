@@ -76,7 +76,7 @@ def test_a_column_of_nulls_alone_may_have_any_dtype():
 
 def test_errors():
     real = table(10, 0)
-    with pytest.raises(ValueError, match="synthetic lacks columns"):
+    with pytest.raises(ValueError, match="synthetic must have the columns of the schema, lacks"):
         propensity_mse_ratio(real, real.drop(columns="y"), SCHEMA)
     constant = real.assign(x=1.0, y="a")
     with pytest.raises(ValueError, match="must have a column that is not constant"):

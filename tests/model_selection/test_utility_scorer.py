@@ -111,7 +111,7 @@ def test_categories_of_any_type_are_read():
         ),
         (
             lambda: utility_scorer("label", **PUBLIC)(Drawn(FRAME), FRAME[["label"]]),
-            r"lacks columns .*\['x'\]",
+            r"must have all columns of the synthetic table, lacks \['x'\]",
         ),
     ],
 )

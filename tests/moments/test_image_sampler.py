@@ -26,12 +26,6 @@ PRIVATE = {"labels": "private", "classes": list(range(10))}
 pytestmark = pytest.mark.filterwarnings("ignore:The noise on the mean:UserWarning")
 
 
-@pytest.fixture(autouse=True)
-def quick_reports(monkeypatch):
-    # Looking up the versions of libraries takes longer than such a fit.
-    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
-
-
 def make(**options):
     given = {"shape": (8, 8), "pixel_range": (0, 16), "n_frequencies": 6, "max_iter": 8}
     given |= {"labels": "public", "random_state": 0, "device": "cpu", "delta": 1e-4}

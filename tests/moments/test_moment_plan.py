@@ -87,7 +87,7 @@ def test_what_drowns_is_said_before_a_record_is_there():
 def test_what_no_plan_is_of_is_refused():
     for name in ("ball", "images"):
         case = CASES[name]
-        with pytest.raises(ValueError, match=r"has 4 features|the 4 pixels"):
+        with pytest.raises(ValueError, match=r"has 4 features|must be 4, the pixels"):
             build(case).plan(N, 5)
         with pytest.raises(ValueError, match="n_samples must be at least 1"):
             build(case).plan(0)

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from any_width import ClassesOfY, SchemaOfX
+from conformity import parametrize_with_checks
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.moments import MomentSampler
@@ -57,11 +57,8 @@ class AnyTable(SchemaOfX, Small, MomentSampler):
 
 @pytest.mark.filterwarnings("ignore:The noise on the mean:UserWarning")
 @parametrize_with_checks(
-    [
-        MomentSampler(np.inf, domain=partial(Box, -1000, 1000), labels="public", random_state=0),
-        PrivateLabels(),
-        AnyTable(),
-    ]
+    [MomentSampler(np.inf, domain=partial(Box, -1000, 1000), labels="public", random_state=0)],
+    variants=[PrivateLabels(), AnyTable()],
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -33,12 +33,6 @@ def fit(kind, X, y, **options):
     return MomentSampler(**given).fit(X, y)
 
 
-@pytest.fixture(autouse=True)
-def quick_reports(monkeypatch):
-    # Looking up the versions of libraries takes longer than such a fit.
-    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
-
-
 @pytest.fixture
 def released(monkeypatch):
     """Return a list that collects what went into each release and what came out."""

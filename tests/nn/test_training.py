@@ -135,13 +135,14 @@ FIRST_FIT = """
 import sys, warnings
 import numpy as np
 from sklearn_dpgen.domains import Box
+from sklearn_dpgen.nn import Training
 from sklearn_dpgen.sliced import (
     DPSlicedWassersteinFairClassifier, DPSlicedWassersteinFairEncoder,
     DPSlicedWassersteinFairRegressor, DPSlicedWassersteinGenerator,
 )
 warnings.simplefilter("ignore")
 X, groups = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
-few = {"max_iter": 2, "hidden_layer_sizes": (4,)}
+few = {"training": Training(max_iter=2, hidden_layer_sizes=(4,))}
 fair = {"sensitive_features": groups}
 DPSlicedWassersteinFairClassifier(**few).fit(X, (X[:, 0] > 0).astype(int), **fair)
 DPSlicedWassersteinFairRegressor(y_domain=(-1, 1), **few).fit(X, X[:, :2], **fair)

@@ -82,8 +82,8 @@ def check_many(files, tmp_path, n):
     assert 0 < n_valid < 0.2 * n
 
 
-def test_some_hundred_hostile_files(files, tmp_path):
-    check_many(files, tmp_path, 390)
+def test_two_hostile_files_of_each_kind_and_estimator(files, tmp_path):
+    check_many(files, tmp_path, 2 * len(KINDS) * len(NAMES))
 
 
 @pytest.mark.slow
@@ -225,7 +225,7 @@ from watched_loads import watched
 
 files = [open(path, "rb").read() for path in PATHS]
 with watched(*PATHS) as seen:
-    for seed in range(130):
+    for seed in range(len(KINDS) * len(files)):
         data = hostile_file(files[seed % len(files)], [*KINDS][seed % len(KINDS)], seed)
         with open(TARGET, "wb") as file:
             file.write(data)

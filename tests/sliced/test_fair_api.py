@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 import sklearn
 import torch
+from conformity import parametrize_with_checks
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import Pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.domains import Ball, Box
 from sklearn_dpgen.domains._ball import enclosing_ball
@@ -69,7 +69,7 @@ def expected_failures(estimator):
 
 @pytest.mark.filterwarnings(ABSENT)
 @parametrize_with_checks(
-    [*checked(np.inf, 0.0), *checked(1.0, 0.5)], expected_failed_checks=expected_failures
+    checked(np.inf, 0.0), checked(1.0, 0.5), expected_failed_checks=expected_failures
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -57,7 +57,10 @@ def test_a_declared_group_may_be_empty(tiny, table, parameters_of, kind):
 @pytest.mark.parametrize("kind", FAIR)
 def test_one_of_the_declared_groups_leaves_nothing_to_compare(tiny, table, parameters_of, kind):
     plain = table.train(tiny(kind, alpha=0.0, epsilon=np.inf), sensitive_features=None)
-    with pytest.warns(UserWarning, match="no two groups to compare: fitting without the penalty"):
+    with pytest.warns(
+        UserWarning,
+        match="no pair of groups to compare: fitting without the penalty",
+    ):
         alone = table.train(
             tiny(kind, groups=["a", "b"], epsilon=np.inf), sensitive_features=["b"] * 41
         )
@@ -186,14 +189,16 @@ def test_noise_is_foreseen(group_weights):
     (warning,) = seen
     assert warning.filename == __file__
     text, noise = str(warning.message), left_noise(classifier)
-    assert f"noise of length {noise:.2g} is left on the weights of a unit" in text
-    assert f"about {1 / (1 + (noise / 0.15) ** 2):.0%} is kept of what" in text
-    assert f"{2000 * noise / 0.025:.0f} records would do in place of 2000" in text
+    assert f"noise of the whole fit has norm {noise:.2g} on the weights of one output" in text
+    assert f"keeps about {1 / (1 + (noise / 0.15) ** 2):.0%} of the AUC above 0.5" in text
+    assert f"need about {2000 * noise / 0.025:.0f} records, got 2000" in text
     assert "predictors.BarycenterClassifier" in text
     # The batch holds 4 of the group and 396 others; in three equal groups there would be 133.
     task, pair = 0.5 * 2 / 400, 0.5 * 2 / 3 * 8 * 0.5 * 0.25
     factor = (task + pair / 4) / (task + pair / 133)
-    blame = f"Group 'tiny' has 20 records and makes it {factor:.3g} times that of groups of one"
+    blame = (
+        f"Group 'tiny' has 20 records and multiplies the noise by {factor:.3g} relative to groups"
+    )
     assert (blame in text) == (group_weights == "equal")
     # It is no more than the report says: public.
     if group_weights == "equal":

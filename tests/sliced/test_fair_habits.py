@@ -17,7 +17,7 @@ def test_coefficients_and_logits_of_a_classifier(tiny, table, n_classes):
     labels = np.arange(41) % n_classes
     classifier = tiny("classifier", training__hidden_layer_sizes=(), classes=range(n_classes))
     for name in ("coef_", "intercept_"):
-        with pytest.raises(AttributeError, match=f"{name} needs a fit"):
+        with pytest.raises(AttributeError, match=f"{name} is available after fit"):
             getattr(classifier, name)
     classifier.fit(table.X, labels, sensitive_features=table.groups)
     rows = 1 if n_classes == 2 else n_classes
@@ -53,7 +53,7 @@ def test_with_hidden_layers_there_are_no_coefficients(tiny, table, kind):
     for name in ("coef_", "intercept_"):
         assert not hasattr(model, name)
         with pytest.raises(
-            AttributeError, match=rf"{name} is there for hidden_layer_sizes=\(\) only"
+            AttributeError, match=rf"{name} is available for hidden_layer_sizes=\(\) only"
         ):
             getattr(model, name)
     if kind == "classifier":
@@ -181,7 +181,7 @@ def test_bounds_make_a_box(tiny, table, parameters_of, bounds, box):
     [
         ((0,), r"y_domain must be \(low, high\), got 1 entries"),
         ((1, 0), "low must be smaller than high"),
-        (([0, 0, 0], 1), "low has 3 features where 2 are declared"),
+        (([0, 0, 0], 1), "low must have 2 features, got 3"),
     ],
     ids=["one", "order", "width"],
 )

@@ -79,7 +79,9 @@ def test_records_of_another_width(tiny, table, kind):
 
 def test_codes_of_another_width(tiny, table):
     encoder = table.train(tiny("encoder"))
-    with pytest.raises(ValueError, match="X has 3 columns where codes have 2 components"):
+    with pytest.raises(
+        ValueError, match="X must have a column for each of the 2 components, got 3"
+    ):
         encoder.inverse_transform(table.X)
 
 
@@ -101,7 +103,7 @@ def test_codes_of_another_width(tiny, table):
         ([0, "a"] * 20 + [SECRET], TypeError, "sensitive_features, column 0, must hold values of"),
         (np.full((41, 1, 1), SECRET), ValueError, "sensitive_features must be an array or a data"),
         (SECRET, ValueError, "sensitive_features must be an array or a data frame"),
-        (np.arange(41) + SECRET, ValueError, "Each group of sensitive_features needs at least two"),
+        (np.arange(41) + SECRET, ValueError, "Each group of sensitive_features must have at least"),
     ],
     ids=lambda value: str(value)[:20],
 )
@@ -190,13 +192,16 @@ def test_targets_outside_are_clipped_silently(tiny, table, parameters_of, domain
         (np.full(41, np.nan), "Input y contains NaN"),
         (np.full(41, np.inf), "Input y contains infinity"),
         (np.full(40, SECRET), r"inconsistent numbers of samples: \[41, 40\]"),
-        (np.full(41, f"x{SECRET}"), "y must hold real numbers"),
-        (np.full(41, str(SECRET)), "y must hold real numbers"),
-        (np.full(41, f"x{SECRET}", dtype=object), "y must hold real numbers"),
-        (pd.Series(["x", SECRET] * 20 + [1]), "y must hold real numbers"),
-        (np.full(41, "2020-01-01", dtype="M8[D]"), "y must hold real numbers"),
-        (np.full((41, 3), SECRET), "y_domain has 2 features where y has 3 outputs"),
-        (np.full(41, SECRET), "y_domain has 2 features where y has 1 outputs"),
+        (np.full(41, f"x{SECRET}"), "y must be numeric"),
+        (np.full(41, str(SECRET)), "y must be numeric"),
+        (np.full(41, f"x{SECRET}", dtype=object), "y must be numeric"),
+        (pd.Series(["x", SECRET] * 20 + [1]), "y must be numeric"),
+        (np.full(41, "2020-01-01", dtype="M8[D]"), "y must be numeric"),
+        (
+            np.full((41, 3), SECRET),
+            "must have a feature for each of the 3 outputs of y, got 2",
+        ),
+        (np.full(41, SECRET), "must have a feature for each of the 1 outputs of y, got 2"),
         (np.full((41, 2, 2), SECRET), "dim 3"),
     ],
 )
@@ -237,7 +242,7 @@ def test_bad_labels(tiny, table, options, labels, message):
 
 def test_equalized_odds_needs_every_label_in_every_group(tiny, table):
     classifier = table.train(tiny("classifier", penalty="equalized_odds"))
-    odds = "needs at least two records within every label; the smallest has"
+    odds = "must have at least two records within every label; the smallest has"
     advice = "Merge groups, use demographic parity, or declare groups"
     with_absent = tiny("classifier", penalty="equalized_odds", classes=[0, 1, 2])
     refused(
@@ -261,7 +266,12 @@ def test_equalized_odds_without_groups_is_plain(tiny, table):
 
 def test_equalized_odds_is_for_the_classifier(tiny, table):
     regressor = table.train(tiny("regressor")).set_params(penalty="equalized_odds")
-    refused(regressor, table, ValueError, "penalty='equalized_odds'.*Classifier")
+    refused(
+        regressor,
+        table,
+        ValueError,
+        "penalty must be 'demographic_parity'.*got 'equalized_odds'.*Classifier",
+    )
 
 
 # Parameters.
@@ -331,7 +341,9 @@ def test_the_domain_of_targets_needs_an_enclosing_ball(tiny, table):
 
     with pytest.raises(TypeError, match="No enclosing ball is known for a domain of type Own"):
         table.train(tiny("regressor", y_domain=Own()))
-    with pytest.raises(ValueError, match="y_domain has 3 features where y has 1 outputs"):
+    with pytest.raises(
+        ValueError, match="y_domain must have a feature for each of the 1 outputs of y, got 3"
+    ):
         table.train(tiny("regressor", y_domain=OneHot(3)))
 
 
@@ -353,7 +365,7 @@ def test_a_domain_of_another_width(tiny, table):
 @pytest.mark.parametrize(
     ("latents", "message"),
     [
-        (np.full((41, 3), SECRET), "latents has 3 columns where latent_dim is 2"),
+        (np.full((41, 3), SECRET), "latents must have latent_dim = 2 columns, got 3"),
         (np.full((41, 2), np.nan), "latents contains NaN"),
         (np.full((41, 2), f"x{SECRET}"), "latents must hold real numbers"),
         (np.full(41, SECRET), "Expected 2D array"),

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from conformity import parametrize_with_checks
 from numpy.testing import assert_array_equal
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.exceptions import TrainingDivergedError
 from sklearn_dpgen.mechanisms import StratifiedGaussianMechanism
@@ -143,7 +143,8 @@ def of_any_width(epsilon):
 
 
 @parametrize_with_checks(
-    [of_any_width(1.0), of_any_width(np.inf)],
+    [],
+    variants=[of_any_width(1.0)],
     expected_failed_checks=lambda estimator: {
         "check_dtype_object": "of a column of words the error names the column and its declaration",
         "check_estimators_nan_inf": "a missing value is refused by a message that names the column "

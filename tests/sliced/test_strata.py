@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklearn_dpgen.sliced._strata import Members, Strata, count_cells, make_strata
+from sklearn_dpgen.sliced._strata import Strata, StratifiedRecords, count_cells, make_strata
 
 
 def is_partition(members, n_samples):
@@ -18,11 +18,11 @@ def is_partition(members, n_samples):
 def divided(groups, n_groups, labels=None, n_labels=1, **options):
     """Return the strata of records, and who is in them."""
     strata = make_strata(count_cells(groups, n_groups, labels, n_labels), **options)
-    return strata, Members.of_cells(strata.cells, groups, labels, None)
+    return strata, StratifiedRecords.from_cells(strata.cells, groups, labels, None)
 
 
 def test_a_sample_is_one_stratum():
-    members = Members.of_samples([5], [None])
+    members = StratifiedRecords.from_samples([5], [None])
     strata = Strata(members.sizes)
     assert (strata.sizes, strata.pairs, strata.cells, strata.shares) == ((5,), (), (), [1])
     np.testing.assert_array_equal(members.strata[0], np.arange(5))
@@ -94,7 +94,7 @@ def test_labels_are_ignored_for_demographic_parity():
     assert strata.cells == ((0, None), (1, None))
     assert strata.pairs == ((0, 1),)
     assert is_partition(members, 5)
-    assert not is_partition(members.only([0]), 5)
+    assert not is_partition(members.subset([0]), 5)
 
 
 @pytest.mark.parametrize(

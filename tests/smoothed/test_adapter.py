@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 import sklearn
 import torch
+from conformity import parametrize_with_checks
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import ClassifierMixin, clone
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.exceptions import TrainingDivergedError
@@ -68,8 +68,8 @@ def shifted():
 
 @pytest.mark.filterwarnings(ABSENT)
 @parametrize_with_checks(
-    [
-        tiny(source_iter=160, source_learning_rate=0.03),
+    [tiny(source_iter=160, source_learning_rate=0.03)],
+    variants=[
         tiny(source_iter=160, source_learning_rate=0.03, release__kind="projections"),
         tiny(source_iter=160, source_learning_rate=0.03, release__kind="moments", domain=BOX),
     ],

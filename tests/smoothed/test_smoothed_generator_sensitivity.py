@@ -33,7 +33,7 @@ def opposite(domain, x):
     return domain.project((center + 1e6 * (center - x))[None])[0]
 
 
-def largest_change(tiny_generator, released, domain, kind, n_trials=25):
+def largest_change(tiny_generator, released, domain, kind, n_trials=15):
     """Return the largest change of a release by one record, and the sensitivity that is stated."""
     rng = np.random.default_rng(0)
     largest = 0.0

@@ -35,12 +35,6 @@ CASES = [
 RELEASES = ["records", "moments", "projections"]
 
 
-@pytest.fixture(autouse=True)
-def _quick_versions(monkeypatch):
-    """Looking up the versions of libraries takes longer than such a fit."""
-    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")
-
-
 def sizes_of(kind):
     return {"class_sizes": [16, 24]} if kind == "public" else {}
 

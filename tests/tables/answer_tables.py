@@ -61,8 +61,3 @@ def make(mechanism=None, **options):
         mechanism = JointRandomizedResponse(3.0, schema=SCHEMA, n_bins=4, random_state=0)
     small = {"population_size": 12, "max_iter": 6, "random_state": 0, "device": "cpu"}
     return LocalTableSampler(mechanism, **(small | options))
-
-
-def hasten(monkeypatch):
-    """Make reports quickly: looking up the versions of libraries takes longer than such a fit."""
-    monkeypatch.setattr("sklearn_dpgen.accounting._report.metadata.version", lambda name: "0")

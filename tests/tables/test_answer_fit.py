@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from answer_tables import CPU, ask, hasten, make, mixture_log_likelihood, schema_of
+from answer_tables import CPU, ask, make, mixture_log_likelihood, schema_of
 from numpy.testing import assert_array_equal
 from scipy import stats
 
@@ -14,8 +14,6 @@ from sklearn_dpgen.exceptions import TrainingDivergedError
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 from sklearn_dpgen.tables import _answer_fit
 from sklearn_dpgen.tables._answer_fit import AnswerFit, Population, split_answers
-
-hasten = pytest.fixture(autouse=True)(hasten)
 
 
 def fit_of(mechanism, **options):

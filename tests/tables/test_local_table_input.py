@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from answer_tables import hasten, make
+from answer_tables import make
 from sampler_tables import SCHEMA, table
 from sklearn.base import clone
 
@@ -12,7 +12,6 @@ from sklearn_dpgen.mechanisms import JointRandomizedResponse, LaplaceMechanism, 
 from sklearn_dpgen.schema import Numeric, Schema
 from sklearn_dpgen.tables import LocalTableSampler
 
-hasten = pytest.fixture(autouse=True)(hasten)
 X = table(100)
 MECHANISM = JointRandomizedResponse(3.0, schema=SCHEMA, n_bins=4, random_state=0).fit()
 Y = MECHANISM.transform(X)
@@ -121,7 +120,7 @@ def test_answers_that_were_collected_twice():
         (lambda Y: Y.assign(answer=0.5), "'answer' .* integers"),
         (lambda Y: Y.assign(answer=np.nan), "'answer' of the answers must have no missing values"),
         (lambda Y: Y.assign(grouping=2**48), "'grouping' .* integers"),
-        (lambda Y: Y.assign(asked='["salary"]'), r"schema does not: \['salary'\]"),
+        (lambda Y: Y.assign(asked='["salary"]'), r"columns of the schema, got \['salary'\]"),
         (lambda Y: Y.assign(asked="age"), "JSON lists of distinct columns"),
         (lambda Y: Y.assign(asked='["age", "age"]'), "JSON lists of distinct columns"),
     ],

@@ -3,13 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from answer_tables import hasten, make
+from answer_tables import make
 from sampler_tables import SCHEMA, table
 from sklearn.base import clone
 
 from sklearn_dpgen.mechanisms import JointRandomizedResponse
 
-hasten = pytest.fixture(autouse=True)(hasten)
 X = table(200)
 MECHANISM = JointRandomizedResponse(3.0, schema=SCHEMA, n_bins=4, random_state=0).fit()
 Y = MECHANISM.transform(X)

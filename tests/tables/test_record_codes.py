@@ -140,7 +140,7 @@ def test_columns_binned_elsewhere():
     assert back.dtypes.to_dict() == encoder.dtypes_
     with pytest.raises(ValueError, match="'score': bins must be those of an equal column"):
         TabularEncoder(SCHEMA, n_bins={"score": age}).fit()
-    with pytest.raises(ValueError, match="'sex' has categories"):
+    with pytest.raises(ValueError, match="'sex' must be numeric or datetime to have bins"):
         TabularEncoder(SCHEMA, n_bins={"sex": age}).fit()
 
 
