@@ -86,3 +86,14 @@ def test_a_callback_is_not_saved(tmp_path):
     with pytest.raises(TypeError, match=hint):
         estimator.save(tmp_path / "file")
     estimator.set_params(training__callback=None).save(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["evolution", "signed measures"])
+def test_settings_of_votes_are_saved(name, tmp_path):
+    case, path = CASES[name], tmp_path / "file"
+    sampler = clone(case.estimator).set_params(votes__postprocess="threshold")
+    case.fit(FRAME[list(case.columns)], SIDE, sampler).save(path)
+    assert sklearn_dpgen.load(path).votes.get_params() == sampler.votes.get_params()
+    edited(path, lambda found: found["votes"]["fields"].update(postprocess="clip"))
+    with pytest.raises(InvalidFileError):
+        sklearn_dpgen.load(path)
