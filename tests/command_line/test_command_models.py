@@ -222,7 +222,8 @@ def test_a_model_without_a_guarantee_is_none(run, out, monkeypatch):
     model = sklearn_dpgen.load("out/model.safetensors")
     del model.privacy_
     monkeypatch.setattr(sklearn_dpgen, "load", lambda path: model)
-    assert "must hold a fitted model with a privacy report" in run("inspect", "out/model.safetensors").err
+    done = run("inspect", "out/model.safetensors")
+    assert "must hold a fitted model with a privacy report" in done.err
 
 
 @pytest.mark.parametrize("violated", [False, True])
