@@ -1,14 +1,15 @@
-"""TableSampler part by part: what each is worth, and how time and memory grow.
+"""Ablations of TableSampler, and the growth of its time and memory.
 
-`--ablations` takes one part away at a time, or changes one setting, on splits of the training parts
-of tables on which settings are chosen; the distances and scores are those of `bench_tables.py`.
+`--ablations` removes one component or changes one setting, on splits of the training sets of the
+tables on which settings are chosen. Distances and scores are those of `bench_tables.py`.
 
-`--rules` is for dependence that pairs in wide bins do not tell of, such as the exclusive or: how
-often synthetic records follow the rule of a simulated table, beside how often the given ones do.
+`--rules` measures dependence that pairs in wide bins cannot represent, such as the exclusive or:
+the share of synthetic records that follow the rule of a simulated table, beside that of its
+records.
 
-`--scale` times the fit of simulated tables with one thread, each in a process of its own for its
-peak of memory: rows from 1e4 to 1e7, read in chunks of 1e6, and columns from 5 to 100. `fit` is
-what follows releases, and sees no record; `counts` is the rest.
+`--scale` times fits of simulated tables with one thread, each in its own process for the peak of
+memory: rows from 1e4 to 1e7, read in chunks of 1e6, and columns from 5 to 100. `fit` is the
+post-processing of releases; `counts` is the rest.
 """
 
 import argparse
@@ -40,28 +41,28 @@ from sklearn_dpgen.tables._releases import Measurements
 
 EPSILON = 1.0
 RELATIONS = ("add_or_remove", "replace_one")
-# Small ones of the tables.
+# Small tables.
 QUICK = ("hmda",)
-# Of the ridge that does not ask the tables.
+# Ridges that do not depend on the released marginals.
 RIDGES = (0.1, 1.0, 10.0)
 
 
 def fixed_ridge(value):
-    """Return a ridge that is the same for all tables, but for their cells."""
-    return lambda shares, expected, noise: value / shares.size
+    """Return a function in place of ``_ridges`` that depends on the number of cells alone."""
+    return lambda residuals, frequencies, noise: value / residuals.size
 
 
 def with_noise(tables, expected, weights, noise_scale):
-    """Return the distances of tables as they are: what noise and chance make of them counts."""
-    found = [np.abs(t - e).sum() for t, e in zip(tables, expected, strict=True)]
-    return weights * np.array(found)
+    """Return the distances of tables without subtracting their mean under noise."""
+    distances = [np.abs(t - e).sum() for t, e in zip(tables, expected, strict=True)]
+    return weights * np.array(distances)
 
 
 def no_learning(self, column, groups, sums, variance):
-    """Leave the shares of a column as they were first released."""
+    """Do not update the shares of a column by later marginals."""
 
 
-# Name: parameters of the sampler, and what is put in the place of parts, by module or class.
+# For each case, parameters of the sampler, and replacements {(module or class, name): value}.
 CASES = {
     "default": ({}, {}),
     "no target": ({"target": None}, {}),
@@ -81,30 +82,30 @@ CASES = {
     ),
     "columns do not learn of pairs": ({}, {(Measurements, "_learn"): no_learning}),
     "zero is no edge": ({}, {(_marginals, "_zero_edge"): lambda column: 0}),
-    "tables finer": ({}, {(_privacy_plan, "_CLEAR"): 3.0}),
-    "tables coarser": ({}, {(_privacy_plan, "_CLEAR"): 12.0}),
+    "tables finer": ({}, {(_privacy_plan, "_SIGNAL_TO_NOISE"): 3.0}),
+    "tables coarser": ({}, {(_privacy_plan, "_SIGNAL_TO_NOISE"): 12.0}),
     "scores with their noise": ({}, {(_releases, "scores"): with_noise}),
     "5 steps": ({"max_iter": 5}, {}),
     "50 steps": ({"max_iter": 50}, {}),
     "5000 rows": ({"population_size": 5000}, {}),
     "80000 rows": ({"population_size": 80_000}, {}),
-} | {f"ridge {r:g}": ({}, {(_releases, "_ridge"): fixed_ridge(r)}) for r in RIDGES}
+} | {f"ridge {r:g}": ({}, {(_releases, "_ridges"): fixed_ridge(r)}) for r in RIDGES}
 
 
 @contextmanager
-def replaced(parts):
-    """Put others in the place of parts, {(module or class, name): value}."""
+def replaced(replacements):
+    """Replace attributes, {(module or class, name): value}."""
     with ExitStack() as stack:
-        for (owner, name), value in parts.items():
+        for (owner, name), value in replacements.items():
             stack.enter_context(mock.patch.object(owner, name, value))
         yield
 
 
 def drawn(frame, case, n, *, seed, **options):
     """Return synthetic records of one case."""
-    given, parts = CASES[case]
+    given, replacements = CASES[case]
     options = options | given
-    with replaced(parts):
+    with replaced(replacements):
         sampler = TableSampler(EPSILON, DELTA, random_state=seed, **options).fit(frame)
     return sampler.sample(n, random_state=seed), len(sampler.marginals_)
 
@@ -123,8 +124,8 @@ def ablations(args):
             )
             seconds = time.process_time() - start
             key = {"table": name, "case": case, "seed": seed}
-            found = scores(made, test, table) | shapes(made, test, table)
-            rows.append(key | found | {"marginals": n_marginals, "cpu seconds": seconds})
+            measured = scores(made, test, table) | shapes(made, test, table)
+            rows.append(key | measured | {"marginals": n_marginals, "cpu seconds": seconds})
             print(rows[-1], flush=True)
     return summarize(rows, ("table", "case"))
 
@@ -179,8 +180,8 @@ def rule_rows(args):
                 )  # fmt: skip
                 seconds = time.process_time() - start
                 key = {"table": name, "case": case, "relation": relation, "seed": seed}
-                found = {"given": rule(frame).mean(), "synthetic": rule(made).mean()}
-                rows.append(key | found | {"marginals": n_marginals, "cpu seconds": seconds})
+                shares = {"given": rule(frame).mean(), "synthetic": rule(made).mean()}
+                rows.append(key | shares | {"marginals": n_marginals, "cpu seconds": seconds})
                 print(rows[-1], flush=True)
     return summarize(rows, ("table", "case", "relation"))
 
@@ -225,25 +226,25 @@ def scale_case(n_rows, n_columns):
     def timed(method):
         def run(self, *args):
             start = time.process_time()
-            found = method(self, *args)
+            result = method(self, *args)
             fitted.append(time.process_time() - start)
-            return found
+            return result
 
         return run
 
     options = {"schema": schema, "target": "x1", "neighbours": "add_or_remove"}
     sampler = TableSampler(EPSILON, DELTA, random_state=0, **options)
     start = time.process_time()
-    parts = {(ChainFit, name): timed(getattr(ChainFit, name)) for name in ("predict", "law")}
-    with replaced(parts):
+    names = ("predict", "distribution")
+    with replaced({(ChainFit, name): timed(getattr(ChainFit, name)) for name in names}):
         sampler.fit(chunks())
     whole = time.process_time() - start - made
     return {
         "rows": n_rows,
         "columns": n_columns,
-        "pairs": sum(len(part.columns) == 2 for part in sampler.marginals_),
-        "triples": sum(len(part.columns) == 3 for part in sampler.marginals_),
-        "cells": sum(part.counts.size for part in sampler.marginals_),
+        "pairs": sum(len(m.columns) == 2 for m in sampler.marginals_),
+        "triples": sum(len(m.columns) == 3 for m in sampler.marginals_),
+        "cells": sum(m.counts.size for m in sampler.marginals_),
         "counts, s": whole - sum(fitted),
         "fit, s": sum(fitted),
         "peak, MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -257,8 +258,8 @@ def scale(args):
     rows = []
     for n_rows, n_columns in sizes[:2] if args.quick else sizes:
         command = [sys.executable, __file__, "--one", str(n_rows), str(n_columns)]
-        found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        rows.append(json.loads(found.splitlines()[-1]))
+        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        rows.append(json.loads(output.splitlines()[-1]))
         print(rows[-1], flush=True)
     return rows
 

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
-from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun, ThresholdedLaplaceRun
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
 from sklearn_dpgen.mechanisms import LaplaceMechanism
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianRun
-from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
-from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun, ThresholdedLaplaceRun
 from sklearn_dpgen.moments import MomentSampler
 from sklearn_dpgen.nn import Training
 from sklearn_dpgen.schema import Categorical, Numeric, Schema

@@ -155,7 +155,8 @@ def faults(doc, facts):
     """Return what is wrong with the section of a docstring, in words."""
     pairs, _ = section(doc)
     if [name for name, _ in pairs] != FIELDS:
-        return [f"fields {[name for name, _ in pairs]}"]
+        found = [name for name, _ in pairs]
+        return [f"Formal guarantee must have the fields {FIELDS}, got {found}"]
     found, texts = [], {name: text.replace("``", "") for name, text in pairs}
     found += [f"{name} is no sentence" for name, text in texts.items() if not text.endswith(".")]
     trust = "Local" if facts.is_local else "Central"
@@ -238,7 +239,8 @@ def test_what_follows_another_estimator_is_tried_with_two_relations(name):
 @pytest.mark.skipif(not DOC.exists(), reason="needs a checkout, not a wheel")
 @pytest.mark.parametrize("thing", [*CLASSES, *private_functions()], ids=lambda t: t.__name__)
 def test_proofs_are_where_they_are_said_to_be(thing):
-    proof = dict(section(thing.__doc__)[0])["Proof"]
+    proof = dict(section(thing.__doc__)[0]).get("Proof")
+    assert proof is not None, "Formal guarantee must have a Proof"
     assert not missing_pages(proof)
     assert not missing_classes(thing.__doc__)
     assert "Notes" not in proof or section(thing.__doc__)[1]

@@ -180,7 +180,8 @@ class AttackRisk:
             (f"finds, with {_percent(fpr)} false alarms", f"at most {_percent(tpr)} of the cases")
             for fpr, tpr in self.true_positive_rates.items()
         ]
-        rows.append(("is right about an even guess", f"at most {_percent(self.posterior())}"))
+        right = f"at most {_percent(self.posterior())} of the cases"
+        rows.append(("guesses right, with a prior of 50 percent", right))
         rows.append(("advantage over guessing", f"at most {_percent(self.advantage)}"))
         if self.mu is not None:
             rows.append(("Gaussian differential privacy", f"μ = {self.mu:.4g}"))
@@ -202,9 +203,8 @@ class AttackRisk:
         for fpr, tpr in self.true_positive_rates.items():
             found = f"finds at most {_percent(tpr)} of the cases"
             yield f"  with {_percent(fpr)} false alarms {found}, and {_percent(fpr)} by guessing"
-        yield (
-            f"  is right about an even guess with at most {_percent(self.posterior())} on average"
-        )
+        right = f"guesses right in at most {_percent(self.posterior())} of the cases"
+        yield f"  with a prior of 50 percent {right}"
         yield f"  has an advantage (true minus false alarms) of at most {_percent(self.advantage)}"
         if self.profile is None:
             yield "There is no guarantee."

@@ -28,14 +28,24 @@ __all__ = [
 ]
 
 
-class Neighbours(StrEnum):
+class _Term(StrEnum):
+    """Base of the enumerations: an error lists the values."""
+
+    @classmethod
+    def _missing_(cls, value):
+        raise PublicValueError(
+            f"{cls.__name__} must be one of {list(map(str, cls))}, got {value!r}."
+        )
+
+
+class Neighbours(_Term):
     """Neighbouring relation of data sets. Guarantees with different ones are not composed."""
 
     REPLACE_ONE = "replace_one"
     ADD_OR_REMOVE = "add_or_remove"
 
 
-class Protected(StrEnum):
+class Protected(_Term):
     """Unit of protection: what is replaced, added or removed."""
 
     RECORD = "record"
@@ -48,7 +58,7 @@ class Protected(StrEnum):
     OWN_RECORD = "own_record"
 
 
-class Shared(StrEnum):
+class Shared(_Term):
     """Property that a record shares with its replacement."""
 
     CLASS = "class"
@@ -57,7 +67,7 @@ class Shared(StrEnum):
     DOMAIN = "domain"
 
 
-class Public(StrEnum):
+class Public(_Term):
     """Facts that a guarantee treats as public; public parameters are given by their names.
 
     ``N_SAMPLES`` counts records, or persons if these are the unit of protection.
@@ -81,7 +91,7 @@ class Public(StrEnum):
     VALIDATION_ROWS = "validation_rows"
 
 
-class Released(StrEnum):
+class Released(_Term):
     """Content of a release."""
 
     NOTHING = "nothing"
@@ -118,7 +128,7 @@ class Released(StrEnum):
     BEST_OF_RUNS = "best_of_runs"
 
 
-class BoundKind(StrEnum):
+class BoundKind(_Term):
     """Source of a bound on a sensitivity: a declaration, or code that enforces it."""
 
     L1_DIAMETER = "l1_diameter"
@@ -151,7 +161,7 @@ class BoundKind(StrEnum):
     DECLARED = "declared"
 
 
-class Caveat(StrEnum):
+class Caveat(_Term):
     """Limit of a guarantee."""
 
     FLOATING_POINT = "floating_point"
@@ -256,7 +266,6 @@ class Guarantee:
     max_records : int or None
         Largest number of records for which the guarantee holds. None for any number.
     public : tuple of Public or str
-        Facts treated as public, and names of parameters.
         Facts treated as public, and names of parameters.
     sensitivity : float or None
         Largest change of the released value over neighbours.

@@ -55,7 +55,7 @@ _PROTECTED: dict[str, str] = {
     Protected.TARGET_RECORD: "one target {unit}",
     Protected.SOURCE_OR_TARGET_RECORD: "one source or one target {unit}",
 }
-_OF_DOMAINS = (
+_BY_DOMAIN = (
     Protected.SOURCE_RECORD,
     Protected.TARGET_RECORD,
     Protected.SOURCE_OR_TARGET_RECORD,
@@ -129,7 +129,7 @@ _BOUNDS: dict[str, str] = {
         "any two declared records; probabilities of an answer differ by at most e^ε"
     ),
     BoundKind.ONE_CELL: (
-        "a record counts once in each of the weighted tables, whose weights have norm 1 together"
+        "a record counts once in each weighted table, and the vector of weights has norm 1"
     ),
     BoundKind.ONE_VOTE: "a record has one vote, so two counts change by one",
     BoundKind.ONE_LABEL: "one label for another changes two counts by one",
@@ -153,7 +153,7 @@ _BOUNDS: dict[str, str] = {
     BoundKind.VALIDATION_MEAN: "the score is a mean over validation {units} in [0, 1]",
     BoundKind.DECLARED: "declared bounds",
 }
-_UNPAID = "What was fitted on the same records before, such as a scaler{more}, is not paid for here"
+_UNPAID = "Earlier fits on the same records, such as a scaler{more}, are not covered"
 _CAVEATS: dict[str, str] = {
     Caveat.FLOATING_POINT: (
         "The noise is drawn in floating point, from 52 random bits a draw. The guarantee is for "
@@ -161,13 +161,13 @@ _CAVEATS: dict[str, str] = {
         "variation."
     ),
     Caveat.CERTIFIED_NOISE: (
-        "What noise is added to is computed in floating point. It is taken to be within a quarter "
-        "of a step of the grid of the noise, 2**-28 of its scale, of the result of exact "
+        "Values are computed in floating point before noise is added, and assumed to be within a "
+        "quarter of a step of the grid of the noise, 2**-28 of its scale, of the result of exact "
         "arithmetic. The duration of a draw is not protected."
     ),
     Caveat.LOCAL_FLOATING_POINT: (
         "The noise is drawn in floating point, from 52 random bits a draw. The guarantee is for "
-        "exact draws, and means little above about 36 nats a draw."
+        "exact draws, and is not meaningful above about 36 nats a draw."
     ),
     Caveat.EARLIER_FITS: f"{_UNPAID.format(more='')}.",
     Caveat.EARLIER_EMBEDDINGS: f"{_UNPAID.format(more=' or an embedding')}.",
@@ -175,25 +175,25 @@ _CAVEATS: dict[str, str] = {
         f"{_UNPAID.format(more=' or an embedding')}, nor is the source of the candidates. An "
         "embedding or a metric that reads more than one record at a time voids the guarantee."
     ),
-    Caveat.EACH_CALL: "Each call is one more release of the records it is given.",
+    Caveat.EACH_CALL: "Each call is a further release of the records it is given.",
     Caveat.EACH_FIT_AND_SCORE: (
-        "Every fit and score with privatize=True is one more release of its records."
+        "Every fit and score with privatize=True is a further release of its records."
     ),
     Caveat.NOTHING_PRIVATIZED: (
-        "fit takes its records to be the output of the mechanism and privatizes nothing: it is "
-        "post-processing, and charges no ledger."
+        "fit assumes that its records are the output of the mechanism and privatizes nothing: it "
+        "is post-processing, and charges no ledger."
     ),
     Caveat.FREE_DISTANCES: (
-        "Distances of one release to further public samples are free; each call is one more "
+        "Distances of one release to further public samples are free; each call is a further "
         "release."
     ),
-    Caveat.COMPARED_SAMPLES: "The samples that it is compared with are not protected.",
+    Caveat.COMPARED_SAMPLES: "The samples compared with are not protected.",
     Caveat.GROUP_MEMBERSHIP: (
         "Neighbours share the sensitive feature: the group of a record is protected no more than "
         "the sizes of the groups."
     ),
     Caveat.ROWWISE_ESTIMATOR: "The estimator is assumed to predict each record by itself.",
-    Caveat.FROZEN_ESTIMATOR: "The records that a frozen estimator was fitted on are not paid for.",
+    Caveat.FROZEN_ESTIMATOR: "The fit of a frozen estimator is not covered.",
     Caveat.BEST_RUN_ALONE: (
         "The best candidate, its parameters and its noisy score are released. The number of runs, "
         "all other candidates, and the duration of the search, which reveals both, are not."
@@ -206,8 +206,8 @@ _CAVEATS: dict[str, str] = {
     ),
     Caveat.ROWS_COUNT: (
         "The fit learns the distribution of rows: a person with {max_rows} rows or more counts "
-        "{max_rows} times as much as one with a single row. Of m rows, if m is more, each counts "
-        "{max_rows}/m."
+        "{max_rows} times as much as one with a single row. If a person has m rows and m is "
+        "larger, each counts {max_rows}/m."
     ),
     Caveat.MOST_RECORDS: "Scores are computed exactly enough for at most {max_records} records.",
 }
@@ -249,7 +249,7 @@ def relation_text(guarantee: Guarantee) -> str:
     kept = [f"of the same {shared}" for shared in guarantee.shared if shared != Shared.LABEL]
     if Shared.LABEL in guarantee.shared:
         kept.append("with the same label")
-    if guarantee.protected in _OF_DOMAINS:
+    if guarantee.protected in _BY_DOMAIN:
         sizes = f"the numbers of source and target {many} are public"
     elif guarantee.protected is Protected.RECORD_OR_LATENT:
         sizes = "the numbers of them are public"

@@ -79,7 +79,7 @@ _FAULTS = {
     "not_integer": ("not integers; a fit rounds them", False),
     "unreadable": ("of another type than declared", True),
     "unnamed": ("missing, but --unit must identify a person in every row", True),
-    "repeated": ("shared by several rows", False),
+    "repeated": ("shared with other rows", False),
 }
 _CHECK = """\
 Check a schema, and whether a table fits it.

@@ -78,7 +78,7 @@ class Calibration:
         self.n_records = sampler.n_records_
         self.unseen = max(_UNSEEN / self.n_records, _UNSEEN_LEAST)
         tables = _tables(sampler, set(columns))
-        frame = sampler._rows(None).sample(n_rows, rng, most=n_rows)
+        frame = sampler._record_sampler(None).sample(n_rows, rng, most=n_rows)
         codes = np.column_stack(encode_codes(frame, encoder).columns).astype(np.int64)
         hidden, shares = _hidden_rows(codes, sampler, columns, rng)
         codes = np.concatenate([codes, hidden])

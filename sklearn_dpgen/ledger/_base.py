@@ -113,7 +113,6 @@ class Plan:
         The report of the fit.
     details : object
         Mechanisms, noise scales, layouts: computed from public facts only.
-        Mechanisms, noise scales, layouts: what an estimator computes from public facts alone.
     """
 
     report: PrivacyReport

@@ -264,7 +264,7 @@ class LedgerReport:
                 "what": charge.what,
                 "epsilon": charge.report.epsilon,
                 "delta": charge.report.delta,
-                "booked": charge.amount,
+                "charged": charge.amount,
                 "open_delta": charge.delta,
                 "share": charge.amount / self.filter.cap,
                 "neighbours": charge.report.neighbouring,
@@ -272,7 +272,7 @@ class LedgerReport:
             for charge in self.charges
         ]
         index = pd.Index([charge.number for charge in self.charges], name="charge")
-        names = ["time", "user", "what", "epsilon", "delta", "booked", "open_delta", "share"]
+        names = ["time", "user", "what", "epsilon", "delta", "charged", "open_delta", "share"]
         frame = pd.DataFrame(rows, index=index, columns=[*names, "neighbours"])
         return frame.assign(time=pd.to_datetime(frame["time"], utc=True))
 

@@ -8,15 +8,21 @@ scores (selection).
 
 from sklearn_dpgen.mechanisms._additive import GaussianMechanism, LaplaceMechanism
 from sklearn_dpgen.mechanisms._base import Mechanism
-from sklearn_dpgen.mechanisms._bounded_features import BallMeans, BallMoments
-from sklearn_dpgen.mechanisms._class_sums import ClassSumMechanism, ClassSums
+from sklearn_dpgen.mechanisms._class_sums import (
+    BallMeans,
+    BallMoments,
+    ClassSumMechanism,
+    ClassSums,
+)
 from sklearn_dpgen.mechanisms._discrete import RandomizedResponse
 from sklearn_dpgen.mechanisms._joint_response import JointRandomizedResponse
 from sklearn_dpgen.mechanisms._release import release_of
 from sklearn_dpgen.mechanisms._sampled import StratifiedGaussianMechanism, Stratum
-from sklearn_dpgen.mechanisms._sequence import GaussianSequenceMechanism
+from sklearn_dpgen.mechanisms._sequence import (
+    GaussianSequenceMechanism,
+    ThresholdedLaplaceMechanism,
+)
 from sklearn_dpgen.mechanisms._tabular import TabularMechanism
-from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceMechanism
 
 __all__ = [
     "BallMeans",

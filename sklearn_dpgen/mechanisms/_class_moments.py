@@ -18,8 +18,12 @@ from sklearn_dpgen.accounting import (
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.exceptions import PublicValueError
-from sklearn_dpgen.mechanisms._bounded_features import BallMeans, BallMoments
-from sklearn_dpgen.mechanisms._class_sums import ClassSumMechanism, ClassSums
+from sklearn_dpgen.mechanisms._class_sums import (
+    BallMeans,
+    BallMoments,
+    ClassSumMechanism,
+    ClassSums,
+)
 from sklearn_dpgen.utils._normal_laws import denoised_covariances
 from sklearn_dpgen.utils._random import ROUNDING, NoiseSource
 from sklearn_dpgen.utils._validation import check_fits, warn_user

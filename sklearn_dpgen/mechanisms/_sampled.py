@@ -14,15 +14,16 @@ from sklearn_dpgen.accounting import (
     epsilon_spent,
 )
 from sklearn_dpgen.accounting._checks import check_count, check_delta_size
-from sklearn_dpgen.accounting._composition import ComposedProfile, default_discretization
+from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import (
     MaximumProfile,
     PrivacyProfile,
     sampled_without_replacement,
 )
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
+from sklearn_dpgen.mechanisms._sequence import CentralMechanism, CentralRun
 from sklearn_dpgen.utils._random import NoiseSource
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive, set_fields
 
 __all__ = ["StratifiedGaussianMechanism", "StratifiedGaussianRun", "Stratum"]
 
@@ -57,9 +58,8 @@ class Stratum:
         batch_size = check_count(self.batch_size, "batch_size")
         if batch_size > size:
             raise PublicValueError(f"batch_size must be at most size = {size}, got {batch_size}.")
-        object.__setattr__(self, "size", size)
-        object.__setattr__(self, "batch_size", batch_size)
-        object.__setattr__(self, "sensitivity", check_positive(self.sensitivity, "sensitivity"))
+        sensitivity = check_positive(self.sensitivity, "sensitivity")
+        set_fields(self, size=size, batch_size=batch_size, sensitivity=sensitivity)
 
     @property
     def rate(self) -> float:
@@ -68,7 +68,7 @@ class Stratum:
 
 
 @dataclass(frozen=True)
-class StratifiedGaussianMechanism:
+class StratifiedGaussianMechanism(CentralMechanism):
     """Vectors computed on stratified secret batches, released with Gaussian noise.
 
     Each of ``n_releases`` times, adaptively: from every stratum ``batch_size`` records are drawn
@@ -139,15 +139,15 @@ class StratifiedGaussianMechanism:
             for s in _undominated(strata)
         ]
         noise_scale, worst = max(needs, key=lambda need: need[0])
-        for name, value in (
-            ("strata", strata),
-            ("epsilon", epsilon),
-            ("delta", delta),
-            ("n_releases", n_releases),
-            ("noise_scale", noise_scale),
-            ("worst", worst),
-        ):
-            object.__setattr__(self, name, value)
+        set_fields(
+            self,
+            strata=strata,
+            epsilon=epsilon,
+            delta=delta,
+            n_releases=n_releases,
+            noise_scale=noise_scale,
+            worst=worst,
+        )
 
     @property
     def sensitivity(self) -> float:
@@ -210,30 +210,16 @@ class StratifiedGaussianMechanism:
             for stratum in self.strata
         ]
 
-    def report_fields(self) -> dict:
-        """Return the fields of a PrivacyReport that this mechanism determines.
+    @property
+    def _composed(self):
+        return [(self._profile(self.worst), self.n_releases)]
 
-        Returns
-        -------
-        dict
-            All but the budget, the noise source, the events, the neighbouring relation, public
-            facts, bounds and caveats.
-        """
-        grid, batches = None, ()
-        if self.noise_scale > 0:
-            grid = default_discretization([(self._profile(self.worst), self.n_releases)])
+    def report_fields(self) -> dict:
+        batches = ()
         if any(stratum.rate < 1 for stratum in self.strata):
             batches = tuple((stratum.batch_size, stratum.size) for stratum in self.strata)
-        return {
-            "sensitivity": self.sensitivity,
-            "noise_scale": self.noise_scale,
-            "noise_multiplier": self.noise_multiplier,
-            "batches": batches,
-            "sampling_rate": self.worst.rate,
-            "n_releases": self.n_releases,
-            "discretization": grid,
-            "releases": self.releases,
-        }
+        fields = {"batches": batches, "sampling_rate": self.worst.rate}
+        return super().report_fields() | fields
 
     def run(self, noise: NoiseSource) -> "StratifiedGaussianRun":
         """Return the releases of this mechanism, to be used once.
@@ -251,7 +237,7 @@ class StratifiedGaussianMechanism:
         return StratifiedGaussianRun(self, noise)
 
 
-class StratifiedGaussianRun:
+class StratifiedGaussianRun(CentralRun):
     """The releases of one StratifiedGaussianMechanism: ``draw`` a batch, ``release`` its vector.
 
     Parameters
@@ -261,7 +247,7 @@ class StratifiedGaussianRun:
     """
 
     def __init__(self, mechanism: StratifiedGaussianMechanism, noise: NoiseSource) -> None:
-        self._mechanism = mechanism
+        super().__init__(mechanism)
         # Batches and directions must differ from those of a fit with another budget.
         self._noise = noise.bind(mechanism.noise_scale, mechanism.n_releases)
         self._n_drawn = 0
@@ -325,8 +311,7 @@ class StratifiedGaussianRun:
         """
         if not self._is_drawn:
             raise PublicRuntimeError("release() needs a batch of its own: call draw() before it.")
-        if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != 1:
-            raise PublicTypeError("value must be a NumPy array of float64 with one dimension.")
+        self._check_vector(value)
         self._is_drawn = False
         return self._noise.add(value, self._mechanism.noise_scale, "gaussian")
 

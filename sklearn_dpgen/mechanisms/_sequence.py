@@ -1,34 +1,255 @@
-"""The Gaussian sequence mechanism: adaptive releases and selections with shares of one budget."""
+"""Releases computed on all records, adaptive and from one budget.
 
+Gaussian vectors in sequence, with private selections between them, and thresholded counts. A
+mechanism is an immutable plan that states its cost; its run makes the planned releases, each once.
+"""
+
+import functools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sklearn_dpgen.accounting import GaussianProfile, compose_epsilon
+from sklearn_dpgen.accounting import GaussianProfile, LaplaceProfile, compose_epsilon
 from sklearn_dpgen.accounting._certified import (
     certified_failure,
     certified_gaussian_scale,
+    certified_laplace_epsilon,
+    certified_laplace_scale,
     certified_mu,
+    certified_score_scale,
     check_certified,
     remaining_delta,
 )
-from sklearn_dpgen.accounting._checks import check_count
-from sklearn_dpgen.accounting._composition import default_discretization
-from sklearn_dpgen.accounting._profiles import PrivacyProfile
+from sklearn_dpgen.accounting._checks import check_count, smallest_passing
+from sklearn_dpgen.accounting._composition import compose_delta, default_discretization
+from sklearn_dpgen.accounting._profiles import CatastrophicFailureProfile, PrivacyProfile
 from sklearn_dpgen.accounting._random_stopping import FailingGaussianProfile
-from sklearn_dpgen.accounting._selection import calibrate_releases
+from sklearn_dpgen.accounting._selection import BoundedRangeProfile, calibrate_releases
 from sklearn_dpgen.exceptions import PublicRuntimeError, PublicTypeError, PublicValueError
-from sklearn_dpgen.mechanisms._selection import SelectionMechanism, check_paid
 from sklearn_dpgen.utils._random import NoiseSource
-from sklearn_dpgen.utils._validation import check_delta, check_epsilon, check_positive
+from sklearn_dpgen.utils._validation import (
+    check_delta,
+    check_epsilon,
+    check_positive,
+    set_fields,
+)
 
-__all__ = ["GaussianSequenceMechanism", "GaussianSequenceRun"]
+__all__ = [
+    "CentralMechanism",
+    "CentralRun",
+    "GaussianSequenceMechanism",
+    "GaussianSequenceRun",
+    "SelectionMechanism",
+    "SelectionRun",
+    "ThresholdedLaplaceMechanism",
+    "ThresholdedLaplaceRun",
+]
+
+
+class CentralMechanism(ABC):
+    """Base class of the plans of releases by a trusted curator; a frozen dataclass.
+
+    Attributes
+    ----------
+    sensitivity : float
+    noise_scale : float or dict of str to float
+        One number, or one per kind of release.
+    noise_multiplier : float
+    n_releases : int
+    """
+
+    if TYPE_CHECKING:
+        # Fields in some mechanisms, properties in others.
+        @property
+        def sensitivity(self) -> float: ...
+
+        @property
+        def noise_scale(self) -> float | dict[str, float]: ...
+
+        @property
+        def noise_multiplier(self) -> float: ...
+
+        @property
+        def n_releases(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def releases(self) -> tuple[tuple[PrivacyProfile, int], ...]:
+        """Profiles of the releases with their multiplicities; empty without noise."""
+
+    @abstractmethod
+    def run(self) -> Any:
+        """Return the releases of this mechanism, to be used once.
+
+        Returns
+        -------
+        CentralRun
+        """
+
+    def report_fields(self) -> dict:
+        """Return the fields of a PrivacyReport that this mechanism determines.
+
+        Returns
+        -------
+        dict
+            All but the budget, the noise source, the events, the neighbouring relation, public
+            facts, bounds and caveats.
+        """
+        releases = self.releases
+        return {
+            "sensitivity": self.sensitivity,
+            "noise_scale": self.noise_scale,
+            "noise_multiplier": self.noise_multiplier,
+            "n_releases": self.n_releases,
+            "discretization": default_discretization(self._composed) if releases else None,
+            "releases": releases,
+        }
+
+    @property
+    def _composed(self):
+        """The releases whose composition may need a grid of the privacy loss."""
+        return self.releases
+
+
+class CentralRun:
+    """Base class of the releases of one mechanism, each of which is made once.
+
+    Parameters
+    ----------
+    mechanism : CentralMechanism
+    """
+
+    def __init__(self, mechanism: Any) -> None:
+        self._mechanism = mechanism
+
+    def _check_noise(self, noise):
+        """Refuse certified noise that was not planned, and any other if it was."""
+        if noise.is_certified != self._mechanism.certified:
+            paid = "certified noise" if self._mechanism.certified else "noise in floating point"
+            raise PublicRuntimeError(f"The privacy budget paid for {paid}, and for no other.")
+
+    @staticmethod
+    def _check_vector(value, name="value"):
+        if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != 1:
+            raise PublicTypeError(f"{name} must be a NumPy array of float64 with one dimension.")
 
 
 @dataclass(frozen=True)
-class GaussianSequenceMechanism:
+class SelectionMechanism:
+    """Private selection of the indices of large scores, by Gumbel noise.
+
+    Parameters
+    ----------
+    score_range : float
+        Largest difference, over neighbours, between the changes of two scores, given all earlier
+        releases: 2Δ if every score changes by at most Δ in either direction, Δ if all of them
+        change in the same direction.
+    epsilon0 : float
+        Range of the privacy loss of one selection, in nats; ``inf`` adds no noise.
+    n_selections : int
+        Total number of indices.
+    certified : bool, default=False
+        Whether scores are rounded and selections drawn exactly, as for ``noise="certified"``. The
+        cost is the same, at a slightly larger scale.
+
+    Notes
+    -----
+    The index of the largest of u_i + G_i, with Gumbel noise of scale s = score_range / ε₀, is i
+    with probability proportional to exp(u_i / s). The k largest of one draw have the distribution,
+    order included, of k such selections without replacement, and their cost [1]_.
+
+    References
+    ----------
+    .. [1] Durfee and Rogers, "Practical differentially private top-k selection with
+       pay-what-you-get composition", NeurIPS 2019, section 4.
+    """
+
+    score_range: float
+    epsilon0: float
+    n_selections: int
+    certified: bool = False
+
+    def __post_init__(self):
+        set_fields(
+            self,
+            score_range=check_positive(self.score_range, "score_range"),
+            epsilon0=check_epsilon(self.epsilon0, "epsilon0"),
+            n_selections=check_count(self.n_selections, "n_selections"),
+        )
+
+    @property
+    def noise_scale(self) -> float:
+        """Scale of the Gumbel noise, in the unit of the scores; 0 without noise."""
+        if self.certified and self.epsilon0 < math.inf:
+            return certified_score_scale(self.epsilon0, self.score_range)
+        return self.score_range / self.epsilon0
+
+    @property
+    def cost(self) -> tuple[BoundedRangeProfile, int]:
+        """The joint profile of all selections and its multiplicity 1, for :func:`compose_epsilon`.
+
+        Raises
+        ------
+        PublicValueError
+            ``epsilon0`` is infinite.
+        """
+        return BoundedRangeProfile(self.epsilon0, self.n_selections), 1
+
+    def run(self) -> "SelectionRun":
+        return SelectionRun(self)
+
+
+class SelectionRun(CentralRun):
+    """The selections of one SelectionMechanism."""
+
+    def __init__(self, mechanism: SelectionMechanism) -> None:
+        super().__init__(mechanism)
+        self._scale = mechanism.noise_scale
+        self._n_left = mechanism.n_selections
+
+    def release(self, scores: np.ndarray, noise: NoiseSource, *, count: int = 1) -> np.ndarray:
+        """Return indices of large scores.
+
+        Parameters
+        ----------
+        scores : ndarray of float64 of shape (n,)
+            Finite. The caller ensures their range, and that their number is public.
+        noise : NoiseSource
+            Anybody who can predict it voids the guarantee.
+        count : int
+            Number of distinct indices, at most n; each is one of the planned selections.
+
+        Returns
+        -------
+        ndarray of int64 of shape (count,)
+            By decreasing noisy score; equal scores without noise by index.
+
+        Raises
+        ------
+        PublicRuntimeError
+            There are more selections than planned, or ``noise`` is of another kind.
+        """
+        self._check_noise(noise)
+        self._check_vector(scores, "scores")
+        if not np.isfinite(scores).all():
+            raise PublicValueError("scores must be finite.")
+        count = check_count(count, "count")
+        if count > len(scores):
+            raise PublicValueError(f"count must be at most the {len(scores)} scores, got {count}.")
+        if count > self._n_left:
+            raise PublicRuntimeError(
+                f"The privacy budget has {self._n_left} selection(s) left, got count={count}."
+            )
+        self._n_left -= count
+        return noise.largest(scores, self._scale, count)
+
+
+@dataclass(frozen=True)
+class GaussianSequenceMechanism(CentralMechanism):
     """Vectors computed on all records, one after another, released with Gaussian noise.
 
     Indices of large scores may be selected between them, by ``SelectionMechanism``, from the same
@@ -109,17 +330,17 @@ class GaussianSequenceMechanism:
             selection = SelectionMechanism(
                 score_range, epsilon0, n_selections, certified=n_values is not None
             )
-        for name, value in (
-            ("sensitivity", sensitivity),
-            ("shares", tuple(share / math.fsum(shares) for share in shares)),
-            ("epsilon", epsilon),
-            ("delta", delta),
-            ("selection", selection),
-            ("n_values", n_values),
-            ("n_changed", n_changed),
-        ):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "noise_scales", self._scales(mus))
+        set_fields(
+            self,
+            sensitivity=sensitivity,
+            shares=tuple(share / math.fsum(shares) for share in shares),
+            epsilon=epsilon,
+            delta=delta,
+            selection=selection,
+            n_values=n_values,
+            n_changed=n_changed,
+        )
+        set_fields(self, noise_scales=self._scales(mus))
 
     def _scales(self, mus):
         """Return scales whose cost is the budget, and that are almost as small as possible."""
@@ -181,56 +402,43 @@ class GaussianSequenceMechanism:
         selections = () if self.selection is None else (self.selection.cost,)
         return ((profile, 1), *selections)
 
-    def report_fields(self) -> dict:
-        """Return the fields of a PrivacyReport that this mechanism determines.
+    @property
+    def certified(self) -> bool:
+        """Whether the noise is certified."""
+        return self.n_values is not None
 
-        Returns
-        -------
-        dict
-            As in :class:`StratifiedGaussianMechanism`. The noise scale is one number, or one per
-            release if they differ; the multiplier is that of all of them together. With selections
-            there is the scale of the Gumbel noise too.
-        """
+    @property
+    def noise_scale(self) -> float | dict[str, float]:
+        """σ, or one per release if they differ; with selections that of their Gumbel noise too."""
         scales = self.noise_scales
-        together = 0.0
-        if scales[0] > 0:
-            together = 1 / math.sqrt(math.fsum(1 / scale**2 for scale in scales))
         is_equal = len(set(scales)) == 1
-        grid = None
         noise = scales[0] if is_equal else {f"release {i}": s for i, s in enumerate(scales, 1)}
-        if self.selection is not None:
-            noise = noise if isinstance(noise, dict) else {"every release": noise}
-            noise |= {f"each of {self.n_selections} selections": self.selection.noise_scale}
-            if together > 0:
-                grid = default_discretization(self._priced(scales))
-        return {
-            "sensitivity": self.sensitivity,
-            "noise_scale": noise,
-            "noise_multiplier": together / self.sensitivity,
-            "n_releases": self.n_releases,
-            "discretization": grid,
-            "releases": self.releases,
-        }
+        if self.selection is None:
+            return noise
+        noise = noise if isinstance(noise, dict) else {"every release": noise}
+        return noise | {f"each of {self.n_selections} selections": self.selection.noise_scale}
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Noise multiplier of all Gaussian releases together."""
+        if self.noise_scales[0] == 0:
+            return 0.0
+        together = 1 / math.sqrt(math.fsum(1 / scale**2 for scale in self.noise_scales))
+        return together / self.sensitivity
+
+    @property
+    def _composed(self):
+        return self._priced(self.noise_scales)
 
     def run(self) -> "GaussianSequenceRun":
-        """Return the releases of this mechanism, to be used once.
-
-        Returns
-        -------
-        GaussianSequenceRun
-        """
         return GaussianSequenceRun(self)
 
 
-class GaussianSequenceRun:
-    """The releases of one GaussianSequenceMechanism, in order.
-
-    Parameters
-    ----------
-    mechanism : GaussianSequenceMechanism
-    """
+class GaussianSequenceRun(CentralRun):
+    """The releases of one GaussianSequenceMechanism, in order."""
 
     def __init__(self, mechanism: GaussianSequenceMechanism) -> None:
+        super().__init__(mechanism)
         self._n_values = None if mechanism.n_values is None else list(mechanism.n_values)
         self._scales = list(mechanism.noise_scales)
         self._selection = None if mechanism.selection is None else mechanism.selection.run()
@@ -256,9 +464,8 @@ class GaussianSequenceRun:
         PublicRuntimeError
             There are more releases or values than planned, or ``noise`` is of another kind.
         """
-        check_paid(noise, self._n_values is not None)
-        if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != 1:
-            raise PublicTypeError("value must be a NumPy array of float64 with one dimension.")
+        self._check_noise(noise)
+        self._check_vector(value)
         if not self._scales:
             raise PublicRuntimeError(
                 "All releases that the privacy budget paid for were made: no more."
@@ -290,3 +497,155 @@ def _checked_sizes(n_values, n_changed, n_releases):
     if len(n_values) != n_releases:
         raise PublicValueError(f"n_values must hold {n_releases} numbers, one per release.")
     return n_values, n_changed
+
+
+@dataclass(frozen=True)
+class ThresholdedLaplaceMechanism(CentralMechanism):
+    """Counts of one vote per record, with Laplace noise, released if they pass a threshold.
+
+    Each of ``n_releases`` times, adaptively, every record votes for one cell. Cells without votes
+    are released as 0. All others get Laplace noise of scale b, and are released as 0 too if they
+    are then below the threshold h. A sparse table therefore keeps its zeros.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy budget of all releases together, in nats; ``inf`` adds no noise.
+    delta : float
+        In (0, 1). One half is for the thresholds, the other for the noise.
+    n_releases : int
+        Number T of releases.
+    certified : bool, default=False
+        Whether the noise is certified: see :ref:`certified_noise`.
+
+    Attributes
+    ----------
+    noise_scale : float
+        b, in votes.
+    threshold : float
+        h = 1 + b ln(2T/δ), in votes.
+
+    Notes
+    -----
+    Neighbours: one record is replaced, so one cell loses a vote and another one gains it. In a
+    cell with votes under both neighbours the release is a Laplace mechanism of sensitivity 1. In
+    a cell with one vote under the first neighbour and none under the second, the release is 0
+    under the second, and under the first except with probability τ = exp(−(h − 1)/b)/2 = δ/(4T).
+    Both are dominated, in both directions, by the Laplace mechanism with a catastrophic failure of
+    probability τ. There are 2T of these, so the divergence is at most 2Tτ = δ/2 plus that of 2T
+    Laplace mechanisms, which are composed by their privacy profile.
+
+    Section 4.2 of [1]_ has one release at b = 2/ε and h = 1 + 2 ln(1/δ)/ε.
+
+    References
+    ----------
+    .. [1] "Private evolution converges", section 4.2 and appendix F, the histogram with Laplace
+       noise and thresholding. The composition of T of them is ours.
+    """
+
+    epsilon: float
+    delta: float
+    n_releases: int
+    certified: bool = False
+    noise_scale: float = field(init=False)
+    threshold: float = field(init=False)
+    # In the l1 norm: two counts change by one.
+    sensitivity = 2.0
+
+    def __post_init__(self):
+        epsilon = check_epsilon(self.epsilon)
+        delta = check_delta(self.delta)
+        n_releases = check_count(self.n_releases, "n_releases")
+        scale = _laplace_scale(epsilon, delta / 2, 2 * n_releases)
+        if self.certified:
+            scale = certified_laplace_scale(1 / scale, 1.0, 1) if scale > 0 else 0.0
+        threshold = 1 + scale * math.log(2 * n_releases / delta) if scale > 0 else 0.0
+        set_fields(
+            self,
+            epsilon=epsilon,
+            delta=delta,
+            n_releases=n_releases,
+            noise_scale=scale,
+            threshold=threshold,
+        )
+
+    @property
+    def releases(self) -> tuple[tuple[PrivacyProfile, int], ...]:
+        if self.noise_scale == 0:
+            return ()
+        noise = LaplaceProfile(1 / self.noise_scale)
+        if self.certified:
+            spent = certified_laplace_epsilon(1.0, self.noise_scale, 1)
+            check_certified("laplace", 1.0, self.noise_scale, 1, spent)
+            noise = LaplaceProfile(spent)
+        return ((noise, 2 * self.n_releases), (CatastrophicFailureProfile(self.delta / 2), 1))
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Noise scale over the l1 sensitivity of 2 votes."""
+        return self.noise_scale / self.sensitivity
+
+    @property
+    def _composed(self):
+        return self.releases[:1]
+
+    def run(self) -> "ThresholdedLaplaceRun":
+        return ThresholdedLaplaceRun(self)
+
+
+class ThresholdedLaplaceRun(CentralRun):
+    """The releases of one ThresholdedLaplaceMechanism."""
+
+    def __init__(self, mechanism: ThresholdedLaplaceMechanism) -> None:
+        super().__init__(mechanism)
+        self._n_released = 0
+
+    def release(self, counts: np.ndarray, noise: NoiseSource) -> np.ndarray:
+        """Return the counts that pass the threshold, with noise, and 0 for all others.
+
+        Parameters
+        ----------
+        counts : ndarray of float64 of shape (n_cells,)
+            Votes, one per record, as ensured by the caller.
+        noise : NoiseSource
+            Anybody who can predict it voids the guarantee.
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        PublicRuntimeError
+            There are more releases than planned, or ``noise`` is of another kind.
+        """
+        self._check_noise(noise)
+        self._check_vector(counts, "counts")
+        if self._n_released == self._mechanism.n_releases:
+            raise PublicRuntimeError(
+                f"The privacy budget paid for {self._n_released} release(s): none is left."
+            )
+        self._n_released += 1
+        scale = self._mechanism.noise_scale
+        if scale == 0:
+            return counts.copy()
+        # A draw for every cell, so that the noise of one does not reveal which others are empty.
+        noisy = noise.add(counts, scale, "laplace")
+        # Rounding may raise a count by half of a step of the grid, so a whole step is added.
+        is_kept = (counts > 0) & (noisy >= self._mechanism.threshold + scale / 1024)
+        return np.where(is_kept, noisy, 0.0)
+
+
+@functools.lru_cache(maxsize=64)
+def _laplace_scale(epsilon, delta, n_mechanisms):
+    """Return the smallest scale at which the composition of Laplace mechanisms is private."""
+    if math.isinf(epsilon):
+        return 0.0
+    pure = n_mechanisms / epsilon
+
+    def is_private(scale):
+        if scale >= pure:
+            return True
+        return compose_delta([(LaplaceProfile(1 / scale), n_mechanisms)], epsilon) <= delta
+
+    return min(pure, smallest_passing(is_private, pure, rtol=1e-5))

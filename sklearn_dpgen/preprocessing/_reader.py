@@ -82,7 +82,10 @@ def _check_columns(given, names, *, is_projected=False):
     faults = {"missing": missing, "unknown": unknown, "more than once": twice}
     if any(faults.values()):
         words = ", ".join(f"{fault} {found}" for fault, found in faults.items() if found)
-        raise PublicValueError(f"The columns must be those of the schema, each once: {words}.")
+        hint = " Select them: X[list(schema)]." if unknown and not missing else ""
+        raise PublicValueError(
+            f"The columns must be those of the schema, each once: {words}.{hint}"
+        )
 
 
 def to_pandas(block):

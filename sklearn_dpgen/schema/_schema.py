@@ -269,9 +269,13 @@ class Schema(Mapping):
         YAML reads the bare words ``yes`` and ``no`` as booleans: quote labels.
         """
         try:
-            return cls.from_dict(yaml.safe_load(text))
+            declaration = yaml.safe_load(text)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
+        else:
+            if isinstance(declaration, str):
+                raise PublicValueError("text must be the YAML of a schema, not the path of a file.")
+            return cls.from_dict(declaration)
         # Only the position is shown, as a table may have been given instead of a schema.
         place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise PublicValueError(f"text must be valid YAML{place}.")

@@ -1,4 +1,4 @@
-"""Synthetic tables from noisy counts or answers, and predictors trained on them."""
+"""Synthetic tables from noisy marginals or local answers, and predictors trained on them."""
 
 from sklearn_dpgen.tables._local_table_sampler import LocalTableSampler
 from sklearn_dpgen.tables._synthetic_data import SyntheticDataClassifier, SyntheticDataRegressor

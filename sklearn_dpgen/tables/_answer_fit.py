@@ -1,4 +1,4 @@
-"""Populations of soft records that are fitted to joint answers by maximum likelihood."""
+"""Maximum-likelihood fits of product mixtures to answers of joint randomized response."""
 
 import math
 from dataclasses import dataclass
@@ -13,50 +13,50 @@ from sklearn_dpgen.utils._torch import as_array, as_tensor
 
 __all__ = ["AnswerFit", "AnswerLoss", "Population", "log_likelihoods", "split_answers"]
 
-# Bytes of the masks, with their places, that are kept from one pass over the answers to the next.
+# Bytes of masks that are cached between passes over the answers.
 _KEPT_BYTES = 1 << 28
-# Answers whose likelihood is computed at a time.
+# Answers per chunk when only likelihoods are computed.
 _CHUNK = 2000
-# Of logarithms.
+# Floor of the arguments of logarithms.
 _TINY = 1e-30
 
 
 class AnswerBatch:
-    """Answers, as products of a population's shares of groups of categories.
+    """The log-likelihood of a batch of answers and its gradient, by a population.
 
     Parameters
     ----------
     mechanism : JointRandomizedResponse
         Fitted.
     encoded : ndarray of shape (n, width)
-        As its ``encode_release`` returns them.
+        Answers, from ``mechanism.encode_release``.
     device : torch.device
 
     Attributes
     ----------
     n_bytes : int
-        Of the masks and their places.
+        Memory of the masks and their row indices.
     """
 
     def __init__(self, mechanism, encoded, device):
         covered = mechanism.questions(encoded).covered(encoded[:, 0].astype(np.int64))
         slices = list(mechanism.encoder_.blocks_.values())
         self._blocks = [
-            (slices[column], torch.from_numpy(places).to(device), torch.from_numpy(mask).to(device))
-            for column, places, mask in covered.blocks
+            (slices[column], torch.from_numpy(rows).to(device), torch.from_numpy(mask).to(device))
+            for column, rows, mask in covered.blocks
         ]
         self._shape = len(covered.answer), covered.n_slots
         self._n_answers = covered.n_answers
         self._answer = torch.from_numpy(covered.answer).to(device)
-        # With one box an answer there is nothing to add up.
+        # With one box per answer, the sum over boxes can be skipped.
         self._is_single = len(covered.answer) == covered.n_answers
         self._gain = -math.expm1(-mechanism.epsilon_)
         self._floor, log_scale = answer_odds(covered, mechanism.epsilon_)
         self._log_scale = as_tensor(log_scale, device=device)
-        self.n_bytes = sum(places.nbytes + mask.nbytes for _, places, mask in self._blocks)
+        self.n_bytes = sum(rows.nbytes + mask.nbytes for _, rows, mask in self._blocks)
 
     def __call__(self, P):
-        """Return the log-likelihoods and the gradient of minus their mean.
+        """Return the log-likelihoods, and the gradient of their negative mean by P.
 
         Parameters
         ----------
@@ -73,20 +73,20 @@ class AnswerBatch:
         pull = pull[self._answer, None] if not self._is_single else pull[:, None]
         gradient = torch.zeros_like(P)
         others = _products_of_others(slots, pull).flatten(0, 1)
-        for part, places, mask in self._blocks:
-            gradient[part].addmm_(mask.to(P.dtype).T, others[places])
+        for block, rows, mask in self._blocks:
+            gradient[block].addmm_(mask.to(P.dtype).T, others[rows])
         return torch.log(odds) + self._log_scale, gradient
 
     def log_likelihoods(self, P):
-        """Return them alone."""
+        """Return the log-likelihoods without the gradient."""
         return torch.log(self._odds(self._forward(P)[1])) + self._log_scale
 
     def _forward(self, P):
-        """Return the shares of each slot, (n_boxes, n_slots, n_rows), and their products."""
+        """Return the covered mass of each slot, (n_boxes, n_slots, n_rows), and its products."""
         n_boxes, n_slots = self._shape
         slots = P.new_ones(n_boxes * n_slots, P.shape[1])
-        for part, places, mask in self._blocks:
-            slots[places] = mask.to(P.dtype) @ P[part]
+        for block, rows, mask in self._blocks:
+            slots[rows] = mask.to(P.dtype) @ P[block]
         slots = slots.unflatten(0, self._shape)
         return slots, slots.prod(dim=1) if n_slots > 1 else slots[:, 0]
 
@@ -98,7 +98,7 @@ class AnswerBatch:
 
 
 def _products_of_others(slots, pull):
-    """Return ``pull`` times the product of all slots but one, for each of them."""
+    """Return, for each slot, ``pull`` times the product of the other slots."""
     n_slots = slots.shape[1]
     products = torch.empty_like(slots)
     before = pull.expand(-1, slots.shape[2])
@@ -115,38 +115,38 @@ def _products_of_others(slots, pull):
 
 
 class AnswerLoss:
-    """Minus the mean log-likelihood of batches of answers, with a prior, and its gradient.
+    """The penalized negative log-likelihood of answers in mini-batches, and its gradient.
 
-    -mean_i log p(y_i | P) + τ / n mean_r KL(P_r ‖ mean row), in nats: the prior keeps noise from
-    being learned as dependence of columns. To be given to ``Population.fit``.
+    The objective is -mean_i log p(y_i | P) + τ / n mean_r KL(P_r ‖ mean row), in nats. The prior
+    keeps the fit from learning noise as dependence between columns. ``Population.fit`` takes it.
 
     Parameters
     ----------
     mechanism : JointRandomizedResponse
         Fitted.
     encoded : ndarray of shape (n, width)
-        As its ``encode_release`` returns them.
+        Answers, from ``mechanism.encode_release``.
     prior : float
         τ, in nats of the likelihood of all answers.
     batch_size : int
     rng : numpy.random.Generator
-        Deals the answers into batches, once, and orders these in each pass.
+        Partitions the answers into batches once, and shuffles the batches in each pass.
     device : torch.device
     """
 
-    # What gradients are measured in.
+    # ``Population.fit`` divides gradients by it.
     scale = 1.0
 
     def __init__(self, mechanism, encoded, prior, batch_size, rng, device):
         self._mechanism, self._device, self._rng = mechanism, device, rng
         self._prior = prior / len(encoded)
         n_batches = max(1, round(len(encoded) / batch_size))
-        self._parts = np.array_split(encoded[rng.permutation(len(encoded))], n_batches)
+        self._chunks = np.array_split(encoded[rng.permutation(len(encoded))], n_batches)
         self._batches: list[AnswerBatch | None] = [None] * n_batches
         self._room, self._order = _KEPT_BYTES, []
 
     def __call__(self, P):
-        """Return the loss of the next batch without the prior, and the gradient with it.
+        """Return the loss of the next batch without the prior, and the gradient with the prior.
 
         Parameters
         ----------
@@ -158,10 +158,10 @@ class AnswerLoss:
         gradient : tensor of shape (D, n_rows)
         """
         if not self._order:
-            self._order = self._rng.permutation(len(self._parts)).tolist()
+            self._order = self._rng.permutation(len(self._chunks)).tolist()
         log_likelihoods, gradient = self._batch(self._order.pop())(P)
         if self._prior:
-            # Up to a constant in each block.
+            # The softmax removes the constant in each block that is left out here.
             excess = torch.log(P.clamp_min(_TINY))
             excess -= torch.log(P.mean(dim=1, keepdim=True).clamp_min(_TINY))
             gradient.add_(excess, alpha=self._prior / P.shape[1])
@@ -170,7 +170,7 @@ class AnswerLoss:
     def _batch(self, i):
         if self._batches[i] is not None:
             return self._batches[i]
-        batch = AnswerBatch(self._mechanism, self._parts[i], self._device)
+        batch = AnswerBatch(self._mechanism, self._chunks[i], self._device)
         if batch.n_bytes <= self._room:
             self._room -= batch.n_bytes
             self._batches[i] = batch
@@ -185,31 +185,31 @@ def log_likelihoods(mechanism, encoded, P):
     mechanism : JointRandomizedResponse
         Fitted.
     encoded : ndarray of shape (n, width)
-        As its ``encode_release`` returns them.
+        Answers, from ``mechanism.encode_release``.
     P : tensor of shape (D, n_rows)
 
     Returns
     -------
     tensor of shape (n,)
     """
-    parts = np.array_split(encoded, max(1, -(-len(encoded) // _CHUNK)))
-    return torch.cat([AnswerBatch(mechanism, p, P.device).log_likelihoods(P) for p in parts])
+    chunks = np.array_split(encoded, max(1, -(-len(encoded) // _CHUNK)))
+    return torch.cat([AnswerBatch(mechanism, c, P.device).log_likelihoods(P) for c in chunks])
 
 
-# Standard deviation of the logits at the start: rows must differ, for equal ones would stay equal.
+# Standard deviation of the initial logits. Rows must differ, since equal rows would stay equal.
 _SPREAD = 0.3
 
 
 class Population(torch.nn.Module):
-    """Rows of soft categories, the softmax of free logits a block.
+    """Rows of category probabilities, the softmax of trainable logits in each column.
 
     Parameters
     ----------
     sizes : sequence of int
-        Categories of each column: rows start around even shares.
+        Number of categories of each column; rows start near the uniform distribution.
     n_rows : int
-    generator : torch.Generator of the CPU
-        Draws how the rows differ at the start.
+    generator : torch.Generator
+        Draws the initial logits, on the CPU.
     device : torch.device
     """
 
@@ -232,36 +232,36 @@ class Population(torch.nn.Module):
         return np.ascontiguousarray(as_array(self(torch.float64)).T)
 
     def fit(self, loss, *, max_iter, learning_rate, stop=None, verbose=0, name="fit"):
-        """Descend a loss from where the rows stand.
+        """Minimize a loss by Adam from the current rows.
 
         Parameters
         ----------
         loss : callable
-            ``loss(P)`` returns a loss and its gradient by P, of shape (sum(sizes), n_rows);
-            ``loss.scale`` is about the size of its weights.
+            ``loss(P)`` returns the loss and its gradient by P, of shape (sum(sizes), n_rows);
+            ``loss.scale`` is the magnitude of its weights.
         max_iter : int
         learning_rate : float
-            Peak rate of Adam, in logits a step.
+            Peak rate of Adam, in logits per step.
         stop : callable, default=None
-            ``stop(step)`` is asked after each step; where it is true, none follows.
+            ``stop(step)`` is called after each step; the fit stops where it returns True.
         verbose : int, default=0
         name : str, default="fit"
-            Of the progress bar.
+            Name of the progress bar.
 
         Returns
         -------
         TrainingResult
         """
         n_rows = self.logits.shape[1]
-        # A factor is no matter to Adam, unless gradients come near its floor of 1e-8.
+        # Adam is invariant to this factor, which keeps gradients far above its floor of 1e-8.
         factor = n_rows / loss.scale
 
         def gradient_fn(step):
             P = self()
             value, slope = loss(P)
             slope.mul_(P)
-            for rows, part in zip(P.split(self.sizes), slope.split(self.sizes), strict=True):
-                part.addcmul_(rows, part.sum(dim=0), value=-1)
+            for rows, block in zip(P.split(self.sizes), slope.split(self.sizes), strict=True):
+                block.addcmul_(rows, block.sum(dim=0), value=-1)
             return value.item(), [slope.mul_(factor)]
 
         return descend(
@@ -276,31 +276,31 @@ class Population(torch.nn.Module):
 
 
 _CHECK_EVERY = 25
-# Passes over the answers in as many steps, where the batches may be so large or small.
+# The automatic batch size gives 16 passes over the answers in 400 steps, within these bounds.
 _PASSES, _STEPS, _SMALLEST, _LARGEST = 16, 400, 1000, 16_000
-# Held-out answers: to tell two fits apart takes many.
+# The most held-out answers, which suffice to rank two fits.
 _MOST_HELD_OUT = 50_000
 
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """The best mean log-likelihood of held-out answers in a fit, and the steps to it."""
+    """The best mean log-likelihood of held-out answers in a fit, and the number of steps."""
 
     score: float
     n_best: int
 
 
 class AnswerFit:
-    """What all fits of one estimator have in common: call it with answers and a seed.
+    """Fits of populations with the settings of one estimator.
 
     Parameters
     ----------
     mechanism : JointRandomizedResponse
         Fitted.
     n_rows : int
-        Of the population.
+        Rows of the population.
     prior : float
-        See `AnswerLoss`.
+        τ of `AnswerLoss`.
     batch_size : "auto" or int
     max_iter : int
     learning_rate : float
@@ -324,9 +324,9 @@ class AnswerFit:
         encoded : ndarray of shape (n, width)
         seed : int or None
         max_iter : int, optional
-            Other than that of all fits.
+            Replaces that of the estimator.
         stop : callable, optional
-            Of a population and a step: whether to stop after it.
+            ``stop(population, step)`` returns whether to stop after a step.
 
         Returns
         -------
@@ -348,14 +348,14 @@ class AnswerFit:
         return population.probabilities(), result
 
     def watched(self, trained, held_out, seed, patience, tol):
-        """Fit to some answers and score others as it goes.
+        """Fit to answers, and score held-out answers during the fit.
 
         Parameters
         ----------
         trained, held_out : ndarray of shape (n, width)
         seed : int or None
         patience : int or None
-            Steps without a gain of ``tol`` nats after which to stop; None goes to the end.
+            Steps without a gain of ``tol`` nats after which to stop; None never stops early.
         tol : float
 
         Returns
@@ -388,9 +388,9 @@ class AnswerFit:
 
 
 def split_answers(encoded, fraction, seed):
-    """Part answers at random into those to fit and those to score, of which there is at least one.
+    """Split answers at random into training and held-out ones, at least one each.
 
-    A single answer serves as both.
+    A single answer is used for both.
     """
     n_held_out = min(max(1, round(fraction * len(encoded))), _MOST_HELD_OUT)
     if n_held_out >= len(encoded):

@@ -1,4 +1,4 @@
-"""Noisy counts of single columns on trees of intervals, and the cells that they support."""
+"""Hierarchical noisy histograms of single columns, and cells at the resolution of the noise."""
 
 import itertools
 from functools import cached_property
@@ -18,32 +18,33 @@ __all__ = [
     "posterior_counts",
 ]
 
-# In standard errors, a count that the prior of categories leaves as it is.
+# Counts beyond so many standard errors are kept as they are, without the prior of categories.
 _CLEAR = 8.0
-# Where the posterior is integrated, in a unit interval, and the shapes of the gamma prior.
-_PLACES = (np.arange(48) + 0.5) / 48
+# Quadrature nodes of the posterior in the unit interval, and the shapes of the gamma prior.
+_NODES = (np.arange(48) + 0.5) / 48
 _SHAPES = np.geomspace(0.03, 100, 16)
-# The square of standard errors beyond which an interval beside others holds records.
-_PRICE = 3.0
-# By how much slopes of logarithms fall at least, from one power of two to the next beyond the
-# largest count: a lognormal law of a scale of 1.3, so that noise makes no tail that never ends.
+# The squared standard errors that an interval needs to count as occupied.
+_PENALTY = 3.0
+# The least fall of the slope of log-counts from one power of two to the next beyond the largest
+# count. It is that of a lognormal distribution of scale 1.3, and ends tails that consist of noise.
 _BEND = 0.3
 _MAX_STEPS = 15
-_MOST = 3.0
-# Relative to all records, rounding is below this.
+# The largest log-count, relative to the largest noisy count.
+_MAX_LOG = 3.0
+# An upper bound on the rounding error of a sum, relative to the number of records.
 _ROUNDING = 1e-9
 
 
 def posterior_counts(noisy, noise_scale, n_records):
-    """Return the counts of categories, in no order, from noisy ones.
+    """Return posterior mean counts of unordered categories from noisy counts.
 
     Parameters
     ----------
     noisy : ndarray of shape (k,)
     noise_scale : float
-        Standard deviation of the noise of each.
+        Standard deviation of the noise of a count.
     n_records : float
-        What they add up to.
+        Sum of the counts.
 
     Returns
     -------
@@ -53,8 +54,8 @@ def posterior_counts(noisy, noise_scale, n_records):
 
     Notes
     -----
-    Posterior means under a gamma prior whose shape is the likeliest (empirical Bayes). What is far
-    beyond the noise is no part of it. What the sum lacks is shared out by the variances.
+    The prior is a gamma distribution of maximum evidence (empirical Bayes). Counts far above the
+    noise are left out of it. The residual of the sum is distributed by the variances.
     """
     means, variances = np.maximum(noisy, 0.0), np.full(len(noisy), noise_scale**2)
     small = noisy < _CLEAR * noise_scale
@@ -69,125 +70,127 @@ def _gamma_posterior(noisy, noise_scale, mean):
     """Return posterior means and variances under a gamma prior with this mean."""
     starts = np.maximum(noisy - 6 * noise_scale, 0)[:, None]
     spans = np.maximum(noisy + 6 * noise_scale, 3 * noise_scale)[:, None] - starts
-    # Near 0 the prior may have a pole.
+    # Nodes are denser near 0, where the prior may have a pole.
     powers = np.where(starts > 0, 1, 4)
-    x = starts + spans * _PLACES**powers
+    x = starts + spans * _NODES**powers
     logs = np.log(x)
     fixed = -0.5 * ((noisy[:, None] - x) / noise_scale) ** 2 - logs
-    fixed += np.log(powers * spans) + (powers - 1) * np.log(_PLACES)
-    most = -np.inf
+    fixed += np.log(powers * spans) + (powers - 1) * np.log(_NODES)
+    best = -np.inf
     for shape in _SHAPES:
         joint = fixed + shape * (logs - x / mean + np.log(shape / mean)) - gammaln(shape)
         top = joint.max(axis=1, keepdims=True)
         joint = np.exp(joint - top)
         sums = joint.sum(axis=1, keepdims=True)
         evidence = (np.log(sums) + top).sum()
-        if evidence > most:
-            most, weights = evidence, joint / sums
+        if evidence > best:
+            best, weights = evidence, joint / sums
     means = (weights * x).sum(axis=1)
     return means, np.maximum((weights * x**2).sum(axis=1) - means**2, 0)
 
 
 def _with_sum(counts, variances, total):
-    """Return counts that add up, moved by their variances, none below a tenth of what it was."""
+    """Scale counts to a sum by their variances, none to less than a tenth of its value."""
     least, spread = 0.1 * counts, variances.sum()
     for _ in range(20):
-        gap = total - counts.sum()
-        if spread == 0 or abs(gap) <= _ROUNDING * total:
+        residual = total - counts.sum()
+        if spread == 0 or abs(residual) <= _ROUNDING * total:
             break
-        counts = np.maximum(counts + gap * variances / spread, least)
+        counts = np.maximum(counts + residual * variances / spread, least)
     if counts.sum() > 0:
         return counts * (total / counts.sum())
     return np.full(len(counts), total / len(counts))
 
 
 def interval_counts(noisy, noise_scale, total, sides, base):
-    """Return the counts of intervals in order, from noisy ones.
+    """Return smoothed counts of ordered intervals from noisy counts.
 
     Parameters
     ----------
     noisy : ndarray of shape (k,)
     noise_scale : float
-        Standard deviation of the noise of each.
+        Standard deviation of the noise of a count.
     total : float
-        What they add up to.
+        Sum of the counts.
     sides : ndarray of int of shape (k,)
-        -1, 0 or 1: whether an interval is before the anchor, holds it alone, or is after it.
+        -1, 0 or 1 for an interval before the anchor, of the anchor alone, or after it.
     base : int
-        How many intervals are in a power of two of distances from the anchor.
+        Number of intervals per power of two of the distance from the anchor.
 
     Returns
     -------
     counts : ndarray of shape (k,)
         Not negative.
     occupied : ndarray of bool of shape (k,)
-        Which intervals hold records beyond doubt.
+        Whether an interval is significantly above the noise.
 
     Notes
     -----
-    Around each run of occupied intervals the nearest log-concave counts, which need no parameter
-    and let tails decay as they begin to; the occupied ones then move as far from it towards what
-    is seen as this differs beyond noise (James and Stein, "Estimation with quadratic loss", 1961).
+    Each run of occupied intervals and its surroundings get the nearest log-concave counts, which
+    need no parameter and extrapolate the decay of the tails. Occupied intervals are then shrunk
+    from the noisy counts towards these (James and Stein, "Estimation with quadratic loss", 1961).
     """
     if noise_scale == 0:
         return _with_sum(np.maximum(noisy, 0), np.zeros(len(noisy)), total), noisy > 0
     occupied = _occupied(noisy / noise_scale)
     counts = np.empty(len(noisy))
-    for part in _segments(occupied, sides):
+    for segment in _segments(occupied, sides):
         others = occupied.copy()
-        others[part] = False
+        others[segment] = False
         rest = total - noisy[others].sum()
         rest_scale = noise_scale * np.sqrt(max(others.sum(), 0.01))
-        bend, order = _BEND / base**2, slice(None, None, -1 if sides[part[0]] < 0 else 1)
-        part = part[order]
-        counts[part] = _log_concave(noisy[part], noise_scale, rest, rest_scale, bend)
-    gaps = noisy - counts
+        bend, order = _BEND / base**2, slice(None, None, -1 if sides[segment[0]] < 0 else 1)
+        segment = segment[order]
+        counts[segment] = _log_concave(noisy[segment], noise_scale, rest, rest_scale, bend)
+    residuals = noisy - counts
     noise = max(occupied.sum() - 3, 0.5) * noise_scale**2
-    kept = max(1 - noise / max((gaps[occupied] ** 2).sum(), noise), 0)
+    kept = max(1 - noise / max((residuals[occupied] ** 2).sum(), noise), 0)
     least = 0.1 * np.minimum(counts, noise_scale)
     most = np.where(occupied, np.inf, np.maximum(noisy, 0) + noise_scale)
-    counts = np.where(occupied, np.maximum(counts + kept * gaps, least), np.minimum(counts, most))
+    shrunk = np.maximum(counts + kept * residuals, least)
+    counts = np.where(occupied, shrunk, np.minimum(counts, most))
     return _with_sum(counts, occupied.astype(np.float64), total), occupied
 
 
 def _occupied(ratios):
-    """Return which of a row of intervals hold records, by their counts over standard errors.
+    """Return the mask of the occupied intervals, by their counts in standard errors.
 
-    The likeliest runs: one costs as much as the largest of as many draws of noise is, beside what
-    each interval does.
+    The runs are the likeliest ones under a penalty for each run, which is the expected maximum of
+    the noise, and a penalty for each interval.
     """
     entry = (np.sqrt(2 * np.log(len(ratios) + 1)) + 0.5) ** 2
-    inside, outside, came = -np.inf, 0.0, []
-    for gain in np.maximum(ratios, 0) ** 2 - _PRICE:
-        came.append((outside - entry > inside, inside > outside))
+    inside, outside, back = -np.inf, 0.0, []
+    for gain in np.maximum(ratios, 0) ** 2 - _PENALTY:
+        back.append((outside - entry > inside, inside > outside))
         inside, outside = max(inside, outside - entry) + gain, max(outside, inside)
-    is_inside, found = inside > outside, np.zeros(len(ratios), dtype=bool)
+    # Trace the optimal states of this dynamic programme backwards.
+    is_inside, occupied = inside > outside, np.zeros(len(ratios), dtype=bool)
     for i in range(len(ratios) - 1, -1, -1):
-        found[i] = is_inside
-        entered, left = came[i]
+        occupied[i] = is_inside
+        entered, left = back[i]
         is_inside = not entered if is_inside else left
-    if not found.any():
-        found[np.argmax(ratios)] = True
-    return found
+    if not occupied.any():
+        occupied[np.argmax(ratios)] = True
+    return occupied
 
 
 def _segments(occupied, sides):
-    """Return the indices of parts of a row with one run of occupied intervals each at most."""
-    parts = []
+    """Return index arrays that split the intervals, with at most one occupied run in each."""
+    segments = []
     for side in (-1, 0, 1):
-        (where,) = np.nonzero(sides == side)
-        inside = occupied[where]
+        (indices,) = np.nonzero(sides == side)
+        inside = occupied[indices]
         starts = np.flatnonzero(inside & ~np.append(False, inside[:-1]))
         ends = np.flatnonzero(inside & ~np.append(inside[1:], False))
-        parts += np.split(where, (ends[:-1] + starts[1:] + 1) // 2)
-    return [part for part in parts if len(part)]
+        segments += np.split(indices, (ends[:-1] + starts[1:] + 1) // 2)
+    return [segment for segment in segments if len(segment)]
 
 
 def _log_concave(noisy, noise_scale, total, total_scale, bend):
-    """Return the nearest counts the logarithms of which are concave, by Gauss and Newton.
+    """Return the nearest log-concave counts, by the Gauss-Newton method.
 
-    Near ``total`` too, in units of ``total_scale``. Beyond the largest count slopes fall by
-    ``bend`` at least from each interval to the next.
+    Their sum is fitted to ``total``, whose standard error is ``total_scale``. Beyond the largest
+    count, slopes of log-counts fall by at least ``bend`` from each interval to the next.
     """
     n = len(noisy)
     if n == 1:
@@ -199,126 +202,129 @@ def _log_concave(noisy, noise_scale, total, total_scale, bend):
     fixed = -0.5 * bend * np.maximum(k, 0) ** 2
     inner = k[1:-1]
     falls = -np.maximum(np.where(inner >= 0, k[:, None] - inner, inner - k[:, None]), 0)
-    # Of these coefficients none is negative.
+    # Log-counts are concave where no coefficient of these columns is negative.
     design = np.column_stack([np.ones(n), -np.ones(n), k, -k, falls])
 
-    def law(w):
-        return np.exp(np.minimum(design @ w + fixed, _MOST))
+    def curve(w):
+        return np.exp(np.minimum(design @ w + fixed, _MAX_LOG))
 
-    def loss(law):
-        return (((law - y) / error) ** 2).sum() + ((law.sum() - total) / total_error) ** 2
+    def loss(fitted):
+        return (((fitted - y) / error) ** 2).sum() + ((fitted.sum() - total) / total_error) ** 2
 
     seen = np.maximum(y, error / 3)
     w = nnls(design * seen[:, None], (np.log(seen) - fixed) * seen)[0]
-    found, least = law(w), loss(law(w))
+    fitted, least = curve(w), loss(curve(w))
     for _ in range(_MAX_STEPS):
-        weights = np.maximum(found, 1e-6) / error
-        steps = np.clip((y - found) / np.maximum(found, 1e-9), -2, 2)
-        slopes = found @ design / total_error
-        target = slopes @ w + (total - found.sum()) / total_error
+        weights = np.maximum(fitted, 1e-6) / error
+        steps = np.clip((y - fitted) / np.maximum(fitted, 1e-9), -2, 2)
+        slopes = fitted @ design / total_error
+        target = slopes @ w + (total - fitted.sum()) / total_error
         rows = np.vstack([design * weights[:, None], slopes])
         try:
             new = nnls(rows, np.append((design @ w + steps) * weights, target))[0]
         except RuntimeError:
             break
         for step in (1.0, 0.5, 0.25, 0.1, 0.03):
-            tried = law(w + step * (new - w))
+            tried = curve(w + step * (new - w))
             if loss(tried) < least:
                 break
         else:
             break
-        gain, w, found = least - loss(tried), w + step * (new - w), tried
+        gain, w, fitted = least - loss(tried), w + step * (new - w), tried
         least -= gain
         if gain < 2e-3:
             break
-    return scale * found
+    return scale * fitted
 
 
-# Cells that come of an ordered column at most; one of so few values has a cell a value.
+# The most cells of an ordered column. A column of no more values has a cell for each value.
 MAX_CELLS = 192
-# Cells of a single leaf among them, that stand out from their neighbours.
-_MAX_HEAPS = 40
-# No other cell has a larger share: 32 groups of about the same can be made of them.
+# The most spikes: cells of a single leaf with far more records than their neighbours.
+_MAX_SPIKES = 40
+# The largest share of any other cell, so that cells can be grouped into 32 nearly equal groups.
 _LARGEST = 1 / 96
-# The rate of false ones among what is taken for heaps.
-_FALSE_HEAPS = 0.1
-# Minus the logarithm of the rate at which one of all even intervals is taken for uneven.
+# The false discovery rate of spikes.
+_FALSE_SPIKES = 0.1
+# Minus the logarithm of the familywise error rate of the test for uneven intervals.
 _RARE = 2.0
 
 
 def ordered_cells(tree, noisy, noise_scale, n_records):
-    """Return the cells of a column with intervals, and the counts that noisy ones tell of.
+    """Return the cells of an ordered column, and estimates of their counts.
 
     Parameters
     ----------
     tree : ColumnTree
-        Of two levels at least.
+        Tree of at least two levels.
     noisy : ndarray of shape (tree.n_cells,)
     noise_scale : float
     n_records : float
-        What the counts add up to.
+        Sum of the counts.
 
     Returns
     -------
-    starts : ndarray of int of shape (n_found,)
+    starts : ndarray of int of shape (k,)
         The first leaf of each cell.
-    counts : ndarray of shape (n_found + nullable,)
-    variances : ndarray of shape (n_found + nullable,)
+    counts : ndarray of shape (k + nullable,)
+    variances : ndarray of shape (k + nullable,)
     """
     levels, nulls, _ = tree.estimate(noisy)
     nulls = np.clip(nulls, 0, n_records)
     total = n_records - nulls.sum()
-    heaps, excess = _heaps(tree, levels, noise_scale)
+    spikes, excess = _spikes(tree, levels, noise_scale)
     counts, occupied = interval_counts(levels[-1], noise_scale, total, tree.sides, tree.base)
-    # Noise at one leaf of many is no heap far from all others.
-    nodes = np.searchsorted(tree.levels[-1], heaps, side="right") - 1
-    heaps, excess, nodes = (v[occupied[nodes]] for v in (heaps, excess, nodes))
-    if len(heaps):
+    # A spike in an interval that is not occupied is noise, the largest of many leaves.
+    nodes = np.searchsorted(tree.levels[-1], spikes, side="right") - 1
+    spikes, excess, nodes = (v[occupied[nodes]] for v in (spikes, excess, nodes))
+    if len(spikes):
         sums = np.bincount(nodes, weights=excess, minlength=len(counts))
         excess = excess * np.minimum(counts / np.maximum(sums, 1), 1)[nodes]
         rest = levels[-1] - np.bincount(nodes, weights=excess, minlength=len(counts))
         total_rest = total - excess.sum()
         counts, _ = interval_counts(rest, noise_scale, total_rest, tree.sides, tree.base)
-    starts, pieces = _pieces(tree, levels[0], counts, heaps, excess, noise_scale)
-    # A piece has a part of the noise of its interval, and a heap its own.
+    starts, pieces = _pieces(tree, levels[0], counts, spikes, excess, noise_scale)
+    # A piece has a fraction of the noise of its interval, and a spike the noise of its leaf.
     nodes = np.searchsorted(tree.levels[-1], starts, side="right") - 1
-    parts = np.maximum(pieces / np.maximum(counts, 1e-9 * (1 + n_records))[nodes], 1 / 16)
-    starts, counts, parts = _cells(tree.n_values, tree.anchor, starts, pieces, parts, heaps, excess)
-    counts, variances = np.append(counts, nulls), np.append(parts, 1 / tree.n_levels)
+    noise = np.maximum(pieces / np.maximum(counts, 1e-9 * (1 + n_records))[nodes], 1 / 16)
+    starts, counts, noise = _cells(
+        tree.n_values, tree.anchor, starts, pieces, noise, spikes, excess
+    )
+    counts, variances = np.append(counts, nulls), np.append(noise, 1 / tree.n_levels)
     return starts, counts, variances[: len(counts)] * noise_scale**2
 
 
-def _heaps(tree, levels, noise_scale):
-    """Return the leaves that stand out from the interval around them, and by how many records."""
+def _spikes(tree, levels, noise_scale):
+    """Return the leaves that are spikes in their interval, and the records of their excess."""
     level = max(1, tree.n_levels - 2)
     nodes = np.searchsorted(tree.levels[level], tree.levels[0], side="right") - 1
     others = tree.widths[level][nodes] - 1
     around = np.maximum((levels[level][nodes] - levels[0]) / np.maximum(others, 1), 0)
-    # Where neighbours stand out too, it is by all of them.
+    # A leaf must exceed both neighbours, so that a dense region is not a row of spikes.
     beside = np.pad(levels[0], 1)
     highest = np.maximum(around, np.maximum(beside[:-2], beside[2:]))
-    # Noise of a variance v is much like that of v more records, which are a sample.
+    # Gaussian noise of variance v is treated as Poisson noise of v further records.
     rounding = _ROUNDING * (1 + abs(levels[-1].sum()))
     tested = np.flatnonzero((others > 0) & (levels[0] > highest + 2 * noise_scale + 0.5))
     seen, expected = (v[tested] + noise_scale**2 + rounding for v in (levels[0] - 0.5, highest))
     z = np.sqrt(2 * np.maximum(seen * np.log(seen / expected) - (seen - expected), 0))
+    # The procedure of Benjamini and Hochberg controls the false discovery rate.
     order = np.argsort(-z)
-    limits = _FALSE_HEAPS * np.arange(1, len(z) + 1) / tree.n_values
+    limits = _FALSE_SPIKES * np.arange(1, len(z) + 1) / tree.n_values
     (passed,) = np.nonzero(ndtr(-z[order]) <= limits)
-    heaps = tested[order[: passed[-1] + 1 if len(passed) else 0]]
-    excess = (levels[0] - around)[heaps]
-    largest = np.sort(np.argsort(-excess, kind="stable")[:_MAX_HEAPS])
-    largest = largest[np.argsort(heaps[largest])]
-    return heaps[largest], excess[largest]
+    spikes = tested[order[: passed[-1] + 1 if len(passed) else 0]]
+    excess = (levels[0] - around)[spikes]
+    largest = np.sort(np.argsort(-excess, kind="stable")[:_MAX_SPIKES])
+    largest = largest[np.argsort(spikes[largest])]
+    return spikes[largest], excess[largest]
 
 
-def _pieces(tree, leaves, counts, heaps, excess, noise_scale):
-    """Return intervals in which records, but for heaps, may lie evenly, and how many.
+def _pieces(tree, leaves, counts, spikes, excess, noise_scale):
+    """Return intervals with a nearly uniform distribution apart from spikes, and their counts.
 
-    The widest intervals are always split; a part of one where it is uneven, at any depth.
+    Intervals of the top level are always split; others where they are uneven at any depth.
     """
     leaves = leaves.copy()
-    leaves[heaps] -= excess
+    leaves[spikes] -= excess
     noisy = [np.add.reduceat(leaves, stage) for stage, _ in tree.stages]
     parents = [
         np.searchsorted(above, below, side="right") - 1
@@ -349,23 +355,23 @@ def _pieces(tree, leaves, counts, heaps, excess, noise_scale):
 
 
 def _is_uneven(parents, totals, noisy, widths, noise):
-    """Return in which intervals the counts of children differ by more than noise and chance do."""
+    """Return the mask of the intervals whose children differ significantly from uniform counts."""
     sizes = np.bincount(parents)
     free = np.maximum(sizes - 1, 1)
     even = (totals / np.bincount(parents, weights=widths))[parents] * widths
     squares = np.bincount(parents, weights=(noisy - even) ** 2)
     noise = np.bincount(parents, weights=noise) / sizes
-    # Records are a sample too: those of an even law are Poisson.
+    # Records are a sample: counts of a uniform distribution are Poisson.
     many = np.maximum(totals, 0)
     errors = 2 * free * noise**2 + many * (4 * noise + 2 * many / free + 1)
-    # Of as many sums of squares hardly one is larger (Laurent and Massart, 2000, Lemma 1).
+    # Tail bound of sums of squares (Laurent and Massart, 2000, Lemma 1), for all intervals at once.
     rare = np.log(len(sizes)) + _RARE
     limits = free * noise + many + np.sqrt(2 * rare * errors) + 2 * rare * (noise + many / free)
     return squares > limits + (_ROUNDING * (1 + many.sum())) ** 2
 
 
 def _between(parents, counts, widths):
-    """Return expected counts of children: a smooth increasing curve runs through the sums."""
+    """Return expected counts of children, by monotone interpolation of cumulative counts."""
     inner = np.append(0, np.cumsum(widths))
     outer = np.append(0, np.cumsum(np.bincount(parents, weights=widths)))
     counts = counts + 1e-6 * (1 + counts.sum())
@@ -374,99 +380,98 @@ def _between(parents, counts, widths):
 
 
 def _children(parents, totals, noisy, expected, noise):
-    """Return counts of the children of intervals that add up, between noisy and expected ones.
+    """Return counts of children, with the sums of their parents, by James-Stein shrinkage.
 
-    What noise there is makes them shrink towards these (James and Stein, "Estimation with
-    quadratic loss", 1961).
+    Noisy counts are shrunk towards expected ones.
     """
     sizes = np.bincount(parents)
     expected = (totals / np.bincount(parents, weights=expected))[parents] * expected
-    lacks = (totals - np.bincount(parents, weights=noisy)) / sizes
-    gaps = noisy + lacks[parents] - expected
-    squares = np.bincount(parents, weights=gaps**2)
+    missing = (totals - np.bincount(parents, weights=noisy)) / sizes
+    residuals = noisy + missing[parents] - expected
+    squares = np.bincount(parents, weights=residuals**2)
     noise = np.bincount(parents, weights=noise) / sizes * np.maximum(sizes - 3, 0.5)
     kept = np.maximum(1 - noise / np.maximum(squares, noise + 1e-300), 0)
-    return _not_negative(parents, totals, expected + kept[parents] * gaps)
+    return _not_negative(parents, totals, expected + kept[parents] * residuals)
 
 
 def _not_negative(parents, totals, counts):
-    """Return the nearest counts that are not negative and add up to those of the parents."""
+    """Project counts on those that are not negative and have the sums of their parents."""
     n, positive = len(totals), counts > 0
     for _ in range(50):
         sizes = np.bincount(parents, weights=positive, minlength=n)
         sums = np.bincount(parents, weights=np.where(positive, counts, 0), minlength=n)
-        lacks = (totals - sums) / np.maximum(sizes, 1)
-        counts = np.where(positive, counts + lacks[parents], 0)
+        missing = (totals - sums) / np.maximum(sizes, 1)
+        counts = np.where(positive, counts + missing[parents], 0)
         if (counts >= 0).all():
             break
         positive = counts > 0
     return np.maximum(counts, 0)
 
 
-def _cells(n_values, anchor, starts, pieces, parts, heaps, excess):
-    """Return at most 192 cells of pieces and heaps, their counts and parts of noise."""
+def _cells(n_values, anchor, starts, pieces, noise, spikes, excess):
+    """Return the starts of at most 192 cells of pieces and spikes, their counts and noise."""
     edges = np.append(starts, n_values)
-    cuts = np.unique(np.concatenate([starts, heaps, heaps + 1]))
+    cuts = np.unique(np.concatenate([starts, spikes, spikes + 1]))
     if n_values <= MAX_CELLS:
         cuts = np.arange(n_values)
     cuts = cuts[cuts < n_values]
-    counts, parts = (
+    counts, noise = (
         np.diff(np.interp(np.append(cuts, n_values), edges, np.append(0, np.cumsum(v))))
-        for v in (pieces, parts)
+        for v in (pieces, noise)
     )
-    is_heap = np.isin(cuts, heaps)
-    counts[is_heap] += excess
-    parts[is_heap] = 1
+    is_spike = np.isin(cuts, spikes)
+    counts[is_spike] += excess
+    noise[is_spike] = 1
     if n_values <= MAX_CELLS:
-        return cuts, counts, parts
-    # Of a run of empty cells one is enough; of nothing but empty ones two.
+        return cuts, counts, noise
+    # A run of empty cells is merged into one; if all cells are empty, two are left.
     is_empty = counts <= _ROUNDING * counts.sum()
     is_merged = is_empty & np.append(False, is_empty[:-1]) & (cuts != anchor)
     is_merged[-1] &= not is_merged[1:].all()
-    cells = _merge((cuts, counts, parts, is_heap), np.flatnonzero(is_merged))
+    cells = _merge((cuts, counts, noise, is_spike), np.flatnonzero(is_merged))
     largest = _LARGEST * counts.sum()
     while True:
         cells = _merged(n_values, anchor, cells, largest)
-        if _pieces_of(n_values, cells, largest).sum() <= MAX_CELLS:
+        if _n_parts(n_values, cells, largest).sum() <= MAX_CELLS:
             return _cut(n_values, cells, largest)
         largest *= 2
 
 
 def _merge(cells, which):
-    """Merge cells with those before them."""
-    starts, counts, parts, is_heap = cells
+    """Merge cells with their predecessors."""
+    starts, counts, noise, is_spike = cells
     kept = np.delete(np.arange(len(starts)), which)
-    counts, parts = (np.add.reduceat(v, kept) for v in (counts, parts))
-    return starts[kept], counts, parts, is_heap[kept]
+    counts, noise = (np.add.reduceat(v, kept) for v in (counts, noise))
+    return starts[kept], counts, noise, is_spike[kept]
 
 
-def _pieces_of(n_values, cells, largest):
-    """Return into how many parts each cell is to be cut, so that none is heavy."""
-    starts, counts, _, is_heap = cells
+def _n_parts(n_values, cells, largest):
+    """Return the number of equal parts of each cell that keep each below the largest count."""
+    starts, counts, _, is_spike = cells
     widths = np.diff(np.append(starts, n_values))
     n_parts = np.ceil(counts / largest - _ROUNDING) if largest > 0 else np.ones(len(counts))
-    return np.where(is_heap, 1, np.clip(n_parts, 1, widths)).astype(np.int64)
+    return np.where(is_spike, 1, np.clip(n_parts, 1, widths)).astype(np.int64)
 
 
 def _merged(n_values, anchor, cells, largest):
-    """Merge light neighbours until there is room for all, the cheapest first.
+    """Merge small adjacent cells until there are at most 192 after heavy cells are cut.
 
-    Those on two sides of the anchor, such as losses and gains, stay apart. The price is the mass
-    that moves, and what it adds to the variance.
+    Cells on two sides of the anchor, such as losses and gains, stay separate. The cost of a merger
+    is the mass that it moves, weighted by the change of the variance.
     """
     spread = _variance(np.append(cells[0], n_values), cells[1])
-    while _pieces_of(n_values, cells, largest).sum() > MAX_CELLS:
-        starts, counts, _, is_heap = cells
+    while _n_parts(n_values, cells, largest).sum() > MAX_CELLS:
+        starts, counts, _, is_spike = cells
         widths = np.diff(np.append(starts, n_values)).astype(np.float64)
         wide, both = widths[:-1] + widths[1:], counts[:-1] + counts[1:]
-        can = ~(is_heap[:-1] | is_heap[1:]) & (both <= largest) & (starts[1:] != anchor)
-        if not can.any():
+        can_merge = ~(is_spike[:-1] | is_spike[1:]) & (both <= largest) & (starts[1:] != anchor)
+        if not can_merge.any():
             break
         moved = np.abs(counts[:-1] * widths[1:] - counts[1:] * widths[:-1]) / wide
-        costs = np.where(can, moved * (1 + wide**2 / spread), np.inf)
-        # Disjoint pairs, of the cheapest fifth.
+        costs = np.where(can_merge, moved * (1 + wide**2 / spread), np.inf)
+        # Many disjoint pairs are merged at once, all from the cheapest fifth.
         left, right = np.append(np.inf, costs[:-1]), np.append(costs[1:], np.inf)
-        lowest = (costs < left) & (costs <= right) & (costs <= np.quantile(costs[can], 0.2))
+        lowest = (costs < left) & (costs <= right) & (costs <= np.quantile(costs[can_merge], 0.2))
         if not lowest.any():
             lowest = np.arange(len(costs)) == costs.argmin()
         cells = _merge(cells, np.flatnonzero(lowest) + 1)
@@ -474,7 +479,7 @@ def _merged(n_values, anchor, cells, largest):
 
 
 def _variance(edges, counts):
-    """Return the variance of the leaves of records, at least 1."""
+    """Return the variance of the leaf index of a record, at least 1."""
     middles, total = (edges[:-1] + edges[1:]) / 2, counts.sum()
     if total <= 0:
         return 1.0
@@ -483,38 +488,38 @@ def _variance(edges, counts):
 
 
 def _cut(n_values, cells, largest):
-    """Cut heavy cells into even parts."""
-    n_parts = _pieces_of(n_values, cells, largest)
+    """Cut heavy cells into parts of equal width."""
+    n_parts = _n_parts(n_values, cells, largest)
     widths = np.diff(np.append(cells[0], n_values))
     index = np.arange(n_parts.sum()) - np.repeat(np.cumsum(n_parts) - n_parts, n_parts)
-    starts, counts, parts, widths, n_parts = (
+    starts, counts, noise, widths, n_parts = (
         np.repeat(v, n_parts) for v in (*cells[:3], widths, n_parts)
     )
     first, stop = index * widths // n_parts, (index + 1) * widths // n_parts
-    return starts + first, counts * (stop - first) / widths, parts * (stop - first) / widths
+    return starts + first, counts * (stop - first) / widths, noise * (stop - first) / widths
 
 
-# Values that are told apart at most.
+# The most leaves of a column.
 MAX_LEAVES = 1 << 17
-# A column of so few values has one level.
+# The most values of an ordered column of one level.
 _FLAT = 32
-# Intervals of the top level at most, and of each of them in the next.
+# The most intervals of the top level, and the most children of each.
 _TOP, _BRANCHES = 24, 16
-# Without another level below, intervals of the top level are no wider.
+# The widest interval of a top level without another level between it and the leaves.
 _WIDEST = 128
 
 
 class ColumnCells(NamedTuple):
-    """What is known of a single column.
+    """Cells of a single column, with estimates of their shares.
 
     Attributes
     ----------
     starts : ndarray of int of shape (n_cells,)
-        The first leaf of each cell, ascending from 0; in a cell, all leaves are alike.
+        The first leaf of each cell, ascending from 0; records are uniform in a cell.
     shares : ndarray of shape (n_cells + nullable,)
-        Of the records in the cells, then in null: not negative, of sum 1.
+        Shares of the records in the cells, then of null: not negative, of sum 1.
     variances : ndarray of shape (n_cells + nullable,)
-        Of the shares, about.
+        Approximate variances of the shares.
     """
 
     starts: np.ndarray
@@ -523,20 +528,20 @@ class ColumnCells(NamedTuple):
 
 
 class ColumnTree:
-    """The values of one column in order, and intervals of them, the wider the farther from one.
+    """Hierarchy of intervals of one column, whose widths grow with distance from an anchor.
 
     Parameters
     ----------
     n_values : int
-        The finest cells, the leaves: values in order, or narrow bins.
+        Number of leaves: values in order, or narrow bins.
     nullable : bool, default=False
-        Whether there is one more category after them, which belongs to no interval.
+        Whether there is a further category for null, outside all intervals.
     is_flat : bool, default=False
-        Whether there are no intervals: of categories, or of bins that are given.
+        Whether there are no intervals, as for categories and declared bins.
     anchor : int, default=0
-        The leaf that distances are from, which may be outside. The widths of intervals are in
-        proportion to them, so that a scale need not be declared: there are ``base`` of them in a
-        power of two, and 16 times as many on a level below, if they are wide.
+        The leaf from which distances are measured; it may be outside of the bounds. Widths of
+        intervals are proportional to the distance, so that no scale has to be declared: there are
+        ``base`` intervals per power of two, and 16 times as many on a level below wide ones.
     """
 
     def __init__(self, n_values, *, nullable=False, is_flat=False, anchor=0):
@@ -561,7 +566,7 @@ class ColumnTree:
 
     @property
     def n_levels(self):
-        """How often a record is counted."""
+        """Number of levels, and of counts of a record."""
         return len(self.levels)
 
     @property
@@ -571,37 +576,37 @@ class ColumnTree:
 
     @cached_property
     def stages(self):
-        """The levels from the top, and sums in between where nodes have many children.
+        """Levels from the top, with partial sums in between where nodes have many children.
 
-        Of each the first leaves, and how many nodes of a level are summed.
+        Each stage is a pair: the first leaf of each entry, and its number of nodes.
         """
-        found = [(self.levels[0], np.ones(self.n_values))]
+        stages = [(self.levels[0], np.ones(self.n_values))]
         for below, above in itertools.pairwise(self.levels):
             children = np.diff(np.append(np.searchsorted(below, above), len(below)))
-            places = np.arange(len(below)) - np.repeat(np.cumsum(children) - children, children)
+            ranks = np.arange(len(below)) - np.repeat(np.cumsum(children) - children, children)
             step = _BRANCHES
             while step < children.max():
-                (firsts,) = np.nonzero(places % step == 0)
-                found.append((below[firsts], np.diff(np.append(firsts, len(below))) * 1.0))
+                (firsts,) = np.nonzero(ranks % step == 0)
+                stages.append((below[firsts], np.diff(np.append(firsts, len(below))) * 1.0))
                 step *= _BRANCHES
-            found.append((above, np.ones(len(above))))
-        return found[::-1]
+            stages.append((above, np.ones(len(above))))
+        return stages[::-1]
 
     @cached_property
     def parents(self):
-        """For each level but the last the node above, of each node."""
+        """The parent of each node, for each level but the top."""
         pairs = itertools.pairwise(self.levels)
         return [np.searchsorted(above, below, side="right") - 1 for below, above in pairs]
 
     @property
     def n_bins(self):
-        """The number of cells, and of nulls, that :meth:`cells` gives at most."""
-        most = self.n_values if self.n_levels == 1 else min(self.n_values, MAX_CELLS)
-        return most + self.nullable
+        """The largest number of cells of :meth:`cells`, null included."""
+        n_cells = self.n_values if self.n_levels == 1 else min(self.n_values, MAX_CELLS)
+        return n_cells + self.nullable
 
     @property
     def n_cells(self):
-        """Entries of :meth:`counts`."""
+        """Length of :meth:`counts`."""
         return sum(map(len, self.levels)) + self.nullable * self.n_levels
 
     def counts(self, leaves):
@@ -615,7 +620,7 @@ class ColumnTree:
         Returns
         -------
         ndarray of float64 of shape (n_cells,)
-            A record adds one to one cell a level, be it a node or the null: a vector of l2 norm
+            A record adds one to one cell of each level, a node or null: a vector of l2 norm
             √n_levels.
         """
         leaves, nulls = np.split(leaves, [self.n_values])
@@ -629,12 +634,12 @@ class ColumnTree:
         return np.append(bins, np.full(int(self.nullable), len(starts)))
 
     def estimate(self, noisy):
-        """Return the counts of least squares that add up over the tree.
+        """Return least-squares counts that are consistent over the tree.
 
         Parameters
         ----------
         noisy : ndarray of shape (n_cells,)
-            Counts with independent noise of one variance.
+            Counts with independent noise of equal variance.
 
         Returns
         -------
@@ -642,7 +647,7 @@ class ColumnTree:
             The counts of the nodes of each level.
         nulls : ndarray of shape (1,) or (0,)
         total_variance : float
-            Of the sum of all, relative to that of one cell.
+            Variance of the sum of all records, relative to that of one cell.
 
         Notes
         -----
@@ -650,27 +655,27 @@ class ColumnTree:
         differentially private histograms through consistency", 2010).
         """
         given = self._split(noisy)
-        nulls = np.stack([part[len(s) :] for part, s in zip(given, self.levels, strict=True)])
-        given = [part[: len(s)] for part, s in zip(given, self.levels, strict=True)]
+        nulls = np.stack([level[len(s) :] for level, s in zip(given, self.levels, strict=True)])
+        given = [level[: len(s)] for level, s in zip(given, self.levels, strict=True)]
         best, variances = [given[0]], [np.ones(self.n_values)]
-        for part, parents in zip(given[1:], self.parents, strict=True):
+        for counts, parents in zip(given[1:], self.parents, strict=True):
             below = np.bincount(parents, weights=best[-1])
             spread = np.bincount(parents, weights=variances[-1])
-            best.append((part * spread + below) / (spread + 1))
+            best.append((counts * spread + below) / (spread + 1))
             variances.append(spread / (spread + 1))
         for level in range(self.n_levels - 2, -1, -1):
             parents = self.parents[level]
-            gaps = best[level + 1] - np.bincount(parents, weights=best[level])
+            residuals = best[level + 1] - np.bincount(parents, weights=best[level])
             spread = np.bincount(parents, weights=variances[level])
-            best[level] = best[level] + gaps[parents] * variances[level] / spread[parents]
+            best[level] = best[level] + residuals[parents] * variances[level] / spread[parents]
         total = variances[-1].sum() + nulls.shape[1] / self.n_levels
         return best, nulls.mean(axis=0), float(total)
 
     def cells(self, noisy, noise_scale, n_records=None):
-        """Return cells, and the shares of records in them, for all that the noise lets see.
+        """Return cells at the finest resolution the noise supports, with their shares.
 
-        A column of one level has a cell for each leaf, and so has any of at most 192; others have
-        at most 192 cells. No interval of several leaves has much more than 1/96 of the records.
+        A column of one level, or of at most 192 leaves, has a cell for each leaf; others have at
+        most 192 cells. No cell of several leaves has much more than 1/96 of the records.
 
         Parameters
         ----------
@@ -695,21 +700,21 @@ class ColumnTree:
         return ColumnCells(starts, counts / counts.sum(), variances / n_records**2)
 
     def tables(self, noisy, starts):
-        """Return what the counts of each level tell of cells, one level after another.
+        """Return the noisy counts of groups of cells, a table for each level.
 
         Parameters
         ----------
         noisy : ndarray of shape (n_cells,)
-        starts : ndarray of int of shape (n_found,)
+        starts : ndarray of int of shape (k,)
             The first leaf of each cell.
 
         Returns
         -------
         list of tuple of ndarray
-            Of each level the group of each cell, then of null, where an edge between groups is one
-            of cells and of nodes; the noisy counts of groups; and the number of nodes in them.
+            For each level: the group of each cell, then of null, separated at the common edges of
+            cells and nodes; the noisy counts of groups; and their numbers of nodes.
         """
-        found = []
+        tables = []
         for level, given in zip(self.levels, self._split(noisy), strict=True):
             firsts = np.searchsorted(level, starts)
             is_edge = level[np.minimum(firsts, len(level) - 1)] == starts
@@ -720,8 +725,8 @@ class ColumnTree:
             if self.nullable:
                 groups = np.append(groups, len(edges))
                 counts, sizes = np.append(counts, given[-1]), np.append(sizes, 1)
-            found.append((groups, counts, sizes))
-        return found
+            tables.append((groups, counts, sizes))
+        return tables
 
     def _split(self, noisy):
         stops = np.cumsum([len(starts) + self.nullable for starts in self.levels])
@@ -729,8 +734,8 @@ class ColumnTree:
 
 
 def _intervals(n_values, anchor, base):
-    """Return the first leaves of intervals, so many in each power of two of distances."""
-    parts = [np.array([0, anchor])]
+    """Return the first leaves of intervals, ``base`` per power of two of the distance."""
+    starts = [np.array([0, anchor])]
     for sign, first, last in (
         (1, -anchor, n_values - 1 - anchor),
         (-1, anchor - n_values + 1, anchor),
@@ -739,7 +744,7 @@ def _intervals(n_values, anchor, base):
             low, step = 1 << power, max((1 << power) // base, 1)
             start = low + max(first - low, 0) // step * step
             distances = np.arange(start, min(2 * low, last + 1), step)
-            # Before the anchor, an interval starts where its distances end.
-            parts.append(anchor + distances if sign > 0 else anchor + 1 - distances)
-    starts = np.unique(np.concatenate(parts))
+            # Before the anchor, an interval starts at its largest distance.
+            starts.append(anchor + distances if sign > 0 else anchor + 1 - distances)
+    starts = np.unique(np.concatenate(starts))
     return starts[(starts >= 0) & (starts < n_values)]

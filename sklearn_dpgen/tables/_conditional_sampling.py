@@ -1,4 +1,4 @@
-"""Samples of fitted tables under conditions on values, and under the rules of a table."""
+"""Conditional sampling from fitted distributions, and rejection sampling under rules."""
 
 import math
 from collections.abc import Mapping
@@ -21,28 +21,23 @@ from sklearn_dpgen.utils._frames import FramesMixin
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import check_is_fitted, check_n_samples, warn_user
 
-__all__ = ["ConditionalSamplerMixin", "DrawnRows", "checked_interval", "read_conditions"]
+__all__ = ["ConditionalSamplerMixin", "RecordSampler", "checked_interval", "read_conditions"]
 
-# Entries of records that are drawn at a time.
+# Values drawn per batch.
 _BLOCK = 1 << 22
-_MISSED = "conditions on {name!r} hold an interval that none of the declared values is in."
-# An effective size below which sampling warns.
+_MISSED = "conditions on {name!r} must hold intervals that contain a declared value."
+# The least effective size without a warning.
 _FEW = 10
 _FEW_MESSAGE = (
-    "Conditions on {names} rest on {size:.1f} rows of the fitted law, as effective_size counts "
-    "them: records mostly repeat these."
+    "Conditions on {names} have an effective size of {size:.1f} rows: most samples repeat these "
+    "rows. See effective_size."
 )
 
 
 class ConditionalSamplerMixin(FramesMixin):
-    """Draw from ``law_``, of records as ``encoder_`` has columns for them.
+    """Sampling of records from ``law_``, a ProductMixture or LogLinearChain, with conditions."""
 
-    A law has ``sample(n, rng)``, which returns the category of each record in each column,
-    ``restricted(allowed)``, which returns the law under conditions, or None, and
-    ``effective_size``: see ProductMixture and LogLinearChain.
-    """
-
-    # The TableRules of a fit that has any.
+    # The TableRules of a fit with constraints.
     _rules_: Any = None
 
     def sample(
@@ -52,19 +47,19 @@ class ConditionalSamplerMixin(FramesMixin):
         conditions: Mapping | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> pd.DataFrame:
-        """Draw synthetic records, at no cost in privacy.
+        """Draw synthetic records, which is post-processing and costs no privacy.
 
         Parameters
         ----------
         n_samples : int, default=1
-            How many.
+            Number of records.
         conditions : mapping or None, default=None
-            ``{column: value, pandas.Interval or list of them}``: records of which each named
-            column has one of the values, or one in an interval. Intervals are of numbers, of which
-            ends may be infinite, or of dates (naive ones in UTC); ordinal columns of numbers take
-            them too. A listed number or date in bins stands for all that intervals leave of its
-            bin, and records have the value itself; ``Interval(v, v, closed="both")`` takes a grid
-            value by its own share of the bin. A tuple could mean either, and is refused.
+            ``{column: value, pandas.Interval or list of these}``: each named column has one of
+            the values, or a value in one of the intervals. Intervals are of numbers, possibly
+            infinite, or of dates (naive ones in UTC); numeric ordinal columns take them too. A
+            listed number or date in a bin has the probability of the bin outside all intervals,
+            and is returned itself; ``Interval(v, v, closed="both")`` gives a grid value its own
+            share of the bin. Tuples are ambiguous, and are refused.
         random_state : int, RandomState or None, default=None
             Seed of the draw.
 
@@ -75,48 +70,47 @@ class ConditionalSamplerMixin(FramesMixin):
         Raises
         ------
         ValueError
-            A condition on an undeclared column or value, an interval that holds none of the values
-            that a column can have or is of another type, or conditions that are impossible. Rules
-            that fewer than one in 10000 drawn records fulfil, under the conditions.
+            A condition on an undeclared column or value, an interval of the wrong type or without
+            a declared value, impossible conditions, or constraints that fewer than one in 10000
+            drawn records fulfil.
 
         Warns
         -----
         UserWarning
-            Where the conditions have an effective size below 10, or fewer than one in 100 drawn
-            records fulfil the rules.
+            The effective size of the conditions is below 10, or fewer than one in 100 drawn
+            records fulfil the constraints.
 
         Notes
         -----
-        Where a fit has rules, records that break them are drawn again; conditions on columns that
-        rules compute are fulfilled so too.
+        Records that violate constraints, or conditions on columns that constraints compute, are
+        rejected and drawn again.
 
-        Values are uniform over the grid values of a bin that are in an interval, or over its part
-        of the bin, and the bin counts by their share; a narrow bin that stands for one number
-        counts whole or not at all.
+        In an interval, values are uniform over the grid values of a bin, or over the part of the
+        bin without a grid. The bin has the probability of this part; a narrow bin of one number is
+        either inside or outside.
 
-        Under conditions a population draws its rows by their probabilities of them. A chain, of
-        which columns are drawn in turn, draws those with a condition under it; rows then are drawn
-        again, by the probability that the columns before left to each condition. On how many rows
-        this rests, :meth:`effective_size` tells.
+        Under conditions, a population weights its rows by the probabilities of the conditions. A
+        chain draws each column under its condition, and resamples rows by the probabilities of the
+        conditions given earlier columns. :meth:`effective_size` measures the loss by this.
         """
         check_is_fitted(self)
         n_samples = check_n_samples(n_samples, width=len(self.encoder_.columns_))
-        rows = self._rows(conditions)
-        if rows.found and rows.law.effective_size < _FEW:
-            message = _FEW_MESSAGE.format(names=list(rows.found), size=rows.law.effective_size)
-            warn_user(message, UserWarning)
+        sampler = self._record_sampler(conditions)
+        if sampler.conditions and (size := sampler.distribution.effective_size) < _FEW:
+            names = list(sampler.conditions)
+            warn_user(_FEW_MESSAGE.format(names=names, size=size), UserWarning)
         (seed,) = split_random_state(random_state, 1)
         rng = np.random.default_rng(seed)
         under = f" under the conditions on {list(conditions)}" if conditions else ""
-        size = max(1, _BLOCK // len(self.encoder_.columns_))
-        frame = rows.sample(n_samples, rng, most=size, under=under)
+        most = max(1, _BLOCK // len(self.encoder_.columns_))
+        frame = sampler.sample(n_samples, rng, most=most, under=under)
         for name, column in self.encoder_.columns_.items():
             if isinstance(column, Identifier):
                 frame[name] = column.made_up(n_samples)
         return self._given_back(frame)
 
     def effective_size(self, conditions: Mapping | None = None) -> float:
-        """Return how many rows of the fitted law say as much as those that fulfil conditions.
+        """Return the effective sample size of the fitted distribution under conditions.
 
         Parameters
         ----------
@@ -126,9 +120,9 @@ class ConditionalSamplerMixin(FramesMixin):
         Returns
         -------
         float
-            (Σ w)² / Σ w² for the weights w of the rows, their probabilities of the conditions: of
-            all rows of a population, or of 20000 that a chain draws under the conditions. At least
-            1; where it is small, records repeat a few rows.
+            (Σ w)² / Σ w² for the weights w of rows, which are the probabilities of the conditions:
+            of all rows of a population, or of 20000 rows that a chain draws. At least 1; if it is
+            small, samples repeat a few rows.
 
         Raises
         ------
@@ -136,48 +130,53 @@ class ConditionalSamplerMixin(FramesMixin):
             As :meth:`sample`.
         """
         check_is_fitted(self)
-        return self._rows(conditions).law.effective_size
+        return self._record_sampler(conditions).distribution.effective_size
 
-    def _rows(self, conditions):
-        """Return what draws records under conditions."""
-        derived, wanted = {} if self._rules_ is None else self._rules_.derived, {}
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "law_")
+
+    def _record_sampler(self, conditions):
+        """Return the RecordSampler under conditions."""
+        computed, derived = {} if self._rules_ is None else self._rules_.derived, {}
         if isinstance(conditions, Mapping):
-            wanted = {name: given for name, given in conditions.items() if name in derived}
-            conditions = {name: v for name, v in conditions.items() if name not in wanted}
-            if wanted and self._rules_ is not None:
-                wanted = self._rules_.value_sets(wanted)
-                conditions = self._rules_.premises(wanted) | conditions
-        found = read_conditions(self.encoder_, conditions)
-        return DrawnRows(self._conditioned(found), self.encoder_, found, self._rules_, wanted)
+            derived = {name: given for name, given in conditions.items() if name in computed}
+            conditions = {name: v for name, v in conditions.items() if name not in derived}
+            if derived and self._rules_ is not None:
+                derived = self._rules_.value_sets(derived)
+                conditions = self._rules_.premises(derived) | conditions
+        conditions = read_conditions(self.encoder_, conditions)
+        distribution = self._restricted(conditions)
+        return RecordSampler(distribution, self.encoder_, conditions, self._rules_, derived)
 
-    def _conditioned(self, found):
+    def _restricted(self, conditions):
+        """Return the distribution under conditions; ValueError if they are impossible."""
         names = list(self.encoder_.columns_)
-        allowed = {names.index(name): condition.shares() for name, condition in found.items()}
-        law = self.law_.restricted(allowed)
-        if law is None:
+        allowed = {names.index(name): condition.shares() for name, condition in conditions.items()}
+        distribution = self.law_.restricted(allowed)
+        if distribution is None:
             raise PublicValueError(
-                f"conditions on {list(found)} are impossible: by the fitted law fewer than one in "
-                "a billion records fulfil them."
+                f"conditions on {list(conditions)} are impossible: their probability under the "
+                "fitted distribution is below one in a billion."
             )
-        return law
+        return distribution
 
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """What a column is to hold: values that are listed, and parts of bins that are in intervals.
+    """Condition on a column: listed values, and ranges of bins inside intervals.
 
     Parameters
     ----------
-    column : Column
-        As it encodes records.
+    column : CategoryColumn
+        The encoded column.
     values : Series of shape (n_values,)
-        As records hold them.
+        Listed values, in the units of the column.
     codes : ndarray of int of shape (n,)
-        The category or bin of each value, then of each part.
+        The category or bin of each value, then of each range.
     weights : ndarray of shape (n,)
-        Their shares of it.
+        The share of each value or range in its category or bin.
     starts, stops : ndarray of int of shape (n - n_values,)
-        The first place of each part, and the one after its last.
+        The first grid place of each range, and the one after its last.
     """
 
     column: CategoryColumn
@@ -188,28 +187,29 @@ class Condition:
     stops: np.ndarray
 
     def shares(self):
-        """Return the share of each category that is wanted: all, where a value is listed."""
+        """Return the allowed fraction of each category: 1 if one of its values is listed."""
         shares = np.bincount(self.codes, self.weights, minlength=self.column.n_categories)
         shares[self.codes[: len(self.values)]] = 1
         return shares
 
     def draw(self, drawn, rng):
-        """Return a random value, a series of them, of each of the drawn categories."""
+        """Return a series with a random allowed value in each of the drawn categories."""
         chosen, n_values = draw_weighted(self.codes, self.weights, drawn, rng), len(self.values)
-        (placed,) = np.nonzero(chosen >= n_values)
-        if not len(placed):
+        (in_range,) = np.nonzero(chosen >= n_values)
+        if not len(in_range):
             return self.values.iloc[chosen]
-        parts = chosen[placed] - n_values
-        starts, stops = self.starts[parts], self.stops[parts]
-        shifts = (rng.uniform(size=len(parts)) * (stops - starts)).astype(np.int64)
+        ranges = chosen[in_range] - n_values
+        starts, stops = self.starts[ranges], self.stops[ranges]
+        shifts = (rng.uniform(size=len(ranges)) * (stops - starts)).astype(np.int64)
+        # Rounding could give the stop itself.
         places = np.minimum(starts + shifts, stops - 1)
         values = cast(Binned, self.column).decode_places(places)
-        chosen[placed] = n_values + np.arange(len(placed))
+        chosen[in_range] = n_values + np.arange(len(in_range))
         return pd.concat([self.values, values], ignore_index=True).iloc[chosen]
 
 
 def read_conditions(encoder, conditions):
-    """Return what conditions on columns mean for encoded records.
+    """Return conditions on columns as ones on encoded records.
 
     Parameters
     ----------
@@ -224,53 +224,56 @@ def read_conditions(encoder, conditions):
     Raises
     ------
     ValueError
-        Columns that the schema does not have, values that it does not declare, intervals that hold
-        none or are of another type, or nothing at all.
+        Columns or values that the schema does not declare, intervals of the wrong type or without
+        a declared value, or an empty list.
     """
     if not isinstance(conditions, Mapping | None):
-        raise PublicValueError("conditions must map columns to values.")
-    found = {}
+        raise PublicValueError(
+            f"conditions must map columns to values, got {type(conditions).__name__}."
+        )
+    encoded = {}
     for name, given in (conditions or {}).items():
         if name not in encoder.columns_:
-            raise PublicValueError(f"conditions name a column that the schema does not: {name!r}.")
+            raise PublicValueError(f"conditions must name columns of the schema, got {name!r}.")
         if isinstance(given, tuple):
             raise PublicValueError(
-                f"conditions on {name!r} hold a tuple: list the values, [low, high], or give the "
-                "range between them, pandas.Interval(low, high)."
+                f"conditions on {name!r} must not be a tuple: list the values, [low, high], or "
+                "give the range between them, pandas.Interval(low, high)."
             )
         given = list(given) if is_list_like(given) else [given]
         if not given:
-            raise PublicValueError(f"conditions on {name!r} are impossible: no value is listed.")
+            raise PublicValueError(f"conditions on {name!r} must list at least one value.")
         column = encoder.columns_[name]
         if isinstance(column, Identifier):
-            raise PublicValueError(f"conditions on {name!r} are on a column that is made up.")
+            raise PublicValueError(
+                f"conditions must not name identifiers, whose values are generated, got {name!r}."
+            )
         intervals = [checked_interval(name, column, v) for v in given if isinstance(v, pd.Interval)]
         given = [value for value in given if not isinstance(value, pd.Interval)]
         if isinstance(column, Binned):
-            found[name] = _in_bins(name, column, given, intervals)
+            encoded[name] = _in_bins(name, column, given, intervals)
         else:
             given += _labels(name, column, intervals)
             series = pd.Series(given, name=name, dtype=object)
             codes = column.codes(series)
             values = column.decode(column.encode(series), name=name)
             empty = np.zeros(0, dtype=np.int64)
-            found[name] = Condition(column, values, codes, _even(codes), empty, empty)
-    return found
+            weights = _equal_shares(codes)
+            encoded[name] = Condition(column, values, codes, weights, empty, empty)
+    return encoded
 
 
 def checked_interval(name, column, interval):
-    """Return an interval with ends that compare with the values of a column."""
+    """Return an interval with ends of the type of a column; ValueError for other types."""
     ends, labels = (interval.left, interval.right), getattr(column, "labels", (0,))
     if isinstance(column, Categorical) or np.asarray(labels).dtype.kind not in "if":
-        raise PublicValueError(
-            f"conditions on {name!r} take no interval: its values are categories."
-        )
+        raise PublicValueError(f"conditions on {name!r} must list categories, got an interval.")
     if isinstance(column, Binned) and isinstance(column.column, Datetime):
         if not isinstance(ends[0], pd.Timestamp):
-            raise PublicValueError(f"conditions on {name!r} need intervals of dates.")
+            raise PublicValueError(f"conditions on {name!r} must hold intervals of dates.")
         ends = [end.tz_convert("UTC") if end.tz else end.tz_localize("UTC") for end in ends]
     elif not isinstance(ends[0], Real):
-        raise PublicValueError(f"conditions on {name!r} need intervals of numbers.")
+        raise PublicValueError(f"conditions on {name!r} must hold intervals of numbers.")
     else:
         ends = map(float, ends)
     low, high = ends
@@ -279,98 +282,100 @@ def checked_interval(name, column, interval):
 
 def _labels(name, column, intervals):
     """Return the labels of an ordinal column that are in intervals."""
-    found = [[label for label in column.labels if label in interval] for interval in intervals]
-    if not all(found):
+    inside = [[label for label in column.labels if label in interval] for interval in intervals]
+    if not all(inside):
         raise PublicValueError(_MISSED.format(name=name))
-    return [label for labels in found for label in labels]
+    return [label for labels in inside for label in labels]
 
 
 def _in_bins(name, binned, given, intervals):
-    """Return the condition of values and intervals of a column in bins."""
+    """Return the Condition for values and intervals of a binned column."""
     column, given = binned.column, pd.Series(given, name=name, dtype=object)
     values = column.decode(column.encode(given), name=name)
-    # Encoding clips to the bounds, and decoding rounds to the grid.
-    first, second = (_units(column, series) for series in (given, values))
+    # Encoding clips to the bounds and decoding rounds to the grid, so other values would change.
+    first, second = (_to_unit(column, series) for series in (given, values))
     if not np.allclose(first, second, rtol=0, atol=1e-9, equal_nan=True):
-        raise PublicValueError(f"conditions on {name!r} hold a value outside those declared.")
+        raise PublicValueError(f"conditions on {name!r} must hold declared values.")
     if column.n_steps is None:
-        values = given.astype(values.dtype)  # to the last bit
+        # Without a grid, values are returned as given, to the last bit.
+        values = given.astype(values.dtype)
     starts, stops = binned.interval_places(intervals)
     if (starts >= stops).any():
         raise PublicValueError(_MISSED.format(name=name))
-    part_codes, starts, stops, shares = binned.split_places(starts, stops)
+    range_codes, starts, stops, shares = binned.split_places(starts, stops)
     codes, left = binned.codes(given), np.ones(binned.n_bins + binned.nullable)
-    np.subtract.at(left, part_codes, shares)
+    # Listed values get the share of their bin that no interval covers.
+    np.subtract.at(left, range_codes, shares)
     inside = [
         pd.notna(value) and any(value in interval for interval in intervals)
         for value in comparable(column, values)
     ]
     kept = (left[codes] > 0) & ~np.array(inside, dtype=bool)
     codes, values = codes[kept], values[kept]
-    weights = np.append(left[codes] * _even(codes), shares)
-    return Condition(binned, values, np.append(codes, part_codes), weights, starts, stops)
+    weights = np.append(left[codes] * _equal_shares(codes), shares)
+    return Condition(binned, values, np.append(codes, range_codes), weights, starts, stops)
 
 
-def _even(codes):
-    """Return the share of each of equal codes."""
+def _equal_shares(codes):
+    """Return weights of sum 1 for each distinct code, equal for equal codes."""
     return 1 / np.bincount(codes)[codes]
 
 
-def _units(column, series):
-    """Return values on the scale of a column, neither clipped nor rounded."""
+def _to_unit(column, series):
+    """Return values on the unit scale of a column, without clipping or rounding."""
     if isinstance(column, Datetime):
         return column.to_unit(pd.to_datetime(series, utc=True).dt.tz_localize(None).to_numpy())
     return column.to_unit(series.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
-# How often a record that breaks a rule is drawn again in its blocks.
+# How often a record that violates a rule is redrawn within its blocks before it is rejected.
 _TRIES = 8
-# Rows that tell how many are kept; of fewer kept ones than the least, drawing ends, and of fewer
-# than a few it warns.
+# Rows after which the acceptance rate is checked, and its bounds for an error and a warning.
 PILOT = 20_000
 _LEAST, _FEW_KEPT = 1e-4, 1e-2
 _HOPELESS = (
     "constraints are fulfilled by {kept} of {drawn} drawn records{under}, fewer than one in "
-    f"{round(1 / _LEAST)}: they are hardly ever fulfilled by the fitted law."
+    f"{round(1 / _LEAST)}."
 )
 _RARE = (
-    "constraints are fulfilled by {kept} of {drawn} drawn records{under}: what is drawn is a small "
-    "part of the fitted law, which may know little of it."
+    "constraints are fulfilled by {kept} of {drawn} drawn records{under}: samples are from a small "
+    "part of the fitted distribution, which may be inaccurate there."
 )
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnRows:
-    """Draws of a law, decoded.
+class RecordSampler:
+    """Sampler of decoded records under conditions and rules.
 
     Parameters
     ----------
-    law, encoder
-        As of ConditionalSamplerMixin, the law under the conditions.
-    found : dict of str to Condition
-        The conditions.
+    distribution : ProductMixture or LogLinearChain
+        Distribution of encoded records under the conditions.
+    encoder : TabularEncoder
+    conditions : dict of str to Condition
+        Conditions on measured columns.
     rules : TableRules or None
-    wanted : dict of str to ValueSet
-        What columns that rules compute are to hold.
+    derived : dict of str to ValueSet
+        Conditions on columns that rules compute.
     """
 
-    law: Any
+    distribution: Any
     encoder: TabularEncoder
-    found: dict
+    conditions: dict
     rules: Any
-    wanted: dict
+    derived: dict
 
     def sample(self, n, rng, *, most, under=""):
-        """Return records, all of which fulfil the rules.
+        """Draw records that fulfil all rules.
 
         Parameters
         ----------
         n : int
         rng : numpy.random.Generator
         most : int
-            Records that are drawn at a time.
+            Most records per batch.
         under : str
-            Conditions, as messages of :func:`draw_kept` name them.
+            Words for the conditions in messages.
 
         Returns
         -------
@@ -382,64 +387,65 @@ class DrawnRows:
         return pd.concat([self.draw(size, rng) for size in sizes], ignore_index=True)
 
     def acceptance_rate(self):
-        """Return the share of 20000 records, always the same ones, that are kept."""
+        """Return the acceptance rate of 20000 records drawn with a fixed seed."""
         if self.rules is None:
             return 1.0
         _, kept = self.draw_with_rules(PILOT, np.random.default_rng(0))
         return float(kept.mean())
 
     def draw(self, n, rng):
-        """Return ``n`` records, a data frame, whatever the rules."""
-        return self._decoded(self.law.sample(n, rng), rng)
+        """Draw a data frame of ``n`` records without regard to rules."""
+        return self._decoded(self.distribution.sample(n, rng), rng)
 
     def draw_with_rules(self, n, rng):
-        """Return ``n`` records with what rules compute, and the mask of those to keep.
+        """Draw ``n`` records with their computed columns, and the mask of those to keep.
 
-        What breaks a rule is drawn again in its own blocks first: the law knows how many records
-        are in these, and the records that it was fitted to fulfil the rules.
+        Records that violate a rule are first redrawn within their blocks, which preserves the
+        fitted distribution of blocks.
         """
-        codes = self.law.sample(n, rng)
+        codes = self.distribution.sample(n, rng)
         frame = self._decoded(codes, rng)
         kept = self.rules.project(frame)
         for _ in range(_TRIES):
-            (places,) = np.nonzero(~kept)
-            if not len(places):
+            (rejected,) = np.nonzero(~kept)
+            if not len(rejected):
                 break
-            again = self._decoded(self.law.redraw(codes[places], rng), rng)
-            better = self.rules.project(again)
-            if better.any():
-                frame, kept[places] = _replaced(frame, places[better], again[better]), better
-        for name, values in self.wanted.items():
+            again = self._decoded(self.distribution.redraw(codes[rejected], rng), rng)
+            accepted = self.rules.project(again)
+            if accepted.any():
+                frame = _replaced(frame, rejected[accepted], again[accepted])
+                kept[rejected] = accepted
+        for name, values in self.derived.items():
             kept &= values.holds(frame[name])
         return frame, kept
 
     def _decoded(self, codes, rng):
         names = list(self.encoder.columns_)
         frame = self.encoder.decode_codes(codes, rng=rng)
-        for name, condition in self.found.items():
+        for name, condition in self.conditions.items():
             frame[name] = condition.draw(codes[:, names.index(name)], rng).array
         return frame
 
 
-def _replaced(frame, places, rows):
-    """Return a frame with other rows in some places."""
+def _replaced(frame, positions, rows):
+    """Return a frame with the rows at some positions replaced."""
     order = np.arange(len(frame))
-    order[places] = len(frame) + np.arange(len(rows))
+    order[positions] = len(frame) + np.arange(len(rows))
     return pd.concat([frame, rows], ignore_index=True).take(order).reset_index(drop=True)
 
 
 def draw_kept(draw, n, most, under=""):
-    """Return records that are kept.
+    """Draw records by rejection sampling.
 
     Parameters
     ----------
     draw : callable
-        ``draw(m)`` returns ``m`` records, a data frame, and the mask of those to keep.
+        ``draw(m)`` returns a data frame of ``m`` records and the mask of those to keep.
     n : int
     most : int
-        Records that are drawn at a time.
+        Most records per batch.
     under : str
-        Conditions, as messages name them.
+        Words for the conditions in messages.
 
     Returns
     -------
@@ -448,24 +454,24 @@ def draw_kept(draw, n, most, under=""):
     Raises
     ------
     ValueError
-        Where of 20000 records or more fewer than one in 10000 are kept: no more than about
-        20000 + 10000 n are ever drawn.
+        Fewer than one in 10000 of at least 20000 drawn records are kept. About 20000 + 10000 n
+        records are drawn at most.
 
     Warns
     -----
     UserWarning
-        Where fewer than one in 100 are.
+        Fewer than one in 100 drawn records are kept.
     """
-    parts, n_kept, n_drawn = [], 0, 0
+    frames, n_kept, n_drawn = [], 0, 0
     while n_kept < n:
         rate = (n_kept + 1) / (n_drawn + 1)
         frame, kept = draw(min(most, math.ceil(1.1 * (n - n_kept) / rate) + 16))
-        (places,) = np.nonzero(kept)
-        parts.append(frame.iloc[places[: n - n_kept]])
-        n_kept, n_drawn = n_kept + len(places), n_drawn + len(frame)
+        (rows,) = np.nonzero(kept)
+        frames.append(frame.iloc[rows[: n - n_kept]])
+        n_kept, n_drawn = n_kept + len(rows), n_drawn + len(frame)
         counts = {"kept": n_kept, "drawn": n_drawn, "under": under}
         if n_drawn >= PILOT and n_kept < _LEAST * n_drawn:
             raise PublicValueError(_HOPELESS.format(**counts))
     if n_kept < _FEW_KEPT * n_drawn:
         warn_user(_RARE.format(**counts), UserWarning)
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat(frames, ignore_index=True)

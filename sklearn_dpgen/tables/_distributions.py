@@ -1,4 +1,4 @@
-"""Distributions of tables of categories: log-linear chains, and mixtures of products."""
+"""Distributions of categorical records: log-linear chains, and mixtures of products."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,29 +28,29 @@ __all__ = [
     "joint_codes",
 ]
 
-# A condition of smaller probability is impossible.
+# Conditions of smaller probability count as impossible.
 RARE = 1e-9
 
 
 def draw_codes(shares, rng):
-    """Draw a category of each row.
+    """Draw a category for each row.
 
     Parameters
     ----------
     shares : ndarray of shape (n, m)
-        Of the categories; they need not sum to one. Fortran's order is the fast one.
+        Unnormalized probabilities of the categories. Column-major arrays are faster.
     rng : numpy.random.Generator
 
     Returns
     -------
     ndarray of int64 of shape (n,)
-        Never one without a share, where another has one.
+        Never a category of probability 0, unless all are 0.
     """
     edges = np.array(shares.T, order="C")
-    # Faster than a sum along either axis.
+    # This loop is faster than a cumulative sum along either axis.
     for low, edge in pairwise(edges):
         edge += low
-    # In (0, 1], so that a draw lies above the edge of what has no share.
+    # Draws in (0, 1] exceed the edge of a category of probability 0.
     draws = ((1 - rng.uniform(size=len(shares))) * edges[-1]).astype(edges.dtype)
     codes = np.zeros(len(shares), dtype=np.int64)
     for edge in edges[:-1]:
@@ -59,16 +59,16 @@ def draw_codes(shares, rng):
 
 
 def draw_weighted(codes, weights, drawn, rng):
-    """Draw, for each of some codes, a position at which a list holds it.
+    """Draw, for each code in ``drawn``, a position of that code in ``codes``.
 
     Parameters
     ----------
     codes : ndarray of int of shape (n,)
-        From 0: the list.
+        Codes from 0.
     weights : ndarray of shape (n,)
-        By which positions with the same code are drawn.
+        Unnormalized probabilities of positions with the same code.
     drawn : ndarray of int of shape (m,)
-        The codes that are wanted, each with a positive weight somewhere.
+        Codes to look for, each with a positive weight at some position.
     rng : numpy.random.Generator
 
     Returns
@@ -80,7 +80,7 @@ def draw_weighted(codes, weights, drawn, rng):
     codes, weights = codes[order], weights[order]
     stops = np.cumsum(np.bincount(codes))
     starts = np.append(0, stops)
-    # Of equal sum, so that rounding is small beside each of the codes.
+    # Weights are normalized by code, so that rounding is relative to each code.
     edges = np.append(0.0, np.cumsum(weights / np.bincount(codes, weights)[codes]))
     first, stop = starts[drawn], stops[drawn]
     targets = edges[first] + rng.uniform(size=len(drawn)) * (edges[stop] - edges[first])
@@ -88,35 +88,36 @@ def draw_weighted(codes, weights, drawn, rng):
 
 
 def category_counts(domain):
-    """Return the number of categories of each column, or raise InvalidFileError without any."""
+    """Return the number of categories of each column; InvalidFileError for other columns."""
     is_categorical = all(isinstance(factor, OneHot) for factor in domain.domains)
     demand(is_categorical, "A distribution has columns without categories.")
     return [factor.n_categories for factor in domain.domains]
 
 
-# Entries of logits and of cells that are held at a time: they stay in the cache.
+# Entries of logits and of cells per chunk, which fit in the cache.
 _ENTRIES = 1 << 17
-# Of conditions: rows that tell the effective size, that are drawn at a time, and for one at most.
+# Sampling under conditions: rows that estimate the effective size, rows per batch, and the most
+# rows that are drawn for one that is kept.
 _PILOT = 20_000
 _BATCH = 1 << 16
 _MOST = 64
-# The block of each category, or the group of each block.
+# The saved form of the block of each category, and of the group of each block.
 _CODES = Array("i", 1, low=0)
 
 
 @saved
 @dataclass(frozen=True, eq=False)
 class LogLinearTerm:
-    """What one or two earlier columns add to the logits of a column.
+    """Log-linear interaction of a column with one or two earlier columns.
 
     Parameters
     ----------
     parents : tuple of int
         The earlier columns.
     groups : tuple of ndarray of int
-        The group of each block of each parent, then of the column itself.
+        The group of each block of each parent, then of the column.
     logits : ndarray
-        An axis a parent, then one of the column: of the groups.
+        Logits of the groups: one axis per parent, then one of the column.
     """
 
     _saved_state = {
@@ -131,7 +132,7 @@ class LogLinearTerm:
 
     @property
     def table(self):
-        """The logits of each block of the column, a row for each cell of the parents."""
+        """The logits of the blocks of the column, one row per cell of the parents."""
         return np.take(self.logits.reshape(-1, self.logits.shape[-1]), self.groups[-1], axis=1)
 
     def rows(self, codes):
@@ -142,7 +143,7 @@ class LogLinearTerm:
 @saved
 @dataclass(frozen=True, eq=False)
 class LogLinearConditional:
-    """The law of the blocks of one column, given those of earlier ones.
+    """Conditional distribution of the blocks of a column given earlier columns.
 
     p(x_j | x) ∝ exp(base(x_j) + Σ_t logits_t(x, x_j)).
 
@@ -169,94 +170,94 @@ class LogLinearConditional:
         Parameters
         ----------
         codes : ndarray of int of shape (n, p)
-            Blocks, of which those of earlier columns count.
+            Blocks; only those of earlier columns are read.
         rng : numpy.random.Generator
         kept : ndarray of shape (n_blocks,) or None, default=None
-            A condition: the part of each block that is allowed.
+            A condition: the allowed fraction of each block.
 
         Returns
         -------
         drawn : ndarray of int64 of shape (n,)
-            Under the condition.
+            Blocks drawn under the condition.
         chances : ndarray of float32 of shape (n,)
             The probability of the condition.
         """
         drawn, chances = np.empty(len(codes), dtype=np.int64), np.ones(len(codes), np.float32)
-        for part, shares in self._shares(codes):
+        for chunk, shares in self._shares(codes):
             if kept is not None:
                 total = shares.sum(axis=0)
                 shares *= kept[:, None]
-                chances[part] = shares.sum(axis=0) / total
-            drawn[part] = draw_codes(shares.T, rng)
+                chances[chunk] = shares.sum(axis=0) / total
+            drawn[chunk] = draw_codes(shares.T, rng)
         return drawn, chances
 
     def probabilities(self, codes):
-        """Return the law of the block of each record.
+        """Return the probabilities of the blocks for each record.
 
         Parameters
         ----------
         codes : ndarray of int of shape (n, p)
-            Blocks, of which those of earlier columns count.
+            Blocks; only those of earlier columns are read.
 
         Returns
         -------
         ndarray of float32 of shape (n, n_blocks)
         """
-        laws = np.empty((len(codes), len(self.base)), dtype=np.float32)
-        for part, shares in self._shares(codes):
-            laws[part] = (shares / shares.sum(axis=0)).T
-        return laws
+        probabilities = np.empty((len(codes), len(self.base)), dtype=np.float32)
+        for chunk, shares in self._shares(codes):
+            probabilities[chunk] = (shares / shares.sum(axis=0)).T
+        return probabilities
 
     def _shares(self, codes):
-        """Yield parts of the records, and unscaled shares of their blocks, a column a record."""
+        """Yield slices of the records, and unnormalized shares of shape (n_blocks, n_chunk)."""
         import torch
         from torch.nn.functional import embedding_bag
 
-        # The base is the only row of a first term.
+        # The base is added to all records, as the only row of a first table.
         tables = [self.base[None], *(term.table for term in self.terms)]
         starts = np.cumsum([0, *map(len, tables)])
         table = torch.from_numpy(np.concatenate(tables, dtype=np.float32))
         step = max(1, _ENTRIES // max(len(self.base), len(tables)))
         for start in range(0, len(codes), step):
-            part = slice(start, min(start + step, len(codes)))
-            cells = np.zeros((part.stop - start, len(tables)), dtype=np.int32)
-            for place, term in enumerate(self.terms, 1):
-                cells[:, place] = starts[place] + term.rows(codes[part])
+            chunk = slice(start, min(start + step, len(codes)))
+            cells = np.zeros((chunk.stop - start, len(tables)), dtype=np.int32)
+            for i, term in enumerate(self.terms, 1):
+                cells[:, i] = starts[i] + term.rows(codes[chunk])
             logits = embedding_bag(torch.from_numpy(cells), table, mode="sum").numpy()
-            # Reductions over few entries are slow, those over many rows are not.
+            # Reductions over the first axis of few blocks are faster than over the last.
             shares = np.ascontiguousarray(logits.T)
             shares -= shares.max(axis=0)
             np.exp(shares, out=shares)
-            yield part, shares
+            yield chunk, shares
 
 
 @saved
 @dataclass(frozen=True, eq=False)
 class LogLinearChain:
-    """A distribution of records whose columns are drawn one after another.
+    """Chain of log-linear conditional distributions, one for each column.
 
-    Categories of a column belong to blocks. The blocks of a column follow a log-linear law given
-    those of the columns before it; inside a block the category depends on nothing else.
+    The categories of a column are grouped into blocks. The block of a record is log-linear in the
+    blocks of earlier columns; its category depends on the block alone.
 
     Parameters
     ----------
     domain : Product of OneHot
-        Of encoded records.
+        Domain of encoded records.
     blocks : list of ndarray of int
         The block of each category of each column.
     shares : list of ndarray
-        The shares of the categories within their blocks; in a column with a condition, times the
-        part that is allowed.
+        The shares of the categories within their blocks; in columns with a condition, multiplied
+        by the allowed fraction.
     conditionals : tuple of LogLinearConditional
-        In the order in which columns are drawn.
+        Conditionals in the order in which columns are drawn.
     conditioned : frozenset of int, default=frozenset()
         The columns with conditions.
 
     Notes
     -----
-    Conditions are kept by importance sampling: a column is drawn under its condition, and the row
-    weighs the product of the probabilities that the columns before left to the conditions. Of many
-    weighted rows some are kept, by weight.
+    Conditions are met by importance sampling. A column is drawn under its condition, and a row has
+    as weight the product of the probabilities of the conditions given earlier columns. Rows are
+    then resampled by weight.
     """
 
     _saved_state = {
@@ -277,10 +278,10 @@ class LogLinearChain:
         sizes = category_counts(self.domain)
         demand(not self.conditioned, "The distribution of a fit has no conditions.")
         demand(
-            [len(part) for part in self.blocks] == sizes == [len(part) for part in self.shares],
+            list(map(len, self.blocks)) == sizes == list(map(len, self.shares)),
             "A distribution has blocks of other categories than its domain.",
         )
-        n_blocks = [int(part.max()) + 1 for part in self.blocks]
+        n_blocks = [int(blocks.max()) + 1 for blocks in self.blocks]
         for blocks, shares, n in zip(self.blocks, self.shares, n_blocks, strict=True):
             demand(n <= len(blocks), "A column has more blocks than categories.")
             # Each block must have a category to draw.
@@ -314,12 +315,12 @@ class LogLinearChain:
         return self._in_blocks(blocks, rng)
 
     def last_given_others(self, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the law of the column that is drawn last, given the others.
+        """Return the conditional distribution of the last column given all others.
 
         Parameters
         ----------
         columns : sequence of ndarray of int of shape (n,)
-            Categories of records, a vector a column. Those of the last column are not looked at.
+            Categories of records, one vector per column. Those of the last column are ignored.
 
         Returns
         -------
@@ -328,17 +329,17 @@ class LogLinearChain:
         conditional = self.conditionals[-1]
         pairs = zip(self.blocks, columns, strict=True)
         codes = np.stack([owners[codes] for owners, codes in pairs], axis=1)
-        laws = conditional.probabilities(codes).astype(np.float64)
+        probabilities = conditional.probabilities(codes).astype(np.float64)
         column = conditional.column
-        return laws[:, self.blocks[column]] * self.shares[column]
+        return probabilities[:, self.blocks[column]] * self.shares[column]
 
     def redraw(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw records again, each in its own blocks.
+        """Redraw the category of each value within its block.
 
         Parameters
         ----------
         codes : ndarray of int of shape (n, p)
-            Of :meth:`sample`.
+            Records from :meth:`sample`.
         rng : numpy.random.Generator
 
         Returns
@@ -351,39 +352,41 @@ class LogLinearChain:
         return self._in_blocks(blocks, rng)
 
     def _in_blocks(self, blocks, rng):
+        """Draw a category in each block."""
         codes = np.empty_like(blocks)
         for column, (owners, shares) in enumerate(zip(self.blocks, self.shares, strict=True)):
             codes[:, column] = draw_weighted(owners, shares, blocks[:, column], rng)
         return codes
 
     def restricted(self, allowed: Mapping) -> Self | None:
-        """Return the law of the records that fulfil independent conditions on columns.
+        """Return the distribution under independent conditions on columns.
 
         Parameters
         ----------
         allowed : mapping of int to ndarray
-            Of a column, the part of each category that is allowed, from 0 to 1.
+            The allowed fraction, from 0 to 1, of each category of a column.
 
         Returns
         -------
         LogLinearChain or None
-            None where fewer than one in a billion records fulfil them, as 20000 weighted rows tell.
+            None if the probability of the conditions, estimated from 20000 weighted rows, is below
+            one in a billion.
         """
         shares = list(self.shares)
-        for column, parts in allowed.items():
-            shares[column] = shares[column] * parts
-        law = replace(self, shares=shares, conditioned=self.conditioned | frozenset(allowed))
-        return law if law._pilot[0] >= RARE else None
+        for column, fractions in allowed.items():
+            shares[column] = shares[column] * fractions
+        chain = replace(self, shares=shares, conditioned=self.conditioned | frozenset(allowed))
+        return chain if chain._pilot[0] >= RARE else None
 
     @property
     def effective_size(self) -> float:
-        """(Σ w)² / Σ w² of 20000 rows that are drawn under the conditions."""
+        """(Σ w)² / Σ w² of the weights of 20000 rows drawn under the conditions."""
         return self._pilot[1]
 
     @cached_property
     def _pilot(self):
-        """The probability of the conditions, the effective size, and rows to draw for one."""
-        # What is drawn after the last condition has no weight.
+        """The probability of the conditions, the effective size, and rows drawn per row kept."""
+        # Columns after the last condition do not change the weights.
         stops = [i for i, c in enumerate(self.conditionals, 1) if c.column in self.conditioned]
         needed = replace(self, conditionals=self.conditionals[: max(stops, default=0)])
         _, weights = needed._weighted(_PILOT, np.random.default_rng(0))
@@ -391,12 +394,12 @@ class LogLinearChain:
         if mean < RARE:
             return 0.0, 0.0, _MOST
         size = weights.sum() ** 2 / (weights**2).sum()
-        # None is kept twice, or those drawn say four times as much as those kept.
+        # Enough rows that none is kept twice, or that four times the effective size is drawn.
         n_drawn = min(weights.max() / mean, 4 * _PILOT / size, _MOST)
         return float(mean), float(size), float(n_drawn)
 
     def _weighted(self, n, rng):
-        """Return blocks, and the probability of the conditions given the columns before each."""
+        """Return blocks of rows, and their weights: the probabilities of the conditions."""
         codes = np.zeros((n, len(self.blocks)), dtype=np.int64, order="F")
         weights = np.ones(n)
         for conditional in self.conditionals:
@@ -408,30 +411,30 @@ class LogLinearChain:
         return codes, weights
 
     def _resampled(self, n, rng):
-        """Return blocks of records that fulfil the conditions."""
-        most, parts, left = int(_BATCH / self._pilot[2]), [], n
+        """Return blocks of records that fulfil the conditions, by systematic resampling."""
+        most, chunks, left = int(_BATCH / self._pilot[2]), [], n
         while left > 0:
             codes, weights = self._weighted(_BATCH, rng)
             edges = np.cumsum(weights)
             if edges[-1] > 0:
                 count = min(most, left)
-                places = (np.arange(count) + rng.uniform()) * (edges[-1] / count)
-                places = np.minimum(places, np.nextafter(edges[-1], 0))
-                chosen = np.searchsorted(edges, places, side="right")
-                parts.append(codes[rng.permutation(chosen)])
+                points = (np.arange(count) + rng.uniform()) * (edges[-1] / count)
+                points = np.minimum(points, np.nextafter(edges[-1], 0))
+                chosen = np.searchsorted(edges, points, side="right")
+                chunks.append(codes[rng.permutation(chosen)])
                 left -= count
-        return np.concatenate(parts)
+        return np.concatenate(chunks)
 
 
 def joint_codes(codes, columns, groups, shape):
-    """Return the cell of each record in the table of some columns, of which groups are told apart.
+    """Return the cell index of each record in a table of grouped columns.
 
     Parameters
     ----------
     codes : ndarray of int of shape (n, p)
     columns : tuple of int
     groups, shape : tuple of ndarray of int, tuple of int
-        The group of each block, and their number; of these columns first.
+        The group of each block, and the numbers of groups; entries after ``columns`` are ignored.
 
     Returns
     -------
@@ -444,28 +447,29 @@ def joint_codes(codes, columns, groups, shape):
 
 
 def _check_term(term, column, earlier, n_blocks):
+    """Raise InvalidFileError unless a term fits the columns before it."""
     demand(set(term.parents) <= earlier, "A column depends on a later one.")
     columns = (*term.parents, column)
     fits = len(term.groups) == len(columns) == term.logits.ndim > 1
     demand(fits, "A term has groups of other columns.")
-    for part, groups, size in zip(columns, term.groups, term.logits.shape, strict=True):
-        demand(len(groups) == n_blocks[part], "A term has groups of other blocks.")
+    for j, groups, size in zip(columns, term.groups, term.logits.shape, strict=True):
+        demand(len(groups) == n_blocks[j], "A term has groups of other blocks.")
         demand(not groups.size or int(groups.max()) < size, "A term has other groups.")
 
 
 @saved
 @dataclass(frozen=True)
 class ProductMixture:
-    """A mixture whose components have independent columns.
+    """Mixture of distributions with independent columns.
 
     Parameters
     ----------
     domain : Product of OneHot
-        Of the encoded records: a block of categories for each column.
+        Domain of encoded records: a block of categories for each column.
     shares : ndarray of shape (k,)
         Probabilities of the components.
     probabilities : ndarray of shape (k, domain.n_features)
-        Of the categories of each column in each component.
+        Probabilities of the categories of each column in each component.
     """
 
     _saved_state = {
@@ -483,60 +487,35 @@ class ProductMixture:
         demand(is_distribution(self.shares), "The shares of a mixture do not sum to one.")
         shape = (len(self.shares), self.domain.n_features)
         demand(self.probabilities.shape == shape, "A mixture has probabilities of other columns.")
-        for part in self.domain.slices:
-            sums = self.probabilities[self.shares > 0, part].sum(axis=1)
+        for block in self.domain.slices:
+            sums = self.probabilities[self.shares > 0, block].sum(axis=1)
             demand((sums > 0).all(), "A mixture has a column without categories.")
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw records.
-
-        Parameters
-        ----------
-        n : int
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        ndarray of int64 of shape (n, p)
-            The category of each record in each column.
-        """
+        """Draw records, as :meth:`LogLinearChain.sample`."""
         components = rng.choice(len(self.shares), size=n, p=self.shares)
         codes = np.empty((n, len(self.domain.slices)), dtype=np.int64)
-        for column, part in enumerate(self.domain.slices):
-            size = part.stop - part.start
+        for column, block in enumerate(self.domain.slices):
+            size = block.stop - block.start
             owners = np.repeat(np.arange(len(self.shares)), size)
-            weights = self.probabilities[:, part].ravel()
+            weights = self.probabilities[:, block].ravel()
             codes[:, column] = draw_weighted(owners, weights, components, rng) % size
         return codes
 
     def restricted(self, allowed: Mapping) -> Self | None:
-        """Return the law of the records that fulfil independent conditions on columns.
-
-        Parameters
-        ----------
-        allowed : mapping of int to ndarray
-            Of a column, the part of each category that is allowed, from 0 to 1.
-
-        Returns
-        -------
-        ProductMixture or None
-            Components weighted by their probabilities of the condition, with the other categories
-            taken out; None where fewer than one in a billion records fulfil it.
-        """
+        """Return the distribution under conditions, as :meth:`LogLinearChain.restricted`."""
         shares, probabilities = self.shares, self.probabilities.copy()
-        for column, parts in allowed.items():
+        for column, fractions in allowed.items():
             block = probabilities[:, self.domain.slices[column]]
-            wanted = block * parts
+            wanted = block * fractions
             sums = wanted.sum(axis=1, keepdims=True)
-            # A component that cannot fulfil it has weight 0, whatever it holds.
+            # A component that cannot fulfil the condition keeps its block, and gets weight 0.
             np.divide(wanted, sums, where=sums > 0, out=block)
             shares = shares * sums[:, 0]
         total = shares.sum()
-        return (
-            None
-            if total < RARE
-            else replace(self, shares=shares / total, probabilities=probabilities)
-        )
+        if total < RARE:
+            return None
+        return replace(self, shares=shares / total, probabilities=probabilities)
 
     @property
     def effective_size(self) -> float:

@@ -1,4 +1,4 @@
-"""Exact counts of many small tables, which are grouped into few joint ones for many records."""
+"""Exact counts of many marginals, computed from few joint tables for large data."""
 
 import math
 from functools import lru_cache
@@ -11,22 +11,22 @@ from sklearn_dpgen.exceptions import PublicValueError
 
 __all__ = ["JointCoder", "JointCounts", "cover_tables"]
 
-# Codes below it fit in 16 bits.
+# Codes below this fit in 16 bits.
 _SHORT = 1 << 16
 
 
 class Codes:
-    """Codes of records, as an array of unsigned or long integers and a tensor of the same bits.
+    """Buffer of codes: an array of uint16 or int64, and a tensor that shares its memory.
 
     Parameters
     ----------
     n_rows : int
     is_short : bool
-        Whether in 16 bits instead of 64.
+        Whether codes have 16 bits instead of 64.
     """
 
     def __init__(self, n_rows, is_short):
-        # PyTorch aligns what it allocates: sums take half the time.
+        # PyTorch allocates aligned memory, on which sums take half the time.
         dtype = torch.int16 if is_short else torch.int64
         self.tensor = torch.empty(n_rows, dtype=dtype, device="cpu")
         self.array = self.tensor.numpy().view(np.uint16 if is_short else np.int64)
@@ -34,54 +34,55 @@ class Codes:
 
 
 class JointCoder:
-    """Codes of records in joint tables: neighbours that begin with the same columns share them.
+    """Cell indices of records in joint tables, with common prefixes computed once.
 
     Parameters
     ----------
     sizes : sequence of int
         The number of categories of each column.
     blocks : sequence of tuple of int
-        The columns of each joint table, the last one running fastest.
+        The columns of each joint table, in row-major order.
 
     Attributes
     ----------
     columns : list of int
-        Those of any table, ascending.
+        The columns of all tables, ascending.
     """
 
     def __init__(self, sizes, blocks):
         self.columns = sorted({j for block in blocks for j in block})
-        # Buffers are numbered: first those of single columns, then those of joint codes.
+        # Buffers of single columns come first, then those of joint codes.
         self._is_short = [sizes[j] <= _SHORT for j in self.columns]
         self._plan = []
         self._n_rows, self._buffers = None, []
-        # A column of one category adds nothing to a code.
+        # Columns of one category do not change a code.
         paths: list[tuple[int, ...]] = [
             tuple(j for j in b if sizes[j] > 1) or b[:1] for b in blocks
         ]
-        # Where the codes of the columns so far are, and at what depth joint ones were written.
-        places: dict[tuple[int, ...], tuple[int, int]]
-        places = {(j,): (i, 0) for i, j in enumerate(self.columns)}
+        # The buffer and depth of the codes of each prefix.
+        buffers: dict[tuple[int, ...], tuple[int, int]]
+        buffers = {(j,): (i, 0) for i, j in enumerate(self.columns)}
         numbers: dict = {}
         for path, following in pairwise([*paths, ()]):
             steps, n_cells = [], sizes[path[0]]
             for k in range(1, len(path)):
                 before, joint, size = path[:k], path[: k + 1], sizes[path[k]]
                 n_cells *= size
-                if joint in places:
+                if joint in buffers:
                     continue
-                place, depth = places[before]
-                # In place, where nobody asks again: fewer buffers stay in the cache.
+                source, depth = buffers[before]
+                # Codes that are not needed again are overwritten to save cache.
                 if k == 1 or before == following[:k]:
                     depth = k
                 number = self._number(numbers, (depth, n_cells <= _SHORT))
-                steps.append((place, places[path[k : k + 1]][0], number, size))
-                places[joint] = number, depth
-            self._plan.append((steps, places[path][0]))
-            for joint in [p for p in places if len(p) > 1 and p != following[: len(p)]]:
-                del places[joint]
+                steps.append((source, buffers[path[k : k + 1]][0], number, size))
+                buffers[joint] = number, depth
+            self._plan.append((steps, buffers[path][0]))
+            for joint in [p for p in buffers if len(p) > 1 and p != following[: len(p)]]:
+                del buffers[joint]
 
     def _number(self, numbers, key):
+        """Return the index of the buffer of a depth and width, a new one if needed."""
         if key not in numbers:
             numbers[key] = len(self._is_short)
             self._is_short.append(key[1])
@@ -91,12 +92,12 @@ class JointCoder:
         return self.__dict__ | {"_n_rows": None, "_buffers": []}
 
     def codes(self, columns):
-        """Yield the codes of records in each joint table, to be used before the next.
+        """Yield the codes of records in each joint table; each is valid until the next.
 
         Parameters
         ----------
         columns : list of ndarray of unsigned int of shape (n_rows,)
-            Codes below the sizes, of each of :attr:`columns`.
+            Codes of each of :attr:`columns`, below their sizes.
 
         Yields
         ------
@@ -106,10 +107,10 @@ class JointCoder:
         buffers = self._buffers
         for codes, column in zip(buffers, columns, strict=False):
             np.copyto(codes.array, column)
-        for steps, place in self._plan:
+        for steps, result in self._plan:
             for first, last, joint, size in steps:
                 _join(buffers[first], buffers[last], size, buffers[joint])
-            yield buffers[place]
+            yield buffers[result]
 
     def _allocate(self, n_rows):
         if self._n_rows != n_rows:
@@ -118,9 +119,9 @@ class JointCoder:
 
 
 def _join(first, last, size, joint):
-    """Write ``first * size + last``, which fits; to a buffer that ``first`` may be."""
+    """Write ``first * size + last`` to ``joint``, which may be ``first``."""
     if joint.is_short:
-        # In 16 bits, whatever their sign.
+        # Arithmetic modulo 2^16 gives the right bits for signed numbers too.
         factor = size if size < _SHORT // 2 else size - _SHORT
         torch.add(last.tensor, first.tensor, alpha=factor, out=joint.tensor)
     else:
@@ -128,20 +129,19 @@ def _join(first, last, size, joint):
         np.add(joint.array, last.array, out=joint.array)
 
 
-# Records at a time: their codes stay in the second cache, and PyTorch starts threads of its own
-# for more numbers than these.
+# Records per chunk: codes fit in the L2 cache, and PyTorch starts no threads for so few numbers.
 _ROWS = 1 << 15
-# Sums over fewer than 2**36 records of lighter weights do not overflow.
+# Weights below this do not overflow in sums over fewer than 2**36 records.
 _HEAVIEST = 1 << 27
-# For fewer records, counting table by table takes no more time than planning joint tables.
+# For fewer records, counting each table takes no longer than planning joint tables.
 _MANY = 1 << 16
-# Cells of a joint table, whose counts then stay in the first cache, and the cells that all joint
-# tables may have beyond those of the tables themselves: 32 MiB.
+# Cells of a joint table, whose counts fit in the L1 cache, and the most cells of all joint tables
+# beyond those of the tables themselves (32 MiB).
 _JOINT_CELLS, _EXTRA_CELLS = 1 << 13, 1 << 22
 
 
 class JointCounts:
-    """Exact counts of records in the cells of tables of few columns.
+    """Exact counts of records in the cells of one- to three-way marginals.
 
     Parameters
     ----------
@@ -150,32 +150,30 @@ class JointCounts:
     tables : sequence of tuple of int
         The columns of each table: one to three distinct ones, ascending.
     n_rows : int or None, default=None
-        About how many records will be counted; None for many. The tables that are returned do not
-        depend on it.
+        Approximate number of records; None for many. It changes the speed, not the counts.
 
     Attributes
     ----------
     blocks : tuple of tuple of int
-        The columns of the joint tables that are counted: a function of the parameters.
+        The columns of the joint tables that are counted, determined by the parameters.
     vector : ndarray of int64
-        The counts in all cells of these. Vectors of disjoint sets of records add up to that of
-        all records, in any order.
+        The counts in all their cells. Vectors of disjoint sets of records add up to that of all
+        records.
 
     Raises
     ------
     ValueError
-        Sizes below 1, or tables of other columns.
+        Sizes below 1, or tables of unknown columns.
 
     Notes
     -----
-    A record adds its weight to one cell of each table asked for, and to nothing else. One counter
-    serves one thread at a time; counters of several threads are merged.
+    A record adds its weight to one cell of each table. A counter is not thread-safe; counters of
+    several threads are merged.
 
-    Most of the time of counting is that of incrementing, for each table and record. Where there
-    are many records, several tables are therefore counted as one over all their columns, as long
-    as its cells stay in the first cache, and are sums of it in the end. Batches of tens of
-    thousands of records are best: a call takes some 10 microseconds for each joint table, however
-    few there are.
+    The time is dominated by one increment for each table and record. For many records, several
+    tables are therefore counted as one joint table that fits in the L1 cache, of which they are
+    marginal sums. Batches of tens of thousands of records are best, since a call costs about 10
+    microseconds for each joint table.
     """
 
     def __init__(self, sizes, tables, n_rows=None):
@@ -185,7 +183,7 @@ class JointCounts:
         self._holders = {table: table for table in self.tables}
         if n_rows is None or n_rows >= _MANY:
             self._holders = cover_tables(self.sizes, self.tables)
-        # Neighbours begin with the same columns, and share their codes.
+        # Sorted tables share the codes of their common prefixes.
         self.blocks = tuple(sorted({*self._holders.values()}))
         stops = np.cumsum([0, *(math.prod(self._shape(block)) for block in self.blocks)]).tolist()
         self.vector = np.zeros(stops[-1], dtype=np.int64)
@@ -202,9 +200,9 @@ class JointCounts:
         Parameters
         ----------
         codes : sequence of ndarray of unsigned int of shape (n,)
-            The category of each record in each column; of columns in no table whatever.
+            The category of each record in each column; columns in no table are ignored.
         weights : ndarray of int of shape (n,) or None, default=None
-            What each record adds in place of one: from 0 to below 2**27.
+            Weights of the records, from 0 to below 2**27; None for 1.
 
         Returns
         -------
@@ -213,14 +211,14 @@ class JointCounts:
         Raises
         ------
         ValueError
-            Codes that are no category of their column, arrays of other shapes or dtypes, or
-            weights outside of this range. Nothing is counted then.
+            Codes that are not below the size of their column, arrays of wrong shape or dtype, or
+            weights outside this range. Then nothing is counted.
         """
         columns = _check_codes(codes, self.sizes, self._coder.columns)
         n_rows = len(columns[0]) if columns else 0
         if weights is not None and columns:
             _check_weights(weights, n_rows)
-        # Parts of one length: a short one takes nearly as long.
+        # Chunks have equal lengths, since a short chunk takes nearly as long as a full one.
         bounds = np.linspace(0, n_rows, -(-n_rows // _ROWS) + 1).astype(np.int64).tolist()
         for start, stop in pairwise(bounds):
             self._add_rows(
@@ -229,35 +227,8 @@ class JointCounts:
             )
         return self
 
-    def merge(self, other):
-        """Add the counts of another counter of the same tables.
-
-        Parameters
-        ----------
-        other : JointCounts
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            Other sizes or tables.
-        """
-        if (self.sizes, self.blocks) != (other.sizes, other.blocks):
-            raise PublicValueError("Only counters of the same tables can be merged.")
-        self.vector += other.vector
-        return self
-
     def finish(self):
-        """Return the tables.
-
-        Returns
-        -------
-        list of ndarray of int64
-            Of each table, an axis a column.
-        """
+        """Return the counts of each table, with one axis per column, as ndarrays of int64."""
         counts = {
             block: self.vector[start:stop].reshape(self._shape(block))
             for block, (start, stop) in zip(self.blocks, self._spans, strict=True)
@@ -289,7 +260,7 @@ class JointCounts:
         added.array[:] = 1 if weights is None else weights
 
         def add(codes, total):
-            # In integers, and in place: a table of many cells is not filled anew for each part.
+            # Integers are added in place, so that large tables are not allocated for each chunk.
             np.copyto(index.array, codes)
             torch.from_numpy(total).scatter_add_(0, index.tensor, added.tensor)
 
@@ -298,7 +269,7 @@ class JointCounts:
 
 @lru_cache(maxsize=32)
 def cover_tables(sizes, tables):
-    """Return a joint table that holds each of many tables: they are sums of it.
+    """Assign each table to a joint table of which it is a marginal sum.
 
     Parameters
     ----------
@@ -310,25 +281,25 @@ def cover_tables(sizes, tables):
     Returns
     -------
     dict of tuple of int to tuple of int
-        For each table the columns of its joint table, ascending. A function of the arguments alone,
-        so that counts of several workers add up.
+        For each table the columns of its joint table, ascending. They are determined by the
+        arguments alone, so that counts of several workers add up.
 
     Notes
     -----
-    Greedy: the largest table without a joint one begins the next. This grows by the column that
-    completes most tables for the digits that it adds to a code, until its cells are too many.
+    The algorithm is greedy. The largest unassigned table starts a joint table, which grows by the
+    column that completes the most tables per bit of the code, up to a number of cells.
     """
     n_cells = {table: math.prod(sizes[j] for j in table) for table in tables}
     digits = [max(1, (size - 1).bit_length()) for size in sizes]
     room, holders = _EXTRA_CELLS, {}
-    # Of each column, the tables without a joint one.
+    # The unassigned tables of each column.
     waiting: list[set] = [{t for t in n_cells if j in t} for j in range(len(sizes))]
     for table in sorted(n_cells, key=lambda t: (-n_cells[t], t)):
         if table in holders:
             continue
         most = max(n_cells[table], min(_JOINT_CELLS, n_cells[table] + room))
         columns, cells, following = set(), 1, list(table)
-        # How many tables each further column completes.
+        # The number of tables that each further column completes.
         gains: dict[int, int] = {}
         while following:
             column = following.pop()
@@ -353,33 +324,35 @@ def cover_tables(sizes, tables):
 
 
 def _check_tables(sizes, tables):
+    """Raise ValueError for sizes or tables that cannot be counted."""
     if any(size < 1 for size in sizes):
         raise PublicValueError("sizes must be at least 1.")
     for table in tables:
         is_known = all(0 <= j < len(sizes) for j in table)
         if not is_known or not 1 <= len(table) <= 3 or list(table) != sorted({*table}):
             raise PublicValueError(
-                f"tables must hold one to three distinct columns, ascending: {table}."
+                f"tables must hold one to three distinct columns, ascending, got {table}."
             )
 
 
 def _check_codes(codes, sizes, used):
-    """Return the columns that are used, once they hold categories alone."""
+    """Return the columns that are used, after checking their codes."""
     columns = [codes[j] for j in used]
     for j, column in zip(used, columns, strict=True):
         if not isinstance(column, np.ndarray) or column.dtype.kind != "u" or column.ndim != 1:
             raise PublicValueError(f"codes of column {j} must be an array of unsigned integers.")
         if len(column) != len(columns[0]):
-            raise PublicValueError(f"codes of column {j} must be as many as those of the others.")
+            raise PublicValueError(f"codes of column {j} must be as many as in other columns.")
         if len(column) and column.max() >= sizes[j]:
             raise PublicValueError(f"codes of column {j} must be below {sizes[j]}.")
     return columns
 
 
 def _check_weights(weights, n_rows):
+    """Raise ValueError for weights that cannot be counted."""
     if not isinstance(weights, np.ndarray) or weights.dtype.kind not in "iu":
         raise PublicValueError("weights must be an array of integers.")
     if weights.shape != (n_rows,):
-        raise PublicValueError("weights must be one a record.")
+        raise PublicValueError("weights must be one per record.")
     if n_rows and not 0 <= weights.min() <= weights.max() < _HEAVIEST:
         raise PublicValueError(f"weights must be from 0 to below {_HEAVIEST}.")

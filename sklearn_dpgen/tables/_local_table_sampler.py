@@ -1,4 +1,4 @@
-"""LocalTableSampler: tables learned from one joint answer of each person."""
+"""LocalTableSampler: synthetic tables from joint randomized response."""
 
 import math
 from collections.abc import Iterable
@@ -24,9 +24,9 @@ from sklearn_dpgen.persistence._declarations import demand
 from sklearn_dpgen.schema._binned import Binned
 from sklearn_dpgen.tables._conditional_sampling import ConditionalSamplerMixin
 from sklearn_dpgen.tables._distributions import ProductMixture
-from sklearn_dpgen.tables._table_sampler import BaseTableSampler
 from sklearn_dpgen.utils._random import split_random_state
 from sklearn_dpgen.utils._validation import (
+    DEVICE,
     Integral,
     Interval,
     Real,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalTableSampler"]
 
-# Copies of the population that a fit holds: logits, shares, gradient and the state of Adam.
+# Copies of the population in memory: logits, probabilities, gradients and the state of Adam.
 _COPIES = 8
 
 
@@ -49,79 +49,77 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
     """Synthetic tables from locally privatized records.
 
     Each person gives one randomized answer on a few columns, by
-    :class:`~sklearn_dpgen.mechanisms.JointRandomizedResponse`. A population of soft records is
-    fitted to the answers by maximum likelihood, which is free: it reads nothing but answers.
-    Records are drawn from the population.
+    :class:`~sklearn_dpgen.mechanisms.JointRandomizedResponse`. A population, which is a mixture of
+    product distributions, is fitted to the answers by maximum likelihood. This is post-processing
+    and costs no privacy. Synthetic records are drawn from the population.
 
     Parameters
     ----------
     mechanism : JointRandomizedResponse or None, default=None
-        The mechanism that people answered by, with its schema and budget. None takes the one that
-        a data frame of answers carries, as in ``make_pipeline(JointRandomizedResponse(...),
-        LocalTableSampler())``; it is needed for answers that were joined or came from a file.
-        Answers of another one are refused.
+        The mechanism that released the answers, with its schema and budget. None takes the
+        mechanism that is attached to a data frame of answers, as in
+        ``make_pipeline(JointRandomizedResponse(...), LocalTableSampler())``; it must be given for
+        answers that were joined or read from a file. Answers of another mechanism are refused.
     privatize : bool, default=False
-        False: ``fit`` and ``score`` take answers. True: they take raw records and privatize them
-        first, once a call, with a clone of ``mechanism``: one more release of them.
+        If False, ``fit`` and ``score`` take answers. If True, they take raw records and privatize
+        them with a clone of ``mechanism``; each call is a further release.
     population_size : int, default=200
-        Rows of the population.
+        Number of rows of the population.
     prior : "auto" or float, default="auto"
-        What a nat of dependence between columns costs, in nats of the likelihood of all answers:
-        the mean divergence of a row from the mean row has this weight. It keeps noise from being
-        learned as dependence. "auto" is 0.14 √n I^⅓ for n answers with the information
+        Penalty on dependence between columns, which keeps the fit from learning noise: the weight
+        of the mean Kullback-Leibler divergence of a row from the mean row, relative to the
+        log-likelihood of all answers. "auto" is 0.14 √n I^⅓ for n answers with the information
         I = (e^ε - 1)² / (4 e^ε) each.
     max_iter : int, default=400
         Most steps of Adam.
     batch_size : "auto" or int, default="auto"
-        Answers a step. "auto" is a 25th of them, from 1000 to 16000.
+        Answers per step. "auto" is 1/25 of the answers, from 1000 to 16000.
     learning_rate : "auto" or float, default="auto"
-        Peak rate of Adam, in logits a step, with cosine decay. "auto" is (n I)^¼ / 100, from 0.1 to
-        0.3, of n answers with the information I: where they tell little, rows stay near the mean.
+        Peak rate of Adam, in logits per step, with cosine decay. "auto" is (n I)^¼ / 100, from 0.1
+        to 0.3, for n answers with the information I.
     n_init : int, default=1
-        How many times to fit, from other starts; the population under which held-out answers are
-        likeliest is kept.
+        Number of fits from different starts; the population with the largest likelihood of
+        held-out answers is kept.
     early_stopping : bool, default=False
-        Whether to hold out answers, fit until they gain nothing, and then fit anew to all answers
-        for the steps that paid.
+        Whether to choose the number of steps by the likelihood of held-out answers, and then to
+        refit to all answers.
     validation_fraction : float, default=0.1
-        Share of the answers that are held out, with ``early_stopping`` or several starts.
+        Fraction of answers to hold out, with ``early_stopping`` or several starts.
     n_iter_no_change : int, default=100
-        Steps without a gain after which to stop; there is a check every 25 steps.
+        Steps without a gain after which to stop, checked every 25 steps.
     tol : float, default=1e-4
-        The least gain in the mean log-likelihood of held-out answers, in nats.
+        Least gain in the mean log-likelihood of held-out answers, in nats.
     ledger : PrivacyLedger, str or None, default=None
-        Ledger, or the path of one, that each release of raw records is booked in, where the
-        mechanism has none; two are refused. Fits on privatized records are post-processing and
-        charge nothing.
+        Ledger that is charged for each release of raw records, if the mechanism has none; two are
+        refused. Fits on answers are post-processing and charge nothing.
     random_state : int, RandomState or None, default=None
-        None privatizes with the operating system's entropy. An int makes the fit reproducible;
-        with ``privatize=True`` a seeded estimator holds the seed of its noise.
+        None draws noise from the operating system's entropy. An int makes the fit reproducible;
+        with ``privatize=True`` it determines the noise, and must be kept secret.
     device : str or torch.device, default="auto"
-        "auto" takes a GPU where there is one.
+        "auto" uses a GPU if there is one.
     verbose : int, default=0
-        1 shows the progress of the population.
+        1 shows progress.
 
     Attributes
     ----------
     law_ : ProductMixture
-        The population: rows of equal shares, with independent columns in each.
+        The population: an equally weighted mixture of rows with independent columns.
     mechanism_ : JointRandomizedResponse
         The fitted mechanism.
     encoder_ : TabularEncoder
-        From the table to blocks of categories and back.
+        Encoder of records.
     loss_curve_ : list of float
-        Minus the mean log-likelihood of each step's answers, in nats.
+        Negative mean log-likelihood of the answers of each step, in nats.
     n_iter_ : int
         Number of steps.
     privacy_ : PrivacyReport
-        What the answers cost; learning from them is post-processing and free.
+        The guarantee of the answers; the fit is post-processing.
     n_features_in_, feature_names_in_
-        Of what ``fit`` takes: the columns of answers, or of records with ``privatize=True``.
+        Columns of the input of ``fit``: of answers, or of records with ``privatize=True``.
 
     See Also
     --------
-    TableSampler : Where somebody may see the records: central privacy, at a far smaller
-        budget.
+    TableSampler : Central privacy, with far less noise, for a trusted curator.
     sklearn_dpgen.deconvolution.EntropicDeconvGAN : Learns a network from the same answers.
 
     Notes
@@ -142,17 +140,17 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         know or guess, with ``privatize=True``.
     :Proof: :doc:`/privacy_model`; of answers :ref:`local-tables`.
 
-    The population P of n_s rows, P_r a distribution of each column by itself, minimizes
-    -Σ_i log mean_r p(y_i | P_r) + τ mean_r KL(P_r ‖ mean row) for answers y_i. It is the likelihood
-    objective of entropic deconvolution [1]_ with a mixture of products in the place of a generator,
-    and uses dependence of all orders that answers tell of.
+    A population P has n_s rows P_r, each a product distribution. It minimizes
+    -Σ_i log mean_r p(y_i | P_r) + τ mean_r KL(P_r ‖ mean row) for answers y_i. This is the
+    likelihood objective of entropic deconvolution [1]_ with a mixture of products in place of a
+    generator; it uses dependence of all orders between columns asked together.
 
-    Scores read nothing but answers, so that choosing parameters of this estimator by
-    cross-validation on answers costs no privacy. A search over the mechanism asks everybody again
-    for each candidate and fold, in ``fit`` and in ``score``.
+    Scores read answers only, so that cross-validation on answers costs no privacy. A search over
+    parameters of the mechanism releases the records again for each candidate and fold, in ``fit``
+    and in ``score``.
 
-    A step takes 6 n_s operations a category of an asked column and covered cell, whatever the
-    number of columns that are not asked. The answers of a million people take some 50 MB.
+    A step takes 6 n_s operations per category of an asked column and covered cell, independent of
+    the number of other columns. The answers of a million people take about 50 MB.
 
     References
     ----------
@@ -195,7 +193,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
-        "device": BaseTableSampler._parameter_constraints["device"],
+        "device": DEVICE,
         "verbose": ["verbose"],
     }
 
@@ -243,10 +241,10 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         Parameters
         ----------
         X : data frame, files, query, stream, iterable of frames, or dask DataFrame
-            Answers, as the mechanism's ``transform`` returns them, possibly written to a file and
-            joined; raw records with ``privatize=True``. See :ref:`large_tables`.
+            Answers, from ``transform`` of the mechanism, possibly joined or read from a file; raw
+            records with ``privatize=True``. See :ref:`large_tables`.
         y : ignored
-            A label is a column of the schema.
+            Labels are columns of the schema.
 
         Returns
         -------
@@ -255,10 +253,10 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         Raises
         ------
         ValueError
-            For answers to another mechanism, or that are missing, impossible or there twice, and
-            for a ``device`` that is not there.
+            Answers of another mechanism, or missing, impossible or duplicate answers; a ``device``
+            that does not exist.
         TypeError
-            For a mechanism of another kind.
+            The mechanism is not a JointRandomizedResponse.
         """
         from sklearn_dpgen.tables._answer_fit import AnswerFit, split_answers
         from sklearn_dpgen.utils._torch import resolve_device
@@ -267,7 +265,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         device = resolve_device(self.device)
         noise_seed, fit_seed, split_seed = split_random_state(self.random_state, 3)
         if self.mechanism is not None:
-            _check_kind(self.mechanism)
+            _check_mechanism(self.mechanism)
         mechanism = fit_mechanism(
             self.mechanism,
             X if self.privatize or self.mechanism is None else None,
@@ -275,7 +273,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
             noise_seed=noise_seed,
             ledger=self.ledger,
         )
-        _check_kind(mechanism)
+        _check_mechanism(mechanism)
         self.mechanism_, self.encoder_ = mechanism, mechanism.encoder_
         self._learn_kind(X)
         names = self.encoder_.feature_names_in_ if self.privatize else RELEASE_COLUMNS
@@ -313,7 +311,7 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         return self
 
     def score_samples(self, X: pd.DataFrame | Iterable[pd.DataFrame]) -> np.ndarray:
-        """Log-likelihood of each answer under the population, in nats.
+        """Return the log-likelihood of each answer under the population, in nats.
 
         Parameters
         ----------
@@ -331,79 +329,77 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         return as_array(log_likelihoods(self.mechanism_, self._encoded(X), P))
 
     def score(self, X: pd.DataFrame | Iterable[pd.DataFrame], y: object = None) -> float:
-        """Minus the distance of the first two moments of what was learned to those of raw records.
+        """Return minus the distance of the first two moments to those of raw records.
 
-        It is the mean squared difference of the means plus that of the mean products of pairs, in
-        units of half of the declared ranges. Of raw records both are estimated from privatized
-        ones without bias, so that a score means the same for all mechanisms with one domain or
-        schema: 0 is best, and where noise is large the error of the estimates lowers it. With one
-        mechanism, :func:`~sklearn_dpgen.deconvolution.likelihood_score` is sharper.
+        The distance is the mean squared difference of the means plus that of the mean products of
+        pairs, in units of half of the declared ranges. Moments of raw records are estimated from
+        answers without bias, so that scores are comparable between mechanisms with the same
+        schema: 0 is best, and noise lowers the score. For a single mechanism,
+        :func:`~sklearn_dpgen.deconvolution.likelihood_score` is more precise.
 
         Parameters
         ----------
         X : data frame or other source of records, as for ``fit``
-            Answers; raw records with ``privatize=True``, which are asked first.
-        y : Ignored
+            Answers; raw records with ``privatize=True``, which are privatized first.
+        y : ignored
 
         Returns
         -------
         float
         """
         check_is_fitted(self)
-        law = self.law_
-        points = law.probabilities.astype(np.float64)
-        return moment_score(self.mechanism_, self._encoded(X), points, law.shares)
+        points = self.law_.probabilities.astype(np.float64)
+        return moment_score(self.mechanism_, self._encoded(X), points, self.law_.shares)
 
     def find_bins(self, n_bins: int = 16) -> dict[str, np.ndarray]:
-        """Return bins of numbers and dates that hold about equal shares of the records.
+        """Return bins of numbers and dates with nearly equal shares of the records.
 
-        Answers of a first group of people on fine bins, ``JointRandomizedResponse(n_bins=64,
-        n_asked=1)``, tell which ``n_bins`` to declare to the next one.
+        A first group of people answers on fine bins, with ``JointRandomizedResponse(n_bins=64,
+        n_asked=1)``; the result can then be declared as ``n_bins`` for a second group.
 
         Parameters
         ----------
         n_bins : int, default=16
-            Most bins of a column, at least 2. One that holds more than its share stays as narrow
-            as it is.
+            Most bins of a column, at least 2. Fine bins are merged, never split.
 
         Returns
         -------
         dict of str to ndarray
-            Edges, in the units of each column, among those of the fitted bins.
+            Edges in the units of each column, a subset of the edges of the fitted bins.
         """
         check_is_fitted(self)
         if not isinstance(n_bins, Integral) or n_bins < 2:
             raise PublicValueError(f"n_bins must be an integer of at least 2, got {n_bins!r}.")
         shares = self.law_.shares @ self.law_.probabilities
-        found = {}
+        edges = {}
         for name, column in self.encoder_.columns_.items():
             if isinstance(column, Binned):
                 below = np.cumsum(shares[self.encoder_.blocks_[name]][: column.n_bins])
                 starts = _even_starts(np.append(0.0, below / below[-1]), n_bins)
-                found[name] = column.column.from_unit(np.array(column.merged(starts).edges))
-        return found
+                edges[name] = column.column.from_unit(np.array(column.merged(starts).edges))
+        return edges
 
     def _encoded(self, X):
+        """Return encoded answers, of raw records with ``privatize=True``."""
         return self.mechanism_.encode_release(
             self.mechanism_.transform(X) if self._privatizes else X
         )
 
     def _prior_weight(self, n_answers):
+        """Return the weight of the prior, in nats of the likelihood of all answers."""
         if self.prior != "auto":
             return float(self.prior)
         return 0.14 * math.sqrt(n_answers) * self._information() ** (1 / 3)
 
     def _rate(self, n_answers):
+        """Return the peak learning rate."""
         if self.learning_rate != "auto":
             return self.learning_rate
         return float(np.clip((n_answers * self._information()) ** 0.25 / 100, 0.1, 0.3))
 
     def _information(self):
-        """Return (e^ε - 1)² / (4 e^ε)."""
+        """Return the information of an answer, (e^ε - 1)² / (4 e^ε)."""
         return math.sinh(min(self.mechanism_.epsilon_, 20.0) / 2) ** 2
-
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "law_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -418,7 +414,8 @@ class LocalTableSampler(LearnerPlanMixin, ConditionalSamplerMixin, PrivateEstima
         demand(self.law_.domain == self.encoder_.domain_, "The distribution has other columns.")
 
 
-def _check_kind(mechanism):
+def _check_mechanism(mechanism):
+    """Raise TypeError unless the mechanism is a JointRandomizedResponse."""
     if not isinstance(mechanism, JointRandomizedResponse):
         raise PublicTypeError(
             "mechanism must be a JointRandomizedResponse, got "
@@ -427,10 +424,10 @@ def _check_kind(mechanism):
 
 
 def _even_starts(below, n_bins):
-    """Return the first of each run of fine bins that are merged, from the shares below them."""
+    """Return the first fine bin of each merged bin, from the cumulative shares of fine bins."""
     starts = [0]
     for i in range(1, len(below) - 1):
-        # A run is full with an even part of what the runs from it on have to share.
+        # A merged bin gets an equal share of the records that earlier bins leave.
         share = (1 - below[starts[-1]]) / (n_bins - len(starts) + 1)
         if below[i + 1] - below[starts[-1]] > share + 1e-9:
             starts.append(i)

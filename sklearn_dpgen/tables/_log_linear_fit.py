@@ -22,18 +22,18 @@ from sklearn_dpgen.utils._torch import as_array, as_tensor, resolve_device
 
 __all__ = ["ChainFit", "NoisyTable", "fit_conditional"]
 
-# Shares below it count as it: logits stay finite.
+# The least share of a block, so that logits are finite.
 _FLOOR = 1e-6
-# Of a share: far below what a sample tells, and enough to keep a shift finite.
+# Variance of a share: below the sampling error, and enough to keep shifts finite.
 _LEAST_SPREAD = 1e-4
-# Smaller relative gains are rounding in single precision, which a line search looks for in vain.
+# Smaller relative gains are rounding errors in single precision, on which a line search fails.
 _ROUNDING = 1.5e-8
-# Corrections of the sums of a table some of whose cells are empty.
+# Alternating corrections of row and column sums of a table with structural zeros.
 _SWEEPS = 20
 
 
 class NoisyTable:
-    """Shares of the records in the cells of two or three columns, with noise.
+    """Noisy shares of the records in the cells of a two- or three-way marginal.
 
     Parameters
     ----------
@@ -41,11 +41,11 @@ class NoisyTable:
     groups : tuple of ndarray of int
         The group of each block of each column.
     shares : ndarray
-        An axis a column; with noise they may be negative.
+        One axis per column; noise may make them negative.
     ridges : ndarray or float
-        Weights of half the squared cosines of the logits of a term that follows it.
+        Ridge penalties of the cosine coefficients of the logits of the term for this table.
     possible : ndarray of bool or None, default=None
-        The cells that records may be in; None for all.
+        Mask of the cells that records can be in; None for all.
     """
 
     def __init__(self, columns, groups, shares, ridges, possible=None):
@@ -53,18 +53,19 @@ class NoisyTable:
         self.ridges = np.broadcast_to(ridges, shares.shape)
         self.possible = possible
 
-    def seen_from(self, column):
-        """Return it with one of its columns last."""
-        place = self.columns.index(column)
-        order = [i for i in range(len(self.columns)) if i != place] + [place]
-        columns, groups = (tuple(part[i] for i in order) for part in (self.columns, self.groups))
+    def with_last(self, column):
+        """Return the table with the axis of ``column`` moved last."""
+        axis = self.columns.index(column)
+        order = [i for i in range(len(self.columns)) if i != axis] + [axis]
+        columns = tuple(self.columns[i] for i in order)
+        groups = tuple(self.groups[i] for i in order)
         return NoisyTable(
             columns, groups, self.shares.transpose(order), self.ridges.transpose(order)
         )
 
 
 def cosines(table):
-    """Return the coefficients of a table in cosines of each axis, which are orthonormal."""
+    """Return the coefficients of a table in the orthonormal cosine basis of each axis."""
     for axis, size in enumerate(table.shape):
         table = np.moveaxis(np.tensordot(_cosines(size), table, axes=(0, axis)), 0, axis)
     return table
@@ -79,7 +80,7 @@ def _cosines(size):
 def fit_conditional(
     column, marginal, tables, codes, *, max_iter, device, fixed=(), spread=None, start=None
 ):
-    """Fit the law of a column given those before it.
+    """Fit the conditional distribution of a column given earlier ones.
 
     Parameters
     ----------
@@ -87,19 +88,19 @@ def fit_conditional(
     marginal : ndarray of shape (n_blocks,)
         Shares of its blocks.
     tables : list of NoisyTable
-        Of the column and earlier ones, with the column last.
+        Tables of the column and earlier ones, with the column last.
     codes : ndarray of int of shape (n, p)
-        Blocks of rows from the law of the columns before it.
+        Blocks of rows drawn from the fitted distribution of earlier columns.
     max_iter : int
-        Steps of L-BFGS at most.
+        Most steps of L-BFGS.
     device : torch.device
     fixed : tuple of LogLinearTerm, default=()
-        Terms that are known, and are added to those of the tables.
+        Known terms, which are added to those of the tables.
     spread : ndarray of shape (n_blocks,) or None, default=None
-        Variances of the shares of the blocks. With fixed terms these may be out of reach, and are
-        followed as far as the variance says.
+        Variances of the shares of the blocks. With fixed terms the shares may be unattainable, and
+        are fitted with a ridge penalty of this variance.
     start : LogLinearConditional or None, default=None
-        A fit to the first of the tables, from which this one goes on; None begins at independence.
+        Warm start: a fit to the first of the tables. None starts at independence.
 
     Returns
     -------
@@ -111,23 +112,23 @@ def fit_conditional(
 
         (1/n) Σ_r log Σ_j exp(b_j + Σ_t θ_t(x_r, j)) - Σ_t ⟨θ_t, m_t⟩ - ⟨b, s⟩ + Σ_t ⟨ρ_t, ξ_t²⟩/2
 
-    with the cosines ξ_t of θ_t: the dual of the largest conditional entropy with tables near to
-    those given. Tables are first shifted to have the sums that the rows and ``marginal`` have:
-    noise is left in the interaction. Fixed terms are added to the exponent; b then has a ridge too,
-    its ``spread``.
+    with the cosine coefficients ξ_t of θ_t. This is the dual of maximum conditional entropy with
+    tables near the given ones. Tables are first shifted to the sums of the rows and of
+    ``marginal``, so that only interactions are noisy. Fixed terms are added to the exponent; b
+    then has the ridge ``spread``.
     """
     marginal = np.maximum(marginal, _FLOOR)
     base = np.log(marginal)
     if not tables and not fixed:
         return LogLinearConditional(column, base, ())
-    # Blocks that no table tells apart keep their proportions.
-    told = [t.groups[-1] for t in (*tables, *fixed)]
-    seen, merged = np.unique(told, axis=1, return_inverse=True)
-    # In NumPy 2.0.0 it has two dimensions.
+    # Blocks that share their groups in all tables keep their proportions.
+    groups = [t.groups[-1] for t in (*tables, *fixed)]
+    distinct, merged = np.unique(groups, axis=1, return_inverse=True)
+    # In NumPy 2.0.0 the inverse has two dimensions.
     merged = merged.ravel()
     sums = np.bincount(merged, weights=marginal)
     ridge = _LEAST_SPREAD + np.bincount(merged, weights=spread) if fixed else None
-    problem = _Problem(sums, tables, seen, codes, device, fixed=fixed, ridge=ridge)
+    problem = _Problem(sums, tables, distinct, codes, device, fixed=fixed, ridge=ridge)
     result = minimize(
         problem,
         problem.start(start, base, merged),
@@ -137,16 +138,16 @@ def fit_conditional(
     )
     shift, logits, _ = problem.unscaled(result.x)
     terms = tuple(
-        LogLinearTerm(t.columns[:-1], t.groups, as_array(part).reshape(t.shares.shape))
-        for t, part in zip(tables, logits, strict=True)
+        LogLinearTerm(t.columns[:-1], t.groups, as_array(theta).reshape(t.shares.shape))
+        for t, theta in zip(tables, logits, strict=True)
     )
     return LogLinearConditional(column, base + as_array(shift)[merged], (*terms, *fixed))
 
 
 class _Problem:
-    """The objective and its gradient, in parameters scaled so that its curvature is about one."""
+    """The objective and its gradient, preconditioned so that its curvature is about one."""
 
-    def __init__(self, marginal, tables, groups_seen, codes, device, *, fixed=(), ridge=None):
+    def __init__(self, marginal, tables, group_codes, codes, device, *, fixed=(), ridge=None):
         n, self._device = len(codes), device
         self._base = as_tensor(np.log(marginal), device=device)
         self._marginal = as_tensor(marginal / marginal.sum(), device=device)
@@ -156,14 +157,14 @@ class _Problem:
         self._targets, self._ridges, self._groups, self._starts = [], [], [], [0]
         self._bases = []
         cells = np.empty((n, len(tables) + len(fixed)), dtype=np.int64)
-        for place, table in enumerate(tables):
+        for i, table in enumerate(tables):
             *before, size = table.shares.shape
             n_before = int(np.prod(before))
-            found = joint_codes(codes, table.columns[:-1], table.groups, before)
-            cells[:, place] = found + self._starts[-1]
+            parent_cells = joint_codes(codes, table.columns[:-1], table.groups, before)
+            cells[:, i] = parent_cells + self._starts[-1]
             self._starts.append(self._starts[-1] + n_before)
-            rows = np.bincount(found, minlength=n_before) / n
-            groups = groups_seen[place]
+            rows = np.bincount(parent_cells, minlength=n_before) / n
+            groups = group_codes[i]
             sums = np.bincount(groups, weights=marginal / marginal.sum(), minlength=size)
             shares = table.shares.reshape(n_before, size)
             if table.possible is None:
@@ -184,9 +185,9 @@ class _Problem:
                 else torch.from_numpy(groups).to(device)
             )
         self._fixed = []
-        for place, term in enumerate(fixed, len(tables)):
-            cells[:, place] = term.rows(codes) + self._starts[-1]
-            table = term.logits[:, groups_seen[place]]
+        for i, term in enumerate(fixed, len(tables)):
+            cells[:, i] = term.rows(codes) + self._starts[-1]
+            table = term.logits[:, group_codes[i]]
             self._starts.append(self._starts[-1] + len(table))
             self._fixed.append(as_tensor(table, device=device))
         self._cells = torch.from_numpy(cells.astype(np.int32)).to(device)
@@ -198,42 +199,44 @@ class _Problem:
         return sum(scale.numel() for scale in self._scales)
 
     def start(self, former, base, merged):
-        """Return the parameters of a former fit, and zeros of terms that it has not."""
+        """Return the parameters of an earlier fit, with zeros for new terms."""
         if former is None:
             return np.zeros(self.n_parameters)
-        # Groups of blocks only get finer: all blocks of one have been shifted alike.
+        # Groups only get finer between fits, so all blocks of a group have had the same shift.
         weights = np.exp(base)
         shift = np.bincount(merged, weights=weights * (former.base - base))
         terms = former.terms[: len(former.terms) - len(self._fixed)]
-        parts = [shift / np.bincount(merged, weights=weights)]
-        parts += [cosines(term.logits) for term in terms]
-        scales = self._scales[: len(parts)]
-        known = [(p.ravel() / as_array(s).ravel()) for p, s in zip(parts, scales, strict=True)]
+        values = [shift / np.bincount(merged, weights=weights)]
+        values += [cosines(term.logits) for term in terms]
+        scales = self._scales[: len(values)]
+        known = [(v.ravel() / as_array(s).ravel()) for v, s in zip(values, scales, strict=True)]
         return np.pad(np.concatenate(known), (0, self.n_parameters - sum(map(len, known))))
 
     def unscaled(self, vector):
-        """Return the shift of the base, the logits of each term, and their cosines."""
+        """Return the shift of the base, the logits of each term, and their cosine coefficients."""
         vector = as_tensor(vector, device=self._device)
-        parts = vector.split([scale.numel() for scale in self._scales])
+        scaled = vector.split([scale.numel() for scale in self._scales])
         shift, *coefs = [
-            part.view(scale.shape) * scale for part, scale in zip(parts, self._scales, strict=True)
+            values.view(scale.shape) * scale
+            for values, scale in zip(scaled, self._scales, strict=True)
         ]
         logits = [
-            rows @ part @ columns.T
-            for part, (rows, columns) in zip(coefs, self._bases, strict=True)
+            rows @ coef @ columns.T
+            for coef, (rows, columns) in zip(coefs, self._bases, strict=True)
         ]
         return shift, logits, coefs
 
     def _shares(self, shift, logits):
+        """Return the probabilities of all rows, and the mean of their log-partition functions."""
         blocks = [
-            part if groups is None else part[:, groups]
-            for part, groups in zip(logits, self._groups, strict=True)
+            theta if groups is None else theta[:, groups]
+            for theta, groups in zip(logits, self._groups, strict=True)
         ]
         blocks += self._fixed
-        # A row is in one cell of each table: what all rows have is added there.
+        # Each row is in one cell of the first table, so the base is added to that table.
         blocks[0] = blocks[0] + (self._base + shift)
         scores = embedding_bag(self._cells, torch.cat(blocks), mode="sum")
-        # Four passes over it, where a softmax over few entries takes ten times as long.
+        # These four passes take a tenth of the time of a softmax over few entries.
         highest = scores.amax(dim=1, keepdim=True)
         scores = scores.sub_(highest).exp_()
         sums = scores @ scores.new_ones(scores.shape[1], 1)
@@ -243,33 +246,33 @@ class _Problem:
         shift, logits, coefs = self.unscaled(vector)
         shares, value = self._shares(shift, logits)
         value = value - torch.dot(self._base + shift, self._marginal)
-        found = embedding_bag(self._members[0], shares, self._members[1], mode="sum").div_(self._n)
-        mean = found[: self._starts[1]].sum(dim=0)
+        fitted = embedding_bag(self._members[0], shares, self._members[1], mode="sum").div_(self._n)
+        mean = fitted[: self._starts[1]].sum(dim=0)
         slopes = [self._scales[0] * (mean - self._marginal)]
         if self._shift_ridge is not None:
             value = value + (self._shift_ridge * shift.square()).sum() / 2
             slopes[0] += self._scales[0] * self._shift_ridge * shift
-        for i, (part, coef, target, ridges, (rows, columns)) in enumerate(
+        for i, (theta, coef, target, ridges, (rows, columns)) in enumerate(
             zip(logits, coefs, self._targets, self._ridges, self._bases, strict=True)
         ):
-            slope = found[self._starts[i] : self._starts[i + 1]]
+            slope = fitted[self._starts[i] : self._starts[i + 1]]
             groups = self._groups[i]
             if groups is not None:
-                slope = torch.zeros_like(part).index_add_(1, groups, slope)
-            value = value - (part * target).sum() + (ridges / 2 * coef.square()).sum()
+                slope = torch.zeros_like(theta).index_add_(1, groups, slope)
+            value = value - (theta * target).sum() + (ridges / 2 * coef.square()).sum()
             slope = rows.T @ (slope - target) @ columns + ridges * coef
             slopes.append(self._scales[i + 1] * slope)
-        return float(value), as_array(torch.cat([part.flatten() for part in slopes])).astype(float)
+        return float(value), as_array(torch.cat([s.flatten() for s in slopes])).astype(float)
 
 
 def _with_sums(shares, rows, columns):
-    """Return the nearest table, in squares, with the given sums."""
+    """Return the nearest table in l2 norm with the given row and column sums."""
     shares = shares + ((rows - shares.sum(axis=1)) / shares.shape[1])[:, None]
     return shares + (columns - shares.sum(axis=0)) / shares.shape[0]
 
 
 def _with_sums_inside(shares, rows, columns, possible):
-    """Return about the nearest table with the given sums that is zero but in some cells."""
+    """Return an approximation of the nearest such table that is zero outside of a mask."""
     shares, free = shares * possible, [np.maximum(possible.sum(axis=i), 1) for i in (0, 1)]
     for _ in range(_SWEEPS):
         shares = shares + ((rows - shares.sum(axis=1)) / free[1])[:, None] * possible
@@ -278,38 +281,38 @@ def _with_sums_inside(shares, rows, columns, possible):
 
 
 def _cell_members(cells, width, device):
-    """Return the rows that are in each cell, one cell after another, and where each begins."""
-    # Numbers of 16 bits are sorted by their digits, several times as fast.
+    """Return the rows of all cells in order, and the index of the first row of each cell."""
+    # Numbers of 16 bits are sorted by a radix sort, which is several times as fast.
     small = cells.astype(np.min_scalar_type(width))
     order = np.argsort(small, axis=None, kind="stable") // cells.shape[1]
     starts = np.append(0, np.cumsum(np.bincount(cells.ravel(), minlength=width)))[:-1]
-    return tuple(torch.from_numpy(part.astype(np.int32)).to(device) for part in (order, starts))
+    return tuple(torch.from_numpy(v.astype(np.int32)).to(device) for v in (order, starts))
 
 
-# A fit that only says which tables to measure next takes so many times fewer steps.
+# Fits that only predict counts for selections take a fifth of the steps.
 _FEWER = 5
 
 
 class ChainFit:
-    """A chain of conditionals fitted to measurements: post-processing of what was released.
+    """A log-linear chain fitted to noisy marginals, column by column.
 
     Parameters
     ----------
     measured : Measurements
-        More may be added between calls.
+        The released marginals; more may be added between calls.
     order : sequence of int
         All columns, in the order in which they are drawn.
     n_rows : int
-        Rows that are drawn from the distribution so far, for each conditional to be fitted on.
+        Rows drawn from the distribution of earlier columns, on which each conditional is fitted.
     max_iter : int
-        Steps of each conditional of the law, at most; of predictions, a fifth of them. Each fit
-        goes on from the one before.
+        Most steps of each conditional of the final fit; predictions take a fifth of them. Each
+        fit starts from the previous one.
     device : str or torch.device
     verbose : int
     name : str
-        Of the progress bar.
+        Name of the progress bar.
     barred : mapping of (int, int) to ndarray of bool
-        Of pairs of columns, the pairs of blocks that are not to be drawn: see ``barred_pairs``.
+        Impossible pairs of blocks of pairs of columns, from ``barred_pairs``.
     """
 
     def __init__(
@@ -325,18 +328,18 @@ class ChainFit:
         barred=None,
     ):
         self.measured, self._order, self._n_rows = measured, list(order), n_rows
-        # Predictions are a function of what was released: their rows need no secret seed.
+        # Predictions are post-processing of the releases, so their rows need no secret seed.
         self._rng = np.random.default_rng(0)
         self._max_iter, self._device = max_iter, resolve_device(device)
         self._barred = barred or {}
-        # The conditional of each column and rows of the law, by the first so many tables.
+        # The conditional of each column, and rows, of a fit to the first ``_n_fitted`` tables.
         self._conditionals: dict = {}
         self._codes: Any = None
         self._n_fitted = 0
         self._progress = {"disable": not verbose, "desc": name}
 
     def predict(self, marginals):
-        """Return the expected counts of marginals, by all that was measured so far."""
+        """Return the expected counts of marginals under a fit to all measurements so far."""
         if not self.measured.tables:
             return self.measured.independent(marginals)
         if self._n_fitted != len(self.measured.tables):
@@ -345,29 +348,29 @@ class ChainFit:
         factor = self.measured.n_records / len(self._codes)
         return [factor * counts for counts in marginal_counts(self._codes.T, marginals)]
 
-    def law(self, domain, seed):
-        """Return the distribution of encoded records, fitted on rows drawn with a seed."""
+    def distribution(self, domain, seed):
+        """Return the fitted LogLinearChain; its training rows are drawn with a seed."""
         self._rng = np.random.default_rng(seed)
         self._fit(self._max_iter)
         conditionals = tuple(self._conditionals[column] for column in self._order)
         blocks = self.measured.blocks.blocks
         shares = []
         for column, groups in enumerate(blocks):
-            found = self.measured.shares(column)
-            sums = group_sums(found, groups)[groups]
-            even = 1 / np.bincount(groups)[groups]
-            shares.append(np.divide(found, sums, out=even, where=sums > 0))
+            estimates = self.measured.shares(column)
+            sums = group_sums(estimates, groups)[groups]
+            uniform = 1 / np.bincount(groups)[groups]
+            shares.append(np.divide(estimates, sums, out=uniform, where=sums > 0))
         return LogLinearChain(domain, blocks, shares, conditionals)
 
     def _fit(self, max_iter):
-        """Fit the conditionals, from what they were, and draw rows: blocks of shape (n_rows, p)."""
-        # Columns are read one by one.
+        """Refit the conditionals from their last values, and draw rows from each in turn."""
+        # Column-major, since columns are read one by one.
         codes = np.zeros((self._n_rows, len(self._order)), dtype=np.int64, order="F")
         before = set()
         for column in tqdm(self._order, **self._progress):
             before.add(column)
             tables = [
-                table.seen_from(column)
+                table.with_last(column)
                 for table in self.measured.tables
                 if column in table.columns and before.issuperset(table.columns)
             ]

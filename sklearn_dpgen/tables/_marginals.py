@@ -1,4 +1,4 @@
-"""Marginals of tables of categories: which there are, their weights, and their counts."""
+"""Marginals of categorical tables: their columns, groups of categories, weights and counts."""
 
 import math
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ __all__ = [
     "target_columns",
 ]
 
-# Groups of a column at most: more is not told apart by tables of two columns.
+# The most blocks of a column; two-way marginals do not resolve more.
 MAX_BLOCKS = 96
 
 
 def group_categories(shares, n_groups, *, is_ordered, edge=0):
-    """Group the categories of a column so that groups have about equal shares.
+    """Group categories of a column into groups of nearly equal shares.
 
     Parameters
     ----------
@@ -41,23 +41,23 @@ def group_categories(shares, n_groups, *, is_ordered, edge=0):
     n_groups : int
         At least 1.
     is_ordered : bool
-        Whether groups are to be of neighbours. Of others, those with more than an even share have
-        groups of their own, and the rest is grouped as listed.
+        Whether groups must be contiguous. Otherwise, categories with more than an equal share have
+        groups of their own, and the others are grouped in the order given.
     edge : int, default=0
-        Of an ordered column, a category that a group begins with, such as zero among numbers of
+        A category of an ordered column at which a group must start, such as zero among numbers of
         both signs; 0 for none.
 
     Returns
     -------
     ndarray of int of shape (n,)
-        From 0, at most ``n_groups`` of them.
+        The group of each category, from 0; at most ``n_groups`` groups.
     """
     n_groups = min(n_groups, len(shares))
     if n_groups == len(shares):
         return np.arange(len(shares))
     if is_ordered and edge and n_groups > 1:
         below = n_groups * shares[:edge].sum() / shares.sum()
-        # No group of its own for a side with hardly a record.
+        # A side with less than a quarter of an equal share gets no group of its own.
         if 0.25 < below < n_groups - 0.25:
             n_below = int(np.clip(np.rint(below), 1, n_groups - 1))
             first, second = _cut(shares[:edge], n_below), _cut(shares[edge:], n_groups - n_below)
@@ -77,7 +77,7 @@ def group_categories(shares, n_groups, *, is_ordered, edge=0):
 
 
 def _cut(shares, n_groups):
-    """Return the groups of neighbours: each ends where it comes nearest to an even share."""
+    """Return contiguous groups, each of which ends nearest to an equal share."""
     groups, group, held, left = np.empty(len(shares), dtype=np.int64), 0, 0.0, shares.sum()
     for i, share in enumerate(shares.tolist()):
         even = left / (n_groups - group)
@@ -90,12 +90,12 @@ def _cut(shares, n_groups):
 
 
 def group_sums(shares, groups):
-    """Return the sums of the groups."""
+    """Return the sum of the shares in each group."""
     return np.bincount(groups, weights=shares)
 
 
 def balanced_shape(sizes, n_cells):
-    """Return how many groups of each column make a table of at most so many cells, or of two each.
+    """Return the shape of a table of at most ``n_cells`` cells, with at least two groups a column.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def balanced_shape(sizes, n_cells):
     Returns
     -------
     tuple of int
-        Small columns are kept whole, and the others share alike in what is left.
+        Small columns keep all categories; the others have nearly equal numbers of groups.
     """
     shape, left, n_left = {}, max(float(n_cells), 1.0), len(sizes)
     for column in sorted(range(len(sizes)), key=lambda i: sizes[i]):
@@ -116,25 +116,26 @@ def balanced_shape(sizes, n_cells):
     return tuple(shape[column] for column in range(len(sizes)))
 
 
-# Records that are counted at a time: what is held beside the counts is small.
+# Records counted per chunk.
 _BLOCK = 1 << 16
+# The most bytes of counts and population.
 _MEMORY = 1 << 30
-# Products of three weights, and their squares, must stay finite and above zero.
+# The least weight: squares of products of three weights must not underflow or overflow.
 _LIGHTEST = 1e-6
-# On the unit scale.
+# Tolerance of bin edges on the unit scale.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """A table to count.
+    """A marginal over grouped columns.
 
     Parameters
     ----------
     columns : tuple of int
         Ascending.
     groups : tuple of ndarray of int
-        For each column the group of each of its blocks: an entry of the axis.
+        For each column, the group of each block: its index along the axis.
     """
 
     columns: tuple[int, ...]
@@ -152,29 +153,27 @@ class Marginal:
 
 
 class ColumnBlocks:
-    """The categories of columns in blocks, which tables group further: post-processing.
+    """Partition of the categories of each column into blocks, which marginals group further.
 
     Parameters
     ----------
     shares : list of ndarray
-        Estimates of the shares of the categories of each column.
+        Noisy shares of the categories of each column.
     is_ordered : sequence of bool
-        Whether blocks are of neighbours, of each column.
+        Whether the blocks of a column are contiguous.
     n_nulls : sequence of int
-        Whether the last category is null, which has a block of its own.
+        1 for columns whose last category is null, which has a block of its own, else 0.
     edges : sequence of int
-        The category that begins at zero, among numbers of both signs; else 0.
+        The category that starts at zero in columns with numbers of both signs, else 0.
     """
 
     def __init__(self, shares, is_ordered, n_nulls, edges):
         self._is_ordered, self._n_nulls, self._edges = is_ordered, n_nulls, list(edges)
         self._groups = {}
-        self.blocks = [
-            self._group(j, part, min(len(part), MAX_BLOCKS)) for j, part in enumerate(shares)
-        ]
+        self.blocks = [self._group(j, s, min(len(s), MAX_BLOCKS)) for j, s in enumerate(shares)]
         self._shares = [group_sums(s, b) for s, b in zip(shares, self.blocks, strict=True)]
-        self.sizes = [len(part) for part in self._shares]
-        self._edges = [part[edge] for part, edge in zip(self.blocks, self._edges, strict=True)]
+        self.sizes = list(map(len, self._shares))
+        self._edges = [blocks[e] for blocks, e in zip(self.blocks, self._edges, strict=True)]
 
     @classmethod
     def of(cls, encoder, shares):
@@ -185,29 +184,31 @@ class ColumnBlocks:
         return cls(shares, is_ordered, [column.nullable for column in columns], edges)
 
     def marginal(self, columns, n_cells):
-        """Return the marginal of some columns in at most so many cells, or in two groups each."""
+        """Return the marginal of columns with at most ``n_cells`` cells, or two groups a column."""
         shape = balanced_shape([self.sizes[j] for j in columns], n_cells)
         groups = (self._groups_of(j, k) for j, k in zip(columns, shape, strict=True))
         return Marginal(tuple(columns), tuple(groups))
 
-    def frequencies(self, part):
-        """Return how often each cosine of an axis of a marginal turns, of each axis.
+    def frequencies(self, marginal):
+        """Return the frequencies of the cosine basis of each axis of a marginal.
 
-        0 of the constant. Where groups are in no order there is no slow and no fast: 1 of others.
+        They are 0 for the constant, and 1 for all others of an unordered column.
         """
         most = [
             size if self._is_ordered[j] else 1
-            for j, size in zip(part.columns, part.shape, strict=True)
+            for j, size in zip(marginal.columns, marginal.shape, strict=True)
         ]
-        return tuple(np.minimum(np.arange(n), m) for n, m in zip(part.shape, most, strict=True))
+        return tuple(np.minimum(np.arange(n), m) for n, m in zip(marginal.shape, most, strict=True))
 
     def _groups_of(self, column, n_groups):
+        """Return the groups of the blocks of a column, from the cache if possible."""
         key = column, n_groups
         if key not in self._groups:
             self._groups[key] = self._group(column, self._shares[column], n_groups)
         return self._groups[key]
 
     def _group(self, column, shares, n_groups):
+        """Group categories or blocks of a column, with null on its own if there is room."""
         null, n_values = self._n_nulls[column], len(shares) - self._n_nulls[column]
         options = {"is_ordered": self._is_ordered[column], "edge": int(self._edges[column])}
         if not null or n_groups < 3 or n_groups >= len(shares):
@@ -217,38 +218,40 @@ class ColumnBlocks:
 
 
 def _zero_edge(column):
-    """Return the bin that begins at zero inside of the bounds, or 0."""
+    """Return the bin that starts at zero inside the bounds, or 0."""
     if not isinstance(column, Binned) or not isinstance(column.column, Numeric):
         return 0
-    places = np.abs(np.array(column.edges) - column.column.to_unit(0.0)) < _ROUNDING
-    return int(np.argmax(places[:-1]))
+    is_zero = np.abs(np.array(column.edges) - column.column.to_unit(0.0)) < _ROUNDING
+    return int(np.argmax(is_zero[:-1]))
 
 
 def expand_marginals(marginals, names, constants=()):
-    """Return the marginals to count beside single columns: their columns, ascending.
+    """Return the column indices of the listed marginals of two or three columns.
 
     Parameters
     ----------
     marginals : "auto", "pairs" or sequence of tuple of str
     names : list of str
-        Of all columns.
+        Names of all columns.
     constants : collection of int, default=()
-        Columns of one category: a table with one says what it says without.
+        Columns of one category, which are left out of marginals.
 
     Returns
     -------
     str or list of tuple of int
-        A string as given.
+        Ascending columns of each marginal; a string is returned as it is.
 
     Raises
     ------
     ValueError
-        A marginal twice, of other than one to three distinct columns, or of unknown ones; "pairs"
-        of a single column.
+        Duplicate marginals, unknown columns, or other than one to three distinct columns; "pairs"
+        with a single column.
     """
     if isinstance(marginals, str):
         if marginals == "pairs" and len(names) < 2:
-            raise PublicValueError("marginals='pairs' needs a schema of at least two columns.")
+            raise PublicValueError(
+                "marginals must not be 'pairs' unless the schema has at least two columns."
+            )
         return marginals
     wanted = {}
     for columns in marginals:
@@ -258,66 +261,68 @@ def expand_marginals(marginals, names, constants=()):
             )
         unknown = [name for name in columns if name not in names]
         if unknown:
-            raise PublicValueError(f"marginals name columns that the schema does not: {unknown}.")
+            raise PublicValueError(f"marginals must name columns of the schema, got {unknown}.")
         if frozenset(columns) in wanted or len({*columns}) < len(columns):
-            raise PublicValueError(f"marginals must be distinct, and so their columns: {columns}.")
-        places = sorted(map(names.index, columns))
-        wanted[frozenset(columns)] = tuple(j for j in places if j not in constants)
+            raise PublicValueError(
+                f"marginals must be distinct, with distinct columns, got {columns}."
+            )
+        indices = sorted(map(names.index, columns))
+        wanted[frozenset(columns)] = tuple(j for j in indices if j not in constants)
     return [columns for columns in dict.fromkeys(wanted.values()) if len(columns) > 1]
 
 
 def target_columns(target, names):
-    """Return the places of the targets.
+    """Return the column indices of the targets.
 
     Raises
     ------
     ValueError
-        Names that are no columns, or one twice.
+        Unknown or duplicate columns.
     """
     wanted = [target] if isinstance(target, str) else list(target or ())
     unknown = [name for name in wanted if name not in names]
     if unknown:
-        raise PublicValueError(f"target names columns that the schema does not: {unknown}.")
+        raise PublicValueError(f"target must name columns of the schema, got {unknown}.")
     if len({*wanted}) < len(wanted):
-        raise PublicValueError(f"target must name distinct columns: {wanted}.")
+        raise PublicValueError(f"target must name distinct columns, got {wanted}.")
     return [names.index(name) for name in wanted]
 
 
 def marginal_weight(names, workload):
-    """Return the public weight of marginals, a function of their columns.
+    """Return the function that gives the public weight of a marginal.
 
     Parameters
     ----------
     names : list of str
-        Of all columns.
+        Names of all columns.
     workload : mapping or None
-        Weights of columns, and of tuples of two or three, from 1e-6 to 1e6. A marginal has that of
-        its tuple, or the product of those of its columns; 1 where not named.
+        Weights of columns and of tuples of columns, from 1e-6 to 1e6. A marginal has the weight of
+        its tuple, or the product of the weights of its columns, which default to 1.
 
     Returns
     -------
     callable
-        From a tuple of int to a positive number.
+        Function of a tuple of column indices, with positive values.
 
     Raises
     ------
     ValueError
-        Weights outside of this range, or of what is no column and no marginal.
+        Weights outside this range, or keys that are neither a column nor a marginal.
     """
     given = {}
     for key, weight in (workload or {}).items():
         columns = frozenset(key if isinstance(key, tuple) else [key])
         if not columns <= {*names} or not 1 <= len(columns) <= 3:
             raise PublicValueError(
-                f"workload must name columns of the schema, one to three: {key!r}."
+                f"workload must name one to three columns of the schema, got {key!r}."
             )
         columns = frozenset(names.index(name) for name in columns)
         if columns in given:
-            raise PublicValueError(f"workload must name columns of the schema, each once: {key!r}.")
+            raise PublicValueError(f"workload must name each marginal once, got {key!r} twice.")
         is_real = isinstance(weight, Real) and not isinstance(weight, bool)
         if not is_real or not _LIGHTEST <= weight <= 1 / _LIGHTEST:
             raise PublicValueError(
-                f"workload must hold positive numbers, from 1e-6 to 1e6, not that of {key!r}."
+                f"workload must hold positive numbers from 1e-6 to 1e6, got another for {key!r}."
             )
         given[columns] = float(weight)
 
@@ -329,17 +334,18 @@ def marginal_weight(names, workload):
 
 
 def check_memory(names, trees, n_rows):
-    """Raise ValueError if counts of columns and rows of a law would not fit in 1 GiB.
+    """Raise ValueError if counts of columns and the population would not fit in 1 GiB.
 
     Parameters
     ----------
     names : sequence of str
     trees : sequence of ColumnTree
-        Of the columns.
     n_rows : int
-        Of the law.
+        Rows of the population.
     """
-    needed, sizes = needed_bytes(trees, n_rows), [tree.n_cells for tree in trees]
+    sizes = [tree.n_cells for tree in trees]
+    # Exact and noisy counts, the rows, and the blocks of one column.
+    needed = 24 * sum(sizes) + n_rows * (8 * len(trees) + 16 * MAX_BLOCKS)
     if needed > _MEMORY:
         widest = int(np.argmax(sizes))
         raise PublicValueError(
@@ -349,14 +355,8 @@ def check_memory(names, trees, n_rows):
         )
 
 
-def needed_bytes(trees, n_rows):
-    """Return the memory of the counts of columns and the rows of a law, but for the records."""
-    # The counts with and without noise; the rows, and the blocks of one column.
-    return 24 * sum(tree.n_cells for tree in trees) + n_rows * (8 * len(trees) + 16 * MAX_BLOCKS)
-
-
 def all_pairs(n_columns):
-    """Return all pairs of columns, as tuples in ascending order."""
+    """Return all pairs of columns, as ascending tuples."""
     return list(combinations(range(n_columns), 2))
 
 
@@ -366,21 +366,21 @@ def marginal_counts(codes, marginals):
     Parameters
     ----------
     codes : sequence of ndarray of int of shape (n,)
-        Of each of the p columns: the block of each record, from 0.
+        The block of each record in each of the p columns, from 0.
     marginals : sequence of Marginal
-        One to three distinct columns each.
+        Marginals of one to three distinct columns.
 
     Returns
     -------
     list of ndarray of float64
-        The table of each marginal, an axis a column. Tables of disjoint sets of records add up to
-        those of all records, exactly. A record adds one to one cell of each: to m tables a vector
-        of l2 norm √m, so replacing it changes them by at most √(2m).
+        The table of each marginal, with one axis per column. A record adds one to one cell of each
+        table: to m tables it adds a vector of l2 norm √m, and replacing it changes them by at most
+        √(2m).
 
     Raises
     ------
     ValueError
-        Codes that are no block of their column, or marginals of other than one to three distinct
+        Codes that are not blocks of their column, or marginals of other than one to three distinct
         columns.
 
     Notes
@@ -389,21 +389,21 @@ def marginal_counts(codes, marginals):
     65536 records.
     """
     n_blocks: dict = {}
-    for part in marginals:
-        if not 1 <= len(part.columns) <= 3 or len({*part.columns}) < len(part.columns):
-            raise PublicValueError("A marginal must have one to three distinct columns.")
-        for column, groups in zip(part.columns, part.groups, strict=True):
+    for marginal in marginals:
+        if not 1 <= len({*marginal.columns}) == len(marginal.columns) <= 3:
+            raise PublicValueError("marginals must have one to three distinct columns.")
+        for column, groups in zip(marginal.columns, marginal.groups, strict=True):
             n_blocks[column] = min(len(groups), n_blocks.get(column, len(groups)))
     for column, size in n_blocks.items():
         if len(codes[column]) and not 0 <= codes[column].min() <= codes[column].max() < size:
-            raise PublicValueError("codes must be among the blocks of their column.")
-    tables = [np.zeros(part.n_cells) for part in marginals]
-    shapes = [part.shape for part in marginals]
+            raise PublicValueError("codes must be blocks of their column.")
+    tables = [np.zeros(marginal.n_cells) for marginal in marginals]
+    shapes = [marginal.shape for marginal in marginals]
     for start in range(0, len(codes[0]), _BLOCK):
         block, grouped = [column[start : start + _BLOCK] for column in codes], {}
-        for table, part, shape in zip(tables, marginals, shapes, strict=True):
+        for table, marginal, shape in zip(tables, marginals, shapes, strict=True):
             cells: Any = None
-            for column, groups, size in zip(part.columns, part.groups, shape, strict=True):
+            for column, groups, size in zip(marginal.columns, marginal.groups, shape, strict=True):
                 key = column, id(groups)
                 if key not in grouped:
                     grouped[key] = groups[block[column]]

@@ -1,4 +1,4 @@
-"""The rounds, noise scales and privacy of measured marginals, from public quantities alone."""
+"""Rounds, noise scales and privacy of the released marginals, from public quantities alone."""
 
 import math
 from collections.abc import Sequence
@@ -21,19 +21,19 @@ __all__ = [
     "Round",
     "affordable_cells",
     "affordable_marginals",
-    "is_drowned",
+    "is_below_noise",
     "plan_rounds",
     "warn_of_noise",
 ]
 
-# The records of an even cell over the standard deviation of their number that are asked for.
-_CLEAR = 6.0
-# Cells that a table of two and of three columns should have.
+# The wanted signal-to-noise ratio: records of an average cell over their standard deviation.
+_SIGNAL_TO_NOISE = 6.0
+# The least useful number of cells of a two- and of a three-way marginal.
 CELLS = {2: 12.0, 3: 64.0}
 
 
 def affordable_cells(n_records, noise_scale):
-    """Return the cells of a table that noise and chance leave visible.
+    """Return the largest number of cells of a table at a signal-to-noise ratio of 6.
 
     Parameters
     ----------
@@ -44,97 +44,99 @@ def affordable_cells(n_records, noise_scale):
     Returns
     -------
     float
-        K with n / K = 6 √(σ² + n / K): the records of an even cell, against how they vary.
+        K with n / K = 6 √(σ² + n / K): the records of an average cell, against their standard
+        deviation by noise and sampling.
     """
     n = max(n_records, 1.0)
-    return 2 * n / (_CLEAR**2 + math.sqrt(_CLEAR**4 + 4 * (_CLEAR * noise_scale) ** 2))
+    root = math.sqrt(_SIGNAL_TO_NOISE**4 + 4 * (_SIGNAL_TO_NOISE * noise_scale) ** 2)
+    return 2 * n / (_SIGNAL_TO_NOISE**2 + root)
 
 
 def affordable_marginals(n_records, noise_scale, n_cells):
-    """Return how many tables of so many cells can be measured in one vector.
+    """Return how many tables can be released as one vector at a signal-to-noise ratio of 6.
 
     Parameters
     ----------
     n_records : float
     noise_scale : float
-        Of a vector that is one table.
+        Noise of a vector of one table.
     n_cells : float
+        Cells of each table.
 
     Returns
     -------
     int
     """
-    even = max(n_records, 1.0) / n_cells
-    variance = max((even / _CLEAR) ** 2 - even, 0)
+    average = max(n_records, 1.0) / n_cells
+    variance = max((average / _SIGNAL_TO_NOISE) ** 2 - average, 0)
     return math.floor(min(variance / max(noise_scale, 1e-12) ** 2, 1 << 30))
 
 
-def is_drowned(n_records, noise_scale):
-    """Return whether noise leaves nothing of counts: half the records are near that of a number."""
-    # Chance alone is no noise.
-    return max(n_records, 1.0) < 2 * _CLEAR * noise_scale
+def is_below_noise(n_records, noise_scale):
+    """Return whether a table of two cells has a signal-to-noise ratio below 6, by noise alone."""
+    return max(n_records, 1.0) < 2 * _SIGNAL_TO_NOISE * noise_scale
 
 
 def warn_of_noise(n_records, column_scale, table_scale, *, epsilon, unit="records"):
-    """Warn if the counts of columns, or of pairs of columns, are below their noise.
+    """Warn if counts of single columns or of other marginals are below the noise.
 
     Parameters
     ----------
     n_records : float
-        Public, or an estimate.
+        The public number, or an estimate.
     column_scale : float
         Standard deviation of the noise of a count of a single column.
     table_scale : float or None
-        Of a count of a pair; None without pairs.
+        Standard deviation of the noise of a count of a pair; None without pairs.
     epsilon : float
-        Named in the warning.
+        The budget, for the message.
     unit : str, default="records"
         The noun for what is counted.
     """
-    cure = f"use more {unit}, fewer columns, or a larger epsilon."
-    for scale, what in (
+    for scale, effect in (
         (column_scale, f"Samples hardly depend on the {unit}"),
         (table_scale, "Samples show hardly any dependence between columns"),
     ):
-        if scale is not None and is_drowned(n_records, scale):
+        if scale is not None and is_below_noise(n_records, scale):
             warn_user(
                 f"With epsilon={epsilon:g} and about {n_records:.0f} {unit}, a count has noise of "
-                f"standard deviation {scale:.0f}. {what}: {cure}",
+                f"standard deviation {scale:.0f}. {effect}: use more {unit}, fewer columns, or a "
+                "larger epsilon.",
                 NoisyCountsWarning,
             )
             return
 
 
-# How many cells of a table differ between neighbouring tables.
+# The number of cells of a marginal that differ between neighbouring tables.
 CHANGED_CELLS = {"replace_one": 2, "add_or_remove": 1}
-# Parts of the budget: of single columns, the larger one where not all pairs can be measured; of the
-# rest, of triples, if there are any; of what is then left, at least, of the pairs of a target; and
-# of a round with a choice, of the selections.
+# Shares of the budget: of single columns, with a larger share where not all pairs are affordable;
+# of triples, in the remainder; of pairs of targets, at least, in what then remains; and of the
+# selections of a round.
 _SINGLES, _SINGLES_OF_FEW = 0.15, 0.25
 _TRIPLES, _TRIPLES_OF_TARGETS = 0.1, 0.2
 _TARGETS = 0.3
 _SELECTIONS = 0.15
-# Tables that are measured at most: pairs, beyond which they are selected, and triples.
+# The most pairs without a selection, which is also the most selected pairs, and the most triples.
 _MOST_PAIRS, _MOST_TRIPLES = 200, 40
-# Rounds of selected pairs, and triples that are looked at.
+# Rounds of selected pairs, and candidate triples.
 _ROUNDS, _CANDIDATES = 3, 4000
-# Records over the scale of the noise: a score is the sum of two numbers a record, at most, and is
-# computed with a relative error of at most 45 ulp, which is then 3/8 of a step of the grid.
+# The most records over the noise scale of scores with certified noise. A score sums at most two
+# numbers a record with a relative error of at most 45 ulp, which is 3/8 of a step of the grid.
 _EXACT_SCORES = 2**19
 
 
 @dataclass(frozen=True)
 class Round:
-    """Tables that are released as one vector.
+    """Marginals that are released as one vector.
 
     Parameters
     ----------
     candidates : tuple of tuple of int
-        Columns of each.
+        Columns of each candidate.
     share : float
-        Of the whole budget, selections included.
+        Share of the whole budget, selections included.
     n_selected : int or None
-        How many are measured at most; None for all candidates, without a choice.
+        The most marginals to select; None releases all candidates without a selection.
     """
 
     candidates: tuple[tuple[int, ...], ...]
@@ -143,37 +145,37 @@ class Round:
 
     @property
     def kind(self):
-        """What its tables are of, in words."""
+        """Words for the marginals: "pairs", "triples" or "listed tables"."""
         sizes = tuple({len(columns) for columns in self.candidates})
         return "pairs" if sizes == (2,) else "triples" if sizes == (3,) else "listed tables"
 
     @property
     def n_tables(self):
-        """How many tables are measured at most."""
+        """The most marginals that are released."""
         return len(self.candidates) if self.n_selected is None else self.n_selected
 
 
 def plan_rounds(n_columns, *, marginals, targets, n_records, noise_scale, constants=()):
-    """Return the rounds in which tables of two and three columns are measured.
+    """Return the rounds in which two- and three-way marginals are released.
 
     Parameters
     ----------
     n_columns : int
     marginals : "auto", "pairs" or list of tuple of int
-        "auto" measures the pairs of the targets, then the others, or those of them that are
-        selected, then selected triples, as far as noise leaves them anything to tell.
+        "auto" plans pairs of targets, then all or selected other pairs, then selected triples, as
+        many as are affordable.
     targets : sequence of int
     n_records : int or None
-        None where it is not public: rounds are then those of many records.
+        The public number of records; None plans for many records.
     noise_scale : float
-        Of one vector that has the whole budget.
+        Noise of a single vector with the whole budget.
     constants : collection of int, default=()
-        Columns of one category: a table with one says what it says without.
+        Columns of one category, which are left out.
 
     Returns
     -------
     tuple of Round
-        Whose shares, and that of single columns, are 1 together; none where there are no tables.
+        Their shares and that of single columns sum to 1; empty without marginals.
     """
     rest = 1 - _SINGLES
     if not isinstance(marginals, str):
@@ -211,43 +213,45 @@ def plan_rounds(n_columns, *, marginals, targets, n_records, noise_scale, consta
     given = (Round(first, rest - share),) if first else ()
     if len(others) <= count and len(others) <= _MOST_PAIRS:
         return (*given, Round(others, share), *last)
-    parts = np.array_split(np.arange(min(count, _MOST_PAIRS)), _ROUNDS)
-    sizes = [len(part) for part in parts if len(part)]
+    splits = np.array_split(np.arange(min(count, _MOST_PAIRS)), _ROUNDS)
+    sizes = [len(split) for split in splits if len(split)]
     chosen = (Round(others, share * size / sum(sizes), size) for size in sizes)
     return (*given, *chosen, *last)
 
 
 def _triples(columns, targets):
-    """Return the triples to choose from: of targets, if there are any, and a public sample."""
+    """Return the candidate triples: those of targets if there are any, at most 4000 at random."""
     n_all = math.comb(len(columns), 3)
     if targets:
-        found = {
+        distinct = {
             tuple(sorted((target, *pair)))
             for target in targets
             for pair in combinations([j for j in columns if j != target], 2)
         }
-        found = sorted(found)
+        triples = sorted(distinct)
     elif n_all <= 10 * _CANDIDATES:
-        found = list(combinations(columns, 3))
+        triples = list(combinations(columns, 3))
     else:
+        # Sampling avoids the enumeration of all triples.
         rng = np.random.default_rng(0)
         drawn = np.sort(rng.choice(columns, size=(2 * _CANDIDATES, 3)), axis=1)
-        found = sorted({tuple(row) for row in drawn.tolist() if len({*row}) == 3})
-    if len(found) > _CANDIDATES:
-        chosen = np.random.default_rng(0).choice(len(found), _CANDIDATES, replace=False)
-        found = [found[i] for i in np.sort(chosen)]
-    return tuple(found)
+        triples = sorted({tuple(row) for row in drawn.tolist() if len({*row}) == 3})
+    if len(triples) > _CANDIDATES:
+        chosen = np.random.default_rng(0).choice(len(triples), _CANDIDATES, replace=False)
+        triples = [triples[i] for i in np.sort(chosen)]
+    return tuple(triples)
 
 
 @dataclass(frozen=True)
 class MarginalsPlan:
-    """Counts of single columns, then rounds of selections and tables of the selected marginals.
+    """Privacy of noisy counts of single columns, then of rounds of selections and marginals.
 
-    Every release is a vector to which a record of weight w adds one of l2 norm w at most, with no
-    negative entry. So a person whose rows weigh k together changes it by at most k if they are
-    added or removed, and by √2 k if they are replaced, as the product of two such vectors is not
-    negative; k equal rows do so. A score is the l1 distance of an exact table from one that is
-    known, times at most 1, less a known number: it changes by at most k, or 2 k.
+    Each release is a vector to which a record of weight w adds a non-negative vector of l2 norm at
+    most w. A person whose rows have total weight k therefore changes it by at most k if they are
+    added or removed. If they are replaced, the change is at most √2 k, because the inner product
+    of two non-negative vectors is not negative; k equal rows attain this. A score is at most 1
+    times the l1 distance of an exact marginal from a known one, less a known number, so it changes
+    by at most k, or 2 k.
 
     Parameters
     ----------
@@ -255,11 +259,11 @@ class MarginalsPlan:
         The whole budget.
     neighbours : {"replace_one", "add_or_remove"}
     rounds : tuple of Round
-        Without any the single columns have the whole budget.
+        If empty, single columns have the whole budget.
     most : int, default=1
-        What a record weighs in a count, or a person with all of their rows, at most.
+        Bound on the total weight of a record, or of the rows of a person.
     sizes : pair of lists of int or None, default=None
-        Of certified noise, as of :func:`release_sizes`; None is noise in floating point.
+        Sizes for certified noise, from :func:`release_sizes`; None for noise in floating point.
     """
 
     epsilon: float
@@ -271,23 +275,23 @@ class MarginalsPlan:
 
     @property
     def sensitivity(self):
-        """The largest l2 change of a release."""
+        """The l2 sensitivity of a release."""
         return self.most * math.sqrt(CHANGED_CELLS[self.neighbours])
 
     @cached_property
     def noise_scale(self):
-        """The noise of one vector that has the whole budget."""
+        """The noise of a single vector with the whole budget."""
         mechanism = GaussianSequenceMechanism(self.sensitivity, (1.0,), self.epsilon, self.delta)
         return mechanism.noise_scales[0]
 
     @property
     def n_selections(self):
-        """How many marginals are selected at most."""
-        return sum(part.n_selected or 0 for part in self.rounds)
+        """The most marginals that are selected."""
+        return sum(one.n_selected or 0 for one in self.rounds)
 
     @cached_property
     def mechanism(self):
-        """The mechanism of all releases and selections, which prices what it runs."""
+        """The mechanism of all releases and selections, with its privacy profile."""
         shares, selected = self._shares
         selections: dict[str, Any] = {}
         if self.n_selections:
@@ -304,7 +308,7 @@ class MarginalsPlan:
 
     @property
     def most_records(self):
-        """The records of which scores are as precise as certified noise takes them to be."""
+        """The most records for which scores are precise enough for certified noise."""
         selection = self.mechanism.selection
         if self.sizes is None or selection is None or selection.noise_scale == 0:
             return math.inf
@@ -312,31 +316,31 @@ class MarginalsPlan:
 
     @property
     def _shares(self):
-        """Of the budget: of each release, and of all selections."""
+        """The shares of the budget of each release, and of all selections together."""
         tables, selected = [], 0.0
-        for part in self.rounds:
-            taken = part.share * _SELECTIONS * (part.n_selected is not None)
-            tables.append(part.share - taken)
+        for one in self.rounds:
+            taken = one.share * _SELECTIONS * (one.n_selected is not None)
+            tables.append(one.share - taken)
             selected += taken
-        return (1 - sum(part.share for part in self.rounds), *tables), selected
+        return (1 - sum(one.share for one in self.rounds), *tables), selected
 
     @property
     def split(self):
-        """Parts of the budget by what they are spent on, of sum 1."""
+        """Shares of the budget by the kind of release, of sum 1."""
         (singles, *tables), selected = self._shares
-        found = {"single columns": singles}
-        for part, share in zip(self.rounds, tables, strict=True):
-            found[part.kind] = found.get(part.kind, 0.0) + share
-        return found | ({"selections": selected} if selected else {})
+        shares = {"single columns": singles}
+        for one, share in zip(self.rounds, tables, strict=True):
+            shares[one.kind] = shares.get(one.kind, 0.0) + share
+        return shares | ({"selections": selected} if selected else {})
 
     def _events(self):
         yield Event("column_counts")
-        for part in self.rounds:
-            n = len(part.candidates)
-            if part.n_selected is None:
+        for one in self.rounds:
+            n = len(one.candidates)
+            if one.n_selected is None:
                 yield Event("marginal_counts", n)
             else:
-                yield Event("marginal_counts", part.n_selected, n)
+                yield Event("marginal_counts", one.n_selected, n)
 
     def report(self, name, **fields):
         """Return the PrivacyReport.
@@ -346,7 +350,7 @@ class MarginalsPlan:
         name : str
             Name of the estimator.
         **fields
-            Fields of the report that the plan does not determine.
+            Further fields of the report.
         """
         bounds = [Bound("one_cell")]
         if self.most > 1:

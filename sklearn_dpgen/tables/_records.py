@@ -1,4 +1,4 @@
-"""Private records that are counted again and again: from their codes, or from where they are."""
+"""Private records for repeated counts: stored as codes, or streamed from their source."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -49,13 +49,13 @@ __all__ = [
 ]
 
 _LABELS_APART = (
-    "y was given and is not read: a label is a column of X, by its name in the schema. "
-    "SyntheticDataClassifier and SyntheticDataRegressor take it as y."
+    "y is not read: pass labels as a column of X. SyntheticDataClassifier and "
+    "SyntheticDataRegressor take them as y."
 )
 
 
 def fit_columns(encoder, X, unit, y=None):
-    """Fit an encoder to the columns of a source, without a unit that the schema lacks.
+    """Fit an encoder to the columns of a source, without the column of the unit.
 
     Parameters
     ----------
@@ -63,14 +63,14 @@ def fit_columns(encoder, X, unit, y=None):
     X : as for :func:`~sklearn_dpgen.preprocessing._reader.map_frames`
     unit : str or None
     y : object
-        Labels that somebody took for a part of the records; they are not read.
+        Labels passed apart from X; they are not read, but change the message of an error.
 
     Raises
     ------
     TypeError
-        Rows without names of columns.
+        ``unit`` is given, and X has no column names.
     ValueError
-        No such column, or columns that are not those of the schema.
+        X lacks the unit, or its columns are not those of the schema.
     """
     try:
         return _fit_columns(encoder, X, unit)
@@ -85,7 +85,7 @@ def _fit_columns(encoder, X, unit):
     if unit is None:
         return encoder.fit(X)
     if has_no_names(X):
-        raise PublicTypeError(f"unit={unit!r} names a column: X must be a data frame.")
+        raise PublicTypeError(f"X must be a data frame with unit={unit!r}, which names a column.")
     given = column_names(X, list(encoder.schema), unit)
     names = [name for name in given if name != unit or unit in encoder.schema]
     return encoder.fit(pd.DataFrame([[0] * len(names)], columns=names))
@@ -93,17 +93,17 @@ def _fit_columns(encoder, X, unit):
 
 @dataclass(frozen=True, eq=False)
 class RecordCodes:
-    """Records, each with exactly one category in each column.
+    """Encoded records: one category in each column.
 
     Parameters
     ----------
     columns : list of ndarray of shape (n_records,)
-        The category of each record, in the order of the schema. Contiguous, and of the smallest
-        unsigned dtype that holds all categories of the column.
+        The category of each record, by columns of the schema. The arrays are contiguous, with the
+        smallest unsigned dtype for the categories of the column.
     sizes : list of int
         The number of categories of each column.
     persons : Persons or None, default=None
-        Who each record is of; None where each is by itself.
+        The person of each record; None if records are protected one by one.
     """
 
     columns: list
@@ -119,51 +119,49 @@ class RecordCodes:
 def encode_codes(X, encoder, unit=None):
     """Return the category of each record in each column.
 
-    A record always gets exactly one category in each column, whatever it holds and whatever the
-    other records hold; else it is refused. The sensitivity of counts rests on it: a record adds
-    one to a single cell of each table.
+    The categories of a record do not depend on other records, and records outside the schema are
+    refused. The sensitivity of counts follows: a record adds one to a single cell of each table.
 
     Parameters
     ----------
     X : data frame, array-like of shape (n, n_columns), or other source of records
         Private records, in any form that :func:`~sklearn_dpgen.preprocessing._reader.map_frames`
-        reads. Of a dask frame the workers encode each partition: codes alone come back.
+        reads. Partitions of a dask frame are encoded by the workers.
     encoder : TabularEncoder
         Fitted, with bins for all numbers and dates.
     unit : str or None, default=None
-        A further column of ``X``, which tells who each record is of; of whatever chunks.
+        A column of ``X`` with the person of each record.
 
     Returns
     -------
     RecordCodes
-        With the records in the order given.
+        Codes in the order of the records.
 
     Raises
     ------
     ValueError
-        No records at all, or a column that is missing, unknown or without bins, that has nulls
-        without being nullable, or holds a value outside the declared ones. Never with the value.
+        No records; columns that are missing, unknown or without bins; undeclared nulls or values.
+        Messages do not show values.
     TypeError
-        A chunk that is no data frame, or another collection of dask.
+        A chunk is not a data frame, or X is another collection of dask.
 
     Notes
     -----
-    Beside the codes, an eighth of them and a block of 65536 records are held; of dask's, the codes
-    twice. An array-like of rows that is neither an ndarray nor a frame is first made one. Dask
-    makes texts of Python objects such as None and True, unless ``dataframe.convert-string`` of its
-    configuration is False.
+    Memory is 9/8 of the codes and a block of 65536 records, or twice the codes for dask. Dask
+    converts Python objects such as None and True to strings, unless ``dataframe.convert-string``
+    of its configuration is False.
     """
     check_is_fitted(encoder)
     check_categories(encoder)
     coder = RecordCoder(encoder.columns_)
     dtypes = coder.dtypes
-    # They grow in place, where a list of parts would be copied in the end.
+    # Byte arrays grow in place, whereas a list of arrays would be copied in the end.
     buffers = [bytearray() for _ in dtypes]
     ids, columns = [], encoder.columns_ if unit is None else encoder.columns_ | {unit: None}
-    for part, own in map_blocks(partial(_codes, coder, unit), X, columns):
-        for buffer, codes in zip(buffers, part, strict=True):
+    for block_codes, block_ids in map_blocks(partial(_codes, coder, unit), X, columns):
+        for buffer, codes in zip(buffers, block_codes, strict=True):
             buffer += codes.data
-        ids.append(own)
+        ids.append(block_ids)
     if not buffers[0]:
         raise PublicValueError(NO_RECORDS)
     persons = None if unit is None else Persons(pd.concat(ids, ignore_index=True), unit)
@@ -172,12 +170,13 @@ def encode_codes(X, encoder, unit=None):
 
 
 def _codes(coder, unit, block):
-    own = None
+    """Return the codes and persons of a block."""
+    ids = None
     if unit is not None:
-        own = column_of(block, unit)
-        # Of each part: together they have the longest type among them.
-        check_precision(own, unit)
-    return coder.codes(block), own
+        ids = column_of(block, unit)
+        # The check is by block, since concatenation promotes all blocks to the widest type.
+        check_precision(ids, unit)
+    return coder.codes(block), ids
 
 
 def with_bins(encoder, bins):
@@ -188,7 +187,7 @@ def with_bins(encoder, bins):
     encoder : TabularEncoder
         Fitted.
     bins : mapping
-        As of :class:`TabularEncoder`.
+        ``n_bins`` of :class:`TabularEncoder`.
 
     Returns
     -------
@@ -200,35 +199,36 @@ def with_bins(encoder, bins):
     )
 
 
+# Records per item of work.
 _BLOCK = 1 << 16
-# Of codes, that are held unless asked to.
+# The most bytes of codes that store="auto" holds.
 _MOST_BYTES = 1 << 30
 _READ_ONCE = (
-    "X could be read once only, and store='none' reads it several times: give a table that can be "
-    "read again, or hold codes of it: store='codes'."
+    "X must be readable several times with store='none', got a source that can be read once: pass "
+    "a data set, files or a list, or use store='codes'."
 )
 
 
 def open_records(X, encoder, *, store="auto", unit=None, most=None, n_jobs=None, verbose=0):
-    """Return records that can be counted several times.
+    """Open records for repeated counts, stored as codes or streamed.
 
     Parameters
     ----------
     X : object
-        Any table that :func:`~sklearn_dpgen.preprocessing._sources.open_source` takes, or one of
-        dask, Spark or Ray.
+        Any table that :func:`~sklearn_dpgen.preprocessing._sources.open_source` takes, or a table
+        of dask, Spark or Ray.
     encoder : TabularEncoder
         Fitted, with bins for all numbers and dates.
     store : {"auto", "codes", "none"}, default="auto"
-        Whether to hold the category of each value, or to read ``X`` for each count. "auto" reads
-        those of dask, Spark and Ray where they are, and what can be read again and is known to take
-        more than 1 GiB; it holds others.
+        Whether to store codes, or to read ``X`` for each count. "auto" streams tables of dask,
+        Spark and Ray, and re-readable tables of more than 1 GiB of codes; it stores others.
     unit : str or None, default=None
-        A column of ``X`` that tells who each row is of.
+        A column of ``X`` with the person of each row.
     most : int or None, default=None
-        As of :func:`~sklearn_dpgen.tables._table_counter.weights_of`.
+        Bound on the weight of a person, for
+        :func:`~sklearn_dpgen.tables._table_counter.weights_of`.
     n_jobs : int or None, default=None
-        Threads.
+        Number of threads.
     verbose : int, default=0
         1 shows progress.
 
@@ -239,16 +239,16 @@ def open_records(X, encoder, *, store="auto", unit=None, most=None, n_jobs=None,
     Raises
     ------
     ValueError
-        Records that do not fit the schema, or that can be read once where it takes several times.
+        Records that do not fit the schema, or a source to stream that can be read only once.
     """
     work = {"n_jobs": n_jobs, "verbose": verbose}
-    if store == "none" or (store == "auto" and _is_left_there(X, encoder.columns_)):
+    if store == "none" or (store == "auto" and _is_streamed(X, encoder.columns_)):
         return StreamedRecords(X, encoder, unit, most, **work)
     return StoredRecords(encode_codes(X, encoder, unit), most, **work)
 
 
-def _is_left_there(X, columns):
-    """Return whether a table is better read again than held."""
+def _is_streamed(X, columns):
+    """Return whether store="auto" streams a table."""
     if is_engine_table(X):
         return True
     source = open_source(X, columns)
@@ -257,52 +257,49 @@ def _is_left_there(X, columns):
 
 
 class _Records(ABC):
-    """Base of records: what is counted, in units of one record."""
+    """Base of records that can be counted repeatedly."""
 
     _maps: list[np.ndarray] | None = None
 
     @property
     @abstractmethod
     def _is_weighted(self):
-        """Whether rows of persons have weights, which are added up."""
+        """Whether rows have integer weights, by their person."""
 
     @abstractmethod
     def _counted(self, tables, groups):
-        """Return a counter that has seen every record."""
+        """Return a counter of all records."""
 
     def __init__(self, n_jobs, verbose):
         self._n_threads, self._verbose = effective_n_jobs(n_jobs), verbose
 
     def counts(self, tables, groups=None):
-        """Return exact counts, each of which a record adds one to, or a person one at most.
+        """Return exact counts, to which a record, or all rows of a person, add at most one.
 
         Parameters
         ----------
         tables : list of tuple of int
-            The columns of each.
+            The columns of each table.
         groups : list of tuple of ndarray or None, default=None
-            For each table, and each of its columns, the group of each category. None for each
-            category by itself.
+            For each table and each of its columns, the group of each category; None for no groups.
 
         Returns
         -------
         list of ndarray of float64
-            The table of each. Multiples of 2^-23 where rows of persons have weights.
+            The counts of each table; multiples of 2^-23 if rows have weights.
         """
         counter = self._counted(tables, groups)
         scale = WHOLE if self._is_weighted else 1
         return [table / scale for table in counter.tables()]
 
     def marginal_counts(self, marginals):
-        """Return the exact counts of marginals of blocks, see :meth:`in_blocks`."""
-        return self.counts(
-            [part.columns for part in marginals], [part.groups for part in marginals]
-        )
+        """Return the exact counts of marginals of blocks, after :meth:`use_blocks`."""
+        return self.counts([m.columns for m in marginals], [m.groups for m in marginals])
 
-    def _read(self, counter, items, count, total, what, n_threads=None):
-        """Count items with as many counters as there are threads, and return one of them all."""
+    def _read(self, counter, items, count, total, name, n_threads=None):
+        """Count items in threads, and return the merged counter."""
         n_threads = n_threads or self._n_threads
-        bar = tqdm(total=total, desc=what, unit="row", unit_scale=True, disable=not self._verbose)
+        bar = tqdm(total=total, desc=name, unit="row", unit_scale=True, disable=not self._verbose)
         with bar:
             if n_threads == 1:
                 for item in items:
@@ -312,14 +309,13 @@ class _Records(ABC):
 
 
 class StoredRecords(_Records):
-    """Records that are held as the category of each value.
+    """Records stored as the category of each value.
 
     Parameters
     ----------
     records : RecordCodes
-    most : int or None
-        As of :func:`~sklearn_dpgen.tables._table_counter.weights_of`.
-    n_jobs, verbose : as of :func:`open_records`
+    most, n_jobs, verbose
+        As for :func:`open_records`.
 
     Attributes
     ----------
@@ -338,20 +334,20 @@ class StoredRecords(_Records):
     def _is_weighted(self):
         return self._weights is not None
 
-    def check_again(self):
-        """Do nothing: codes can be counted again."""
+    def check_rereadable(self):
+        """Do nothing: codes can be counted repeatedly."""
 
-    def in_blocks(self, maps):
-        """Hold the block of each value in place of its category: it is what tables are made of.
+    def use_blocks(self, maps):
+        """Replace the category of each value by its block, which later tables refer to.
 
         Parameters
         ----------
         maps : list of ndarray of int
             The block of each category of each column.
         """
-        small = [part.astype(np.min_scalar_type(int(part.max()))) for part in maps]
-        self._codes = [part[codes] for part, codes in zip(small, self._codes, strict=True)]
-        self._sizes = [int(part.max()) + 1 for part in maps]
+        small = [blocks.astype(np.min_scalar_type(int(blocks.max()))) for blocks in maps]
+        self._codes = [blocks[codes] for blocks, codes in zip(small, self._codes, strict=True)]
+        self._sizes = [int(blocks.max()) + 1 for blocks in maps]
 
     def _counted(self, tables, groups):
         n = len(self._codes[0])
@@ -359,9 +355,9 @@ class StoredRecords(_Records):
         return self._read(counter, range(0, n, _BLOCK), self._count, n, "rows counted")
 
     def _count(self, counter, start):
-        part = slice(start, start + _BLOCK)
-        weights = None if self._weights is None else self._weights[part].astype(np.int64)
-        codes = [column[part] for column in self._codes]
+        rows = slice(start, start + _BLOCK)
+        weights = None if self._weights is None else self._weights[rows].astype(np.int64)
+        codes = [column[rows] for column in self._codes]
         counter.count_codes(codes, weights)
         return len(codes[0])
 
@@ -371,12 +367,13 @@ class StreamedRecords(_Records):
 
     Parameters
     ----------
-    X, encoder, unit, most, n_jobs, verbose : as of :func:`open_records`
+    X, encoder, unit, most, n_jobs, verbose
+        As for :func:`open_records`.
 
     Attributes
     ----------
     n_records : int or None
-        The number of records, known after the first count, or of persons.
+        The number of records, which is known after the first count, or of persons.
     """
 
     def __init__(self, X, encoder, unit=None, most=None, *, n_jobs=None, verbose=0):
@@ -384,11 +381,7 @@ class StreamedRecords(_Records):
         self._X, self._encoder, self._n_rows = X, encoder, None
         self._is_engine = is_engine_table(X)
         if not self._is_engine and open_source(X, encoder.columns_).is_once:
-            raise PublicValueError(
-                "X can be read once, and store='none' reads it several times: give a table that "
-                "can be read again, such as a data set or files in place of a reader, or a list "
-                "in place of a generator. Or hold codes of it: store='codes'."
-            )
+            raise PublicValueError(_READ_ONCE)
         self._weights, self.n_records, self._rows = None, None, None
         if unit is not None:
             self._rows = self._person_rows(unit)
@@ -399,8 +392,8 @@ class StreamedRecords(_Records):
     def _is_weighted(self):
         return self._weights is not None
 
-    def in_blocks(self, maps):
-        """Let tables be made of blocks of categories.
+    def use_blocks(self, maps):
+        """Let later tables refer to blocks in place of categories.
 
         Parameters
         ----------
@@ -409,8 +402,8 @@ class StreamedRecords(_Records):
         """
         self._maps = maps
 
-    def check_again(self):
-        """Raise ValueError if there is nothing to be read a second time, as of a reader."""
+    def check_rereadable(self):
+        """Raise ValueError if the source is exhausted after the first count."""
         if self._is_engine:
             return
         columns = self._encoder.columns_
@@ -421,9 +414,10 @@ class StreamedRecords(_Records):
             raise PublicValueError(_READ_ONCE)
 
     def _person_rows(self, unit):
+        """Count the rows of each person."""
         columns, counter = self._encoder.columns_ | {unit: None}, PersonRows(unit)
         if self._is_engine:
-            function, merge = partial(_rows_of_parts, unit), partial(_added_rows, unit)
+            function, merge = partial(_rows_of_partition, unit), partial(_merged_rows, unit)
             counter.add(map_reduce(function, merge, self._X, [unit]))
         else:
             source = open_source(self._X, columns)
@@ -439,13 +433,13 @@ class StreamedRecords(_Records):
         names = list(self._encoder.columns_)
         if self._maps is not None:
             groups = [
-                tuple(part[self._maps[j]] for j, part in zip(columns, parts, strict=True))
-                for columns, parts in zip(tables, groups, strict=True)
+                tuple(g[self._maps[j]] for j, g in zip(columns, own, strict=True))
+                for columns, own in zip(tables, groups, strict=True)
             ]
         named = [tuple(names[j] for j in columns) for columns in tables]
         counter = TableCounter(self._encoder, named, groups, weights=self._weights)
         if self._is_engine:
-            state = map_reduce(partial(_count_parts, counter), np.add, self._X, counter.names)
+            state = map_reduce(partial(_count_partition, counter), np.add, self._X, counter.names)
             counter.add_state(state)
         else:
             source = open_source(self._X, counter.columns)
@@ -455,7 +449,7 @@ class StreamedRecords(_Records):
         return counter
 
     def _check(self, counter):
-        """Refuse counts of other records than those that were counted first."""
+        """Raise ValueError if the numbers of rows have changed since the first count."""
         if counter.n_rows == 0:
             raise PublicValueError(NO_RECORDS if self._n_rows is None else _READ_ONCE)
         if self._n_rows is None:
@@ -463,12 +457,13 @@ class StreamedRecords(_Records):
         rows = np.zeros(0) if self._rows is None else self._rows.to_numpy()
         if counter.n_rows != self._n_rows or not np.array_equal(counter.rows_seen, rows):
             raise PublicValueError(
-                "X has changed since it was counted first, or was cut off: it must be the same "
-                "table whenever it is read, or store='codes' must hold it."
+                "X has changed since the first count: with store='none' it must have the same "
+                "records whenever it is read. Use store='codes' to read it once."
             )
 
 
 def _read_in_threads(counter, items, count, bar, n_threads):
+    """Count items in several threads, each with a counter of its own, and merge the counters."""
     idle: SimpleQueue = SimpleQueue()
     pending: deque = deque()
     counters = [counter]
@@ -487,7 +482,7 @@ def _read_in_threads(counter, items, count, bar, n_threads):
     with ThreadPoolExecutor(n_threads) as executor:
         for item in items:
             pending.append(executor.submit(work, item))
-            # So many blocks are read ahead, and no more.
+            # The queue is bounded, so that few blocks are in memory.
             while len(pending) > 2 * n_threads:
                 bar.update(pending.popleft().result())
         for future in pending:
@@ -498,25 +493,28 @@ def _read_in_threads(counter, items, count, bar, n_threads):
 
 
 def _count_block(counter, block):
+    """Count a block, and return its number of rows."""
     counter.count_block(block)
     return len(block)
 
 
-def _count_parts(counter, parts):
-    """Return the state of a counter of the parts of a partition: what a worker sends back."""
+def _count_partition(counter, pieces):
+    """Count the pieces of a partition on a worker, and return the state of the counter."""
     counter = counter.fresh()
-    for part in parts:
-        counter.count(part)
+    for piece in pieces:
+        counter.count(piece)
     return counter.state()
 
 
-def _rows_of_parts(unit, parts):
+def _rows_of_partition(unit, pieces):
+    """Count the rows of each person in a partition."""
     counter = PersonRows(unit)
-    for part in parts:
-        for block in read_blocks(open_source(part, [unit]), [unit]):
+    for piece in pieces:
+        for block in read_blocks(open_source(piece, [unit]), [unit]):
             counter.count_block(block)
     return counter.rows()
 
 
-def _added_rows(unit, first, second):
+def _merged_rows(unit, first, second):
+    """Merge the numbers of rows of two partitions."""
     return PersonRows(unit).add(first).add(second).rows()

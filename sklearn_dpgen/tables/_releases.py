@@ -1,4 +1,4 @@
-"""Noisy counts of single columns and of marginals, and the selection of the marginals."""
+"""Release of noisy counts of columns and marginals, and private selection of marginals."""
 
 import itertools
 import math
@@ -34,88 +34,88 @@ __all__ = [
 
 
 def noise_factors(weights, n_levels=1):
-    """Return the noise of a count of each table, over that of the vector of all.
+    """Return the noise of the counts of each table, relative to the noise of the released vector.
 
     Parameters
     ----------
     weights : ndarray of shape (m,)
         Positive.
     n_levels : int or array-like of shape (m,), default=1
-        How often each table counts a record.
+        The number of counts of a record in each table.
 
     Returns
     -------
     ndarray of shape (m,)
-        √(Σ l w²) / w: tables over them are a vector to which a record adds one of l2 norm 1.
+        √(Σ l w²) / w. A record adds a vector of l2 norm 1 to tables divided by these factors.
     """
     return np.sqrt((np.asarray(n_levels) * weights**2).sum()) / weights
 
 
 def release_singles(leaves, trees, weights, release):
-    """Release the counts of single columns, on all levels of their trees, as one vector.
+    """Release the counts of single columns on all levels of their trees, as one vector.
 
     Parameters
     ----------
     leaves : sequence of ndarray
-        Exact counts of the leaves of each tree, in which a record adds one to one.
+        Exact counts of the leaves of each tree, to one of which a record adds one.
     trees : sequence of ColumnTree
     weights : ndarray of shape (p,)
-        Positive; the noise of a column is in proportion to the inverse.
+        Positive weights, inversely proportional to the noise of the columns.
     release : callable
-        From a vector to which a record adds one of l2 norm 1, to one with noise.
+        Mechanism that adds noise to a vector, to which a record adds a vector of l2 norm 1.
 
     Returns
     -------
     counts : list of ndarray
-        Of each tree, with noise.
+        Noisy counts of each tree.
     factors : ndarray of shape (p,)
-        The noise of a count over that of the vector.
+        The noise of the counts of each tree, relative to the noise of the vector.
     """
     factors = noise_factors(weights, [tree.n_levels for tree in trees])
-    exact = [tree.counts(c) / f for f, tree, c in zip(factors, trees, leaves, strict=True)]
-    noisy = release(np.concatenate(exact))
-    stops = np.cumsum([len(part) for part in exact])
-    counts = [part * f for part, f in zip(np.split(noisy, stops[:-1]), factors, strict=True)]
-    return counts, factors
+    exact = [tree.counts(own) for tree, own in zip(trees, leaves, strict=True)]
+    return _release_scaled(exact, factors, release), factors
 
 
 def release_marginals(tables, weights, release):
-    """Release tables as one vector.
+    """Release marginals as one vector.
 
     Parameters
     ----------
     tables : sequence of ndarray
-        Exact counts, in each of which a record adds one to one cell.
+        Exact counts, to one cell of each of which a record adds one.
     weights : ndarray of shape (m,)
-        Positive; the noise of a table is in proportion to the inverse.
+        Positive weights, inversely proportional to the noise of the tables.
     release : callable
-        From a vector to which a record adds one of l2 norm 1, to one with noise.
+        Mechanism, as for :func:`release_singles`.
 
     Returns
     -------
     tables : list of ndarray
-        With noise.
+        Noisy counts.
     factors : ndarray of shape (m,)
-        The noise of a cell over that of the vector.
+        The noise of the cells of each table, relative to the noise of the vector.
     """
     factors = noise_factors(weights)
-    noisy = release(np.concatenate([t.ravel() / f for f, t in zip(factors, tables, strict=True)]))
-    stops = np.cumsum([table.size for table in tables])
-    parts = np.split(noisy, stops[:-1])
-    released = [
-        (part * factor).reshape(table.shape)
-        for part, factor, table in zip(parts, factors, tables, strict=True)
+    return _release_scaled(tables, factors, release), factors
+
+
+def _release_scaled(arrays, factors, release):
+    """Release arrays, divided by their factors, as one vector, and scale them back."""
+    noisy = release(np.concatenate([a.ravel() / f for a, f in zip(arrays, factors, strict=True)]))
+    stops = np.cumsum([a.size for a in arrays])
+    return [
+        (counts * f).reshape(a.shape)
+        for counts, f, a in zip(np.split(noisy, stops[:-1]), factors, arrays, strict=True)
     ]
-    return released, factors
 
 
 def total_records(counts, trees, factors):
-    """Return an estimate of the number of records, at least 1, from counts of single columns.
+    """Estimate the number of records, at least 1, from noisy counts of single columns.
 
     Parameters
     ----------
     counts : sequence of ndarray
-        Of each tree, with noise.
+        Noisy counts of each tree.
     trees : sequence of ColumnTree
     factors : ndarray of shape (p,)
         Relative scales of their noise.
@@ -132,52 +132,52 @@ def total_records(counts, trees, factors):
     return max(1.0, float(np.average(totals, weights=1 / np.array(variances))))
 
 
-# In leaves: from there all distances are about the same.
+# Distance in leaves beyond which all leaves of a column are equally far.
 _FAR = 1 << 40
 
 
 def fine_encoder(schema, n_bins):
-    """Return an encoder into the finest cells, not fitted, and the columns with bins to find.
+    """Return an unfitted encoder with the finest bins, and the columns whose bins are private.
 
     Parameters
     ----------
     schema : Schema
     n_bins : "auto", int or mapping
-        Public bins of numbers and dates; those not named are found.
+        Public bins of numbers and dates; bins of other columns are derived from noisy counts.
 
     Returns
     -------
     encoder : TabularEncoder
-    found : list of str
+    binned : list of str
     """
     ordered = [name for name, c in schema.items() if isinstance(c, Numeric | Datetime)]
     if isinstance(n_bins, Integral):
         return TabularEncoder(schema, n_bins=dict.fromkeys(ordered, n_bins)), []
     given = {} if n_bins == "auto" else n_bins
-    found = [name for name in ordered if name not in given]
-    return TabularEncoder(schema, n_bins=dict.fromkeys(found, MAX_LEAVES) | given), found
+    binned = [name for name in ordered if name not in given]
+    return TabularEncoder(schema, n_bins=dict.fromkeys(binned, MAX_LEAVES) | given), binned
 
 
-def column_trees(encoder, found):
-    """Return the tree that each column is counted on.
+def column_trees(encoder, binned):
+    """Return the ColumnTree of each column.
 
     Parameters
     ----------
     encoder : TabularEncoder
-        Fitted, of :func:`fine_encoder`.
-    found : list of str
-        Columns with bins to find; the others are flat.
+        Fitted, from :func:`fine_encoder`.
+    binned : list of str
+        Columns whose bins are derived from noisy counts; trees of the others are flat.
     """
     return [
         ColumnTree(column.n_bins, nullable=column.nullable, anchor=_anchor(column))
-        if name in found
+        if name in binned
         else ColumnTree(column.domain.n_features, is_flat=True)
         for name, column in encoder.columns_.items()
     ]
 
 
 def _anchor(binned):
-    """Return the leaf of zero, which may be outside; of dates one that is far from all."""
+    """Return the leaf of zero, possibly out of bounds, or a very distant leaf for dates."""
     column, n_bins = binned.column, binned.n_bins
     if isinstance(column, Datetime):
         return -_FAR
@@ -190,43 +190,43 @@ def _anchor(binned):
 
 
 def measure_columns(leaves, encoder, trees, weights, noise_scale, release, *, n_records=None):
-    """Release the counts of each column, and find the cells that they tell of.
+    """Release the counts of each column, and derive bins at the resolution of the noise.
 
     Parameters
     ----------
     leaves : mapping of int to ndarray
-        Exact counts of the leaves of each column but constants, by its place.
+        Exact counts of the leaves of each column that is not constant, by its index.
     encoder : TabularEncoder
-        Fitted, of :func:`fine_encoder`.
+        Fitted, from :func:`fine_encoder`.
     trees : list of ColumnTree
     weights : ndarray of shape (p,)
-        Positive.
+        Positive weights of the columns.
     noise_scale : float
-        Of the release.
+        Standard deviation of the noise of the released vector.
     release : callable
-        From a vector to which a record adds one of l2 norm 1, to one with noise.
+        Mechanism, as for :func:`release_singles`.
     n_records : float or None, default=None
-        The public number of records; None estimates it from the noisy counts.
+        The public number of records; None estimates it.
 
     Returns
     -------
     cells : list of ColumnCells
-        Of each column.
+        Cells of each column.
     n_records : float
-        As given, or estimated.
+        The public or estimated number of records.
     encoder : TabularEncoder
         Fitted, with these cells as bins.
     bins : list of ndarray of int
-        The cell of each leaf, then of null, of each column.
+        For each column, the cell of each leaf, then of null.
     marginals : list of NoisyMarginal
-        What was released, a table a level.
+        The released counts, a marginal for each level of each column.
     """
-    # What is known of a constant need not be paid for.
-    measured, told = sorted(leaves), [trees[j] for j in sorted(leaves)]
+    # Constant columns are public, so they are not released.
+    measured, measured_trees = sorted(leaves), [trees[j] for j in sorted(leaves)]
     exact = [leaves[j] for j in measured]
-    counts, factors = release_singles(exact, told, weights[measured], release)
+    counts, factors = release_singles(exact, measured_trees, weights[measured], release)
     if n_records is None:
-        n_records = total_records(counts, told, factors)
+        n_records = total_records(counts, measured_trees, factors)
     cells = [ColumnCells(np.zeros(1, dtype=np.int64), np.ones(1), np.zeros(1))] * len(trees)
     for j, noisy, factor in zip(measured, counts, factors, strict=True):
         cells[j] = trees[j].cells(noisy, noise_scale * factor, n_records)
@@ -237,30 +237,30 @@ def measure_columns(leaves, encoder, trees, weights, noise_scale, release, *, n_
         for groups, sums, sizes in trees[j].tables(noisy, cells[j].starts)
     ]
     edges = {
-        name: column if tree.is_flat else column.merged(found.starts)
-        for (name, column), tree, found in zip(encoder.columns_.items(), trees, cells, strict=True)
+        name: column if tree.is_flat else column.merged(own.starts)
+        for (name, column), tree, own in zip(encoder.columns_.items(), trees, cells, strict=True)
         if isinstance(column, Binned)
     }
-    bins = [tree.bins(found.starts) for tree, found in zip(trees, cells, strict=True)]
+    bins = [tree.bins(own.starts) for tree, own in zip(trees, cells, strict=True)]
     return cells, n_records, with_bins(encoder, edges), bins, marginals
 
 
 @saved
 @dataclass(frozen=True)
 class NoisyMarginal:
-    """A released table of noisy counts over a few columns.
+    """A released marginal: noisy counts over one to three columns.
 
     Attributes
     ----------
     columns : tuple of str
-        An axis each.
+        One axis each.
     groups : tuple of ndarray of int
-        For each column the group of each of its categories: an entry of the axis.
+        For each column, the group of each category: its index along the axis. Categories are
+        labels in the order of the schema, or bins, then null.
     counts : ndarray
-        Noisy numbers of records in the cells, which may be negative. Categories are in the order
-        of the schema, then bins, then null.
+        Noisy numbers of records in the cells, which may be negative.
     noise_scale : float or ndarray
-        Standard deviation of the noise of a cell, 0 without noise.
+        Standard deviation of the noise of each cell; 0 without noise.
     """
 
     _saved_state = {
@@ -284,166 +284,171 @@ class NoisyMarginal:
         demand(np.shape(self.noise_scale) in ((), shape), "A marginal has noise of another shape.")
 
 
-# An interaction counts at most by so much more, and at least by so much less, than its noise says.
+# Bounds on the ratio of noise to signal of an interaction.
 _LEAST, _MOST = 0.01, 100.0
-# No table of columns tells more of their dependence: two even ones of two labels that are equal.
+# The strongest dependence in a marginal: of two equal columns with two equally frequent labels.
 _STRONGEST = 0.25
-# Pseudo-records of each term: records are a sample, and rows of a fit are too.
-_CHANCE = 0.2
+# Pseudo-records of each term, for the sampling errors of records and of the rows of a fit.
+_SAMPLING = 0.2
 
 
 class Measurements:
-    """What was released of a table so far.
+    """Released marginals, with estimates of the shares of each column.
 
     Parameters
     ----------
     names : list of str
-        Of all columns.
+        Names of all columns.
     cells : list of ColumnCells
-        What the counts of each column tell.
+        Cells of each column, with estimated shares.
     n_records : float
-        Number of records, or an estimate of it.
+        The public or estimated number of records.
     blocks : ColumnBlocks
     """
 
     def __init__(self, names, cells, n_records, blocks):
         self._names, self.n_records, self.blocks = names, n_records, blocks
-        self._shares = [part.shares for part in cells]
-        self._variances = [part.variances for part in cells]
+        self._shares = [own.shares for own in cells]
+        self._variances = [own.variances for own in cells]
         self.marginals, self.tables = [], []
 
     def shares(self, column):
-        """Return the shares of the categories of a column, by all that was released."""
+        """Return estimates of the shares of the categories of a column, from all releases."""
         shares = np.maximum(self._shares[column], 0)
-        # Noise may leave nothing of them.
+        # With much noise, all shares may be 0.
         return shares / shares.sum() if shares.any() else np.full(len(shares), 1 / len(shares))
 
     def block_shares(self, column):
-        """Return the shares of its blocks."""
+        """Return estimates of the shares of the blocks of a column."""
         return group_sums(self.shares(column), self.blocks.blocks[column])
 
     def block_variances(self, column):
-        """Return about the variances of the shares of its blocks, by noise."""
+        """Return approximate variances of the shares of the blocks of a column."""
         return group_sums(self._variances[column], self.blocks.blocks[column])
 
     def independent(self, marginals):
-        """Return the counts of marginals that there would be if columns were independent."""
+        """Return the expected counts of marginals under independence of columns."""
         shares = [self.block_shares(j) for j in range(len(self._names))]
         return [
             self.n_records
             * reduce(
                 np.multiply.outer,
-                [group_sums(shares[j], g) for j, g in zip(part.columns, part.groups, strict=True)],
+                [group_sums(shares[j], g) for j, g in zip(m.columns, m.groups, strict=True)],
             )
-            for part in marginals
+            for m in marginals
         ]
 
-    def add(self, part, counts, noise_scale, expected):
-        """Add a table.
+    def add(self, marginal, counts, noise_scale, expected):
+        """Add a released marginal.
 
         Parameters
         ----------
-        part : Marginal
+        marginal : Marginal
         counts : ndarray
-            With noise.
+            Noisy counts.
         noise_scale : float
             Standard deviation of the noise of a cell, 0 without noise.
         expected : ndarray
-            Counts by what was released before: how far the table is from them, beyond the noise,
-            tells how much its terms may say.
+            Expected counts from earlier releases. Ridges of the term are the ratio of the noise to
+            the residual beyond the noise.
         """
         from sklearn_dpgen.tables._log_linear_fit import NoisyTable, cosines
 
         shares, noise = counts / self.n_records, noise_scale / self.n_records
-        names = tuple(self._names[j] for j in part.columns)
-        groups = [g[self.blocks.blocks[j]] for j, g in zip(part.columns, part.groups, strict=True)]
+        names = tuple(self._names[j] for j in marginal.columns)
+        own = zip(marginal.columns, marginal.groups, strict=True)
+        groups = [g[self.blocks.blocks[j]] for j, g in own]
         self.marginals.append(NoisyMarginal(names, tuple(groups), counts, noise_scale))
-        gaps = cosines(shares - expected / expected.sum())
-        ridges = _ridges(gaps, self.blocks.frequencies(part), noise) + _CHANCE / self.n_records
-        self.tables.append(NoisyTable(part.columns, part.groups, shares, ridges))
-        for axis, (column, cells) in enumerate(zip(part.columns, groups, strict=True)):
+        residuals = cosines(shares - expected / expected.sum())
+        ridges = (
+            _ridges(residuals, self.blocks.frequencies(marginal), noise)
+            + _SAMPLING / self.n_records
+        )
+        self.tables.append(NoisyTable(marginal.columns, marginal.groups, shares, ridges))
+        for axis, (column, cells) in enumerate(zip(marginal.columns, groups, strict=True)):
             others = tuple(i for i in range(counts.ndim) if i != axis)
             spread = noise**2 * counts.size / counts.shape[axis]
             self._learn(column, cells, shares.sum(axis=others), spread)
 
     def _learn(self, column, groups, sums, variance):
-        """Improve the shares of a column by sums of groups of them, as a Kalman filter does."""
+        """Update the shares of a column by noisy sums of groups of them (Kalman filter)."""
         shares, variances = self._shares[column], self._variances[column]
         known, spread = group_sums(shares, groups), group_sums(variances, groups)
         gain = spread / np.maximum(spread + variance, 1e-300)
-        better = np.maximum(known + gain * (sums - known), 0)
-        # In proportion: a tail that is known to be empty is not filled by the noise of its group.
-        factors = np.divide(better, known, out=np.ones(len(known)), where=known > 0)
+        updated = np.maximum(known + gain * (sums - known), 0)
+        # Shares change in proportion, so that noise of a group does not fill its empty tail.
+        factors = np.divide(updated, known, out=np.ones(len(known)), where=known > 0)
         self._shares[column] = shares * factors[groups]
         self._variances[column] = variances * (1 - gain)[groups]
 
 
-def _ridges(gaps, frequencies, noise):
-    """Return the ridges of the logits of a table, by cosines: noise over signal, over its cells.
+def _ridges(residuals, frequencies, noise):
+    """Return ridges of the cosine coefficients of logits: noise over signal, per cell.
 
-    Of a cell of probability p whose logit has the prior variance τ², noise of variance s² in its
-    share asks for s² / (p τ²); the table tells of p² τ². Dependence is mostly of low frequency, as
-    what grows with something else: its squares fall with the product of frequencies, and what is
-    left beyond the noise is told apart from it the better.
+    For a cell of probability p whose logit has prior variance τ², noise of variance s² in its
+    share requires a ridge of s² / (p τ²), and the residual estimates p² τ². Dependence is mostly
+    of low frequency, so the squared residuals are assumed to decrease with the product of
+    frequencies, and are smoothed by isotonic regression.
     """
-    # What turns along one axis alone is known from elsewhere.
+    # Coefficients that are constant along all axes but one belong to single columns.
     is_free = reduce(np.add.outer, [np.minimum(turns, 1) for turns in frequencies]) > 1
     products = reduce(np.multiply.outer, [turns + 1 for turns in frequencies])[is_free]
     if not is_free.any():
-        return np.full(gaps.shape, _MOST / gaps.size)
+        return np.full(residuals.shape, _MOST / residuals.size)
     total = is_free.sum() * noise**2
-    squares = IsotonicRegression(increasing=False).fit_transform(products, gaps[is_free] ** 2)
+    squares = IsotonicRegression(increasing=False).fit_transform(products, residuals[is_free] ** 2)
     signal = squares - noise**2
     ratios = np.full(len(squares), _MOST)
     np.divide(noise**2, signal, out=ratios, where=signal > noise**2 / _MOST)
-    ridges = np.full(gaps.shape, ratios.min())
+    ridges = np.full(residuals.shape, ratios.min())
     ridges[is_free] = ratios
-    return np.maximum(ridges, max(total / _STRONGEST, _LEAST)) / gaps.size
+    return np.maximum(ridges, max(total / _STRONGEST, _LEAST)) / residuals.size
 
 
-# Candidates whose expected counts are computed at a time, and cells of those that are counted.
+# The most candidates with expected counts, and the most cells with exact counts, in memory.
 _BLOCK, _CELLS = 64, 1 << 24
 
 
 def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
-    """Select and release tables, round by round, and add them to what was measured.
+    """Select and release marginals in rounds, and add them to the measurements.
 
     Parameters
     ----------
     count : callable
-        From marginals to their exact counts.
+        Function of marginals that returns their exact counts.
     plan : MarginalsPlan
     weight : callable
         The public positive weight of a tuple of columns.
     measured : Measurements
     predict : callable
-        From marginals to their expected counts, by all that was measured so far.
+        Function of marginals that returns their expected counts, from all releases so far.
     run : GaussianSequenceRun
-        Of the plan, after its first release.
+        Run of the mechanism of the plan, after its first release.
     noise : NoiseSource
     """
     n, first = measured.n_records, ()
     done: set = set()
     _, *noise_scales = plan.mechanism.noise_scales
-    for number, (part, scale) in enumerate(zip(plan.rounds, noise_scales, strict=True)):
-        candidates = [columns for columns in part.candidates if columns not in done]
+    for number, (planned, scale) in enumerate(zip(plan.rounds, noise_scales, strict=True)):
+        candidates = [columns for columns in planned.candidates if columns not in done]
         n_affordable = affordable_marginals(n, scale, CELLS[len(candidates[0])])
         n_chosen = len(candidates)
-        if part.n_selected is not None:
-            n_chosen = min(n_chosen, part.n_selected, max(n_affordable, int(number == 0)))
+        if planned.n_selected is not None:
+            n_chosen = min(n_chosen, planned.n_selected, max(n_affordable, int(number == 0)))
         if number and 2 * n_affordable < n_chosen or not n_chosen:
-            # Far too few records, which may not have been known when this was paid for: once more
-            # the first. Where half of the tables are clear, all of them are with fewer cells.
+            # An unknown number of records may turn out too small for the planned marginals, so
+            # those of the first round are repeated. If half of the marginals are affordable, all
+            # are, with fewer cells.
             candidates = first
             n_chosen = len(candidates)
         weights = np.array([weight(columns) for columns in candidates])
         is_choice = n_chosen < len(candidates)
         if is_choice:
-            even = affordable_cells(n, scale * math.sqrt(n_chosen))
-            marginals = [measured.blocks.marginal(columns, even) for columns in candidates]
-            relative, spread = weights / weights.max(), scale * math.sqrt(n_chosen)
-            found = _all_scores(count, marginals, relative, spread, predict)
-            chosen = run.select(found, noise, count=n_chosen)
+            spread = scale * math.sqrt(n_chosen)
+            n_cells = affordable_cells(n, spread)
+            marginals = [measured.blocks.marginal(columns, n_cells) for columns in candidates]
+            values = _all_scores(count, marginals, weights / weights.max(), spread, predict)
+            chosen = run.select(values, noise, count=n_chosen)
             candidates, weights = [candidates[i] for i in chosen], weights[chosen]
         spreads = scale * noise_factors(weights)
         marginals = [
@@ -454,52 +459,52 @@ def measure_rounds(count, plan, weight, measured, *, predict, run, noise):
         tables, _ = release_marginals(
             count(marginals), weights, lambda vector: run.release(vector, noise)
         )
-        for one in zip(marginals, tables, spreads, expected, strict=True):
-            measured.add(*one)
+        for released in zip(marginals, tables, spreads, expected, strict=True):
+            measured.add(*released)
         done.update(candidates)
         first = first or candidates
 
 
 def _all_scores(count, marginals, weights, noise_scale, predict):
-    """Return the scores of marginals, of so many at a time as fit in memory."""
-    # Each is a pass over the records.
-    passes = np.cumsum([part.n_cells for part in marginals]) // _CELLS
-    found = []
+    """Return the scores of marginals, computed in chunks that fit in memory."""
+    # Each pass over the records counts several marginals.
+    passes = np.cumsum([marginal.n_cells for marginal in marginals]) // _CELLS
+    values = []
     for first, last in _runs(passes):
         tables = count(marginals[first:last])
         for start in range(first, last, _BLOCK):
-            part = slice(start, min(start + _BLOCK, last))
-            exact = tables[part.start - first : part.stop - first]
-            found.append(scores(exact, predict(marginals[part]), weights[part], noise_scale))
-    return np.concatenate(found)
+            chunk = slice(start, min(start + _BLOCK, last))
+            exact = tables[chunk.start - first : chunk.stop - first]
+            values.append(scores(exact, predict(marginals[chunk]), weights[chunk], noise_scale))
+    return np.concatenate(values)
 
 
 def _runs(labels):
-    """Return the first and the last place, and one, of each run of equal labels."""
+    """Return the start and stop of each run of equal labels."""
     edges = np.flatnonzero(np.diff(labels, prepend=-1, append=-1))
     return list(itertools.pairwise(edges.tolist()))
 
 
 def scores(tables, expected, weights, noise_scale):
-    """Return how far tables are from those expected, beyond their noise.
+    """Return the l1 distances of tables from expected ones, less their expectation under noise.
 
     Parameters
     ----------
     tables : sequence of ndarray
         Exact counts.
     expected : sequence of ndarray
-        Known counts.
+        Expected counts, which are public.
     weights : ndarray of shape (m,)
-        In (0, 1].
+        Weights in (0, 1].
     noise_scale : float
-        Standard deviation of the noise of a cell, if it is measured.
+        Standard deviation of the noise of a cell, if the table is released.
 
     Returns
     -------
     ndarray of float64 of shape (m,)
-        w (‖table − expected‖₁ − √(2/π) Σ √(σ² + expected)): what noise and chance make of it is
-        taken off, which is known. Changes by at most 1 if a record is added or removed, by 2 if
-        one is replaced.
+        w (‖table − expected‖₁ − √(2/π) Σ √(σ² + expected)). The subtracted term is public: the
+        mean distance by noise and sampling alone. A score changes by at most 1 if a record is
+        added or removed, and by at most 2 if one is replaced.
     """
     return np.array(
         [
@@ -509,5 +514,5 @@ def scores(tables, expected, weights, noise_scale):
     )
 
 
-# Of the modulus of a standard normal variable.
+# The mean modulus of a standard normal variable.
 _MEAN = math.sqrt(2 / math.pi)

@@ -1,11 +1,10 @@
-"""What a TableSampler does, from its parameters and public numbers alone."""
+"""Plans of a TableSampler, from its parameters and public numbers alone."""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._checks import check_count, check_delta_size
 from sklearn_dpgen.accounting._wording import count_words, number_words
 from sklearn_dpgen.exceptions import PublicValueError
@@ -20,82 +19,82 @@ from sklearn_dpgen.tables._privacy_plan import (
     CHANGED_CELLS,
     MarginalsPlan,
     affordable_cells,
-    is_drowned,
+    is_below_noise,
     plan_rounds,
     warn_of_noise,
 )
 from sklearn_dpgen.tables._releases import column_trees, fine_encoder, noise_factors
 from sklearn_dpgen.tables._table_rules import TableRules, check_measured
 from sklearn_dpgen.utils._random import ROUNDING
-from sklearn_dpgen.utils._validation import EstimatorMixin, check_delta, fit_context
+from sklearn_dpgen.utils._validation import check_delta
 
-__all__ = ["SamplerPlan", "SamplerPlanMixin", "declared_table"]
+__all__ = ["SamplerPlan", "declared_table"]
 
 
 def release_sizes(trees, rounds, neighbours, *, unit, n_records, noise_scale):
-    """Return bounds on the sizes of the releases of a plan, from public quantities.
+    """Return bounds on the sizes of the releases, from public quantities.
 
     Parameters
     ----------
     trees : list of ColumnTree
-        Of all columns.
+        Trees of all columns.
     rounds : tuple of Round
     neighbours : {"replace_one", "add_or_remove"}
     unit : str or None
-        Of what persons have several rows, any number of cells may change.
+        With a unit, a person has several rows, which can change any number of cells.
     n_records : float or None
-        None where it is not public.
+        The public number of records, or None.
     noise_scale : float
-        Of one vector that has the whole budget: no table has less noise.
+        Noise of a single vector with the whole budget, the least noise of any table.
 
     Returns
     -------
     n_values, n_changed : list of int
-        Of the vector of single columns, then of each round.
+        Values, and values that differ between neighbours: of single columns, then of each round.
     """
-    told, most = [tree for tree in trees if tree.n_cells > 1], math.inf
+    counted, most = [tree for tree in trees if tree.n_cells > 1], math.inf
     if n_records is not None:
         most = affordable_cells(n_records, noise_scale)
     sizes = [min(tree.n_cells, MAX_BLOCKS) if tree.is_flat else MAX_BLOCKS for tree in trees]
 
     def n_cells(columns):
-        # Of two groups in each column, if that is more than are wanted.
+        # A marginal has at least two groups in each column, even where that is too fine.
         whole = math.prod(sizes[j] for j in columns)
         return min(whole, max(2 ** len(columns), math.floor(min(most, whole))))
 
-    values = [part.n_tables * max(map(n_cells, part.candidates)) for part in rounds]
-    tables = [part.n_tables for part in rounds]
-    # Where records turn out to be few, a round measures once more what the first one did.
+    values = [one.n_tables * max(map(n_cells, one.candidates)) for one in rounds]
+    tables = [one.n_tables for one in rounds]
+    # If records turn out to be few, a round repeats the marginals of the first round.
     values = [max(n, values[0]) for n in values]
     tables = [max(n, tables[0]) for n in tables]
-    values = [max(1, sum(tree.n_cells for tree in told)), *values]
+    values = [max(1, sum(tree.n_cells for tree in counted)), *values]
     if unit is not None:
         return values, values
     cells = CHANGED_CELLS[neighbours]
-    changed = [cells * n for n in (max(1, sum(tree.n_levels for tree in told)), *tables)]
+    changed = [cells * n for n in (max(1, sum(tree.n_levels for tree in counted)), *tables)]
     return values, [min(pair) for pair in zip(changed, values, strict=True)]
 
 
 _DECLARED = ("target", "workload", "constraints", "max_rows")
-_OF = {"pairs": "cell of a pair", "triples": "cell of a triple"}
+_CELL_NAMES = {"pairs": "cell of a pair", "triples": "cell of a triple"}
 
 
 @dataclass(frozen=True, eq=False)
 class DeclaredTable:
-    """The columns of a table and what is to be counted of them, as declared.
+    """Declaration of a table: its columns, and the marginals to count.
 
     Parameters
     ----------
     rules : TableRules or None
     names : list of str
-        Of the columns that are read.
+        Names of all columns of the schema.
     constants, targets : list of int
-        Places of columns.
+        Indices of columns.
     marginals : str or list of tuple of int
     weight : callable
         The public positive weight of a tuple of columns.
     encoder : TabularEncoder
-        Into the finest cells, fitted to the columns in the order of the schema.
+        Encoder with the finest bins, fitted to the columns in the order of the schema.
     trees : list of ColumnTree
     """
 
@@ -110,7 +109,7 @@ class DeclaredTable:
 
 
 def declared_table(sampler):
-    """Return what a sampler declares, or say what is wrong with it, before a record is read.
+    """Validate the parameters of a sampler, and return its declared table.
 
     Parameters
     ----------
@@ -122,19 +121,19 @@ def declared_table(sampler):
     """
     sampler._check_unit()
     if sampler.unit is None and (sampler.max_rows, sampler.unit_weights) != (None, "equal"):
-        raise PublicValueError("max_rows and unit_weights are of persons: they need unit.")
+        raise PublicValueError("unit must be given with max_rows or unit_weights='rows'.")
     if (sampler.unit_weights == "rows") != (sampler.max_rows is not None):
         raise PublicValueError(
-            "unit_weights='rows' needs max_rows: what a person counts for is bounded. With 'equal' "
-            "a person counts once, with all rows, and max_rows must be None."
+            "max_rows must bound the rows of a person with unit_weights='rows'. With 'equal', "
+            "max_rows must be None, since each person counts once."
         )
     rules = TableRules(sampler.constraints, sampler.schema) if sampler.constraints else None
     schema = sampler.schema if rules is None else rules.schema
     check_measured(schema, sampler)
     names = list(schema)
     constants = [j for j, column in enumerate(schema.values()) if column.is_constant]
-    encoder, found = fine_encoder(schema, sampler.n_bins)
-    trees = column_trees(encoder.fit(), found)
+    encoder, binned = fine_encoder(schema, sampler.n_bins)
+    trees = column_trees(encoder.fit(), binned)
     check_memory(names, trees, sampler.population_size)
     return DeclaredTable(
         rules,
@@ -149,20 +148,20 @@ def declared_table(sampler):
 
 
 class SamplerPlan:
-    """The releases of a fit: what ``fit`` does, and what its report says.
+    """The releases of a fit, with their noise scales and privacy report.
 
     Parameters
     ----------
     sampler : TableSampler
     table : DeclaredTable
     n_samples : int or None
-        Number of records, or of persons; not read where it is not public.
+        Number of records or persons; not read if it is not public.
 
     Attributes
     ----------
     marginals : MarginalsPlan
     n_records : int or None
-        What counts add up to, where that is public: rows of persons are not.
+        The public sum of the counts of a column, or None.
     """
 
     def __init__(self, sampler, table, n_samples):
@@ -181,7 +180,7 @@ class SamplerPlan:
             len(table.names),
             marginals=table.marginals,
             targets=table.targets,
-            # Of rows there are as many as persons, at least.
+            # There are at least as many rows as persons.
             n_records=n_public,
             noise_scale=noise_scale,
             constants=table.constants,
@@ -200,9 +199,9 @@ class SamplerPlan:
         )
         if n_public is not None and n_public > self.marginals.most_records:
             raise PublicValueError(
-                f"noise='certified' selects tables of at most {self.marginals.most_records} "
-                f"records at this budget, got {n_public}: take a smaller epsilon, or list the "
-                "marginals."
+                f"n_samples must be at most {self.marginals.most_records} for selections with "
+                f"noise='certified' at this budget, got {n_public}: use a smaller epsilon, or list "
+                "the marginals."
             )
 
     @property
@@ -213,18 +212,18 @@ class SamplerPlan:
         return self.marginals.mechanism.noise_scales[0] * factors
 
     def _table_scales(self):
-        """Yield the kind of tables of each round, and the noise of their cells."""
+        """Yield the kind of marginals of each round, and the noise of their cells."""
         scales = self.marginals.mechanism.noise_scales[1:]
-        for part, scale in zip(self.marginals.rounds, scales, strict=True):
-            if part.n_selected is None:
-                weights = np.array([self._table.weight(columns) for columns in part.candidates])
-                yield part.kind, scale * noise_factors(weights)
+        for one, scale in zip(self.marginals.rounds, scales, strict=True):
+            if one.n_selected is None:
+                weights = np.array([self._table.weight(columns) for columns in one.candidates])
             else:
-                # Which ones are selected is not known: as of equal weights.
-                yield part.kind, scale * noise_factors(np.ones(part.n_tables))
+                # The selected marginals are not known yet: assume equal weights.
+                weights = np.ones(one.n_tables)
+            yield one.kind, scale * noise_factors(weights)
 
     def warn(self, n_records):
-        """Warn where noise leaves nothing of a number of records: a public one, or an estimate."""
+        """Warn if counts of so many records are below the noise."""
         tables = [scales for _, scales in self._table_scales()]
         warn_of_noise(
             n_records,
@@ -236,37 +235,35 @@ class SamplerPlan:
 
     @property
     def _counted(self):
-        """The noun for what a count is of."""
+        """The noun for what is counted."""
         if self._sampler.unit is None:
             return "records"
         return "rows" if self._sampler.unit_weights == "rows" else "persons"
 
     def precision(self):
-        """Return what noise leaves of a cell of each kind of tables, in words."""
+        """Return the precision of a count in each kind of marginal, in words."""
         n, unit = self.n_records, self._counted
-        found = {"cell of one column": self._single_scales}
+        noise = {"cell of one column": self._single_scales}
         for kind, scales in self._table_scales():
-            name = _OF.get(kind, "cell of a listed table")
-            found[name] = np.append(found.get(name, ()), scales)
-        words = {name: count_words(scales, n, unit) for name, scales in found.items()}
+            name = _CELL_NAMES.get(kind, "cell of a listed table")
+            noise[name] = np.append(noise.get(name, ()), scales)
+        words = {name: count_words(scales, n, unit) for name, scales in noise.items()}
         if n is None or self.marginals.noise_scale == 0:
             return words
-        for name, scales in found.items():
+        for name, scales in noise.items():
             scale = float(np.median(scales))
-            if is_drowned(n, scale):
-                words[name] += "; drowned: hardly anything is told"
+            if is_below_noise(n, scale):
+                words[name] += "; below the noise"
             elif name != "cell of one column":
                 cells = number_words(affordable_cells(n, scale))
-                words[name] += f"; clear in tables of up to {cells} even cells"
+                words[name] += f"; above the noise in tables of up to {cells} equal cells"
         return words
 
     def _rounding(self):
-        """Return how far all noisy values and scores are from exact draws, in total variation."""
+        """Return the total variation between all noisy values and scores and exact draws."""
         if self._sampler._is_certified or math.isinf(self.marginals.epsilon):
             return 0.0
-        scores = sum(
-            (part.n_selected or 0) * len(part.candidates) for part in self.marginals.rounds
-        )
+        scores = sum((one.n_selected or 0) * len(one.candidates) for one in self.marginals.rounds)
         return (self._n_values + scores) * ROUNDING
 
     def report(self):
@@ -286,47 +283,3 @@ class SamplerPlan:
         if sampler.unit_weights == "equal":
             return sampler._protected(report)
         return report.for_persons(sampler.unit, max_rows=sampler.max_rows)
-
-
-class SamplerPlanMixin(EstimatorMixin):
-    """The plan of a sampler without a record."""
-
-    @fit_context(prefer_skip_nested_validation=False)
-    def plan(self, n_samples: int | None = None, n_features: int | None = None) -> PrivacyReport:
-        """Return what ``fit`` will release and what it costs, without a record.
-
-        Parameters
-        ----------
-        n_samples : int or None, default=None
-            Number of private records, or of persons where there is a ``unit``. With
-            neighbours="add_or_remove" it is not public, and nothing depends on it.
-        n_features : int or None, default=None
-            The number of columns of the schema, if given.
-
-        Returns
-        -------
-        PrivacyReport
-            Equal to ``privacy_`` of a fit of so many records. Its ``precision`` is in records,
-            persons, or rows of them; its ``split`` is in the scale in which Gaussian releases add
-            up.
-
-        Raises
-        ------
-        ValueError
-            As ``fit`` for parameters, or no number of records where it is public.
-
-        Warns
-        -----
-        NoisyCountsWarning
-            Where the noise of counts leaves next to nothing of so many records.
-        """
-        if n_features not in (None, len(self.schema)):
-            raise PublicValueError(
-                f"n_features must be the {len(self.schema)} columns of the schema, got "
-                f"{n_features}."
-            )
-        plan = self._plan(table=declared_table(self), n_samples=n_samples)
-        details, _ = plan.details
-        if details.n_records is not None:
-            details.warn(details.n_records)
-        return plan.report

@@ -1,4 +1,4 @@
-"""Predictors that are trained on the synthetic data of a private sampler."""
+"""Predictors trained on the synthetic data of a private sampler."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ from sklearn_dpgen.utils._validation import (
 
 __all__ = ["SyntheticDataClassifier", "SyntheticDataRegressor"]
 
-# Rows of a draw: as many as there are records, within these.
+# Bounds on the automatic number of rows of a draw, which is otherwise the number of records.
 _LEAST, _MOST = 5000, 50_000
 
 
 def estimator_has(method):
-    """Return a check that the estimator, fitted or not, has a method."""
+    """Return a check for ``available_if`` that the estimator, fitted or not, has a method."""
 
     def has(self):
         estimators = getattr(self, "estimators_", None)
@@ -58,7 +58,7 @@ def estimator_has(method):
 
 
 class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
-    """Base of the predictors whose estimators see synthetic rows alone."""
+    """Base of predictors that are trained on synthetic rows only."""
 
     _parameter_constraints: dict = {
         "sampler": [HasMethods(["fit", "sample"])],
@@ -93,11 +93,11 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
 
     @abstractmethod
     def _default(self):
-        """Return the estimator that learns where none is given."""
+        """Return the default estimator."""
 
     @abstractmethod
     def _check_target(self, name, column):
-        """Refuse a target that no such estimator can learn."""
+        """Raise ValueError for a target column of the wrong type."""
 
     def _unfitted(self):
         return self._default() if self.estimator is None else self.estimator
@@ -110,46 +110,47 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         *,
         columns: Sequence[str] | None = None,
     ) -> PrivacyReport:
-        """Return the privacy report of a fit on a number of records, before any is read.
+        """Return the privacy report of a fit on ``n_samples`` records, before any is read.
 
         Parameters
         ----------
         n_samples : int or None, default=None
-            As of the sampler: number of records, or with ``unit`` of persons.
+            Number of records, or of persons with ``unit``, as for the sampler.
         n_features : int or None, default=None
-            Number of features, if given.
+            Number of features; if given, it must be that of the plan.
         columns : sequence of str or None, default=None
-            Names of the columns that X will have. None is all of the schema but the target.
+            Columns of X. None is all columns of the schema except the target.
 
         Returns
         -------
         PrivacyReport
-            Equal to ``privacy_`` of a fit. Its forecast is of the sampler, not of the estimator.
-            Of a frozen sampler, what it has paid.
+            Equal to ``privacy_`` of a fit; the report of its fit for a frozen sampler.
 
         Raises
         ------
         ValueError
-            What ``fit`` would refuse of the parameters.
+            Invalid parameters, as in ``fit``.
         """
         sampler, features, _ = self._planned(columns)
         if n_features not in (None, len(features)):
-            raise PublicValueError(f"n_features must be that of the schema, {len(features)}.")
+            raise PublicValueError(
+                f"n_features must be that of the schema, {len(features)}, got {n_features}."
+            )
         return sampler.privacy_ if self._is_frozen() else sampler.plan(n_samples)
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
-        """Fit the sampler on private records, and the estimator on rows that it draws.
+        """Fit the sampler on private records, and estimators on synthetic rows.
 
         Parameters
         ----------
         X : data frame, array-like, or a source that the sampler reads
-            Private features of shape (n_samples, n_features). A frame has columns of the sampler's
-            schema; those that it lacks are left out. An array has all of them, in the order of the
-            schema. Without ``y``, the target is one of the columns, and X may be whatever the
-            sampler reads: files, a query, a table of an engine.
+            Private features of shape (n_samples, n_features). A frame has columns of the schema of
+            the sampler, not necessarily all; an array has all, in the order of the schema. Without
+            ``y``, the target is a column of X, and X may be any source that the sampler reads:
+            files, a query, a table of an engine.
         y : array-like of shape (n_samples,) or None, default=None
-            The sampler's target, private too. None takes it from X, by its name.
+            The private target. None takes it from X, by the name of the target of the sampler.
 
         Returns
         -------
@@ -158,25 +159,23 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         Raises
         ------
         TypeError
-            With ``y``, X is neither a data frame in memory nor an array.
+            ``y`` is given, and X is neither a data frame in memory nor an array.
         ValueError
-            Before a record is read: the sampler has no schema, or no single target in it that such
-            an estimator can learn; X has the target although ``y`` is given, or lacks it although
-            it is not, or has columns that the schema lacks. Or what the sampler and the estimator
-            raise.
+            The sampler has no schema, or not a single target of the right type; the target is
+            neither in X nor given as ``y``, or both; or X has columns outside the schema. These
+            are raised before a record is read. Errors of the sampler and of the estimator.
         """
         self._forget()
         X = as_pandas(X)
-        # An array has no names; those of any other source are the schema's.
+        # Arrays have no column names; other sources have those of the schema.
         named = isinstance(X, pd.DataFrame) or (y is None and not hasattr(X, "ndim"))
         if isinstance(X, pd.DataFrame):
-            target, unit = self._declared()[1], self._who()["unit"]
+            target, unit = self._schema_and_target()[1], self._ledger_and_unit()["unit"]
             features = [name for name in X.columns if unit is None or name != unit]
             if y is None:
                 if target not in features:
                     raise PublicValueError(
-                        f"y is None, and X lacks the target {target!r}: give it as y, or as a "
-                        "column of X."
+                        f"y must be given, or X must have the target {target!r} as a column."
                     )
                 features.remove(target)
         else:
@@ -190,10 +189,10 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
             if not self._is_frozen():
                 sampler.fit(X)
         finally:
-            # What is stopped has been paid for.
+            # An interrupted fit has been charged.
             if hasattr(sampler, "privacy_"):
                 self.privacy_ = sampler.privacy_
-        # What follows is post-processing: the records are not read again.
+        # The rest is post-processing, which must not see the records.
         del X, y
         self._learn_from(sampler, features, target, seeds, seed)
         if named:
@@ -214,47 +213,47 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         for estimator, each in zip(estimators, split_random_state(seed, len(draws)), strict=True):
             _seed(estimator, each)
         self.estimators_ = [
-            estimator.fit(self._given(rows[features]), np.asarray(rows[target].tolist()))
+            estimator.fit(self._estimator_input(rows[features]), np.asarray(rows[target].tolist()))
             for estimator, rows in zip(estimators, draws, strict=True)
         ]
 
     def _prepared(self, draws, target):
-        """Return the draws that estimators learn from."""
+        """Return the draws to train on."""
         return draws
 
-    def _given(self, X):
-        """Return what an estimator is given of features."""
+    def _estimator_input(self, X):
+        """Return features in the form that estimators take."""
         if self.encode or self.estimator is None:
             return self.encoder_.transform(X)
         return X
 
     def _is_frozen(self):
-        """Return whether the sampler was fitted before, and stays as it is."""
+        """Return whether the sampler is fitted and frozen."""
         return isinstance(self.sampler, FrozenEstimator)
 
-    def _given_sampler(self):
+    def _unwrapped_sampler(self):
+        """Return the sampler without FrozenEstimator."""
         return self.sampler.estimator if self._is_frozen() else self.sampler
 
-    def _who(self):
-        """Return the ledger and the unit of a fit, given here or to the sampler."""
-        params, found = self._given_sampler().get_params(deep=False), {}
+    def _ledger_and_unit(self):
+        """Return the ledger and the unit of a fit, from this object or its sampler."""
+        params, chosen = self._unwrapped_sampler().get_params(deep=False), {}
         for name in ("ledger", "unit"):
             own, of_sampler = getattr(self, name), params.get(name)
-            if own is not None and (of_sampler is not None or name not in params):
-                has = "has one too" if name in params else "has none"
-                raise PublicValueError(
-                    f"{name} is for the sampler, which {has}: give it to one of them."
-                )
             if own is not None and self._is_frozen():
                 raise PublicValueError(
-                    f"{name} is for the sampler, which is frozen: its fit is paid."
+                    f"{name} must be None for a frozen sampler, which is not fitted again."
                 )
-            found[name] = of_sampler if own is None else own
-        return found
+            if own is not None and name not in params:
+                raise PublicValueError(f"{name} must be None for a sampler without this parameter.")
+            if own is not None and of_sampler is not None:
+                raise PublicValueError(f"{name} must be None if the sampler has one too.")
+            chosen[name] = of_sampler if own is None else own
+        return chosen
 
-    def _declared(self):
-        """Return the schema and the target of the sampler."""
-        params = self._given_sampler().get_params(deep=False)
+    def _schema_and_target(self):
+        """Return the schema and the target of the sampler; ValueError if they do not fit."""
+        params = self._unwrapped_sampler().get_params(deep=False)
         target, schema = params.get("target"), params.get("schema")
         if not isinstance(schema, Schema):
             raise PublicValueError("sampler must have a schema, as TableSampler has.")
@@ -267,49 +266,51 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
         return schema, target
 
     def _check_estimator(self):
+        """Raise ValueError for a classifier in place of a regressor, or the reverse."""
         if not hasattr(self.estimator, "__sklearn_tags__"):
             return
         kind, own = (get_tags(one).estimator_type for one in (self.estimator, self))
         if {kind, own} == {"classifier", "regressor"}:
             name = type(self.estimator).__name__
-            raise PublicValueError(f"estimator must be a {own}, and {name} is a {kind}.")
+            raise PublicValueError(f"estimator must be a {own}, got the {kind} {name}.")
 
     def _planned(self, features=None):
-        """Return the sampler of a fit, the features, and the target, from what is public."""
-        schema, target = self._declared()
+        """Return the sampler to fit, the features and the target, from public quantities."""
+        schema, target = self._schema_and_target()
         if features is None:
-            features = [name for name in schema if name not in (target, self._who()["unit"])]
+            unit = self._ledger_and_unit()["unit"]
+            features = [name for name in schema if name not in (target, unit)]
         if target in features:
             raise PublicValueError(
-                f"X must not have the target among its columns where y is given: {target!r}."
+                f"X must not have the target as a column if y is given, got {target!r}."
             )
         unknown = [name for name in features if name not in schema]
         if unknown:
-            raise PublicValueError(f"X has columns that are not in the schema: {unknown}.")
-        given = {name: value for name, value in self._who().items() if value is not None}
+            raise PublicValueError(f"X must have columns of the schema only, got {unknown}.")
+        params = {k: value for k, value in self._ledger_and_unit().items() if value is not None}
         if self._is_frozen():
-            check_is_fitted(self._given_sampler())
-            return self._given_sampler(), list(features), target
+            check_is_fitted(self._unwrapped_sampler())
+            return self._unwrapped_sampler(), list(features), target
         names = {*features, target}
         schema = Schema({name: column for name, column in schema.items() if name in names})
-        return clone(self.sampler).set_params(schema=schema, **given), list(features), target
+        return clone(self.sampler).set_params(schema=schema, **params), list(features), target
 
-    def _features_of(self, X):
-        """Return what the estimators are given of records to predict."""
+    def _prediction_input(self, X):
+        """Return records to predict in the form that estimators take."""
         check_is_fitted(self)
         X, names = as_pandas(X), list(self.encoder_.schema)
         if not isinstance(X, pd.DataFrame):
             X = _named(X, names)
         missing = [name for name in names if name not in X.columns]
         if missing:
-            raise PublicValueError(f"X lacks columns of the fit: {missing}.")
-        return self._given(X[names])
+            raise PublicValueError(f"X must have all columns of the fit, lacks {missing}.")
+        return self._estimator_input(X[names])
 
     def _mean(self, method, X):
-        """Return the mean of what the estimators of all draws say of records."""
-        given = self._features_of(X)
+        """Return the mean of a method of all estimators."""
+        features = self._prediction_input(X)
         with one_thread():
-            return np.mean([getattr(each, method)(given) for each in self.estimators_], axis=0)
+            return np.mean([getattr(each, method)(features) for each in self.estimators_], axis=0)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "n_features_in_")
@@ -324,9 +325,9 @@ class SyntheticDataPredictor(MetaEstimatorMixin, PrivateEstimator):
 
 
 def _named(X, names):
-    """Return an array as a frame with columns of these names."""
+    """Return an array as a data frame with these column names."""
     rule = "X must be a data frame in memory, or an array of two dimensions."
-    # As an array of numbers or of texts, one value would decide about the others.
+    # Without dtype object, one value could change the type of all others.
     X = call_quietly(rule, np.asarray, X, getattr(X, "dtype", object))
     if X.ndim != 2:
         raise PublicTypeError(rule)
@@ -338,7 +339,7 @@ def _named(X, names):
 
 
 def _with_target(X, y, features, target):
-    """Return one frame of features and target."""
+    """Return a data frame of features and target."""
     if not isinstance(X, pd.DataFrame):
         X = _named(X, features)
     y = column_or_1d(y, warn=True)
@@ -347,7 +348,7 @@ def _with_target(X, y, features, target):
 
 
 def _seed(estimator, seed):
-    """Seed what an estimator draws, wherever no seed is given."""
+    """Set all parameters ``random_state`` of an estimator that are None."""
     unset = [
         name
         for name, value in estimator.get_params().items()
@@ -358,35 +359,34 @@ def _seed(estimator, seed):
 
 
 class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPredictor):
-    """Any classifier, trained on rows that a private sampler draws.
+    """Classifier trained on synthetic rows of a private sampler.
 
     Parameters
     ----------
     sampler : TableSampler
-        With a schema and one target in it, or another sampler that has both. The budget is its
-        own. In a :class:`~sklearn.frozen.FrozenEstimator`, it was fitted before, and nothing more
-        is paid.
+        Sampler with a budget, a schema and one target, such as a TableSampler. In a
+        :class:`~sklearn.frozen.FrozenEstimator`, it is fitted already, and nothing is charged.
     estimator : classifier or None, default=None
-        Of scikit-learn, or of the same form: a pipeline, a search, a calibrated one. None is the
-        mean of the probabilities of a logistic regression and of boosted trees of four leaves.
+        Any scikit-learn classifier, pipeline or search. None averages the probabilities of a
+        logistic regression and of boosted trees of four leaves.
     n_samples : "auto" or int, default="auto"
-        Rows of a draw. "auto" takes as many as there are records, as far as that is public or was
-        released, at least 5000 and at most 50000.
+        Rows of a draw. "auto" is the public or released number of records, at least 5000 and at
+        most 50000.
     n_draws : int, default=5
-        How many draws there are, with an estimator for each. Their mean is predicted. It costs
-        time, and no privacy.
+        Number of draws, with an estimator for each, whose predictions are averaged. It costs time,
+        but no privacy.
     encode : bool, default=True
-        Whether ``estimator`` gets features as numbers from -1 to 1 and one-hot labels, by a
-        TabularEncoder, or a data frame as it is drawn.
+        Whether ``estimator`` gets numbers from -1 to 1 and one-hot labels, from a TabularEncoder,
+        or the drawn data frame.
     ledger : PrivacyLedger, path or None, default=None
-        Where the fit of the sampler is booked, before anything of a record is released: it raises
-        BudgetExceededError where less is left. None is the sampler's own, if it has one.
+        Ledger that the fit charges before it releases anything; BudgetExceededError is raised if
+        the remaining budget is too small. None uses that of the sampler.
     unit : str or None, default=None
-        Column of X that says whose row each is: the sampler protects a person with all of their
-        rows. The column is beside the schema or an Identifier of it, and nothing is learned from
-        it. None is the sampler's own, if it has one, or protects rows.
+        Column of X with the person of each row; the guarantee then protects persons with all of
+        their rows. The column must be outside the schema or an Identifier in it. None uses that of
+        the sampler.
     random_state : int, RandomState or None, default=None
-        Of the drawn rows, and of estimators that have none; the sampler has one for its noise.
+        Seed of the draws, and of estimators without one. The noise has the seed of the sampler.
 
     Attributes
     ----------
@@ -395,11 +395,11 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
     estimators_ : list of classifiers
         Fitted on synthetic rows, one for each draw.
     encoder_ : TabularEncoder
-        Of the features, in their order.
+        Encoder of the features, in their order.
     classes_ : ndarray of shape (n_classes,)
-        The labels of synthetic rows, sorted. A draw that lacks one is lent a row of another.
+        Sorted labels of all synthetic rows. A draw without a label gets one row of another draw.
     privacy_ : PrivacyReport
-        That of the sampler: all that follows is post-processing.
+        The report of the sampler; training is post-processing.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of str
@@ -407,8 +407,8 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
 
     See Also
     --------
-    SyntheticDataRegressor : The same for numbers.
-    sklearn_dpgen.predictors.BarycenterClassifier : Makes decisions alike between groups after this.
+    SyntheticDataRegressor : The regressor.
+    sklearn_dpgen.predictors.BarycenterClassifier : Fair post-processing of its decisions.
 
     Notes
     -----
@@ -428,14 +428,14 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
         ``random_state`` that others know or guess.
     :Proof: That of ``sampler``; :ref:`learners`.
 
-    ``predict`` gives the label of the largest mean probability; of the largest mean decision where
-    the estimator has no probabilities, and of most votes where it has neither.
+    ``predict`` returns the label with the largest mean of ``predict_proba``, of
+    ``decision_function``, or of votes, whichever the estimator has first.
 
-    Scores of private rows are not private, nor is what a search chooses by them, nor a calibration
-    on them: :class:`~sklearn_dpgen.model_selection.PrivateSearchCV` pays for a choice. Searches and
-    calibrations *within*, as ``estimator``, see synthetic rows alone, and are free. So is whatever
-    is before the classifier in a pipeline that is the ``estimator``; steps before this object in a
-    pipeline read private records, and have to be public, as a TabularEncoder is.
+    Scores, searches and calibrations on private rows are not private;
+    :class:`~sklearn_dpgen.model_selection.PrivateSearchCV` charges for a choice. A search,
+    calibration or pipeline as ``estimator`` is trained on synthetic rows, and costs no privacy.
+    Steps before this object in a pipeline read private records, and must be public functions of
+    each record, such as a TabularEncoder.
 
     Examples
     --------
@@ -453,18 +453,18 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
     """
 
     def _default(self):
-        # Trees of few leaves: deep ones learn the noise of the counts.
+        # Trees have few leaves, since deep trees overfit the noise of the counts.
         trees = HistGradientBoostingClassifier(max_leaf_nodes=4)
-        members = [("linear", LogisticRegression(max_iter=300)), ("trees", trees)]
-        return VotingClassifier(members, voting="soft")
+        linear = LogisticRegression(max_iter=300)
+        return VotingClassifier([("linear", linear), ("trees", trees)], voting="soft")
 
     def _check_target(self, name, column):
         if isinstance(column, Numeric) and column.integer:
             return
         if not isinstance(column, Categorical | Ordinal):
             raise PublicValueError(
-                f"target {name!r} must have labels or whole numbers for a classifier, its column "
-                f"is {type(column).__name__}."
+                f"target {name!r} must have labels or whole numbers for a classifier, got "
+                f"{type(column).__name__}."
             )
         kinds = {float if type(label) is int else type(label) for label in column.labels}
         if len(kinds) > 1:
@@ -473,12 +473,12 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
             )
 
     def _prepared(self, draws, target):
-        """Return draws that have all labels: one row of each that a draw lacks is lent to it."""
+        """Return draws with all labels, by adding one row for each missing label."""
         rows = pd.concat(draws, ignore_index=True).drop_duplicates(target)
         if len(rows) < 2:
             raise PublicValueError(
-                f"All of {sum(map(len, draws))} synthetic rows have one {target!r}: raise "
-                "n_samples, or look at sampler_, which is fitted."
+                f"{target!r} must have two labels, got one in {sum(map(len, draws))} synthetic "
+                "rows: raise n_samples, or inspect sampler_, which is fitted."
             )
         self.classes_ = np.unique(rows[target].tolist())
         return [pd.concat([draw, rows[~rows[target].isin(draw[target])]]) for draw in draws]
@@ -499,15 +499,15 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
         elif hasattr(self, "decision_function"):
             scores = self.decision_function(X)
         else:
-            given = self._features_of(X)
-            votes = [each.predict(given) for each in self.estimators_]
+            features = self._prediction_input(X)
+            votes = [each.predict(features) for each in self.estimators_]
             scores = np.mean([np.equal.outer(vote, self.classes_) for vote in votes], axis=0)
-        places = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self.classes_[places]
+        indices = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[indices]
 
     @available_if(estimator_has("predict_proba"))
     def predict_proba(self, X: ArrayLike | pd.DataFrame) -> np.ndarray:
-        """Predict the probability of each class: the mean over draws.
+        """Return the mean class probabilities over draws.
 
         Parameters
         ----------
@@ -516,13 +516,13 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
+            Probabilities in the order of ``classes_``.
         """
         return self._mean("predict_proba", X)
 
     @available_if(estimator_has("decision_function"))
     def decision_function(self, X: ArrayLike | pd.DataFrame) -> np.ndarray:
-        """Return the mean of the estimators' decision functions.
+        """Return the mean decision function over draws.
 
         Parameters
         ----------
@@ -536,14 +536,14 @@ class SyntheticDataClassifier(UnpaidScoreMixin, ClassifierMixin, SyntheticDataPr
 
 
 class SyntheticDataRegressor(UnpaidScoreMixin, RegressorMixin, SyntheticDataPredictor):
-    """Any regressor, trained on rows that a private sampler draws.
+    """Regressor trained on synthetic rows of a private sampler.
 
     Parameters
     ----------
     sampler, n_samples, n_draws, encode, ledger, unit, random_state
-        As of :class:`SyntheticDataClassifier`; the target is a number.
+        As for :class:`SyntheticDataClassifier`; the target must be numeric.
     estimator : regressor or None, default=None
-        None is the mean of ridge regression and of boosted trees of four leaves.
+        None averages a ridge regression and boosted trees of four leaves.
 
     Attributes
     ----------
@@ -552,9 +552,9 @@ class SyntheticDataRegressor(UnpaidScoreMixin, RegressorMixin, SyntheticDataPred
     estimators_ : list of regressors
         Fitted on synthetic rows, one for each draw.
     encoder_ : TabularEncoder
-        Of the features, in their order.
+        Encoder of the features, in their order.
     privacy_ : PrivacyReport
-        That of the sampler: all that follows is post-processing.
+        The report of the sampler; training is post-processing.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of str
@@ -562,9 +562,8 @@ class SyntheticDataRegressor(UnpaidScoreMixin, RegressorMixin, SyntheticDataPred
 
     See Also
     --------
-    SyntheticDataClassifier : The same for labels.
-    sklearn_dpgen.predictors.BarycenterRegressor : Makes predictions alike between groups after
-        this.
+    SyntheticDataClassifier : The classifier.
+    sklearn_dpgen.predictors.BarycenterRegressor : Fair post-processing of its predictions.
 
     Notes
     -----
@@ -607,12 +606,11 @@ class SyntheticDataRegressor(UnpaidScoreMixin, RegressorMixin, SyntheticDataPred
         )
         if not is_number:
             raise PublicValueError(
-                f"target {name!r} must have numbers for a regressor, its column is "
-                f"{type(column).__name__}."
+                f"target {name!r} must have numbers for a regressor, got {type(column).__name__}."
             )
 
     def predict(self, X: ArrayLike | pd.DataFrame) -> np.ndarray:
-        """Predict the target of records: the mean over draws.
+        """Predict the target of records, as the mean over draws.
 
         Parameters
         ----------
@@ -621,6 +619,6 @@ class SyntheticDataRegressor(UnpaidScoreMixin, RegressorMixin, SyntheticDataPred
         Returns
         -------
         ndarray of shape (n_samples,)
-            In the units of the target.
+            Predictions in the units of the target.
         """
         return self._mean("predict", X)

@@ -1,4 +1,4 @@
-"""Exact counts of records over any parts of them, weighted so that each person counts once."""
+"""Exact mergeable counts of records in marginals, with weights for the rows of persons."""
 
 import copy
 import math
@@ -32,28 +32,28 @@ __all__ = [
     "weights_of",
 ]
 
-# What weighs 1. Sums over 2^30 persons are exact in doubles.
+# The integer weight of a person that counts once. Sums over 2^30 persons are exact in doubles.
 WHOLE = 1 << 23
-# Rows of a person, at most: in units of 1 over 2^23 they fit in 64 bits.
+# The most rows of a person, whose total weight then fits in 64 bits.
 _MOST = 1 << 39
-# Distinct ids that are held before they are added up.
+# Entries of series that are pending before they are summed.
 _PENDING = 1 << 20
 
 
 def weights_of(n_rows, most=None):
-    """Return what each row of a person weighs, in units of 1 over 2^23, rounded down.
+    """Return the weight of each row of a person, as a multiple of 2^-23, rounded down.
 
     Parameters
     ----------
     n_rows : ndarray of int
         The number of rows of the person.
     most : int or None, default=None
-        What the rows of a person weigh at most, each of them 1 at most. None: 1 together.
+        Bound on the total weight of a person, whose rows have weight at most 1; None for 1.
 
     Returns
     -------
     ndarray of int64
-        All rows of a person weigh ``most`` together at most, or 1.
+        Multiples of 2^-23.
     """
     n_rows = np.asarray(n_rows, dtype=np.int64)
     most = 1 if most is None else min(most, _MOST)
@@ -61,59 +61,61 @@ def weights_of(n_rows, most=None):
 
 
 class PersonRows:
-    """The number of rows of each person, counted over any parts of a table.
+    """Mergeable counts of the rows of each person.
 
     Parameters
     ----------
     unit : str
-        Name of the column that tells whose row each is.
+        Name of the column with the person of each row.
     """
 
     def __init__(self, unit):
         self.unit = unit
-        self._parts, self._n_pending = [], 0
+        self._pending, self._n_pending = [], 0
 
     def count_block(self, block):
-        """Count a block of records with the column of the unit."""
-        codes, found = told_apart(column_of(block, self.unit), self.unit)
-        return self.add(pd.Series(np.bincount(codes), index=pd.Index(found)))
+        """Count the rows of a block."""
+        codes, ids = told_apart(column_of(block, self.unit), self.unit)
+        return self.add(pd.Series(np.bincount(codes), index=pd.Index(ids)))
 
     def add(self, rows):
-        """Add numbers of rows, a series of them by the ids of persons."""
+        """Add a series of numbers of rows, indexed by person."""
         if len(rows) == 0:
             return self
-        self._parts.append(rows)
+        self._pending.append(rows)
         self._n_pending += len(rows)
-        if self._n_pending > max(_PENDING, 2 * len(self._parts[0])):
+        if self._n_pending > max(_PENDING, 2 * len(self._pending[0])):
             self.rows()
         return self
 
     def rows(self):
-        """Return the number of rows of each person, a series by their ids."""
-        if len(self._parts) > 1:
-            for part in self._parts[1:]:
-                check_alike([self._parts[0].index[0], part.index[0]], self.unit)
-            self._parts = [pd.concat(self._parts).groupby(level=0, sort=False, observed=True).sum()]
+        """Return the series of numbers of rows, indexed by person."""
+        if len(self._pending) > 1:
+            for rows in self._pending[1:]:
+                check_alike([self._pending[0].index[0], rows.index[0]], self.unit)
+            self._pending = [
+                pd.concat(self._pending).groupby(level=0, sort=False, observed=True).sum()
+            ]
             self._n_pending = 0
-        return self._parts[0] if self._parts else pd.Series(dtype=np.int64)
+        return self._pending[0] if self._pending else pd.Series(dtype=np.int64)
 
 
 class RowWeights:
-    """The weight of each row of a table, by the number of rows of its person.
+    """Weights of rows, by the number of rows of their person.
 
     Parameters
     ----------
     unit : str
-        Name of the column that tells whose row each is.
+        Name of the column with the person of each row.
     rows : Series of int
-        By the ids of all persons.
+        Numbers of rows, indexed by person.
     most : int or None
-        As of :func:`weights_of`.
+        As for :func:`weights_of`.
 
     Attributes
     ----------
     values : ndarray of int64 of shape (n_persons,)
-        What each row of a person weighs.
+        The weight of each row of a person.
     """
 
     def __init__(self, unit, rows, most=None):
@@ -126,7 +128,7 @@ class RowWeights:
         self._index()
 
     def _index(self):
-        """Look up a first id, by which pandas makes what threads then share."""
+        """Look up an id, so that pandas builds its hash table before threads share it."""
         self._ids.get_indexer(self._ids[:1])
 
     @property
@@ -135,43 +137,41 @@ class RowWeights:
         return len(self._ids)
 
     def is_like(self, other):
-        """Return whether others are of the same persons, in the same order."""
-        is_same = self.unit == other.unit and np.array_equal(self.values, other.values)
-        return is_same and self._ids.equals(other._ids)
+        """Return whether persons, their order and their weights are equal."""
+        is_equal = self.unit == other.unit and np.array_equal(self.values, other.values)
+        return is_equal and self._ids.equals(other._ids)
 
     def persons(self, block):
-        """Return the place of the person of each row of a block."""
-        places = self._ids.get_indexer(pd.Index(column_of(block, self.unit)))
-        if (places < 0).any():
+        """Return the index of the person of each row of a block."""
+        indices = self._ids.get_indexer(pd.Index(column_of(block, self.unit)))
+        if (indices < 0).any():
             raise PublicValueError(
-                f"X has changed: column {self.unit!r} names persons that were not there before."
+                f"X has changed: column {self.unit!r} must not have new persons in a later count."
             )
-        return places
+        return indices
 
 
-# Tables of so many cells at most are counted as finely as any of them needs, and grouped at the
-# end: columns are mapped once, and tables share counts.
+# Tables of at most so many cells are counted at the finest groups that any of them needs, and
+# grouped in the end, so that columns are mapped once and tables share counts.
 _FINE = 1 << 14
 
 
 class CountLayout:
-    """Which categories are counted together, and what tables are made of these counts.
+    """Plan that counts grouped tables from few mapped columns.
 
     Parameters
     ----------
     sizes : list of int
         The number of categories of each column.
     tables : list of tuple of int
-        Columns of each.
+        Columns of each table.
     groups : sequence of tuple of ndarray or None
-        For each table, and each of its columns, the group of each category. None for each category
-        by itself.
+        For each table and each of its columns, the group of each category; None for no groups.
 
     Attributes
     ----------
     counted : tuple
-        The number of cells of each mapped column, and the tables of these: what
-        :class:`JointCounts` takes.
+        The sizes of the mapped columns, and the tables over them, for :class:`JointCounts`.
 
     Raises
     ------
@@ -180,47 +180,47 @@ class CountLayout:
 
     Notes
     -----
-    The cells of a column are the coarsest that all of its groups are made of. A table that would
-    have too many of them is counted in its own groups.
+    A column is mapped to the coarsest common refinement of its groups. Tables that would have too
+    many cells are counted in their own groups.
     """
 
     def __init__(self, sizes, tables, groups):
         if groups is None:
             groups = [tuple(np.arange(sizes[j]) for j in columns) for columns in tables]
-        groups = [tuple(map(np.asarray, parts)) for parts in groups]
+        groups = [tuple(map(np.asarray, own)) for own in groups]
         _check_groups(sizes, tables, groups)
-        # Of one dtype, as they are told apart by their bytes.
-        groups = [tuple(part.astype(np.int64, copy=False) for part in parts) for parts in groups]
-        cells = _cells(sizes, tables, groups)
+        # Maps are compared by their bytes, so they need the same dtype.
+        groups = [tuple(g.astype(np.int64, copy=False) for g in own) for own in groups]
+        cells = _common_refinements(sizes, tables, groups)
         self._maps: list = []
         self._results: list = []
-        places: dict = {}
+        known: dict = {}
         counted: dict = {}
-        for columns, parts in zip(tables, groups, strict=True):
+        for columns, own in zip(tables, groups, strict=True):
             finest = [cells[j] for j in columns]
-            is_fine = _n_cells(finest) <= max(_FINE, _n_cells(parts))
+            is_fine = _n_cells(finest) <= max(_FINE, _n_cells(own))
             mapped = [
-                self._place(places, j, part)
-                for j, part in zip(columns, finest if is_fine else parts, strict=True)
+                self._mapped_column(known, j, g)
+                for j, g in zip(columns, finest if is_fine else own, strict=True)
             ]
             order = np.argsort(mapped)
             key = tuple(mapped[i] for i in order)
-            last = [_coarser(*pair) for pair in zip(finest, parts, strict=True)] if is_fine else []
+            last = [_coarser(*pair) for pair in zip(finest, own, strict=True)] if is_fine else []
             table = counted.setdefault(key, len(counted))
             self._results.append((table, tuple(np.argsort(order).tolist()), last))
-        self.counted = [int(part.max()) + 1 for _, part in self._maps], list(counted)
+        self.counted = [int(g.max()) + 1 for _, g in self._maps], list(counted)
 
-    def _place(self, places, column, groups):
-        """Return the place of a mapped column, a new one if there is none like it."""
+    def _mapped_column(self, known, column, groups):
+        """Return the index of a mapped column, a new one if it is not known."""
         key = column, groups.tobytes()
-        if key not in places:
-            places[key] = len(self._maps)
+        if key not in known:
+            known[key] = len(self._maps)
             small = groups.astype(np.min_scalar_type(int(groups.max())))
             self._maps.append((column, small))
-        return places[key]
+        return known[key]
 
     def mapped(self, codes):
-        """Return the cells of records in the mapped columns, from their categories.
+        """Map the categories of records to the cells of the mapped columns.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class CountLayout:
         Raises
         ------
         IndexError
-            Codes that are no categories.
+            Codes that are not categories.
         """
         return [
             codes[column] if _is_identity(groups) else groups[codes[column]]
@@ -241,17 +241,17 @@ class CountLayout:
         ]
 
     def tables(self, counts):
-        """Return the tables in their groups, from those that were counted."""
-        found = []
-        for place, axes, groups in self._results:
-            table = counts[place].transpose(axes)
-            for axis, part in enumerate(groups):
-                table = _summed(table, axis, part)
-            found.append(table)
-        return found
+        """Return the grouped tables from the counted ones."""
+        tables = []
+        for i, axes, groups in self._results:
+            table = counts[i].transpose(axes)
+            for axis, own in enumerate(groups):
+                table = _summed(table, axis, own)
+            tables.append(table)
+        return tables
 
     def is_like(self, other):
-        """Return whether another layout counts the same."""
+        """Return whether another layout counts the same cells."""
         if self.counted != other.counted or len(self._results) != len(other._results):
             return False
         return all(
@@ -261,50 +261,53 @@ class CountLayout:
 
 
 def _check_groups(sizes, tables, groups):
-    for columns, parts in zip(tables, groups, strict=True):
-        for column, part in zip(columns, parts, strict=True):
-            is_map = part.shape == (sizes[column],) and part.dtype.kind in "iu"
-            if not is_map or part.min() < 0:
+    """Raise ValueError unless groups map the categories of each column."""
+    for columns, own in zip(tables, groups, strict=True):
+        for column, g in zip(columns, own, strict=True):
+            is_map = g.shape == (sizes[column],) and g.dtype.kind in "iu"
+            if not is_map or g.min() < 0:
                 raise PublicValueError(
                     "groups must give each category of a column a group, from 0."
                 )
 
 
-def _cells(sizes, tables, groups):
-    """Return, for each column, the coarsest groups of categories that all of its groups are of."""
-    given: list[dict] = [{} for _ in sizes]
-    for columns, parts in zip(tables, groups, strict=True):
-        for column, part in zip(columns, parts, strict=True):
-            given[column][part.tobytes()] = part
-    found = []
-    for size, maps in zip(sizes, given, strict=True):
+def _common_refinements(sizes, tables, groups):
+    """Return the coarsest common refinement of all groups of each column."""
+    distinct: list[dict] = [{} for _ in sizes]
+    for columns, own in zip(tables, groups, strict=True):
+        for column, g in zip(columns, own, strict=True):
+            distinct[column][g.tobytes()] = g
+    refinements = []
+    for size, maps in zip(sizes, distinct, strict=True):
         cells = np.zeros(size, dtype=np.int64)
-        for part in maps.values():
+        for g in maps.values():
             if cells.max(initial=0) == size - 1:
                 break
-            # No larger than (number of cells) x (number of groups).
-            cells = np.unique(cells * (int(part.max()) + 1) + part, return_inverse=True)[1]
-        found.append(cells)
-    return found
+            # Products stay below (number of cells) x (number of groups).
+            cells = np.unique(cells * (int(g.max()) + 1) + g, return_inverse=True)[1]
+        refinements.append(cells)
+    return refinements
 
 
 def _n_cells(maps):
-    return math.prod(int(part.max()) + 1 for part in maps)
+    """Return the number of cells of a table with these maps."""
+    return math.prod(int(groups.max()) + 1 for groups in maps)
 
 
 def _is_identity(groups):
+    """Return whether each category has a group of its own, in order."""
     return len(groups) == int(groups[-1]) + 1 and bool((groups == np.arange(len(groups))).all())
 
 
 def _coarser(cells, groups):
     """Return the group of each cell."""
-    found = np.empty(int(cells.max()) + 1, dtype=np.int64)
-    found[cells] = groups
-    return found
+    group_of_cell = np.empty(int(cells.max()) + 1, dtype=np.int64)
+    group_of_cell[cells] = groups
+    return group_of_cell
 
 
 def _summed(table, axis, groups):
-    """Return a table with the entries of an axis summed in groups."""
+    """Sum the entries of an axis by groups."""
     if _is_identity(groups):
         return table
     table = np.moveaxis(table, axis, 0)
@@ -314,22 +317,22 @@ def _summed(table, axis, groups):
 
 
 class CodeCounter:
-    """Exact counts of codes in tables.
+    """Exact counts of encoded records in marginals.
 
     Parameters
     ----------
     layout : CountLayout
     n_persons : int, default=0
-        Of whom the rows are counted too, where rows have weights.
+        Number of persons whose rows are counted too, if rows have weights.
     n_expected : int or None, default=None
-        About how many rows will be counted, as of :class:`JointCounts`.
+        Approximate number of rows, ``n_rows`` of :class:`JointCounts`.
 
     Attributes
     ----------
     n_rows : int
-        How many were counted.
+        Number of rows counted.
     rows_seen : ndarray of int64 of shape (n_persons,)
-        How many of each person.
+        Number of rows counted of each person.
     """
 
     def __init__(
@@ -350,9 +353,9 @@ class CodeCounter:
         Parameters
         ----------
         codes : list of ndarray of unsigned int of shape (n,)
-            One a column of the layout.
+            Categories in each column of the layout.
         weights : ndarray of int64 of shape (n,) or None, default=None
-            What each adds; None for 1.
+            Weights of the records; None for 1.
 
         Returns
         -------
@@ -363,17 +366,17 @@ class CodeCounter:
         return self
 
     def fresh(self) -> Self:
-        """Return a counter of the same tables that has counted nothing."""
+        """Return an empty counter of the same tables."""
         other = copy.copy(self)
         other._start(len(self.rows_seen))
         return other
 
     def state(self) -> np.ndarray:
-        """Return all that was counted as one vector of int64: states of parts are to be added."""
+        """Return all counts as one vector of int64; vectors of disjoint records are additive."""
         return np.concatenate([[np.int64(self.n_rows)], self.rows_seen, self._counts.vector])
 
     def add_state(self, state: np.ndarray) -> Self:
-        """Add the state of another counter of the same tables, or a sum of such."""
+        """Add the state of another counter of the same tables, or a sum of states."""
         stop = 1 + len(self.rows_seen)
         self.n_rows += int(state[0])
         self.rows_seen += state[1:stop]
@@ -381,39 +384,38 @@ class CodeCounter:
         return self
 
     def tables(self) -> list[np.ndarray]:
-        """Return the counts of each table, an axis a column, as ndarrays of int64."""
+        """Return the counts of each table, with one axis per column, as ndarrays of int64."""
         return self._layout.tables(self._counts.finish())
 
 
 class TableCounter(CodeCounter):
-    """Exact counts of records in the cells of tables of one to three columns.
+    """Exact mergeable counts of records in one- to three-way marginals.
 
-    A record adds one to one cell of each table, or its weight. Counts are integers: those of parts
-    of a table add up to those of the whole, bit for bit, however and wherever it was cut. So parts
-    may be counted by several threads, processes or machines, and merged in any order. Counts are
-    not private: they are what noise is added to.
+    A record adds one, or its weight, to one cell of each table. Counts are integers, so counts of
+    disjoint sets of records from several threads, processes or machines can be merged exactly in
+    any order. Counts are not private: noise must be added before they are released.
 
     Parameters
     ----------
     encoder : TabularEncoder
-        Fitted, with bins for all numbers and dates: it says which category a value is in.
+        Fitted, with bins for all numbers and dates.
     tables : sequence of tuple of str
-        The columns of each table, one to three, in the order of its axes.
+        The one to three columns of each table, in the order of its axes.
     groups : sequence of tuple of ndarray of int or None, default=None
-        For each table, and each of its columns, the group of each category: an entry of the axis,
-        from 0. None counts each category by itself.
+        For each table and each of its columns, the group of each category: its index along the
+        axis, from 0. None for no groups.
     weights : RowWeights or None, default=None
-        What a row adds, by the person it is of; None for 1.
+        Weights of rows by person; None for 1.
 
     Attributes
     ----------
     n_rows : int
-        How many were counted.
+        Number of rows counted.
 
     Notes
     -----
-    To m tables a record adds a vector of l2 norm √m: replacing one changes them by √(2m) at most.
-    Whoever merges must merge the counts of each part once: see :mod:`sklearn_dpgen.engines`.
+    To m tables a record adds a vector of l2 norm √m, and replacing it changes them by at most
+    √(2m). The counts of each part must be merged once: see :mod:`sklearn_dpgen.engines`.
 
     Examples
     --------
@@ -450,10 +452,10 @@ class TableCounter(CodeCounter):
                     f"{columns!r}."
                 )
         sizes = [column.n_categories for column in self._columns.values()]
-        places = [tuple(map(names.index, columns)) for columns in tables]
+        indices = [tuple(map(names.index, columns)) for columns in tables]
         self._coder = RecordCoder(self._columns)
         super().__init__(
-            CountLayout(sizes, places, groups), 0 if weights is None else weights.n_persons
+            CountLayout(sizes, indices, groups), 0 if weights is None else weights.n_persons
         )
 
     def count(self, X: ArrayLike) -> Self:
@@ -462,7 +464,7 @@ class TableCounter(CodeCounter):
         Parameters
         ----------
         X : data frame, array-like, Arrow stream, files or other table
-            As of :meth:`TableSampler.fit`, but for tables of dask, Spark and Ray.
+            A table as for :meth:`TableSampler.fit`, except those of dask, Spark and Ray.
 
         Returns
         -------
@@ -471,8 +473,8 @@ class TableCounter(CodeCounter):
         Raises
         ------
         ValueError
-            Records that do not fit the schema. Nothing of the block of at most 65536 records that
-            they are in is counted then; what came before it is.
+            Records that do not fit the schema. Earlier blocks of 65536 records are then counted,
+            and their block is not.
         """
         for block in read_blocks(open_source(X, self.columns), self.names):
             self.count_block(block)
@@ -480,17 +482,17 @@ class TableCounter(CodeCounter):
 
     @property
     def columns(self) -> dict[str, Column | None]:
-        """The columns that are read: of the encoder, and None for that of the unit."""
+        """The columns that are read, by name; None for that of the unit."""
         unit = {} if self._weights is None else {self._weights.unit: None}
         return self._columns | unit
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns that are read."""
+        """Names of the columns that are read."""
         return list(self.columns)
 
     def count_block(self, block: "pd.DataFrame | pyarrow.RecordBatch") -> Self:
-        """Count a block of records with the columns ``names``, a frame of pandas or Arrow."""
+        """Count a block of records: a pandas or Arrow frame with the columns ``names``."""
         codes = self._coder.codes(block)
         if self._weights is None:
             return self.count_codes(codes)
@@ -499,7 +501,7 @@ class TableCounter(CodeCounter):
         return self.count_codes(codes, self._weights.values[persons])
 
     def merge(self, other: Self) -> Self:
-        """Add what another counter of the same tables has counted.
+        """Add the counts of another counter of the same tables.
 
         Parameters
         ----------
@@ -512,19 +514,19 @@ class TableCounter(CodeCounter):
         Raises
         ------
         ValueError
-            A counter of other tables, or itself: records would count twice.
+            A counter of other tables, or this counter, whose records would count twice.
         """
         if other is self or not isinstance(other, TableCounter) or not self._is_like(other):
-            raise PublicValueError("merge takes a counter of the same tables, and not itself.")
+            raise PublicValueError("other must be another counter of the same tables.")
         return self.add_state(other.state())
 
     def _is_like(self, other):
-        """Return whether another counts the same, by the same columns and weights."""
+        """Return whether another counter has the same tables, columns and weights."""
         mine, theirs = self._weights, other._weights
         is_like = mine is theirs or (mine and theirs and mine.is_like(theirs))
         is_like = is_like and self._columns == other._columns
         return is_like and self._layout.is_like(other._layout)
 
     def finish(self) -> np.ndarray:
-        """Return the counts of all tables, one after another, as one vector of int64."""
+        """Return the counts of all tables, concatenated to one vector of int64."""
         return np.concatenate([table.ravel() for table in self.tables()])

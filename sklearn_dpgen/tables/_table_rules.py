@@ -1,4 +1,4 @@
-"""The rules of a table, checked against its schema, and what they make of drawn records."""
+"""Constraints between columns: validation, consistency, and enforcement in samples."""
 
 import math
 from dataclasses import dataclass
@@ -41,14 +41,14 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class ValueSet:
-    """Listed values and intervals of a column, as decoded records are compared with them.
+    """Set of values of a column: listed values and intervals.
 
     Parameters
     ----------
     listed : Series of shape (n_values,)
-        As records hold them; null is one where it is listed.
+        Values in the units of the column, null included if it is listed.
     intervals : list of pandas.Interval
-        Of floats, or of dates in UTC.
+        Intervals of floats, or of dates in UTC.
     """
 
     listed: pd.Series
@@ -56,33 +56,33 @@ class ValueSet:
 
     @classmethod
     def read(cls, encoder, name, given):
-        """Return the set that a condition on a column means; errors are those of conditions."""
-        found = read_conditions(encoder, {name: given})[name]
+        """Return the set for a condition, with the errors of :func:`read_conditions`."""
+        condition = read_conditions(encoder, {name: given})[name]
         column, given = encoder.columns_[name], list(given) if is_list_like(given) else [given]
         listed = [value for value in given if not isinstance(value, pd.Interval)]
         if listed:
-            found = read_conditions(encoder, {name: listed})[name]
+            condition = read_conditions(encoder, {name: listed})[name]
         intervals = [checked_interval(name, column, v) for v in given if isinstance(v, pd.Interval)]
-        return cls(found.values.iloc[: len(listed)], intervals)
+        return cls(condition.values.iloc[: len(listed)], intervals)
 
     def holds(self, series):
         """Return the mask of the values that are in the set."""
-        found = series.isin(self.listed).to_numpy(dtype=bool)
+        mask = series.isin(self.listed).to_numpy(dtype=bool)
         if self.intervals:
             values = _comparable(series)
             for interval in self.intervals:
-                found = found | _inside(values, interval)
-        return found
+                mask = mask | _inside(values, interval)
+        return mask
 
     def may_hold(self, series):
-        """Return the mask of the values that are in the set, or of which it is unknown: nulls."""
+        """Return the mask of the values that are in the set or unknown, which are nulls."""
         if self.listed.isna().any():
-            # Whether a value is null is known.
+            # Null is a listed value, so membership is known for all values.
             return self.holds(series)
         return self.holds(series) | series.isna().to_numpy(dtype=bool)
 
     def categories(self, column):
-        """Return of which categories all values are in the set, and of which some may be.
+        """Return the masks of the categories that are inside the set, and that may overlap it.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class ValueSet:
         Returns
         -------
         whole, some : ndarray of bool of shape (n_categories,)
-            On the safe side: ``whole`` is False and ``some`` True where it is not clear.
+            Conservative: ``whole`` may be False, and ``some`` True, for further categories.
         """
         low, high = category_ends(column)
         whole, some = self.holds(low) & self.holds(high), self.may_hold(low) | self.may_hold(high)
@@ -110,12 +110,7 @@ class ValueSet:
 
 
 def category_ends(column):
-    """Return the lowest and the highest value of each category, two series.
-
-    Parameters
-    ----------
-    column : CategoryColumn
-    """
+    """Return two series: the lowest and the highest value of each category of a column."""
     if isinstance(column, Binned):
         return column.ends()
     values = column.decode_codes(np.arange(column.n_categories))
@@ -123,12 +118,12 @@ def category_ends(column):
 
 
 def as_numbers(series):
-    """Return numbers as they are compared: labels of several types as floats."""
+    """Return numeric values, with labels of mixed types as floats."""
     return series.astype(np.float64) if series.dtype == object else series
 
 
 def fulfils(frame, given, then):
-    """Return the mask of the records that an implication allows.
+    """Return the mask of the records that satisfy an implication.
 
     Parameters
     ----------
@@ -144,7 +139,7 @@ def fulfils(frame, given, then):
 
 
 def _comparable(series):
-    """Return numbers as floats, dates in UTC."""
+    """Return values that compare with intervals: floats, or dates in UTC."""
     if pd.api.types.is_datetime64_any_dtype(series.dtype):
         return pd.Series(pd.to_datetime(series, utc=True).array)
     return series.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -166,12 +161,12 @@ def _below(values, interval):
     )
 
 
-# Combinations of values that are gone through at most.
+# The most combinations of values that are enumerated to find contradictions.
 _MOST = 1 << 18
 
 
 def check_conflicts(rules, schema):
-    """Raise ValueError for rules that contradict one another, or that no declared values fulfil.
+    """Raise ValueError for contradictory rules, or rules that no declared values satisfy.
 
     Parameters
     ----------
@@ -180,9 +175,9 @@ def check_conflicts(rules, schema):
 
     Notes
     -----
-    Inequalities are followed from column to column, and sums compared with their bounds. Of
-    implications the values that they tell apart are tried together, unless there are more than
-    2^18 combinations. Nulls do not count as a way out of an inequality.
+    Inequalities are followed transitively, and sums are compared with their bounds. For
+    implications, all combinations of representative values are enumerated, unless there are more
+    than 2^18. An inequality that only nulls satisfy is refused.
     """
     _check_sums(rules, schema)
     _check_inequalities(rules)
@@ -190,6 +185,7 @@ def check_conflicts(rules, schema):
 
 
 def _check_sums(rules, schema):
+    """Raise ValueError for a total whose bounds no sum attains."""
     for name, (_, parts, label) in rules.derived.items():
         if not label.endswith("Sum"):
             continue
@@ -202,19 +198,19 @@ def _check_sums(rules, schema):
 
 
 def number_bounds(column):
-    """Return the lowest and the highest value that a column of numbers declares."""
+    """Return the declared lower and upper bound of a numeric column."""
     if isinstance(column, Ordinal):
         return min(column.labels), max(column.labels)
     return column.low, column.high
 
 
 def _check_inequalities(rules):
-    """Follow inequalities from a column to all that are larger."""
+    """Raise ValueError for inequalities that contradict one another or the declared bounds."""
     larger: dict = {}
     for rule, label in rules.inequalities:
         larger.setdefault(rule.low, []).append((rule.high, rule.strict, label))
     for first in larger:
-        # Columns that are not smaller, and whether they are surely larger.
+        # Columns that are at least as large, and whether they are strictly larger.
         reached: dict[str, bool] = {}
         queue: list[tuple] = [(first, False, None)]
         while queue:
@@ -228,6 +224,7 @@ def _check_inequalities(rules):
 
 
 def _check_pair(encoder, low, high, is_strict, label):
+    """Raise ValueError if column ``low`` cannot be below column ``high``."""
     (lowest, _), (_, highest) = (_extremes(encoder.columns_[name]) for name in (low, high))
     if low == high and is_strict:
         raise PublicValueError(
@@ -235,32 +232,34 @@ def _check_pair(encoder, low, high, is_strict, label):
         )
     if low != high and (lowest >= highest if is_strict else lowest > highest):
         raise PublicValueError(
-            f"{label}: column {low!r} must be below {high!r}, and is declared to be above it."
+            f"{label}: column {low!r} must be below {high!r}, got bounds above it."
         )
 
 
 def _extremes(column):
+    """Return the least and the greatest value of a column."""
     low, high = category_ends(column)
     return low.dropna().min(), high.dropna().max()
 
 
 def _check_implications(rules):
-    """Try the values that implications tell apart, of columns that they join."""
+    """Raise ValueError for implications without a common solution, by groups of columns."""
     left = [({*given, *then}, (given, then), label) for given, then, label in rules.implications]
     while left:
         columns, *_ = left[0]
         group = [left.pop(0)]
-        while joined := [part for part in left if columns & part[0]]:
-            columns = columns.union(*(part[0] for part in joined))
+        # Implications that share columns, directly or through others, are solved together.
+        while joined := [rule for rule in left if columns & rule[0]]:
+            columns = columns.union(*(rule[0] for rule in joined))
             group += joined
-            left = [part for part in left if part not in joined]
+            left = [rule for rule in left if rule not in joined]
         names = sorted(columns)
-        values = [_told_apart(rules.encoder, name, group) for name in names]
+        values = [_representatives(rules.encoder, name, group) for name in names]
         if math.prod(map(len, values)) > _MOST:
             continue
         grid = np.array(list(product(*map(range, map(len, values)))))
-        drawn = [part.iloc[places] for part, places in zip(values, grid.T, strict=True)]
-        frame = pd.DataFrame({n: part.array for n, part in zip(names, drawn, strict=True)})
+        chosen = [own.iloc[indices] for own, indices in zip(values, grid.T, strict=True)]
+        frame = pd.DataFrame({n: own.array for n, own in zip(names, chosen, strict=True)})
         kept = np.ones(len(frame), dtype=bool)
         for _, sides, label in group:
             kept &= fulfils(frame, *sides)
@@ -270,8 +269,8 @@ def _check_implications(rules):
                 )
 
 
-def _told_apart(encoder, name, group):
-    """Return values of a column, one at least of each kind that the rules tell apart."""
+def _representatives(encoder, name, group):
+    """Return values of a column, at least one of each equivalence class under the rules."""
     column = encoder.columns_[name]
     if not isinstance(column, Binned):
         return column.decode_codes(np.arange(column.n_categories))
@@ -283,12 +282,12 @@ def _told_apart(encoder, name, group):
     places = np.unique(np.concatenate([[0], starts, stops])).astype(np.int64)
     values = column.decode_places(places[places < column.n_places])
     nulls = column.decode_codes(np.arange(column.n_bins, column.n_categories))
-    parts = [part for part in (values, listed, nulls) if len(part)]
-    return pd.concat(parts, ignore_index=True).drop_duplicates()
+    nonempty = [series for series in (values, listed, nulls) if len(series)]
+    return pd.concat(nonempty, ignore_index=True).drop_duplicates()
 
 
 def as_ends(values):
-    """Return numbers as floats, dates in UTC: ends of intervals."""
+    """Return values as ends of intervals: floats, or dates in UTC."""
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
         return list(pd.to_datetime(values, utc=True))
     return [float(value) for value in values]
@@ -296,7 +295,7 @@ def as_ends(values):
 
 @saved
 class TableRules:
-    """Public rules, as they apply to decoded records.
+    """Validated public rules, and their application to decoded records.
 
     Parameters
     ----------
@@ -307,16 +306,16 @@ class TableRules:
     ----------
     rules : list of Rule
     declared : Schema
-        As given.
-    derived : dict of str to (rule, label)
-        The columns that are computed, each after those that it is computed of.
+        The schema as given.
+    derived : dict of str to (function, columns, label)
+        Computed columns in topological order.
     schema : Schema
-        With these columns as ones that are made up.
+        The schema with computed columns marked as Derived.
 
     Raises
     ------
     ValueError
-        Rules that do not fit the schema, with the place of the rule, its column and why.
+        Rules that do not fit the schema or contradict one another.
     """
 
     _saved_state = {"rules": list[Rule], "schema": Schema}
@@ -325,10 +324,12 @@ class TableRules:
         self.encoder = TabularEncoder(schema, n_bins=2).fit()
         self.rules, self.declared, self.derived = list(rules), schema, {}
         self.inequalities, self.implications = [], []
-        for place, rule in enumerate(rules):
+        for i, rule in enumerate(rules):
             if not isinstance(rule, Rule):
-                raise PublicValueError(f"constraints[{place}] is no rule: {type(rule).__name__}.")
-            label = f"constraints[{place}], {type(rule).__name__}"
+                raise PublicValueError(
+                    f"constraints[{i}] must be a rule, got {type(rule).__name__}."
+                )
+            label = f"constraints[{i}], {type(rule).__name__}"
             _check_columns(rule, schema, label)
             try:
                 self._add(rule, label)
@@ -342,6 +343,7 @@ class TableRules:
         return {"rules": self.rules, "schema": self.declared}
 
     def _add(self, rule, label):
+        """Validate a rule by its type, and add it."""
         schema = self.declared
         if isinstance(rule, Inequality):
             _check_comparable(rule, schema)
@@ -351,12 +353,13 @@ class TableRules:
             self.implications.append((*sides, label))
         elif isinstance(rule, Sum):
             _check_sum(rule, schema)
-            self._derive(rule.total, _Total(rule, schema[rule.total]), rule.parts, label)
+            compute = _Total(rule, schema[rule.total])
+            self._derive(rule.total, compute, rule.parts, label)
         elif isinstance(rule, FunctionalDependency):
-            found = _Lookup(rule, self.encoder)
-            self._derive(rule.column, found, rule.given, label)
+            self._derive(rule.column, _Lookup(rule, self.encoder), rule.given, label)
 
     def _derive(self, name, compute, parents, label):
+        """Add a computed column."""
         if name in self.derived:
             raise PublicValueError(
                 f"column {name!r} is computed by {self.derived[name][2]} already."
@@ -364,23 +367,24 @@ class TableRules:
         self.derived[name] = compute, parents, label
 
     def _in_order(self):
+        """Return the computed columns in topological order; ValueError for a cycle."""
         graph = {name: parents for name, (_, parents, _) in self.derived.items()}
         try:
             order = list(TopologicalSorter(graph).static_order())
         except CycleError as error:
-            circle = error.args[1]
+            cycle = error.args[1]
         else:
             return {name: self.derived[name] for name in order if name in self.derived}
         raise PublicValueError(
-            f"constraints compute columns from one another, in a circle: {circle}."
+            f"constraints must not compute columns from one another in a cycle, got {cycle}."
         )
 
     def value_sets(self, conditions):
-        """Return what conditions on columns hold of decoded records, a dict of ValueSet."""
+        """Return the ValueSet of each condition."""
         return {n: ValueSet.read(self.encoder, n, given) for n, given in conditions.items()}
 
     def premises(self, wanted):
-        """Return conditions on drawn columns that follow from those on columns that are looked up.
+        """Return the conditions on keys that follow from conditions on looked-up columns.
 
         Parameters
         ----------
@@ -389,28 +393,28 @@ class TableRules:
         Returns
         -------
         dict of str to list
-            Of columns of labels, each of which alone another one is looked up by.
+            Keys of categorical columns that determine another column alone. They make rejections
+            rare.
         """
-        found: dict[str, list] = {}
+        conditions: dict[str, list] = {}
         for name, values in wanted.items():
             compute, given, _ = self.derived[name]
             is_lookup = isinstance(compute, _Lookup) and len(given) == 1
-            if is_lookup and given[0] not in self.derived and not self._is_binned(given[0]):
+            is_computed = given[0] in self.derived
+            is_binned = isinstance(self.encoder.columns_[given[0]], Binned)
+            if is_lookup and not is_computed and not is_binned:
                 keys = compute.keys_of(values)
                 if keys:
-                    found.setdefault(given[0], keys)
-        return found
-
-    def _is_binned(self, name):
-        return isinstance(self.encoder.columns_[name], Binned)
+                    conditions.setdefault(given[0], keys)
+        return conditions
 
     def project(self, frame):
-        """Compute derived columns, and find the records that fulfil all rules.
+        """Compute the derived columns of records, and return the mask of valid records.
 
         Parameters
         ----------
         frame : data frame
-            Decoded; its derived columns are replaced.
+            Decoded records; derived columns are replaced.
 
         Returns
         -------
@@ -429,15 +433,15 @@ class TableRules:
 
 
 def check_measured(schema, sampler):
-    """Raise ValueError where parameters name columns of which no record is read.
+    """Raise ValueError if parameters name identifiers or computed columns.
 
     Parameters
     ----------
     schema : Schema
-        Of :class:`TableRules`.
+        The schema of :class:`TableRules`.
     sampler : TableSampler
     """
-    made_up = [name for name, column in schema.items() if isinstance(column, MadeUpColumn)]
+    unmeasured = [name for name, column in schema.items() if isinstance(column, MadeUpColumn)]
     target, marginals, n_bins = sampler.target, sampler.marginals, sampler.n_bins
     named = {
         "target": [target] if isinstance(target, str) else target or (),
@@ -447,10 +451,10 @@ def check_measured(schema, sampler):
     }
     for parameter, names in named.items():
         for name in names:
-            if name in made_up:
+            if name in unmeasured:
                 raise PublicValueError(
-                    f"{parameter} names column {name!r}, which is made up and not measured: it is "
-                    "an identifier, or constraints compute it."
+                    f"{parameter} must name measured columns, got {name!r}, which is an identifier "
+                    "or computed by constraints."
                 )
 
 
@@ -459,7 +463,7 @@ def _is_tuple(value):
 
 
 class _Total:
-    """Adds up parts."""
+    """Computes the total of a Sum."""
 
     def __init__(self, rule, column):
         self._parts, self._column = rule.parts, column
@@ -469,12 +473,12 @@ class _Total:
         for name in self._parts[1:]:
             total = total + as_numbers(frame[name])
         allowed = _declares(self._column, total)
-        # What is not allowed is not kept, but need not fit the dtype.
+        # Totals that are not allowed are rejected later, and might not fit the dtype.
         return total.where(allowed, 0).astype(self._column.dtype), allowed.to_numpy(dtype=bool)
 
 
 class _Lookup:
-    """Looks values up."""
+    """Computes the column of a FunctionalDependency."""
 
     def __init__(self, rule, encoder):
         self._given, self._column = rule.given, encoder.columns_[rule.column]
@@ -488,60 +492,62 @@ class _Lookup:
                 raise PublicValueError(f"column {name!r} has no grid: its values cannot be listed.")
         self._values: pd.Series = _read(encoder, rule.column, list(rule.mapping.values()))
         if self._column.nullable:
-            # The last one is that of what is not found.
+            # Keys that are not found get index -1, which is this null.
             null = self._column.decode_codes(np.array([self._column.n_categories - 1]))
             self._values = pd.concat([self._values, null], ignore_index=True)
-        if len({*self._places(None)[0]}) < len(keys):
-            raise PublicValueError("mapping has two keys that are one value of the columns.")
+        if len({*self._key_codes(None)[0]}) < len(keys):
+            raise PublicValueError("mapping must not have two keys for one value.")
         nullable = [name for name in rule.given if encoder.schema[name].nullable]
         if nullable and not self._column.nullable:
             self._check_nulls(rule, nullable)
 
     def _check_nulls(self, rule, nullable):
+        """Raise ValueError if a null of a key column would give an undeclared null."""
         for name, keys in zip(rule.given, self._keys, strict=True):
             if name in nullable and (len(rule.given) > 1 or not keys.isna().any()):
                 raise PublicValueError(
-                    f"column {rule.column!r} must be nullable, as {name!r} is: where that is null, "
-                    "it is looked up as null."
+                    f"column {rule.column!r} must be nullable, as {name!r} is: it is null where "
+                    f"{name!r} is null."
                 )
 
     def keys_of(self, values):
-        """Return the keys that are looked up as one of some values; none where null is one too."""
+        """Return the keys whose value is in a set; empty if null is in the set."""
         if values.listed.isna().any():
             return []
         held = values.holds(self._values)[: len(self._keys[0])]
         return self._keys[0][held].tolist()
 
-    def _places(self, frame):
-        """Return numbers for the keys, and for the rows of a frame: equal where values are."""
+    def _key_codes(self, frame):
+        """Return integer codes of the keys, and of the key columns of a frame."""
         n, rows = len(self._keys[0]), 0 if frame is None else len(frame)
         codes = np.zeros(n + rows, dtype=np.int64)
         for name, keys in zip(self._given, self._keys, strict=True):
-            parts = [keys] if frame is None else [keys, frame[name]]
-            both = pd.concat(parts, ignore_index=True)
-            found, _ = pd.factorize(both, use_na_sentinel=False)
-            # Told apart anew at each column, so that no product of sizes overflows.
-            _, codes = np.unique(codes * (found.max() + 1) + found, return_inverse=True)
+            series = [keys] if frame is None else [keys, frame[name]]
+            both = pd.concat(series, ignore_index=True)
+            own, _ = pd.factorize(both, use_na_sentinel=False)
+            # Codes are renumbered for each column, so that products of sizes do not overflow.
+            _, codes = np.unique(codes * (own.max() + 1) + own, return_inverse=True)
         return codes[:n], codes[n:]
 
     def __call__(self, frame):
-        keys, rows = self._places(frame)
-        places = pd.Index(keys).get_indexer(rows)
+        keys, rows = self._key_codes(frame)
+        indices = pd.Index(keys).get_indexer(rows)
         null = np.zeros(len(frame), dtype=bool)
         for name in self._given:
             null |= frame[name].isna().to_numpy(dtype=bool)
-        found = self._values.take(places).set_axis(frame.index)
-        return found, (places >= 0) | (null & self._column.nullable)
+        values = self._values.take(indices).set_axis(frame.index)
+        return values, (indices >= 0) | (null & self._column.nullable)
 
 
 def _read(encoder, name, values):
+    """Return a series of declared values in the units of a column."""
     if any(isinstance(value, pd.Interval) for value in values):
-        raise PublicValueError(f"mapping has an interval of column {name!r} where a value must be.")
+        raise PublicValueError(f"mapping must not have intervals, got one of column {name!r}.")
     return ValueSet.read(encoder, name, values).listed.reset_index(drop=True)
 
 
 def _declares(column, values):
-    """Return the mask of the values that a column of numbers declares."""
+    """Return the mask of the values that a numeric column declares."""
     null = values.isna()
     if isinstance(column, Ordinal):
         return values.isin(list(column.labels)) | (null & column.nullable)
@@ -552,11 +558,12 @@ def _declares(column, values):
     return inside | (null & column.nullable)
 
 
-# Of a step of a grid.
+# Tolerance in steps of a grid.
 _ROUNDING = 1e-6
 
 
 def _columns_of(rule):
+    """Return the names of all columns of a rule."""
     if isinstance(rule, Inequality):
         return rule.low, rule.high
     if isinstance(rule, Implication):
@@ -567,70 +574,78 @@ def _columns_of(rule):
 
 
 def _check_columns(rule, schema, label):
+    """Raise ValueError unless a rule names measured columns of the schema."""
     for name in _columns_of(rule):
         if name not in schema:
-            raise PublicValueError(f"{label} names a column that the schema does not: {name!r}.")
+            raise PublicValueError(f"{label} must name columns of the schema, got {name!r}.")
         if isinstance(schema[name], MadeUpColumn):
-            raise PublicValueError(f"{label} names column {name!r}, of which nothing is read.")
+            raise PublicValueError(
+                f"{label} must name measured columns, got the identifier {name!r}."
+            )
 
 
 def is_number(column):
-    """Return whether a column is of numbers, ordinal ones among them."""
+    """Return whether a column is numeric, or ordinal with numeric labels."""
     if isinstance(column, Ordinal):
         return all(type(label) in (int, float) for label in column.labels)
     return isinstance(column, Numeric)
 
 
 def _check_comparable(rule, schema):
+    """Raise ValueError unless the columns of an inequality can be compared."""
     low, high = schema[rule.low], schema[rule.high]
     if isinstance(low, Datetime) and isinstance(high, Datetime):
         if (low.zone is None) != (high.zone is None):
-            raise PublicValueError(f"one of {rule.low!r} and {rule.high!r} has no time zone.")
+            raise PublicValueError(
+                f"{rule.low!r} and {rule.high!r} must both have a time zone, or neither."
+            )
     elif not (is_number(low) and is_number(high)):
         raise PublicValueError(
-            f"{rule.low!r} and {rule.high!r} must be both numbers, or both dates."
+            f"{rule.low!r} and {rule.high!r} must both be numeric, or both be dates."
         )
 
 
 def _is_integer(column):
+    """Return whether a numeric column has integer values only."""
     if isinstance(column, Ordinal):
         return all(type(label) is int for label in column.labels)
     return column.integer
 
 
 def _check_sum(rule, schema):
+    """Raise ValueError unless the total of a Sum can be computed exactly."""
     total = schema[rule.total]
     for name in (rule.total, *rule.parts):
         if not is_number(schema[name]):
-            raise PublicValueError(f"column {name!r} must be of numbers.")
+            raise PublicValueError(f"column {name!r} must be numeric.")
     integers = [schema[name] for name in rule.parts if _is_integer(schema[name])]
     if sum(max(map(abs, map(int, number_bounds(column)))) for column in integers) >= 2**63:
-        raise PublicValueError(f"sums of {list(rule.parts)} may be beyond the integers of 64 bits.")
+        raise PublicValueError(f"sums of {list(rule.parts)} must fit in integers of 64 bits.")
     for name in rule.parts:
         if schema[name].nullable and not total.nullable:
             raise PublicValueError(
-                f"column {rule.total!r} must be nullable, as {name!r} is: where that is null, the "
-                "total is."
+                f"column {rule.total!r} must be nullable, as {name!r} is: the total is null where "
+                f"{name!r} is null."
             )
         if (_is_integer(total) or isinstance(total, Ordinal)) and not _is_integer(schema[name]):
             raise PublicValueError(
                 f"column {rule.total!r} has listed values or integers, so part {name!r} must be of "
-                "integers: sums of others are rounded."
+                "integers: other sums are rounded."
             )
         has_grid = getattr(schema[name], "n_steps", 0) is not None
         if not has_grid and getattr(total, "n_steps", 0) is not None:
             raise PublicValueError(
-                f"column {rule.total!r} has a grid and part {name!r} has none: sums are hardly "
-                "ever on it."
+                f"column {rule.total!r} has a grid and part {name!r} has none: sums would not be "
+                "on the grid."
             )
 
 
-# Far below all other logits, and finite: with nothing else left, one of the barred ones is drawn.
+# A logit far below all others. It is finite, so that a block is drawn even if all are barred.
 _BARRED = -1e9
 
 
 def barred_pairs(rules, encoder, blocks):
-    """Return the pairs of blocks that no record is in, by rules of two columns.
+    """Return the pairs of blocks that rules of two columns make impossible.
 
     Parameters
     ----------
@@ -643,17 +658,18 @@ def barred_pairs(rules, encoder, blocks):
     Returns
     -------
     dict of (int, int) to ndarray of bool
-        Of two columns, the first one smaller, and of their blocks. What is not clear is possible.
+        For ascending pairs of columns, the mask of the impossible pairs of blocks. It may miss
+        some.
     """
     names = list(encoder.columns_)
-    found: dict = {}
+    pairs: dict = {}
     for rule, _ in rules.inequalities:
         if not {rule.low, rule.high} & rules.derived.keys():
             low, high = names.index(rule.low), names.index(rule.high)
             lowest, _ = _block_ends(encoder.columns_[rule.low], blocks[low])
             _, highest = _block_ends(encoder.columns_[rule.high], blocks[high])
             compare = np.greater_equal if rule.strict else np.greater
-            _add(found, low, high, compare.outer(lowest, highest))
+            _add(pairs, low, high, compare.outer(lowest, highest))
     for given, then, _ in rules.implications:
         if len(given) == len(then) == 1 and not {*given, *then} & rules.derived.keys():
             ((first, premise),), ((second, conclusion),) = given.items(), then.items()
@@ -662,27 +678,28 @@ def barred_pairs(rules, encoder, blocks):
             _, some = conclusion.categories(encoder.columns_[second])
             n_whole = np.bincount(blocks[columns[0]], weights=~whole)
             n_some = np.bincount(blocks[columns[1]], weights=some)
-            _add(found, *columns, np.logical_and.outer(n_whole == 0, n_some == 0))
-    return {columns: barred for columns, barred in found.items() if barred.any()}
+            _add(pairs, *columns, np.logical_and.outer(n_whole == 0, n_some == 0))
+    return {columns: barred for columns, barred in pairs.items() if barred.any()}
 
 
-def _add(found, first, second, barred):
+def _add(pairs, first, second, barred):
+    """Add barred pairs of blocks, with the columns in ascending order."""
     key, barred = ((first, second), barred) if first < second else ((second, first), barred.T)
-    found[key] = found.get(key, False) | barred
+    pairs[key] = pairs.get(key, False) | barred
 
 
 def _block_ends(column, blocks):
-    """Return the lowest and the highest value of each block: infinite where it may be null."""
+    """Return the lowest and the highest value of each block, infinite if it contains null."""
     low, high = (_as_floats(series) for series in category_ends(column))
     lowest, highest = np.full(blocks.max() + 1, np.inf), np.full(blocks.max() + 1, -np.inf)
-    # A null breaks no inequality.
+    # A null violates no inequality.
     np.minimum.at(lowest, blocks, np.where(np.isnan(low), -np.inf, low))
     np.maximum.at(highest, blocks, np.where(np.isnan(high), np.inf, high))
     return lowest, highest
 
 
 def _as_floats(series):
-    """Return numbers, or dates in microseconds, which float64 tells apart for 285 years."""
+    """Return numbers, or dates in microseconds, which are exact in float64 for 285 years."""
     if series.dtype.kind != "M":
         return series.to_numpy(dtype=np.float64, na_value=np.nan)
     moments = series.dt.tz_convert(None) if series.dt.tz is not None else series
@@ -691,15 +708,15 @@ def _as_floats(series):
 
 
 def barred_term(barred, columns, column):
-    """Return the term that keeps a column from its barred blocks, given another one.
+    """Return the log-linear term that excludes barred pairs of blocks.
 
     Parameters
     ----------
     barred : ndarray of bool
     columns : tuple of int
-        Its axes.
+        The columns of its axes.
     column : int
-        One of them: the later one.
+        The later one of these columns.
 
     Returns
     -------
@@ -712,18 +729,18 @@ def barred_term(barred, columns, column):
 
 
 def possible_cells(columns, groups, terms):
-    """Return the mask of the cells of a table that records may be in, or None for all.
+    """Return the mask of the possible cells of a table, or None if all are possible.
 
     Parameters
     ----------
     columns : tuple of int
-        Of the table; the one that the terms are of is the last.
+        Columns of the table; the last one is the column of the terms.
     groups : tuple of ndarray of int
         The group of each block of each column.
     terms : sequence of LogLinearTerm
-        Of :func:`barred_term`.
+        Terms from :func:`barred_term`.
     """
-    shape = tuple(int(part.max()) + 1 for part in groups)
+    shape = tuple(int(g.max()) + 1 for g in groups)
     mask = np.ones(shape, dtype=bool)
     for term in terms:
         (parent,) = term.parents

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.ledger._base import Plan, PrivateEstimator
 from sklearn_dpgen.ledger._ledger import LedgerLike
@@ -29,13 +30,12 @@ from sklearn_dpgen.tables._releases import (
     measure_columns,
     measure_rounds,
 )
-from sklearn_dpgen.tables._sampler_plan import SamplerPlan, SamplerPlanMixin, declared_table
+from sklearn_dpgen.tables._sampler_plan import SamplerPlan, declared_table
 from sklearn_dpgen.tables._table_rules import barred_pairs
 from sklearn_dpgen.utils._frames import as_pandas
 from sklearn_dpgen.utils._validation import (
     BUDGET,
     DEVICE,
-    EstimatorMixin,
     Integral,
     Interval,
     Real,
@@ -47,243 +47,114 @@ from sklearn_dpgen.utils._validation import (
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BaseTableSampler", "TableSampler", "pair_distances"]
+__all__ = ["TableSampler", "pair_distances"]
 
-
-class BaseTableSampler(PrivateEstimator):
-    """Base of the samplers of tables with a schema."""
-
-    _parameter_constraints: dict = {
-        "epsilon": BUDGET,
-        "schema": [Schema],
-        "random_state": ["random_state"],
-        "device": DEVICE,
-    }
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.random_state is None
-        # The schema says of each column which labels it has, and whether it has nulls.
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        tags.input_tags.allow_nan = True
-        return tags
-
-
-# Records that are drawn at a time for a score.
+# Records drawn per batch for a score.
 _BLOCK = 1 << 16
 
 
-class TableLawMixin(EstimatorMixin):
-    """Scores, and laws of targets, of a sampler with a ``law_``."""
+class TableSampler(ConditionalSamplerMixin, PrivateEstimator):
+    """Maximum-entropy synthesis of tables from noisy low-order marginals.
 
-    def score(
-        self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None
-    ) -> float:
-        """Return minus the mean total variation between the pairs of columns of records and law.
-
-        Parameters
-        ----------
-        X : data frame, array-like, iterable of data frames or dask DataFrame
-            Records, of which the score tells: if they are private, it is not.
-        y : ignored
-
-        Returns
-        -------
-        float
-            From -1 to 0, and larger is better. The cells are the declared labels, and 20 equal bins
-            of numbers and dates, so that fits with other marginals and bins can be compared.
-
-        Warns
-        -----
-        UnpaidScoreWarning
-            After a private fit: nothing is paid for the score.
-        """
-        check_is_fitted(self)
-        self._warn_of_score()
-        X = self._without_unit(X)
-        if self._rules_ is None:
-            return -float(pair_distances(X, self.law_, self.encoder_).mean())
-        draw = partial(self._rows(None).sample, most=_BLOCK)
-        return -float(pair_distances(X, self.law_, self._rules_.encoder, draw).mean())
-
-    def target_law(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Return the law of the target of each record, given its other columns.
-
-        It is that of the records that :meth:`sample` draws, in closed form, at no cost of privacy.
-
-        Parameters
-        ----------
-        X : data frame of shape (n, n_columns)
-            Records. A column of the target need not be there, and is not looked at.
-
-        Returns
-        -------
-        DataFrame of shape (n, n_values)
-            Probabilities, with the index of ``X``. Its columns are the labels of the target, or the
-            middles of its bins; a null is the last.
-
-        Raises
-        ------
-        ValueError
-            The fit had no target or several, or constraints, under which there is no closed form;
-            or records that do not fit the schema.
-        """
-        check_is_fitted(self)
-        targets = [self.target] if isinstance(self.target, str) else list(self.target or ())
-        last = list(self.encoder_.columns_)[self.law_.conditionals[-1].column]
-        if targets != [last] or self._rules_ is not None:
-            raise PublicValueError(
-                "A law of the target needs a fit with one target and without constraints, got "
-                f"target={self.target!r}."
-            )
-        column = self.encoder_.columns_[last]
-        values = column.decode_codes(np.arange(column.n_categories), name=last)
-        X = as_pandas(self._without_unit(X))
-        records = encode_codes(X.assign(**{last: [values[0]] * len(X)}), self.encoder_)
-        law = self.law_.last_given_others(records.columns)
-        return pd.DataFrame(law, index=X.index, columns=pd.Index(values, name=last))
-
-    def acceptance_rate(self, conditions: Mapping | None = None) -> float:
-        """Return the share of drawn records that fulfil the constraints, and are kept.
-
-        What breaks one is first drawn again up to eight times, in the blocks of its values; what
-        then still does is replaced by another record.
-
-        Parameters
-        ----------
-        conditions : mapping or None, default=None
-            As for :meth:`sample`: the share is of records that fulfil those on columns that are
-            drawn, and conditions on columns that rules compute count as constraints.
-
-        Returns
-        -------
-        float
-            Of 20000 records, always the same ones. 1 without constraints. It is post-processing,
-            and tells no more of the private records than the law does.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`sample`, but for constraints that are hardly ever fulfilled.
-        """
-        check_is_fitted(self)
-        return self._rows(conditions).acceptance_rate()
-
-    @property
-    def bins_(self) -> dict[str, np.ndarray]:
-        """Edges of the bins of numbers and dates, in the units of each column."""
-        check_is_fitted(self)
-        return {
-            name: column.column.from_unit(np.array(column.edges))
-            for name, column in self.encoder_.columns_.items()
-            if isinstance(column, Binned)
-        }
-
-
-class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, BaseTableSampler):
-    """Synthetic tables from noisy counts over few columns at a time, by maximum entropy.
-
-    The counts of single columns are released with Gaussian noise, and tell which bins numbers and
-    dates fall into. Then come tables of two and of three columns, those that are selected privately
-    where there are too many, each as fine as noise leaves it clear. A law is fitted to them at no
-    cost in privacy: columns are drawn one after another, each from a log-linear law given those
-    before it.
+    Counts of single columns are released with Gaussian noise, and determine the bins of numbers
+    and dates. Two- and three-way marginals are then released at the finest resolution the noise
+    supports; if there are too many, they are selected privately. A chain of log-linear conditional
+    distributions, one for each column given earlier ones, is fitted to all releases by
+    post-processing, and synthetic records are drawn from it.
 
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy budget of the whole fit, in nats; ``np.inf`` counts without noise.
+        Privacy budget of the whole fit, in nats; ``np.inf`` adds no noise.
     delta : float, default=1e-5
-        Failure probability, in (0, 1).
+        Failure probability of the guarantee, in (0, 1).
     schema : Schema
         The public declaration of the columns.
     target : str, list of str or None, default=None
-        Columns that are to be predicted from the others. Their pairs are measured first, where
-        records are few these alone; triples are of them; they are drawn last.
+        Columns to predict from the others. Their pairs are released first, and alone if records
+        are few; all triples contain a target; targets are drawn last.
     marginals : "auto", "pairs" or list of tuple of str, default="auto"
-        What is counted, besides all single columns. "auto" plans it from the budget and the number
-        of records: pairs of the targets, the other pairs or those of them that are selected
-        privately, at most 200, then up to 40 selected triples. Or all pairs, or the tables of one
-        to three columns that are listed.
+        Marginals to release besides all single columns. "auto" plans them from the budget and the
+        number of records: pairs of the targets, the other pairs or at most 200 privately selected
+        ones, then up to 40 selected triples. "pairs" is all pairs. A list has tuples of one to
+        three columns.
     n_bins : "auto", int or mapping, default="auto"
-        "auto" finds bins for numbers and dates privately, at most 192 a column: wide ones where
-        records are few, and one for a single value that is frequent. Or public bins: a number of
-        equal ones for each, at most 131072, or ``{column: number or edges}``, as ``n_bins`` of
-        :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; those not named are found.
+        Bins of numbers and dates. "auto" derives at most 192 bins of a column from its noisy
+        counts: wide bins where records are few, and bins of one value for frequent values. Public
+        bins are a number of equal bins for each column, at most 131072, or
+        ``{column: number or edges}``, as ``n_bins`` of
+        :class:`~sklearn_dpgen.preprocessing.TabularEncoder`; columns not named are as for "auto".
     workload : mapping or None, default=None
-        Public weights, from 1e-6 to 1e6, 1 where not named:
-        ``{column or tuple of columns: weight}``. The noise of a table of weight w has a standard
-        deviation in proportion to 1/w among the single columns, and among the other tables of a
-        round; selections multiply the distance by it. The weight of a table is the product of those
-        of its columns, or the one that its tuple has.
+        Public weights ``{column or tuple of columns: weight}``, from 1e-6 to 1e6; the default is
+        1. Within a release, the standard deviation of the noise of a marginal of weight w is
+        proportional to 1/w; selections multiply the distance by w. The weight of a marginal is
+        that of its tuple, or the product of the weights of its columns.
     constraints : list of rules or None, default=None
-        Public rules that every record fulfils: :class:`~sklearn_dpgen.schema.Inequality`,
-        :class:`~sklearn_dpgen.schema.Implication`, :class:`~sklearn_dpgen.schema.Sum`,
-        :class:`~sklearn_dpgen.schema.FunctionalDependency`. Every synthetic record fulfils them;
-        private records that do not are counted as they are. Totals and columns that depend on
-        others are not measured: they cost nothing.
+        Public rules that every synthetic record satisfies:
+        :class:`~sklearn_dpgen.schema.Inequality`, :class:`~sklearn_dpgen.schema.Implication`,
+        :class:`~sklearn_dpgen.schema.Sum`, :class:`~sklearn_dpgen.schema.FunctionalDependency`.
+        Private records that violate them are counted as they are. Totals and functionally
+        dependent columns are computed, not measured, and cost no privacy.
     population_size : int, default=20000
-        Rows that are drawn from the law of the first columns, to fit that of the next one on.
+        Rows drawn from the distribution of earlier columns, on which the next conditional is
+        fitted.
     max_iter : int, default=30
-        Steps of L-BFGS for each column, at most. Fits that only feed a selection take a fifth of
-        them, and each fit goes on from the one before.
+        Most steps of L-BFGS for each column. Fits between selections take a fifth of them, and
+        each fit starts from the previous one.
     neighbours : {"replace_one", "add_or_remove"}, default="replace_one"
-        Whether neighbouring tables differ in the values of one record, or by one record more. The
-        number of records is public in the first case only.
+        Neighbouring relation: one record is replaced, or added or removed. The number of records
+        is public for "replace_one" only.
     ledger : PrivacyLedger, path or None, default=None
-        Where a fit books what it will cost, before anything of a record is released; it is refused
-        with BudgetExceededError where less is left. None books nowhere.
+        Ledger that a fit charges before it releases anything; BudgetExceededError is raised if the
+        remaining budget is too small. None charges no ledger.
     unit : str or None, default=None
-        Name of the column of X, a data frame or chunks of one, that says whose row each is. Then a
-        person is protected with all of their rows, and not each row by itself. The column is
-        beside the schema or an Identifier of it, and nothing of it is fitted or shown. None
-        protects rows.
+        Name of the column of X with the person of each row. The guarantee then protects persons
+        with all of their rows. The column must be outside the schema or an Identifier in it, and
+        is not modelled. None protects rows.
     unit_weights : {"equal", "rows"}, default="equal"
-        With ``unit``. "equal": each of the m rows of a person counts 1/m, so that every person
-        counts once, and noise is as for one row a person. What is learned is the law of a random
-        row of a random person. "rows": each row counts 1, and ``max_rows`` times the noise is
-        added. What is learned is the law of rows, and their number is not public.
+        Weights of rows with ``unit``. "equal": each of the m rows of a person has weight 1/m, so
+        that persons count once and the noise is that of one row each; the fit estimates the
+        distribution of a random row of a random person. "rows": each row has weight 1, and the
+        noise is ``max_rows`` times larger; the fit estimates the distribution of rows, whose
+        number is not public.
     max_rows : int or None, default=None
-        With unit_weights="rows", which needs it: so many rows a person counts for at most. Of m
-        rows, if that is more, each counts max_rows / m.
+        Bound on the rows of a person, required with unit_weights="rows". If a person has m rows
+        and m is larger, each has weight max_rows / m.
     store : {"auto", "codes", "none"}, default="auto"
-        "codes" reads a table once and holds the category of each value, in one to four bytes.
-        "none" holds nothing of it but counts, and reads it again for each round, up to eight times.
-        What is released is the same, bit for bit, if ``X`` has the same records whenever it is
-        read, each once: the sensitivity rests on it. "auto" leaves tables of dask, Spark and Ray
-        where they are, and what can be read again and is known to take more than 1 GiB of codes;
-        it holds codes of others.
+        "codes" reads a table once and stores the category of each value in one to four bytes.
+        "none" stores counts only, and reads the table again for each round, up to eight times.
+        Releases are equal, bit for bit, if ``X`` has the same records whenever it is read, as the
+        sensitivity requires. "auto" is "none" for tables of dask, Spark and Ray, and for
+        re-readable tables of more than 1 GiB of codes, else "codes".
     n_jobs : int or None, default=None
-        Threads that count; None is 1, and -1 one a core. Workers of engines are their own.
+        Number of threads that count; None is 1, and -1 one per core. Engines use their workers.
     random_state : int, RandomState or None, default=None
-        None draws noise from the operating system's entropy. An int repeats the fit, and voids the
-        guarantee for whoever knows or guesses it.
+        None draws noise from the operating system's entropy. An int makes the fit reproducible,
+        and voids the guarantee against anyone who knows or guesses it.
     device : str or torch.device, default="auto"
-        "auto" takes a GPU where there is one.
+        "auto" uses a GPU if there is one.
     verbose : int, default=0
-        1 shows the rows counted, to which no noise was added, and the progress of each fit of the
-        law: it is for whoever may see the records.
+        1 shows the exact number of rows counted, which is private, and the progress of each fit.
     noise : {"float", "certified"}, default="float"
-        "certified" rounds counts and scores to a fine grid before noise, and draws discrete noise
-        without an error: see :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
+        "certified" rounds counts and scores to a fine grid and adds exact discrete noise: see
+        :ref:`certified_noise`. It needs OpenDP, and ``random_state=None``.
 
     Attributes
     ----------
     one_way_marginals_ : list of NoisyMarginal
-        What was released of single columns, a table for each level at which one was counted.
+        Released counts of single columns, a marginal for each level of each column.
     marginals_ : list of NoisyMarginal
-        What was released of two columns and of three, in the order of their release.
+        Released two- and three-way marginals, in the order of release.
     law_ : LogLinearChain
-        Of the records: the order of columns, and the law of each given those before it.
+        Fitted distribution: the conditional distributions of the columns, in the order in which
+        they are drawn.
     n_records_ : float
-        Number of records, of persons who count once, or of rows of persons: the public one, or an
-        estimate from the noisy counts.
+        Number of records, or of persons or rows with ``unit``: the public number, or an estimate
+        from the noisy counts.
     bins_ : dict of str to ndarray
         Edges of the bins of numbers and dates, in the units of each column.
     encoder_ : TabularEncoder
-        From the table to blocks of categories and back, with the bins that were found. Columns that
-        rules compute are not read by it.
+        Encoder of records with the final bins, without computed columns.
     privacy_ : PrivacyReport
         The guarantee of the fit.
     noise_multiplier_ : float
@@ -296,7 +167,7 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     Warns
     -----
     NoisyCountsWarning
-        Where the noise of counts leaves next to nothing of columns or of their dependence.
+        Counts of columns or of pairs are below the noise.
 
     Notes
     -----
@@ -313,8 +184,8 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     :Bounded by: The declared schema: a record has one category in each column, and so adds one to
         one cell of each table. The rows of a person together count once, or ``max_rows`` times.
     :Noise: Gaussian on counts, by :class:`~sklearn_dpgen.mechanisms.GaussianSequenceMechanism`, and
-        Gumbel in selections, by ``SelectionMechanism``, from the
-        operating system's entropy; in floating point, or with ``noise="certified"`` exact.
+        Gumbel in selections, by ``SelectionMechanism``, from the operating system's entropy; in
+        floating point, or with ``noise="certified"`` exact.
     :Priced by: The privacy profile of the Gaussian mechanism, in closed form, composed with those
         of the selections; no sampling.
     :Not covered: Other fits of the same records, which a ``ledger`` adds up; errors of a fit; a
@@ -322,36 +193,36 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     :Proof: Notes; :ref:`tables`; of persons :ref:`budget_persons`; of certified noise
         :ref:`certified_noise`.
 
-    A record adds one to one cell of each table that it is counted in. Tables are multiplied by
-    weights whose squares sum to 1 and released as one vector: its l2 sensitivity is 1 if a record
-    is added or removed, and √2 if one is replaced, which changes two cells a table. The budget is
-    split in the scale μ² in which Gaussian releases add up: 0.15 for single columns, 0.25 where
-    not all pairs can be measured; of the rest a fifth for triples of targets, or a tenth for
-    others; of what is left at least 0.3 for the targets; and 0.15 of each round with a choice for
-    its selections. The plan is made from public quantities, the number of records among them if it
-    is public. Where it is not, what noise leaves nothing of is decided by the noisy number: how
-    fine tables are, and which rounds measure once more what the first did.
+    A record adds one to one cell of each marginal. Marginals are multiplied by weights whose
+    squares sum to 1 and released as one vector. Its l2 sensitivity is 1 if a record is added or
+    removed, and √2 if one is replaced, which changes two cells of each marginal. The budget is
+    split in μ², in which Gaussian releases compose additively: 0.15 for single columns, or 0.25 if
+    not all pairs are affordable; of the remainder a fifth for triples of targets, or a tenth for
+    other triples; of what then remains at least 0.3 for pairs of targets; and 0.15 of each round
+    with a selection for the selection. The plan depends on public quantities alone. If the number
+    of records is not public, its noisy estimate determines the resolution of marginals, and which
+    rounds repeat the marginals of the first round.
 
-    With a ``unit``, a vector is the sum over the rows of what each adds, of norm 1 and without a
-    negative entry, times its weight. The rows of a person weigh k together at most, k = 1 or
-    ``max_rows``: they add a vector of norm k at most, by the triangle inequality. If the person is
-    replaced, a such vector goes and b comes, ‖a − b‖² = ‖a‖² + ‖b‖² − 2 a·b ≤ 2 k², as a·b ≥ 0. So
-    the sensitivity is k, or √2 k, which k equal rows attain; scores move by k, or 2 k.
-    Weights are rounded down to multiples of 2⁻²³: sums of them are exact up to 2³⁰ persons.
+    With a ``unit``, a row adds a non-negative vector of norm 1 times its weight. The rows of a
+    person have total weight k at most, with k = 1 or ``max_rows``, and so add a vector of norm at
+    most k, by the triangle inequality. If a person is replaced, a vector a is replaced by a vector
+    b, and ‖a − b‖² = ‖a‖² + ‖b‖² − 2 a·b ≤ 2 k², as a·b ≥ 0. So the sensitivity is k, or √2 k,
+    which k equal rows attain; scores change by at most k, or 2 k. Weights are rounded down to
+    multiples of 2⁻²³, so that their sums are exact up to 2³⁰ persons.
 
-    A table of K cells of n records with noise of standard deviation σ is as fine as
-    n / K = 6 √(σ² + n / K) says. A selection takes the table with the largest l1 distance from what
-    is expected of it so far, beyond the noise, plus Gumbel noise. The privacy profile of mechanisms
-    of its range is composed with the Gaussian one.
+    For n records and noise of standard deviation σ, a marginal has K cells with
+    n / K = 6 √(σ² + n / K). A selection takes the marginal with the largest l1 distance from its
+    expected counts, less the mean distance under noise, plus Gumbel noise. Its privacy profile of
+    bounded range is composed with the Gaussian one.
 
-    It is the signed measure mechanism [1]_ on marginals of the records, of dimension one to three,
-    with selections as in [2]_. In the place of a linear program, each column has the law of largest
-    conditional entropy near the tables of it and the columns before it: regularized maximum
-    entropy [3]_, with ridges of the noise of a table over its signal, which is estimated from the
-    table itself, apart for what turns slowly along its axes and what turns fast.
+    This is the signed measure mechanism [1]_ on low-order marginals, with selections as in [2]_.
+    In place of a linear program, the conditional distribution of each column is fitted by
+    regularized maximum entropy [3]_. Ridges are the ratio of the noise of a marginal to its
+    signal, which is estimated from the marginal, separately for low and high frequencies along
+    its axes.
 
-    Time after the counts does not depend on the number of records, which are held as codes of one
-    to four bytes a value.
+    The time after the counts does not depend on the number of records. These are stored as codes
+    of one to four bytes per value.
 
     References
     ----------
@@ -381,7 +252,11 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
         "law_": "LogLinearChain",
         "_rules_": Maybe("TableRules"),
     }
-    _parameter_constraints: dict = BaseTableSampler._parameter_constraints | {
+    _parameter_constraints: dict = {
+        "epsilon": BUDGET,
+        "schema": [Schema],
+        "random_state": ["random_state"],
+        "device": DEVICE,
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "target": [str, list, tuple, None],
         "marginals": [StrOptions({"auto", "pairs"}), list, tuple],
@@ -447,16 +322,16 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None) -> Self:
-        """Count the records, and fit a law to the noisy counts.
+        """Release noisy marginals of the records, and fit a distribution to them.
 
         Parameters
         ----------
         X : data frame, array-like, files, query, stream, iterable of frames, or table of an engine
-            Private records, of shape (n_samples, n_features): a frame of pandas or Polars, eager or
-            lazy; what offers ``__arrow_c_stream__``, such as a table of pyarrow; a data set of
-            pyarrow; a relation of DuckDB; paths of files of Parquet, CSV or Arrow, with wildcards
-            or not; an iterable of frames; a table of dask, Spark or Ray, which is counted on the
-            workers; or rows. All give the same counts. See :ref:`large_tables`.
+            Private records, of shape (n_samples, n_features): a pandas or Polars frame, eager or
+            lazy; an object with ``__arrow_c_stream__``, such as a pyarrow table; a pyarrow data
+            set; a DuckDB relation; paths or wildcards of Parquet, CSV or Arrow files; an iterable
+            of frames; a table of dask, Spark or Ray, which is counted on the workers; or rows. All
+            give the same counts. See :ref:`large_tables`.
         y : ignored
             A label is a column of the schema: see ``target``.
 
@@ -467,15 +342,53 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
         Raises
         ------
         ValueError
-            Before a record is read: marginals, targets or a workload that name no columns of the
-            schema, or columns that need too much memory; constraints that do not fit the schema,
-            that contradict one another, or that nothing fulfils. Or records that do not fit the
-            schema.
+            Marginals, targets or a workload with columns outside the schema; columns that need too
+            much memory; constraints that do not fit the schema or contradict one another. These
+            are raised before a record is read. Records that do not fit the schema.
         """
         return self._fit(X, y)
 
+    @fit_context(prefer_skip_nested_validation=False)
+    def plan(self, n_samples: int | None = None, n_features: int | None = None) -> PrivacyReport:
+        """Return the privacy report of a fit on ``n_samples`` records, before any is read.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            Number of private records, or of persons with ``unit``. It is not public and not read
+            with neighbours="add_or_remove".
+        n_features : int or None, default=None
+            Number of columns; if given, it must be that of the schema.
+
+        Returns
+        -------
+        PrivacyReport
+            Equal to ``privacy_`` of a fit. Its ``precision`` is in records, persons or rows; its
+            ``split`` is in μ², in which Gaussian releases compose additively.
+
+        Raises
+        ------
+        ValueError
+            Invalid parameters, as in ``fit``, or no ``n_samples`` where it is public.
+
+        Warns
+        -----
+        NoisyCountsWarning
+            The counts of so many records are below the noise.
+        """
+        if n_features not in (None, len(self.schema)):
+            raise PublicValueError(
+                f"n_features must be the {len(self.schema)} columns of the schema, got "
+                f"{n_features}."
+            )
+        plan = self._plan(table=declared_table(self), n_samples=n_samples)
+        details, _ = plan.details
+        if details.n_records is not None:
+            details.warn(details.n_records)
+        return plan.report
+
     def _read(self, X, y, *, seed):
-        """Open the records and count single columns: a source that fails does so unpaid."""
+        """Open the records and count single columns, so that a source can fail uncharged."""
         table = declared_table(self)
         fit_columns(table.encoder, X, self.unit, y)
         self._learn_kind(X)
@@ -490,10 +403,10 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
-        # A constant column is public: it is not counted, and costs nothing.
+        # Constant columns are public, so they are neither counted nor charged.
         counted = [j for j, tree in enumerate(table.trees) if tree.n_cells > 1]
         leaves = dict(zip(counted, records.counts([(j,) for j in counted]), strict=True))
-        records.check_again()
+        records.check_rereadable()
         return (records, leaves), {"table": table, "n_samples": records.n_records}
 
     def _plan(self, table, n_samples):
@@ -503,7 +416,7 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
         ----------
         table : DeclaredTable
         n_samples : int or None
-            Not read where it is not public.
+            Not read if it is not public.
         """
         plan = SamplerPlan(self, table, n_samples)
         return Plan(plan.report(), (plan, table))
@@ -511,8 +424,8 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     def _release(self, plan, records, seed):
         """Return the encoder, the marginals of single columns, and the fit to the other marginals.
 
-        The fit is post-processing between releases: later marginals are selected by what the
-        earlier ones predict.
+        The fit is post-processing between releases: later marginals are selected by their distance
+        from what earlier ones predict.
         """
         from sklearn_dpgen.tables._log_linear_fit import ChainFit
 
@@ -522,7 +435,7 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
             plan.warn(plan.n_records)
         mechanism = plan.marginals.mechanism
         run, noise = mechanism.run(), self._noise_source(seed)
-        # Noisy counts of single columns determine the bins, and how fine later marginals can be.
+        # Noisy counts of single columns determine the bins and the resolution of marginals.
         cells, n_records, encoder, bins, singles = measure_columns(
             leaves,
             table.encoder,
@@ -534,9 +447,9 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
         )
         if plan.n_records is None:
             plan.warn(n_records)
-        blocks = ColumnBlocks.of(encoder, [part.shares for part in cells])
+        blocks = ColumnBlocks.of(encoder, [own.shares for own in cells])
         measured = Measurements(table.names, cells, n_records, blocks)
-        records.in_blocks([part[c] for part, c in zip(blocks.blocks, bins, strict=True)])
+        records.use_blocks([b[c] for b, c in zip(blocks.blocks, bins, strict=True)])
         fit = ChainFit(
             measured,
             [j for j in range(n_columns) if j not in table.targets] + table.targets,
@@ -561,17 +474,126 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
     def _learn(self, plan, released, seed):
         """Fit the distribution to all released marginals."""
         encoder, singles, fit = released
-        law = fit.law(encoder.domain_, seed)
+        distribution = fit.distribution(encoder.domain_, seed)
         self.noise_multiplier_ = plan.report.noise_multiplier
         self.encoder_, self.one_way_marginals_ = encoder, singles
         self.n_records_, self.marginals_ = fit.measured.n_records, fit.measured.marginals
         _, table = plan.details
         if table.rules is not None:
             self._rules_ = table.rules
-        self.law_ = law
+        self.law_ = distribution
 
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "law_")
+    def score(
+        self, X: ArrayLike | pd.DataFrame | Iterable[pd.DataFrame], y: object = None
+    ) -> float:
+        """Return minus the mean total variation distance to records over pairs of columns.
+
+        Parameters
+        ----------
+        X : data frame, array-like, iterable of data frames or dask DataFrame
+            Records to compare with. The score of private records is not private.
+        y : ignored
+
+        Returns
+        -------
+        float
+            Score from -1 to 0; larger is better. Cells are declared labels, and 20 equal bins of
+            numbers and dates, so that fits with different marginals and bins are comparable.
+
+        Warns
+        -----
+        UnpaidScoreWarning
+            After a private fit, since the score is not charged.
+        """
+        check_is_fitted(self)
+        self._warn_of_score()
+        X = self._without_unit(X)
+        if self._rules_ is None:
+            return -float(pair_distances(X, self.law_, self.encoder_).mean())
+        draw = partial(self._record_sampler(None).sample, most=_BLOCK)
+        return -float(pair_distances(X, self.law_, self._rules_.encoder, draw).mean())
+
+    def target_law(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Return the conditional distribution of the target given the other columns.
+
+        It is the distribution of :meth:`sample` in closed form, and costs no privacy.
+
+        Parameters
+        ----------
+        X : data frame of shape (n, n_columns)
+            Records; the column of the target is optional and ignored.
+
+        Returns
+        -------
+        DataFrame of shape (n, n_values)
+            Probabilities, with the index of ``X``. Columns are the labels of the target, or the
+            midpoints of its bins, then null.
+
+        Raises
+        ------
+        ValueError
+            The fit has no target, several targets, or constraints, for which there is no closed
+            form; or records do not fit the schema.
+        """
+        check_is_fitted(self)
+        targets = [self.target] if isinstance(self.target, str) else list(self.target or ())
+        last = list(self.encoder_.columns_)[self.law_.conditionals[-1].column]
+        if targets != [last] or self._rules_ is not None:
+            raise PublicValueError(
+                "target_law requires a fit with one target and without constraints, got "
+                f"target={self.target!r}."
+            )
+        column = self.encoder_.columns_[last]
+        values = column.decode_codes(np.arange(column.n_categories), name=last)
+        X = as_pandas(self._without_unit(X))
+        records = encode_codes(X.assign(**{last: [values[0]] * len(X)}), self.encoder_)
+        probabilities = self.law_.last_given_others(records.columns)
+        return pd.DataFrame(probabilities, index=X.index, columns=pd.Index(values, name=last))
+
+    def acceptance_rate(self, conditions: Mapping | None = None) -> float:
+        """Return the acceptance rate of drawn records under the constraints.
+
+        A record that violates a constraint is first redrawn up to eight times within the blocks of
+        its values, and then rejected.
+
+        Parameters
+        ----------
+        conditions : mapping or None, default=None
+            As for :meth:`sample`. The rate is relative to records under the conditions on measured
+            columns; conditions on computed columns count as constraints.
+
+        Returns
+        -------
+        float
+            Rate of 20000 records drawn with a fixed seed; 1 without constraints. It is
+            post-processing and costs no privacy.
+
+        Raises
+        ------
+        ValueError
+            As :meth:`sample`, except for a low acceptance rate.
+        """
+        check_is_fitted(self)
+        return self._record_sampler(conditions).acceptance_rate()
+
+    @property
+    def bins_(self) -> dict[str, np.ndarray]:
+        """Edges of the bins of numbers and dates, in the units of each column."""
+        check_is_fitted(self)
+        return {
+            name: column.column.from_unit(np.array(column.edges))
+            for name, column in self.encoder_.columns_.items()
+            if isinstance(column, Binned)
+        }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        # The schema declares labels and nulls of each column.
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _check_saved_state(self):
         super()._check_saved_state()
@@ -585,37 +607,37 @@ class TableSampler(TableLawMixin, ConditionalSamplerMixin, SamplerPlanMixin, Bas
         demand(fits, "The rules are for another schema.")
 
 
-# Equal bins of a number or a date.
+# The number of equal bins of numbers and dates.
 _BINS = 20
-# What drawn records may add to the distance of a pair, and the most of them.
-_NOISE = 0.01
+# The sampling error of a distance, and the most records drawn for it.
+_ERROR = 0.01
 _MOST = 1 << 20
 
 
-def pair_distances(X, law, encoder, draw=None):
-    """Return the total variation between records and a law, for each pair of columns.
+def pair_distances(X, distribution, encoder, draw=None):
+    """Return the total variation distances of two-way marginals of records and a distribution.
 
     Parameters
     ----------
     X : data frame, array-like, iterable of data frames or dask DataFrame
-    law : ProductMixture or LogLinearChain
-        Of the records, by the categories that ``encoder`` has for them.
+    distribution : ProductMixture or LogLinearChain
+        Distribution of encoded records.
     encoder : TabularEncoder
         Fitted, with bins for numbers and dates.
     draw : callable or None, default=None
-        ``draw(n, rng)`` returns records, where they are not decoded from the law alone.
+        ``draw(n, rng)`` returns decoded records, for a distribution with constraints.
 
     Returns
     -------
     ndarray of shape (p (p - 1) / 2,)
-        In cells of the declared labels, and of 20 equal bins; the column's own for p = 1. Constants
-        are left out.
+        Distances in cells of declared labels and of 20 equal bins, for all pairs of columns that
+        are not constant; for p = 1 the distance of this column.
 
     Notes
     -----
-    The law is that of drawn records, always the same. Of n of them a table of K cells has a mean
-    total variation of at most √(K / 2πn) from what it is expected to be: n is large enough for 0.01
-    in the largest table, and at most 2^20, which is so up to 658 cells.
+    The distribution is estimated from n records drawn with a fixed seed. A table of K cells then
+    has a mean error of at most √(K / 2πn) in total variation, so n is chosen for an error of 0.01
+    in the largest table. It is at most 2^20, which suffices for 658 cells.
     """
     ordered = [name for name, c in encoder.columns_.items() if isinstance(c, Binned)]
     fixed = with_bins(encoder, dict.fromkeys(ordered, _BINS))
@@ -625,10 +647,13 @@ def pair_distances(X, law, encoder, draw=None):
     pairs: list[tuple[int, ...]]
     pairs = [(varied[i], varied[j]) for i, j in all_pairs(len(varied))] or [(varied[0],)]
     marginals = [Marginal(columns, tuple(every[j] for j in columns)) for columns in pairs]
-    n_cells = max(part.n_cells for part in marginals)
-    n_drawn = min(math.ceil(n_cells / (2 * math.pi * _NOISE**2)), _MOST)
+    n_cells = max(marginal.n_cells for marginal in marginals)
+    n_drawn = min(math.ceil(n_cells / (2 * math.pi * _ERROR**2)), _MOST)
     rng = np.random.default_rng(0)
-    frame = draw(n_drawn, rng) if draw else encoder.decode_codes(law.sample(n_drawn, rng), rng=rng)
+    if draw is None:
+        frame = encoder.decode_codes(distribution.sample(n_drawn, rng), rng=rng)
+    else:
+        frame = draw(n_drawn, rng)
     drawn = encode_codes(frame, fixed)
     counts, expected = (marginal_counts(r.columns, marginals) for r in (records, drawn))
     return np.array(

@@ -76,6 +76,7 @@ __all__ = [
     "num_samples",
     "outermost_parameters",
     "output_kind",
+    "set_fields",
     "validate_data",
     "warn_user",
 ]
@@ -442,6 +443,12 @@ def check_settings(settings, defaults, owner):
                 f"The {name!r} parameter of {type(settings).__name__} must be None: {owner} does "
                 "not have it."
             )
+
+
+def set_fields(instance, **values):
+    """Set fields of a frozen dataclass, in its ``__post_init__``."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
 
 
 def check_positive(value, name, *, allow_infinite=False):

@@ -206,6 +206,7 @@ def test_what_holds_for_any_replacement_holds_within_strata():
     ("make_one", "words"),
     [
         (lambda: Event("some counts"), "some counts"),
+        (lambda: Event("some counts"), "Released must be one of .*'votes'"),
         (lambda: Event("votes", 0), "times"),
         (lambda: Bound("large"), "large"),
         (lambda: Bound("task_clip", -1.0), "task_clip"),

@@ -9,10 +9,10 @@ import pytest
 
 from sklearn_dpgen.domains import Box
 from sklearn_dpgen.evolution import PrivateEvolutionSampler, PrivateSignedMeasureSampler
-from sklearn_dpgen.mechanisms import _votes
+from sklearn_dpgen.mechanisms import _sequence
 
 # Calibration takes longer than such a fit.
-LAPLACE_SCALE = cache(_votes._laplace_scale)
+LAPLACE_SCALE = cache(_sequence._laplace_scale)
 PLAN = "sklearn_dpgen.evolution._evolution_sampler"
 SMALL = {"domain": Box(-2, 2, n_features=3), "random_state": 0, "device": "cpu"}
 
@@ -28,7 +28,7 @@ def make_sampler(kind, **options):
 @pytest.fixture
 def sampler_of(monkeypatch):
     """Return :func:`make_sampler`."""
-    monkeypatch.setattr("sklearn_dpgen.mechanisms._votes._laplace_scale", LAPLACE_SCALE)
+    monkeypatch.setattr("sklearn_dpgen.mechanisms._sequence._laplace_scale", LAPLACE_SCALE)
     # Noise drowns the votes of so few records, and it is said.
     monkeypatch.setattr(f"{PLAN}.warn_of_noise", lambda *args: None)
     return make_sampler

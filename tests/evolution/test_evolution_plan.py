@@ -12,8 +12,7 @@ from sklearn_dpgen.evolution import PrivateEvolutionSampler
 from sklearn_dpgen.evolution._voting_sampler import VotingSampler
 from sklearn_dpgen.exceptions import BudgetExceededError
 from sklearn_dpgen.ledger import PrivacyLedger
-from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
-from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun, ThresholdedLaplaceRun
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
 SCHEMA = Schema({"a": Numeric(0, 1), "b": Categorical(["x", "y"])})

@@ -13,8 +13,7 @@ from sklearn_dpgen.evolution import (
     PrivateEvolutionSampler,
     _voting_sampler,
 )
-from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
-from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun, ThresholdedLaplaceRun
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 
 # Classes.

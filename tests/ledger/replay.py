@@ -19,7 +19,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.optimize import brentq
 from scipy.special import ndtr, softmax
 
-from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
+from sklearn_dpgen.mechanisms._sequence import ThresholdedLaplaceRun
 from sklearn_dpgen.utils._random import NoiseObserver, observed_noise
 
 

@@ -51,7 +51,9 @@ class Scores(Count):
 def counted(case):
     """Return the noisy values of a fit, and how many its plan says that there are at most."""
     estimator = clone(case.estimator)
-    stated = estimator.plan(**case.sizes(SIZES)).rounding / A_VALUE
+    rounding = estimator.plan(**case.sizes(SIZES)).rounding
+    assert rounding is not None, "the report must state its rounding"
+    stated = rounding / A_VALUE
     with observed_noise(Count()) as count:
         case.fit(FRAME, SIDE, estimator)
     assert estimator.privacy_.rounding == stated * A_VALUE

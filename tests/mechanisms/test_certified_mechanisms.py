@@ -18,7 +18,7 @@ from sklearn_dpgen.mechanisms import (
     TabularMechanism,
     ThresholdedLaplaceMechanism,
 )
-from sklearn_dpgen.mechanisms._selection import SelectionMechanism
+from sklearn_dpgen.mechanisms._sequence import SelectionMechanism
 from sklearn_dpgen.schema import Categorical, Numeric, Schema
 from sklearn_dpgen.utils._exact_draws import grid_integers
 from sklearn_dpgen.utils._random import CERTIFIED, CertifiedNoise, NoiseSource

@@ -13,8 +13,8 @@ from scipy.stats import norm
 from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.domains import Ball
 from sklearn_dpgen.mechanisms import BallMeans, BallMoments, ClassSumMechanism, ClassSums
-from sklearn_dpgen.mechanisms import _bounded_features as module
-from sklearn_dpgen.mechanisms._bounded_features import BoundedFeatures
+from sklearn_dpgen.mechanisms import _class_sums as module
+from sklearn_dpgen.mechanisms._class_sums import BoundedFeatures
 from sklearn_dpgen.utils._random import noise_source
 
 

@@ -10,7 +10,7 @@ from scipy.special import softmax
 
 from sklearn_dpgen.accounting import compose_epsilon
 from sklearn_dpgen.accounting._selection import BoundedRangeProfile
-from sklearn_dpgen.mechanisms._selection import SelectionMechanism, SelectionRun
+from sklearn_dpgen.mechanisms._sequence import SelectionMechanism, SelectionRun
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
 SCORES = np.array([3.0, -1.0, 2.5, 0.0])

@@ -21,8 +21,7 @@ from sequence_cases import (
 from sklearn_dpgen.accounting import GaussianProfile, PrivacyReport, compose_epsilon
 from sklearn_dpgen.accounting._selection import BoundedRangeProfile
 from sklearn_dpgen.mechanisms import GaussianSequenceMechanism
-from sklearn_dpgen.mechanisms._selection import SelectionMechanism, SelectionRun
-from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun
+from sklearn_dpgen.mechanisms._sequence import GaussianSequenceRun, SelectionMechanism, SelectionRun
 from sklearn_dpgen.utils._random import NoiseSource, noise_source
 
 

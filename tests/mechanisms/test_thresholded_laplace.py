@@ -17,7 +17,7 @@ from sklearn_dpgen.accounting import PrivacyReport
 from sklearn_dpgen.accounting._composition import ComposedProfile
 from sklearn_dpgen.accounting._profiles import CatastrophicFailureProfile
 from sklearn_dpgen.mechanisms import ThresholdedLaplaceMechanism
-from sklearn_dpgen.mechanisms._votes import ThresholdedLaplaceRun
+from sklearn_dpgen.mechanisms._sequence import ThresholdedLaplaceRun
 from sklearn_dpgen.utils._random import NoiseSource, noise_source, on_grid
 
 BUDGETS = [(1.0, 1e-5, 1), (1.0, 1e-5, 3), (0.5, 0.1, 1), (0.5, 0.1, 3), (4.0, 0.01, 3)]

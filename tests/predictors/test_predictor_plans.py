@@ -228,7 +228,7 @@ def test_a_sampler_books_what_learns_from_it(loans, sampler, ledger, where):
     (charge,) = own.report().charges
     assert charge.report == model.privacy_
     model = SyntheticDataClassifier(sampler(ledger=own), n_samples=500, n_draws=1, ledger=own)
-    with pytest.raises(ValueError, match="ledger is for the sampler, which has one too"):
+    with pytest.raises(ValueError, match="ledger must be None if the sampler has one too"):
         model.fit(loans.X, loans.y)
 
 
@@ -269,7 +269,7 @@ def test_a_sampler_protects_the_persons_of_what_learns(loans, sampler):
     )
     assert one.fit(frame, loans.y).privacy_ == report
     both = SyntheticDataClassifier(sampler(unit="who"), n_samples=500, n_draws=1, unit="who")
-    with pytest.raises(ValueError, match="unit is for the sampler, which has one too"):
+    with pytest.raises(ValueError, match="unit must be None if the sampler has one too"):
         both.fit(frame, loans.y)
 
 

@@ -88,6 +88,7 @@ def test_the_domain_is_the_product_of_the_columns():
         (lambda: Datetime(10**400, "2021-01-01"), "low must be a date and time, .* many digits"),
         (lambda: Schema.from_yaml("a: [1, 2"), "must be valid YAML: see line 1, column 9"),
         (lambda: Schema.from_yaml("a: 1\nb: 'x"), "must be valid YAML: see line 2"),
+        (lambda: Schema.from_yaml("schema.yaml"), "not the path of a file"),
         (
             lambda: Schema.from_yaml("a: {type: numeric, low: 0, high: 1e5}"),
             "Column 'a': high must be a finite number, got the text '1e5': write 100000.0,",

@@ -55,7 +55,7 @@ def test_constructors_are_short(estimator):
         (ESTIMATORS[4], {"gradient__task_clip": 1.0}),
         (ESTIMATORS[4], {"gradient__output_bound": 1.0}),
     ],
-    ids=str,
+    ids=lambda case: "-".join(case) if isinstance(case, dict) else type(case).__name__,
 )
 def test_what_an_estimator_lacks_is_refused_by_name(estimator, lacking):
     (name,) = (key.removeprefix("gradient__") for key in lacking)
@@ -119,7 +119,7 @@ def first_noise(table, estimator, monkeypatch):
         {"training__averaging": 0.5},
         {"training": Training(hidden_layer_sizes=(4,), max_iter=3, solver="sgd")},
     ],
-    ids=str,
+    ids=lambda case: "-".join(case) if isinstance(case, dict) else type(case).__name__,
 )
 def test_seeded_noise_is_bound_to_nested_settings(tiny, table, kind, changes, monkeypatch):
     """None of these changes the first gradient or its price, which noise is bound to as well."""

@@ -84,8 +84,8 @@ ONCE = {
 def counts(records):
     """Return all that a fit asks for, one pass after another."""
     found = [records.counts([(j,) for j in range(5)]), records.counts(PAIRS)]
-    records.check_again()
-    records.in_blocks(MAPS)
+    records.check_rereadable()
+    records.use_blocks(MAPS)
     return [*found, records.marginal_counts(SLICES), records.marginal_counts(SLICES[:2])]
 
 

@@ -293,12 +293,12 @@ def tell_order(monkeypatch):
 
 
 def tell_seed(monkeypatch):
-    found, law = note_records(monkeypatch), ChainFit.law
+    found, law = note_records(monkeypatch), ChainFit.distribution
 
     def leak(self, domain, seed):
         return law(self, domain, [int(part.sum()) for part in found[-1]._codes])
 
-    monkeypatch.setattr(ChainFit, "law", leak)
+    monkeypatch.setattr(ChainFit, "distribution", leak)
 
 
 def keep_records(monkeypatch):

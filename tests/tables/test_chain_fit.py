@@ -47,7 +47,7 @@ def joint(law, n=40_000):
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
 def test_pairs_are_followed_in_any_order(order):
     codes = records()
-    law = chain(measured_of(codes), order).law(DOMAIN, 0)
+    law = chain(measured_of(codes), order).distribution(DOMAIN, 0)
     assert [one.column for one in law.conditionals] == list(order)
     # A parent comes before.
     for place, one in enumerate(law.conditionals):
@@ -61,9 +61,12 @@ def test_pairs_are_followed_in_any_order(order):
 
 
 def test_the_order_is_no_matter_where_the_law_is_of_pairs():
-    laws = [chain(measured_of(records()), order).law(DOMAIN, 0) for order in ((0, 1, 2), (2, 1, 0))]
+    laws = [
+        chain(measured_of(records()), order).distribution(DOMAIN, 0)
+        for order in ((0, 1, 2), (2, 1, 0))
+    ]
     assert np.abs(joint(laws[0]) - joint(laws[1])).sum() / 2 < 0.03
-    apart = chain(measured_of(records(), [])).law(DOMAIN, 0)
+    apart = chain(measured_of(records(), [])).distribution(DOMAIN, 0)
     assert np.abs(joint(laws[0]) - joint(apart)).sum() / 2 > 0.15
 
 
@@ -122,7 +125,7 @@ def test_predictions_take_fewer_steps_and_each_fit_goes_on_from_the_last(monkeyp
     (counts,) = marginal_counts(codes, parts[1:2])
     measured.add(parts[1], counts, 0.0, expected[1])
     found.predict(parts)
-    law = found.law(DOMAIN, 0)
+    law = found.distribution(DOMAIN, 0)
     steps, starts, results = zip(*fits, strict=True)
     assert steps == (7,) * 6 + (31,) * 3
     assert starts[:3] == (None,) * 3
@@ -130,7 +133,7 @@ def test_predictions_take_fewer_steps_and_each_fit_goes_on_from_the_last(monkeyp
     assert law.conditionals == results[6:]
     # Without a prediction, and so without a choice, the law is fitted from nothing.
     del fits[:]
-    chain(measured).law(DOMAIN, 0)
+    chain(measured).distribution(DOMAIN, 0)
     assert [(steps, start) for steps, start, _ in fits] == [(40, None)] * 3
 
 
@@ -138,7 +141,10 @@ def test_a_chain_follows_its_seed():
     measured = measured_of(records())
 
     def parameters(seed):
-        return [one.terms[0].logits for one in chain(measured).law(DOMAIN, seed).conditionals[1:]]
+        return [
+            one.terms[0].logits
+            for one in chain(measured).distribution(DOMAIN, seed).conditionals[1:]
+        ]
 
     first, again, other = (parameters(seed) for seed in (0, 0, 1))
     assert all(map(np.array_equal, first, again))
@@ -156,7 +162,7 @@ def test_predictions_draw_the_same_rows_whenever_they_are_made():
 def test_categories_have_their_shares_within_blocks(monkeypatch):
     monkeypatch.setattr("sklearn_dpgen.tables._marginals.MAX_BLOCKS", 2)
     measured = measured_of(records(), [])
-    law = chain(measured).law(DOMAIN, 0)
+    law = chain(measured).distribution(DOMAIN, 0)
     for blocks, shares in zip(law.blocks, law.shares, strict=True):
         assert blocks.max() == 1
         assert_allclose(np.bincount(blocks, shares), 1)
@@ -167,7 +173,7 @@ def test_categories_have_their_shares_within_blocks(monkeypatch):
 
 
 def test_progress_is_shown_if_asked_for(capsys):
-    chain(measured_of(records()), name="Chain").law(DOMAIN, 0)
+    chain(measured_of(records()), name="Chain").distribution(DOMAIN, 0)
     assert capsys.readouterr().err == ""
-    chain(measured_of(records()), verbose=1, name="Chain").law(DOMAIN, 0)
+    chain(measured_of(records()), verbose=1, name="Chain").distribution(DOMAIN, 0)
     assert "Chain" in capsys.readouterr().err

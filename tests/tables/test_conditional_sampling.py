@@ -94,7 +94,7 @@ def test_numbers_are_uniform_in_the_part_of_their_bin():
     drawn = SAMPLER.sample(20_000, conditions=conditions, random_state=0)
     assert drawn["day"].between(DAY, pd.Timestamp("2020-12-31")).all()
     pay = drawn["pay"].to_numpy()
-    law = SAMPLER._conditioned(read_conditions(ENCODER, conditions))
+    law = SAMPLER._restricted(read_conditions(ENCODER, conditions))
     below = (law.shares * law.probabilities[:, ENCODER.blocks_["pay"].start]).sum()
     first = np.histogram(pay, bins=np.linspace(0.2, 0.25, 6))[0]
     second = np.histogram(pay, bins=np.linspace(0.25, 0.45, 21))[0]
@@ -167,7 +167,7 @@ def test_few_rows_are_warned_of(recwarn):
     sampler = Fixed(ENCODER, n_rows=12)
     size = sampler.effective_size(narrow | {"job": "nurse"})
     assert size < 10
-    message = rf"Conditions on \['age', 'job'\] rest on {size:.1f} rows of the fitted law"
+    message = rf"Conditions on \['age', 'job'\] have an effective size of {size:.1f} rows"
     with pytest.warns(UserWarning, match=message) as caught:
         sampler.sample(5, conditions=narrow | {"job": "nurse"})
     assert caught[0].filename == __file__

@@ -85,7 +85,6 @@ def test_counts_are_those_of_every_record_however_split(case, n_rows):
             part = [column[a:b] for column in codes]
             (other if i % 2 else parts).add(part, None if weights is None else weights[a:b])
     assert_array_equal(parts.vector + other.vector, whole.vector)
-    assert_array_equal(other.merge(parts).vector, whole.vector)
 
 
 @pytest.mark.parametrize("n", [1, 100, 32767, 32768, 32769, 100_000])
@@ -153,7 +152,7 @@ def test_sums_of_heavy_weights_are_exact():
     # As after 2**34 more records, in Python's integers.
     before = counts.vector.copy()
     for _ in range(18):
-        counts.merge(copy.deepcopy(counts))
+        counts.vector += counts.vector.copy()
     assert counts.vector.tolist() == [int(v) << 18 for v in before.tolist()]
     assert max(counts.vector.tolist()) > 1 << 53
     # One record more: a float would not change.
@@ -285,11 +284,6 @@ def test_weights_of_other_kinds_are_refused(weights):
 def test_other_tables_are_refused(sizes, table):
     with pytest.raises(ValueError, match="must"):
         JointCounts(sizes, [table])
-
-
-def test_counters_of_other_tables_do_not_merge():
-    with pytest.raises(ValueError, match="same tables"):
-        JointCounts((2, 3), [(0, 1)]).merge(JointCounts((3, 2), [(0, 1)]))
 
 
 @settings(max_examples=60, deadline=None)

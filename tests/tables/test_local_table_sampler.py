@@ -213,7 +213,7 @@ def test_conditions(fitted):
     assert fitted.effective_size() == pytest.approx(12)
     rare = {"job": "pilot", "level": 3, "pay": np.nan}
     if fitted.effective_size(rare) < 10:
-        with pytest.warns(UserWarning, match="rest on"):
+        with pytest.warns(UserWarning, match="have an effective size of"):
             fitted.sample(conditions=rare)
     with pytest.raises(ValueError, match="'salary'"):
         fitted.sample(conditions={"salary": 3})

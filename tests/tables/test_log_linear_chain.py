@@ -328,7 +328,7 @@ def test_conditions_that_few_rows_of_a_chain_fulfil(monkeypatch):
     assert Fixed().effective_size({"job": "c"}) > 5000
     size = rare.effective_size({"job": "c"})
     assert 1 <= size < 10
-    message = rf"\['job'\] rest on {size:.1f} rows of the fitted law"
+    message = rf"\['job'\] have an effective size of {size:.1f} rows"
     with pytest.warns(UserWarning, match=message):
         drawn = rare.sample(200, conditions={"job": "c"}, random_state=0)
     assert len(drawn) == 200

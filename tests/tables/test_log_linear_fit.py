@@ -264,7 +264,7 @@ def test_tables_are_seen_from_any_column():
     shares = np.random.default_rng(0).normal(size=(3, 2, 5))
     one = NoisyTable((0, 1, 2), groups, shares, 0.3)
     for column in range(3):
-        seen = one.seen_from(column)
+        seen = one.with_last(column)
         assert seen.columns[-1] == column
         assert sorted(seen.columns) == [0, 1, 2]
         assert (seen.ridges == 0.3).all()

@@ -144,7 +144,7 @@ def test_which_slices_there_are():
 
 @pytest.mark.parametrize(
     ("marginals", "message"),
-    [([("a", "z")], r"does not: \['z'\]"), ([("a", "b"), ("b", "a")], "distinct")]
+    [([("a", "z")], r"schema, got \['z'\]"), ([("a", "b"), ("b", "a")], "distinct")]
     + [([("a", "a")], "distinct"), ([("a", "b", "c", "d")], "one to three")]
     + [(["ab"], "tuples"), ([()], "one to three"), ([["a", "b"]], "tuples")],
     ids=str,
@@ -167,7 +167,12 @@ def test_which_columns_are_targets():
 
 @pytest.mark.parametrize(
     ("target", "message"),
-    [("z", r"\['z'\]"), (["a", "z"], r"\['z'\]"), (["a", "a"], "distinct"), ([("a",)], "does not")],
+    [
+        ("z", r"\['z'\]"),
+        (["a", "z"], r"\['z'\]"),
+        (["a", "a"], "distinct"),
+        ([("a",)], "must name columns of the schema"),
+    ],
     ids=str,
 )
 def test_targets_that_are_none(target, message):
@@ -193,8 +198,11 @@ def test_weights_are_those_of_tuples_or_products_of_columns():
     [({"z": 1}, "'z'"), ({("a", "z"): 1}, "z"), ({"a": 0}, "positive"), ({"a": "x"}, "positive")]
     + [({"a": math.inf}, "positive"), ({"a": math.nan}, "positive"), ({"a": True}, "positive")]
     + [({"a": 1e200}, "from 1e-6 to 1e6"), ({("a", "b"): 1e-200}, "from 1e-6 to 1e6")]
-    + [({("a", "b"): 1, ("b", "a"): 2}, "each once"), ({("a", "b", "c", "d"): 2}, "one to three")]
-    + [({"a": 1, ("a",): 1}, "each once")],
+    + [
+        ({("a", "b"): 1, ("b", "a"): 2}, "each marginal once"),
+        ({("a", "b", "c", "d"): 2}, "one to three"),
+    ]
+    + [({"a": 1, ("a",): 1}, "each marginal once")],
     ids=str,
 )
 def test_workloads_that_are_none(workload, message):

@@ -273,13 +273,13 @@ def test_a_person_weighs_the_same_in_all_releases(monkeypatch, weights):
     assert np.trace(pairs()) == pytest.approx(pairs().sum()) == pytest.approx(total, rel=1e-6)
 
     # Of another pass: rows are counted as they are met.
-    in_blocks = StoredRecords.in_blocks
+    use_blocks = StoredRecords.use_blocks
 
     def weigh_again(self, maps):
-        in_blocks(self, maps)
+        use_blocks(self, maps)
         self._weights = weights_of(np.arange(9000) % 6 + 1, K if weights == "rows" else None)
 
-    monkeypatch.setattr(StoredRecords, "in_blocks", weigh_again)
+    monkeypatch.setattr(StoredRecords, "use_blocks", weigh_again)
     assert pairs().sum() > 1.2 * total
 
 
@@ -368,9 +368,9 @@ def test_what_is_no_unit_is_refused():
         with pytest.raises(ValueError, match="'who' of unit must name a person in every row"):
             make(unit="who").fit(source)
     for options, message in (
-        ({"max_rows": 3}, "they need unit"),
-        ({"unit_weights": "rows"}, "they need unit"),
-        ({"unit": "who", "unit_weights": "rows"}, "needs max_rows"),
+        ({"max_rows": 3}, "unit must be given"),
+        ({"unit_weights": "rows"}, "unit must be given"),
+        ({"unit": "who", "unit_weights": "rows"}, "max_rows must bound"),
         ({"unit": "who", "max_rows": 3}, "max_rows must be None"),
     ):
         sampler = make(**options)

@@ -67,7 +67,7 @@ def refused(folder, X, match, unit=None, error=ValueError, **options):
 @pytest.mark.parametrize("name", ONCE)
 def test_what_can_be_read_once_is_refused_before_it_is_read(tmp_path, name, unit):
     X = ONCE[name](frame_of(unit), tmp_path)
-    assert not refused(tmp_path, X, "store='none' reads it several times", unit)
+    assert not refused(tmp_path, X, "X must be readable several times with store='none'", unit)
     # Nothing of it was read.
     kept = make(unit=unit, store="codes", marginals="pairs").fit(X)
     other = make(unit=unit, marginals="pairs").fit(frame_of(unit))
@@ -78,7 +78,9 @@ def test_what_can_be_read_once_is_refused_before_it_is_read(tmp_path, name, unit
 
 @pytest.mark.parametrize("unit", [None, "who"])
 def test_what_turns_out_to_be_read_once_is_refused_before_a_release(tmp_path, unit):
-    assert not refused(tmp_path, Once(frame_of(unit)), "could be read once only", unit)
+    assert not refused(
+        tmp_path, Once(frame_of(unit)), "X must be readable several times with store='none'", unit
+    )
 
 
 # A fit reads it once to count single columns, once to see that it can, then for tables; before

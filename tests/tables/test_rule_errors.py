@@ -38,27 +38,30 @@ WIDE = Schema(
 )
 ONE_DAY = {"2020-02-01": "NW", pd.Timestamp("2020-02-01"): "RP"}
 ERRORS = [
-    ([1], "constraints[0] is no rule: int"),
-    ([RULES[0], Inequality("low", "nobody")], "constraints[1], Inequality names a column that the"),
-    ([Sum("sum", ["low", "nobody"])], "does not: 'nobody'"),
-    ([Inequality("key", "low")], "names column 'key', of which nothing is read"),
-    ([Inequality("city", "low")], "'city' and 'low' must be both numbers, or both dates"),
-    ([Inequality("answer", "low")], "'answer' and 'low' must be both numbers"),
-    ([Inequality("start", "low")], "'start' and 'low' must be both numbers, or both dates"),
+    ([1], "constraints[0] must be a rule, got int"),
+    ([RULES[0], Inequality("low", "nobody")], "constraints[1], Inequality must name columns of"),
+    ([Sum("sum", ["low", "nobody"])], "schema, got 'nobody'"),
+    ([Inequality("key", "low")], "must name measured columns, got the identifier 'key'"),
+    ([Inequality("city", "low")], "'city' and 'low' must both be numeric, or both be dates"),
+    ([Inequality("answer", "low")], "'answer' and 'low' must both be numeric"),
+    ([Inequality("start", "low")], "'start' and 'low' must both be numeric, or both be dates"),
     ([Implication({"city": "Bern"}, {"low": 1})], "conditions on 'city'|Column 'city'"),
-    ([Implication({"low": 21}, {"city": "Bonn"})], "conditions on 'low' hold a value outside"),
+    ([Implication({"low": 21}, {"city": "Bonn"})], "conditions on 'low' must hold declared values"),
     ([Implication({"low": 1}, {"city": None})], "Column 'city' has missing values but is not"),
-    ([Implication({"low": (1, 2)}, {"city": "Bonn"})], "conditions on 'low' hold a tuple"),
-    ([Implication({"low": pd.Interval(30, 40)}, {"city": "Bonn"})], "that none of the declared"),
-    ([Implication({"low": []}, {"city": "Bonn"})], "no value is listed"),
-    ([Sum("low", ["city", "other"])], "column 'city' must be of numbers"),
+    ([Implication({"low": (1, 2)}, {"city": "Bonn"})], "conditions on 'low' must not be a tuple"),
+    (
+        [Implication({"low": pd.Interval(30, 40)}, {"city": "Bonn"})],
+        "that contain a declared value",
+    ),
+    ([Implication({"low": []}, {"city": "Bonn"})], "must list at least one value"),
+    ([Sum("low", ["city", "other"])], "column 'city' must be numeric"),
     ([Sum("third", ["low", "high"])], "column 'third' must be nullable, as 'high' is"),
     ([Sum("third", ["low", "tenth"])], "so part 'tenth' must be of integers"),
     ([Sum("tenth", ["real", "low"])], "'tenth' has a grid and part 'real' has none"),
     ([Sum("level", ["tenth", "low"])], "'level' has listed values or integers, so part 'tenth'"),
     ([Sum("small", ["low", "tenth"])], "no sum of ['low', 'tenth'] is within the bounds"),
     # Twice 2^62 is -2^63 in 64 bits.
-    ([Sum("total", ["huge", "great", "low"])], "may be beyond the integers of 64 bits"),
+    ([Sum("total", ["huge", "great", "low"])], "must fit in integers of 64 bits"),
     ([FunctionalDependency("state", "real", {0.5: "NW"})], "column 'real' has no grid"),
     ([FunctionalDependency("state", "city", {"Bonn": "BY"})], "'state'"),
     ([FunctionalDependency("state", "city", {"Bern": "NW"})], "'city'"),
@@ -70,11 +73,11 @@ ERRORS = [
                 "state", "start", {"2020-02-01": "NW", pd.Timestamp("2020-02-01"): "RP"}
             )
         ],
-        "mapping has two keys that are one value",
+        "mapping must not have two keys for one value",
     ),
     (
         [FunctionalDependency("state", "low", {pd.Interval(1, 3): "NW"})],
-        "mapping has an interval of column 'low'",
+        "mapping must not have intervals, got one of column 'low'",
     ),
     # Columns that are computed twice, or from one another.
     (
@@ -83,18 +86,18 @@ ERRORS = [
     ),
     (
         [Sum("sum", ["real", "tenth"]), Sum("real", ["sum", "level"])],
-        "constraints compute columns from one another, in a circle",
+        "constraints must not compute columns from one another in a cycle",
     ),
     (
         [
             FunctionalDependency("state", "city", CITIES),
             FunctionalDependency("city", "state", {"NW": "Bonn", "RP": "Trier"}),
         ],
-        "in a circle",
+        "in a cycle",
     ),
     # What nothing fulfils.
     ([Inequality("later", "start")], "column 'later' must be below 'start'"),
-    ([Inequality("low", "small")], "column 'low' must be below 'small', and is declared to be"),
+    ([Inequality("low", "small")], "column 'low' must be below 'small', got bounds above"),
     ([Inequality("low", "tenth"), Inequality("tenth", "small")], "constraints[1], Inequality"),
     ([Inequality("low", "tenth", strict=True), Inequality("tenth", "low")], "is below itself"),
     (
@@ -145,7 +148,9 @@ def test_what_does_not_fit_is_refused(monkeypatch, rules, message):
 def test_what_is_made_up_is_not_measured_by_name(monkeypatch, options, parameter):
     monkeypatch.setattr(_table_sampler, "open_records", None)
     frame = pd.DataFrame({name: [0] for name in SCHEMA})
-    with pytest.raises(ValueError, match=f"^{parameter} names column '.*', which is made up"):
+    with pytest.raises(
+        ValueError, match=f"^{parameter} must name measured columns, got '.*', which"
+    ):
         make(**options).fit(frame)
 
 

@@ -40,7 +40,7 @@ from sklearn_dpgen.tables import (
     _releases,
     _table_sampler,
 )
-from sklearn_dpgen.tables._conditional_sampling import DrawnRows
+from sklearn_dpgen.tables._conditional_sampling import RecordSampler
 from sklearn_dpgen.tables._records import encode_codes
 from sklearn_dpgen.tables._table_rules import _Lookup
 
@@ -117,7 +117,7 @@ def note_records(monkeypatch):
 def tell_the_share_of_records(monkeypatch):
     found = note_records(monkeypatch)
     monkeypatch.setattr(
-        DrawnRows, "acceptance_rate", lambda rows: 1 - float(is_broken(found[-1]).mean())
+        RecordSampler, "acceptance_rate", lambda rows: 1 - float(is_broken(found[-1]).mean())
     )
 
 

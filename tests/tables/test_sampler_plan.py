@@ -130,10 +130,12 @@ def test_what_drowns_is_said_before_a_record_is_there():
         with pytest.warns(NoisyCountsWarning, match="600 records, a count has noise") as caught:
             report = call()
         assert caught[0].filename == __file__
-    assert all("drowned" in words for words in report.precision.values())
+    assert all("; below the noise" in words for words in report.precision.values())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert "clear in tables of up to" in sampler.plan(90_000).precision["cell of a pair"]
+        assert (
+            "above the noise in tables of up to" in sampler.plan(90_000).precision["cell of a pair"]
+        )
 
 
 def test_what_no_plan_is_of_is_refused():
@@ -147,7 +149,7 @@ def test_what_no_plan_is_of_is_refused():
         make(unit="age").plan(600)
     with pytest.raises(ValueError, match="The 'max_rows' parameter"):
         make(unit="who", max_rows=0).plan(600)
-    with pytest.raises(ValueError, match="marginals name columns"):
+    with pytest.raises(ValueError, match="marginals must name columns of the schema"):
         make(marginals=[("age", "none")]).plan(600)
 
 

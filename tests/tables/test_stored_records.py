@@ -106,14 +106,14 @@ def test_states_of_threads_are_added_once(monkeypatch):
 def test_records_are_held_in_as_few_bytes_as_their_blocks_take():
     records = stored("who")
     assert [part.itemsize for part in records._codes] == [1, 1, 1, 1, 2]
-    records.in_blocks(MAPS)
+    records.use_blocks(MAPS)
     assert [part.itemsize for part in records._codes] == [1] * 5
     assert records._weights.dtype == np.int32
     wide = TabularEncoder(Schema({"x": Categorical(range(70_000)), "y": SCHEMA["job"]})).fit()
     frame = pd.DataFrame({"x": [0, 69_999], "y": ["nurse", "pilot"]})
     records = StoredRecords(encode_codes(frame, wide))
     for size, dtype in ((256, np.uint8), (257, np.uint16), (70_000, np.uint32)):
-        records.in_blocks([np.minimum(np.arange(70_000), size - 1), np.arange(3)])
+        records.use_blocks([np.minimum(np.arange(70_000), size - 1), np.arange(3)])
         assert records._codes[0].dtype == dtype
         assert records.counts([(0,)])[0][[0, -1]].tolist() == [1, 1]
         records = StoredRecords(encode_codes(frame, wide))

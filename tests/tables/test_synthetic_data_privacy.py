@@ -17,7 +17,7 @@ class Peeking(SyntheticDataClassifier):
     def fit(self, X, y=None):
         super().fit(X, y)
         for estimator in self.estimators_:
-            estimator.fit(self._given(X), y)
+            estimator.fit(self._estimator_input(X), y)
         return self
 
 

@@ -113,7 +113,7 @@ def test_a_fitted_sampler_is_not_fitted_again(tmp_path):
     assert again.sampler_ is sampler
     assert again.privacy_ is sampler.privacy_ is frozen.plan()
     book = PrivacyLedger.create(tmp_path / "book", dataset="one", epsilon=1.0, delta=1e-3)
-    with pytest.raises(ValueError, match="ledger is for the sampler"):
+    with pytest.raises(ValueError, match="ledger must be None for a frozen sampler"):
         frozen.set_params(ledger=book).fit(X, Y)
     with pytest.raises(NotFittedError):
         model(sampler=FrozenEstimator(fixed())).fit(X, Y)
@@ -194,17 +194,17 @@ def test_a_target_that_cannot_be_learned_is_refused_before_it_is_paid_for(kind, 
 
 def test_a_learner_of_the_other_kind_is_refused():
     made = SyntheticDataClassifier(fixed(Categorical([0, 1])), make_pipeline(Ridge()))
-    with pytest.raises(ValueError, match="must be a classifier, and Pipeline is a regressor"):
+    with pytest.raises(ValueError, match="must be a classifier, got the regressor Pipeline"):
         made.plan(10)
     made = SyntheticDataRegressor(fixed(Numeric(0, 1)), LogisticRegression())
-    with pytest.raises(ValueError, match="must be a regressor, and LogisticRegression is a class"):
+    with pytest.raises(ValueError, match="must be a regressor, got the classifier LogisticRegr"):
         made.plan(10)
 
 
 def test_the_target_is_given_once():
-    with pytest.raises(ValueError, match="y is None, and X lacks the target 'y'"):
+    with pytest.raises(ValueError, match="y must be given, or X must have the target 'y'"):
         model().fit(X)
-    with pytest.raises(ValueError, match="where y is given: 'y'"):
+    with pytest.raises(ValueError, match="if y is given, got 'y'"):
         model().fit(X.assign(y=Y), Y)
     with pytest.raises(TypeError, match="two dimensions"):
         model().fit("records.csv", Y)

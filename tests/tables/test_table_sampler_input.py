@@ -55,14 +55,14 @@ def test_errors_before_a_record_is_read(unread, options, message):
 @pytest.mark.parametrize("kind", [pd.DataFrame, pd.DataFrame.to_numpy])
 def test_a_label_beside_the_table_is_told_where_it_belongs(unread, kind):
     apart = kind(X.drop(columns="job"))
-    with pytest.raises(ValueError, match="a label is a column of X.*SyntheticDataClassifier"):
+    with pytest.raises(ValueError, match="pass labels as a column of X.*SyntheticDataClassifier"):
         make(target="job").fit(apart, X["job"])
     # What is beside a table that has it is ignored, as scikit-learn's tools pass it.
     with pytest.raises(AssertionError, match="A record was read"):
         make(target="job").fit(X, X["job"])
     with pytest.raises(ValueError, match=r"missing \['job'\]|expecting") as raised:
         make(target="job").fit(apart)
-    assert "y was given" not in str(raised.value)
+    assert "y is not read" not in str(raised.value)
 
 
 def test_four_thousand_labels():

@@ -214,9 +214,9 @@ def test_conditions_that_cannot_be():
     sampler = make().fit(X)
     for conditions, message in (
         ({"salary": 3}, "'salary'"),
-        ({"age": 101}, "'age' hold a value"),
+        ({"age": 101}, "'age' must hold declared values"),
         ({"job": "judge"}, "'job' holds a value outside"),
-        ({"job": []}, "'job' are impossible"),
+        ({"job": []}, "'job' must list at least one value"),
     ):
         for method in (partial(sampler.sample, 2), sampler.effective_size):
             with pytest.raises(ValueError, match=message):
