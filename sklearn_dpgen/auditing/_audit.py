@@ -257,8 +257,8 @@ def audit(
             n_draws=n_draws,
             random_state=random_state,
         )
-        found = {"epsilon": epsilon, "neighbours": neighbours, "n_releases": n_releases}
-        return _result(estimator, method, claim, confidence, started, findings=findings, **found)
+        fields = {"epsilon": epsilon, "neighbours": neighbours, "n_releases": n_releases}
+        return _result(estimator, method, claim, confidence, started, findings=findings, **fields)
     claim = _claim(estimator, X, y, sensitive_features)
     replaceable = None
     if Public.SOURCE in claim.public:
@@ -279,14 +279,14 @@ def audit(
         raise PublicValueError("estimator must release noisy values, and no release was observed.")
     bounds = scale_bounds(unaltered, confidence)
     findings = noise_findings(unaltered) + batch_findings(unaltered)
-    found = {"n_releases": len(unaltered[0].releases), "findings": findings}
+    fields = {"n_releases": len(unaltered[0].releases), "findings": findings}
     settings = {"delta": claim.delta, "alpha": 1 - confidence}
     if method == "one_run":
         epsilon, mu = one_run(search, n_canaries=n_canaries, **settings)
-        found["neighbours"] = f"{n_canaries} records at most, each replaced by a fair coin"
+        fields["neighbours"] = f"{n_canaries} records at most, each replaced by a fair coin"
     else:
-        neighbours = search.search(search.batch_places(unaltered[0]), bounds)
-        found["neighbours"] = neighbours.words
+        neighbours = search.search(search.batch_positions(unaltered[0]), bounds)
+        fields["neighbours"] = neighbours.words
         if method == "repeated":
             epsilon, mu = repeated(search, neighbours, n_runs=n_draws, **settings)
         else:
@@ -296,11 +296,11 @@ def audit(
                 epsilon = min(epsilon, least_epsilon(pairs, claim.delta))
     if mu and all(isinstance(p, GaussianProfile) for p, _ in claim.releases):
         # A Gaussian claim bounds the whole trade-off curve, not one point of it.
-        epsilon, found["mu"] = max(epsilon, GaussianProfile(mu).epsilon(claim.delta)), mu
-    return _result(estimator, method, claim, confidence, started, epsilon=epsilon, **found)
+        epsilon, fields["mu"] = max(epsilon, GaussianProfile(mu).epsilon(claim.delta)), mu
+    return _result(estimator, method, claim, confidence, started, epsilon=epsilon, **fields)
 
 
-def _result(estimator, method, claim, confidence, started, *, epsilon, mu=0.0, **found):
+def _result(estimator, method, claim, confidence, started, *, epsilon, mu=0.0, **fields):
     return AuditResult(
         estimator=type(estimator).__name__,
         method=method,
@@ -312,9 +312,9 @@ def _result(estimator, method, claim, confidence, started, *, epsilon, mu=0.0, *
             "delta": claim.delta,
             "mu": equivalent_mu(claim.epsilon, claim.delta),
         },
-        neighbours=found["neighbours"],
-        n_releases=found["n_releases"],
-        findings=tuple(found["findings"]),
+        neighbours=fields["neighbours"],
+        n_releases=fields["n_releases"],
+        findings=tuple(fields["findings"]),
         seconds=time.perf_counter() - started,
     )
 

@@ -312,8 +312,8 @@ class DiscretePair:
     @classmethod
     def of_scores(cls, first: np.ndarray, second: np.ndarray) -> "DiscretePair":
         """Return the pair of the exponential mechanism, from scores over their noise scale."""
-        laws = (tuple(scores - logsumexp(scores)) for scores in (first, second))
-        return cls(*laws)
+        distributions = (tuple(scores - logsumexp(scores)) for scores in (first, second))
+        return cls(*distributions)
 
     @classmethod
     def of_event(cls, at_least: float, at_most: float) -> "DiscretePair":
@@ -375,13 +375,13 @@ def least_epsilon(pairs: Iterable[Pair], delta: float) -> float:
     step = min(max(_TOTAL_ROUNDING / others.total(), _FINEST), _COARSEST)
     if mu > _LEAST_MU:
         others[GaussianPair(mu)] = 1
-    laws = [
+    distributions = [
         p._law(step) if count == 1 else p._law(step).self_compose(count)
         for p, count in others.items()
     ]
-    total = laws[0]
-    for law in laws[1:]:
-        total = total.compose(law)
+    total = distributions[0]
+    for distribution in distributions[1:]:
+        total = total.compose(distribution)
     return max(float(total.get_epsilon_for_delta(delta)), 0.0)
 
 

@@ -20,7 +20,7 @@ __all__ = [
 
 
 class DivergedError(Exception):
-    """A replayed fit released something of another form than the earlier fit."""
+    """A replayed fit made a release of another type or shape than the earlier fit."""
 
 
 @dataclass
@@ -92,13 +92,13 @@ class Transcript(NoiseObserver):
         return self._released(Release("gumbel", scores.copy(), scale, indices, self._batches))
 
     def drawn(self, n, indices):
-        place = len(self._batches)
+        position = len(self._batches)
         if self._earlier is not None:
             batches = self._now().batches
-            if place >= len(batches) or batches[place][1].shape != indices.shape:
+            if position >= len(batches) or batches[position][1].shape != indices.shape:
                 raise DivergedError("batches of another number or size")
-            indices = batches[place][1]
-        elif self._member is not None and place == self._member[0]:
+            indices = batches[position][1]
+        elif self._member is not None and position == self._member[0]:
             indices = _with_member(indices, self._member[1])
         self._batches.append((n, indices))
         return indices
@@ -112,7 +112,7 @@ class Transcript(NoiseObserver):
         return draws
 
     def source_like(self) -> NoiseSource:
-        """Return an unseeded source of the same kind as that of the last release."""
+        """Return an unseeded source of the same class as that of the last release."""
         return type(self.source)()  # type: ignore[misc]  # None before the first release
 
     def finish(self) -> None:
@@ -137,7 +137,7 @@ class Transcript(NoiseObserver):
                 earlier.values.shape,
                 earlier.outcome.shape,
             ):
-                raise DivergedError(f"release {len(self.releases)} of another kind or size")
+                raise DivergedError(f"release {len(self.releases)} has another type or shape")
             release.outcome = earlier.outcome
         self.releases.append(release)
         self._batches = []
@@ -154,7 +154,7 @@ def _with_member(indices, member):
 # Probability of a finding by a test of correct noise.
 _FALSE_ALARM = 1e-7
 _N_DRAWS = 2**20
-_LAWS = {"gaussian": "norm", "laplace": "laplace"}
+_DISTRIBUTIONS = {"gaussian": "norm", "laplace": "laplace"}
 
 
 def scale_bounds(transcripts: Sequence[Transcript], confidence: float) -> dict[str, float]:
@@ -195,13 +195,13 @@ def _redrawn(source, kind, scales):
 
 
 def _residuals(transcripts, releases, kind):
-    found = []
+    residuals_of_kind = []
     seen = [r for r in releases if r.kind != "gumbel"]
     own = [residuals for t in transcripts for residuals in t.residuals]
     for release, residuals in zip(seen, own, strict=True):
         if release.kind == kind:
-            found.append(residuals)
-    return np.concatenate(found)
+            residuals_of_kind.append(residuals)
+    return np.concatenate(residuals_of_kind)
 
 
 def _scale_bound(kind, sample, alpha):
@@ -250,24 +250,24 @@ def noise_findings(transcripts: Sequence[Transcript]) -> list[str]:
         for kind, bound in bounds.items()
         if bound < 0.98
     ]
-    for kind, law in _LAWS.items():
+    for kind, distribution in _DISTRIBUTIONS.items():
         if kind not in bounds:
             continue
         drawn = _redrawn(transcripts[0].source_like(), kind, [1.0])[: 2**17]
-        if kstest(drawn, law).pvalue < _FALSE_ALARM:
+        if kstest(drawn, distribution).pvalue < _FALSE_ALARM:
             findings.append(f"{kind} noise has another distribution")
     named = []
     for i, transcript in enumerate(transcripts, 1):
         noisy = [release for release in transcript.releases if release.kind != "gumbel"]
-        for place, (release, residuals) in enumerate(
+        for position, (release, residuals) in enumerate(
             zip(noisy, transcript.residuals, strict=True), 1
         ):
-            name = f"release {place} of fit {i}"
+            name = f"release {position} of fit {i}"
             named.append((name, residuals))
             findings += _size_findings(name, release, residuals)
     for (first, a), (second, b) in itertools.combinations(named[:60], 2):
         count = min(len(a), len(b))
-        if _are_alike(a[:count], b[:count]):
+        if _are_dependent(a[:count], b[:count]):
             findings.append(f"{first} and {second} share their noise")
     return findings
 
@@ -283,7 +283,7 @@ def _size_findings(name, release: Release, residuals):
     return []
 
 
-def _are_alike(a, b):
+def _are_dependent(a, b):
     """Return whether two samples of noise are equal or correlated."""
     if len(a) < 3:
         return False
@@ -311,13 +311,13 @@ def batch_findings(transcripts: Sequence[Transcript]) -> list[str]:
     earlier: dict = {}
     for fit, transcript in enumerate(transcripts):
         for release in transcript.releases:
-            for place, (n, indices) in enumerate(release.batches):
+            for position, (n, indices) in enumerate(release.batches):
                 rows = np.sort(np.atleast_2d(indices), axis=1)
                 if rows.shape[1] >= n:
                     continue
                 if (np.diff(rows, axis=1) == 0).any():
                     findings.add("a record is twice in one batch")
-                key = place, n, rows.shape[1]
+                key = position, n, rows.shape[1]
                 counts.setdefault(key, []).append(np.bincount(rows.ravel(), minlength=n))
                 counts[key][-1] = np.append(counts[key][-1], len(rows))
                 if rows.shape[1] * np.log(n / rows.shape[1]) > 25:
@@ -325,8 +325,8 @@ def batch_findings(transcripts: Sequence[Transcript]) -> list[str]:
                         if row in earlier.setdefault(key, set()):
                             findings.add(f"a batch is drawn twice, in fit {fit + 1}")
                         earlier[key].add(row)
-    for (_, n, size), found in counts.items():
-        *times, n_batches = np.sum(found, axis=0)
+    for (_, n, size), drawn in counts.items():
+        *times, n_batches = np.sum(drawn, axis=0)
         expected, rate = n_batches * size / n, size / n
         if expected < 5:
             continue

@@ -1,4 +1,4 @@
-"""Neighbouring tables, the search for the worst of them, and what fits on them reveal."""
+"""Neighbouring tables, the search for the worst of them, and the privacy loss of their fits."""
 
 import itertools
 import warnings
@@ -51,16 +51,17 @@ class Table:
     labels: np.ndarray
     sides: np.ndarray
 
-    def replaced(self, place: int, row: int, label: int, side: int) -> "Table":
+    def replaced(self, position: int, row: int, label: int, side: int) -> "Table":
         """Return the table with another record at one position."""
-        parts = [part.copy() for part in (self.rows, self.labels, self.sides)]
-        for part, index in zip(parts, (row, label, side), strict=True):
-            part[place] = index
-        return Table(*parts)
+        arrays = [array.copy() for array in (self.rows, self.labels, self.sides)]
+        for array, index in zip(arrays, (row, label, side), strict=True):
+            array[position] = index
+        return Table(*arrays)
 
-    def without(self, place: int) -> "Table":
+    def without(self, position: int) -> "Table":
         """Return the table without one record."""
-        return Table(*(np.delete(part, place) for part in (self.rows, self.labels, self.sides)))
+        arrays = (self.rows, self.labels, self.sides)
+        return Table(*(np.delete(array, position) for array in arrays))
 
 
 class Pool:
@@ -108,7 +109,7 @@ class Pool:
         """Return the given table."""
         return Table(*[np.arange(self.n)] * 3)
 
-    def parts(self, table: Table) -> tuple:
+    def arrays(self, table: Table) -> tuple:
         """Return X, y and the sensitive features of a table."""
         X = _safe_indexing(self.X, table.rows)
         if isinstance(X, pd.DataFrame):
@@ -208,7 +209,7 @@ class Neighbours:
     seed: int
     # If batches are secret: the table without the differing record, and the position of its batch.
     base: Table | None = None
-    place: int = 0
+    position: int = 0
 
 
 def release_pairs(
@@ -217,7 +218,7 @@ def release_pairs(
     bounds: dict,
     *,
     base: Transcript | None = None,
-    place: int = 0,
+    position: int = 0,
 ) -> list:
     """Return the pairs of distributions of all releases on two neighbours.
 
@@ -231,7 +232,7 @@ def release_pairs(
         If batches are secret, the transcript of the table without the differing record, in which
         all other records of its stratum are equal. In ``first`` and ``second`` every batch contains
         the record.
-    place : int, default=0
+    position : int, default=0
         Position of the batch that contains the record, among the batches of a release.
     """
     pairs = []
@@ -242,10 +243,10 @@ def release_pairs(
         elif a.kind == "laplace":
             shift = np.abs(a.values - b.values).ravel() / scale
             pairs += [LaplacePair(float(s)) for s in shift[shift > 0]]
-        elif base is None or place >= len(a.batches):
+        elif base is None or position >= len(a.batches):
             pairs.append(GaussianPair(float(np.linalg.norm(a.values - b.values) / scale)))
         else:
-            n, batches = a.batches[place]
+            n, batches = a.batches[position]
             rows = np.atleast_2d(batches)
             without = base.releases[i].values
             with_a, with_b = (((r.values - without) / scale).reshape(len(rows), -1) for r in (a, b))
@@ -304,7 +305,7 @@ class Choice:
     others: int | None
     label: bool
     side: bool
-    place: int | None
+    position: int | None
     # The seed of public draws, such as the initial weights of a network.
     seed: int
 
@@ -347,7 +348,7 @@ class WhiteBox:
 
     def fit(self, table: Table, transcript: Transcript, seed: int | None) -> Transcript:
         """Fit a clone on a table, and return its transcript."""
-        X, y, sides = self.pool.parts(table)
+        X, y, sides = self.pool.arrays(table)
         estimator = clone(self.estimator)
         names = estimator.get_params(deep=True)
         settings = {n: seed for n in names if n.split("__")[-1] == "random_state"}
@@ -363,21 +364,21 @@ class WhiteBox:
     def pairs(self, neighbours: Neighbours, bounds: dict) -> list:
         """Return the pairs of distributions of the releases, on one fresh transcript."""
         seed = neighbours.seed
-        base, place = neighbours.base, neighbours.place
-        member = None if base is None else (place, 0)
+        base, position = neighbours.base, neighbours.position
+        member = None if base is None else (position, 0)
         second = self.fit(neighbours.second, Transcript(member=member, is_fresh=True), seed)
         first = self.fit(neighbours.first, Transcript(second), seed)
         if base is not None:
             is_same = base is neighbours.second
             base = second if is_same else self.fit(base, Transcript(second), seed)
-        return release_pairs(first, second, bounds, base=base, place=place)
+        return release_pairs(first, second, bounds, base=base, position=position)
 
     def unaltered(self, count: int = 2) -> list[Transcript]:
         """Return transcripts of unmodified fits on the given table."""
         given = self.pool.given()
         return [self.fit(given, Transcript(), None) for _ in range(count)]
 
-    def batch_places(self, transcript: Transcript) -> list[int | None]:
+    def batch_positions(self, transcript: Transcript) -> list[int | None]:
         """Return the positions of secret batches in a release, or [None] without any."""
         batches = [batch for release in transcript.releases for batch in release.batches]
         if all(np.atleast_2d(indices).shape[1] >= n for n, indices in batches):
@@ -440,9 +441,11 @@ class WhiteBox:
             labels,
             sides,
         )
-        for (c, d), are_alike, place, row, label, side in choices:
+        for (c, d), are_alike, position, row, label, side in choices:
             others = d if self.rng.uniform() < 0.5 else self.rng.choice(self.pool.candidates)
-            yield Choice(row, c, d, others if are_alike else None, label, side, place, self.seed())
+            yield Choice(
+                row, c, d, others if are_alike else None, label, side, position, self.seed()
+            )
 
     def _varied(self, choice):
         """Return a choice with one or several of its records changed."""
@@ -473,9 +476,9 @@ class WhiteBox:
         second = table
         if choice.second != choice.others:
             second = table.replaced(row, choice.second, table.labels[row], table.sides[row])
-        if choice.place is None:
+        if choice.position is None:
             return Neighbours(first, second, words, choice.seed)
-        return Neighbours(first, second, words, choice.seed, table, choice.place)
+        return Neighbours(first, second, words, choice.seed, table, choice.position)
 
     def _free_parts(self):
         """Return whether a record may have another label, and another sensitive feature."""

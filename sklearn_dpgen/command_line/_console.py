@@ -1,4 +1,4 @@
-"""What a command says: the result on stdout, everything else on stderr, and never a value."""
+"""Output of commands: results on stdout, everything else on stderr, and no private value."""
 
 import json
 import math
@@ -26,7 +26,7 @@ class CommandError(exceptions.PublicError):
 
 
 def describe(error: BaseException) -> str:
-    """Return what may be shown of an error.
+    """Return a public description of an error.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ def describe(error: BaseException) -> str:
     Returns
     -------
     str
-        The message of a :class:`~sklearn_dpgen.exceptions.PublicError`. Of an error of the
-        operating system, its kind and the path. Of any other error, the type and the place alone,
-        because its message may hold values of the table.
+        For a :class:`~sklearn_dpgen.exceptions.PublicError` its message, for an error of the
+        operating system its description and the path, and for any other error only its type and
+        location, because its message may hold values of the table.
     """
     if isinstance(error, exceptions.PublicError):
         return str(error)
@@ -47,21 +47,21 @@ def describe(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "There is not enough memory."
     return (
-        f"{type(error).__name__}{_place(error)}. Its message is not shown because it may hold "
+        f"{type(error).__name__}{_location(error)}. Its message is not shown because it may hold "
         "values of the table; --traceback shows it."
     )
 
 
-def _place(error):
+def _location(error):
     """Return the module that raised an error, and the innermost line of this package."""
-    places, step = [], error.__traceback__
-    while step is not None:
-        is_ours = _PACKAGE in Path(step.tb_frame.f_code.co_filename).resolve().parents
-        places.append((is_ours, step.tb_frame.f_globals.get("__name__"), step.tb_lineno))
-        step = step.tb_next
-    ours = [f"{name}, line {line}" for is_ours, name, line in places if is_ours][-1:]
-    raised = [name for is_ours, name, _ in places[-1:] if not is_ours]
-    return f" in {', called by '.join([*raised, *ours])}" if places else ""
+    frames, traceback = [], error.__traceback__
+    while traceback is not None:
+        is_ours = _PACKAGE in Path(traceback.tb_frame.f_code.co_filename).resolve().parents
+        frames.append((is_ours, traceback.tb_frame.f_globals.get("__name__"), traceback.tb_lineno))
+        traceback = traceback.tb_next
+    ours = [f"{name}, line {line}" for is_ours, name, line in frames if is_ours][-1:]
+    raised = [name for is_ours, name, _ in frames[-1:] if not is_ours]
+    return f" in {', called by '.join([*raised, *ours])}" if frames else ""
 
 
 class Console:
@@ -89,7 +89,7 @@ class Console:
         self._written = False
 
     def say(self, text: str) -> None:
-        """Show a remark or a step."""
+        """Show a remark or the progress."""
         if not self.quiet:
             _remark(text)
 
@@ -100,12 +100,12 @@ class Console:
             _remark(f"warning: {text}")
 
     def result(self, text: str, document: dict, *, ok: bool = True) -> int:
-        """Write the result, and return the exit code: 0 for yes, 1 for no."""
+        """Write the result, and return the exit code: 0 if ``ok``, otherwise 1."""
         self._result(text, document, ok=ok)
         return 0 if ok else 1
 
     def fail(self, text: str, code: int) -> int:
-        """Show an error and the budget that it left spent, and return the exit code."""
+        """Show an error and the budget that was spent before it, and return the exit code."""
         _remark(f"error: {text}")
         document = {"error": text, "exit_code": code}
         if self.spent is not None:
@@ -142,7 +142,7 @@ def _remark(text):
 
 
 def _plain(value):
-    """Return a value that JSON can hold; an infinite number becomes text."""
+    """Return a value that JSON can represent; infinite numbers become strings."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -74,25 +74,25 @@ def output_ending(path: str) -> str:
     """Return the file ending of a table of the same format as the table at a path."""
     if os.path.isdir(path):
         return ".parquet"
-    found = [end for ending, end in _TABLE_ENDINGS.items() if path.lower().endswith(ending)]
-    if not found:
+    endings = [end for ending, end in _TABLE_ENDINGS.items() if path.lower().endswith(ending)]
+    if not endings:
         raise CommandError(
             f"A table must have one of the endings {', '.join(_TABLE_ENDINGS)}, got {path}."
         )
-    return found[0]
+    return endings[0]
 
 
 def files_of(paths: Sequence[str]) -> tuple[str, ...]:
     """Return the files that paths and wildcards match."""
     for path in paths:
         output_ending(path)
-    found: list[str] = []
+    files: list[str] = []
     for path in paths:
         matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
         if not matches:
             raise CommandError(f"There is no table {path}.")
-        found += matches
-    return tuple(found)
+        files += matches
+    return tuple(files)
 
 
 def identifiers_of(schema: "Schema") -> list[str]:
@@ -110,13 +110,13 @@ def table_columns(files: Sequence[str], schema: "Schema", unit: str | None) -> l
     files : sequence of str
     schema : Schema
     unit : str or None
-        Column that must be in the table, as an identifier of the schema or beside it.
+        Column that must be in the table, and is an identifier of the schema or not declared there.
 
     Returns
     -------
     list of str
-        Private if a declared column is missing: the first record of a CSV file without a header
-        would be read as names.
+        Private if a declared column is missing: without a header, the first record of a CSV file
+        is read as names.
     """
     if unit in schema and unit not in identifiers_of(schema):
         raise CommandError(
@@ -136,8 +136,8 @@ def read_frame(paths: Sequence[str], columns: Mapping) -> "pd.DataFrame":
 
     from sklearn_dpgen.preprocessing._reader import map_frames
 
-    parts = list(map_frames(lambda frame: frame, list(paths), columns))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(columns))
+    frames = list(map_frames(lambda frame: frame, list(paths), columns))
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(columns))
 
 
 def write_table(frame: "pd.DataFrame", path: Path, ending: str) -> None:
@@ -172,38 +172,38 @@ def read_key(path: str, *, private: bool) -> Any:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, ed25519.Ed25519PrivateKey if private else ed25519.Ed25519PublicKey):
-        kind = "private" if private else "public"
+        side = "private" if private else "public"
         raise CommandError(
-            f"{path} must hold a {kind} Ed25519 key in PEM format, without a password."
+            f"{path} must hold a {side} Ed25519 key in PEM format, without a password."
         )
     return key
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside a path, and move the file there atomically at the end."""
-    part = path.with_name(f".{secrets.token_hex(4)}-{path.name}")
+    """Yield a temporary path beside a path, and move the file to the path at the end."""
+    temporary = path.with_name(f".{secrets.token_hex(4)}-{path.name}")
     try:
-        yield part
-        os.replace(part, path)
+        yield temporary
+        os.replace(temporary, path)
     finally:
         with suppress(OSError):
-            part.unlink()
+            temporary.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text in UTF-8 with Unix line ends."""
-    with replacing(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         file.write(text if text.endswith("\n") else text + "\n")
 
 
-def read_text(path: str | Path, what: str) -> str:
+def read_text(path: str | Path, role: str) -> str:
     """Read a text in UTF-8; an error does not quote it."""
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         pass
-    raise CommandError(f"The {what} {path} must be a text in UTF-8.")
+    raise CommandError(f"The {role} {path} must be encoded in UTF-8.")
 
 
 def read_schema(path: str) -> "Schema":
@@ -212,7 +212,7 @@ def read_schema(path: str) -> "Schema":
     Raises
     ------
     CommandError
-        The file cannot be parsed, with the place of the fault, or is not a valid schema.
+        The file cannot be parsed, or is not a valid schema.
     """
     check_files(schema=path)
     declaration = parse(read_text(path, "schema"), path)
@@ -233,7 +233,7 @@ def read_schema(path: str) -> "Schema":
 
 
 def parse(text: str, path: str) -> Any:
-    """Parse YAML or JSON, as the ending of its path says; an error names the place alone."""
+    """Parse YAML or JSON, by the ending of the path; an error names the position alone."""
     import json
 
     import yaml
@@ -248,15 +248,15 @@ def parse(text: str, path: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-    place = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    raise CommandError(f"{path} is not valid YAML{place}.")
+    position = f": see line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    raise CommandError(f"{path} is not valid YAML{position}.")
 
 
 def check_new_file(path: str, *, overwrite: bool) -> Path:
     """Return the path of an output file, or raise CommandError if it cannot be written."""
     file = Path(path)
     if file.is_dir():
-        raise CommandError(f"--out must be a file, and {path} is a folder.")
+        raise CommandError(f"--out must be a file, got the folder {path}.")
     if file.exists() and not overwrite:
         raise CommandError(f"--out {path} exists already. Use --overwrite to replace it.")
     if not file.parent.is_dir():
@@ -267,17 +267,17 @@ def check_new_file(path: str, *, overwrite: bool) -> Path:
 
 
 class OutputFolder:
-    """A folder for results, which one run claims before it spends a budget.
+    """A folder for results, which a run reserves before it spends a budget.
 
-    The claim is a subfolder, which only one process can create. Files are written there, and moved
-    to their places when the context ends; after an error, those that are complete.
+    The reservation is a subfolder, which only one process can create. Files are written there. When
+    the context ends, also after an error, all complete files are moved to the folder.
 
     Parameters
     ----------
     path : str
     names : iterable of str
-        All files that a run may write. Those that an earlier run left are removed, so that the
-        files of the folder are all of one run.
+        All files that a run may write. Those of an earlier run are removed, so that all files of
+        the folder belong to one run.
     overwrite : bool
         Whether the folder may hold files already.
     inputs : iterable of str
@@ -290,9 +290,9 @@ class OutputFolder:
         self._names = tuple(names)
         inputs = tuple(os.path.realpath(name) for name in inputs)
         if self.path.exists() and not self.path.is_dir():
-            raise CommandError(f"--out must be a folder, and {path} is a file.")
+            raise CommandError(f"--out must be a folder, got the file {path}.")
         self._is_new = not self.path.exists()
-        # All files in the folder of a table are parts of the table, whatever their names.
+        # All files in the folder of a table belong to the table, whatever their names.
         real = Path(os.path.realpath(path))
         if any(str(folder) in inputs for folder in (real, *real.parents)):
             raise CommandError(f"--out must be outside the folder of the table, got {path}.")
@@ -306,8 +306,8 @@ class OutputFolder:
         except FileExistsError:
             raise CommandError(
                 f"--out {path} is in use by another run, or by one that was killed. If no run is "
-                f"active, look into {self.claim} and remove it. What a killed run charged to a "
-                "ledger stays spent."
+                f"active, look into {self.claim} and remove it. The charge of a killed run to a "
+                "ledger stays."
             ) from None
         # Checked after the claim, because another run may have ended just before it.
         if not overwrite and any(entry != self.claim for entry in self.path.iterdir()):
@@ -336,7 +336,7 @@ class OutputFolder:
 
     @contextmanager
     def file(self, name: str) -> Iterator[Path]:
-        """Give a path at which to write a file."""
+        """Yield the path at which to write a file."""
         yield self.claim / name
         self.written.append(name)
 

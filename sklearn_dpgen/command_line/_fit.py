@@ -1,4 +1,4 @@
-"""The commands plan, audit and synthesize: before a fit, without a table, and the fit itself."""
+"""The commands plan, audit and synthesize: plan, audit and fit a sampler of tables."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -232,7 +232,7 @@ def run_plan(arguments, console: Console) -> int:
 
 
 def _refusal(ledger, report, what):
-    """Return why a ledger would refuse a fit, or None."""
+    """Return the reason why a ledger would refuse a fit, or None."""
     from sklearn_dpgen.ledger._ledger import check_affordable
 
     try:
@@ -250,12 +250,12 @@ def run_audit(arguments, console: Console) -> int:
 
     sampler = make_sampler(arguments, schema)
     console.say("Auditing on a made-up table. This takes a minute or more.")
-    found = audit(sampler, made_up_table(schema, arguments.rows))
-    return console.result(found.to_text(), {"audit": found.to_dict()}, ok=not found.is_violation)
+    result = audit(sampler, made_up_table(schema, arguments.rows))
+    return console.result(result.to_text(), {"audit": result.to_dict()}, ok=not result.is_violation)
 
 
 def run_synthesize(arguments, console: Console) -> int:
-    """Fit a sampler, and write what it releases."""
+    """Fit a sampler, and write its model, samples and reports."""
     check_options(arguments)
     check_files(schema=arguments.schema, ledger=arguments.ledger, others=[arguments.signing_key])
     files = files_of(arguments.table)
@@ -317,9 +317,9 @@ def _fit(sampler, files, arguments, console):
 
 def _spent(report, ledger):
     charged = (
-        "No ledger was given: keep account of it yourself."
+        "No ledger was given: add up the cost of several runs yourself."
         if ledger is None
-        else f"It is charged to the ledger {ledger}, and stays charged."
+        else f"It was charged to the ledger {ledger}, and the charge stays."
     )
     return (
         f"The budget was already spent: epsilon {report.epsilon:g} at delta {report.delta:g}. "
@@ -328,7 +328,7 @@ def _spent(report, ledger):
 
 
 def _write(sampler, rows, out, ending, console):
-    # The model comes first: everything else can be made from it again at no cost.
+    # The model is saved first: everything else can be made from it again at no cost.
     with out.file(_MODEL) as path:
         sampler.save(path)
     report = sampler.privacy_
@@ -342,7 +342,7 @@ def _write(sampler, rows, out, ending, console):
 
 
 def _publish(sampler, out, arguments, key, console):
-    """Write the pages that are made from the releases alone."""
+    """Write the model card and the quality report, from the releases alone."""
     from sklearn_dpgen.reporting import QualityReport, model_card
 
     console.say("Writing the model card and the quality report.")
@@ -361,7 +361,7 @@ def _publish(sampler, out, arguments, key, console):
 
 
 def _compare(sampler, files, synthetic, out, arguments, console):
-    """Write the page that is not private."""
+    """Write the comparison with the private table, which is not private."""
     from sklearn_dpgen.reporting import QualityReport
 
     console.say("Comparing with the private table.")
@@ -402,7 +402,7 @@ def _result(sampler, rows, out, ledger, console):
 def make_sampler(
     arguments, schema: "Schema", *, ledger: "PrivacyLedger | None" = None
 ) -> "TableSampler":
-    """Return the sampler, not fitted yet, that options describe."""
+    """Return the unfitted sampler for the options of a command."""
     from sklearn_dpgen.tables import TableSampler
 
     target = arguments.target
@@ -435,9 +435,9 @@ def risk_of(report: "PrivacyReport") -> dict:
 
 
 def made_up_table(schema: "Schema", n_rows: int) -> "pd.DataFrame":
-    """Return a public table of a schema, of shape (n_rows, n_columns).
+    """Return a random public table of shape (n_rows, n_columns).
 
-    The columns are independent and uniform over what is declared.
+    The columns are independent and uniform over the declared values.
     """
     import numpy as np
     import pandas as pd

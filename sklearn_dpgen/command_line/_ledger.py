@@ -30,7 +30,7 @@ _INIT, _SHOW, _VERIFY = _EXAMPLES.splitlines()
 
 def add_to(commands) -> None:
     """Add the command with its three subcommands."""
-    parts = add_group(
+    subcommands = add_group(
         commands,
         "ledger",
         summary="cap the privacy loss of several fits: init, show, verify",
@@ -38,7 +38,7 @@ def add_to(commands) -> None:
         examples=_EXAMPLES,
     )
     init = add_command(
-        parts,
+        subcommands,
         "init",
         run_init,
         summary="create a ledger with its cap",
@@ -73,7 +73,7 @@ def add_to(commands) -> None:
         "for many pure-DP releases (default: %(default)s)",
     )
     show = add_command(
-        parts,
+        subcommands,
         "show",
         run_show,
         summary="show what was spent, and what is left",
@@ -82,7 +82,7 @@ def add_to(commands) -> None:
     )
     show.add_argument("file", metavar="FILE", help="path of the ledger")
     verify = add_command(
-        parts,
+        subcommands,
         "verify",
         run_verify,
         summary="recompute the charges of a ledger",

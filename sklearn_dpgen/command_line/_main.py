@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         an interrupt, 141 if the reader of the output closed the pipe.
     """
     for stream in (sys.stdout, sys.stderr):
-        # A console that cannot show a letter is no reason to lose a result.
+        # A character that the console cannot encode must not lose the result.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -96,7 +96,7 @@ def _run(argv):
         arguments = build_parser().parse_args(argv)
     except SystemExit as stop:
         return stop.code or 0
-    command = " ".join(filter(None, (arguments.command, getattr(arguments, "part", None))))
+    command = " ".join(filter(None, (arguments.command, getattr(arguments, "subcommand", None))))
     console = Console(command, quiet=arguments.quiet, as_json=arguments.json)
     try:
         with console.watching_warnings():
@@ -112,7 +112,7 @@ def _run(argv):
 
 
 def _close_stdout():
-    """Redirect stdout to nowhere, because Python flushes it when it exits."""
+    """Redirect stdout to the null device, because Python flushes it when it exits."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The commands sample, inspect and verify, which take a model that was made before."""
+"""The commands sample, inspect and verify, for saved models and model cards."""
 
 from sklearn_dpgen.command_line._console import CommandError, Console, describe
 from sklearn_dpgen.command_line._files import (
@@ -20,14 +20,13 @@ __all__ = ["add_to"]
 _SAMPLE = """\
 Draw synthetic rows from a model that synthesize wrote.
 
-Rows cost no privacy: the model holds the noisy releases that were paid for, and no record. There is
-no option for a seed, so every call draws other rows.
+Rows cost no privacy: the model holds noisy releases, whose cost is already charged, and no record.
+There is no option for a seed, so every call draws other rows.
 """
 _INSPECT = """\
 Show the guarantee of a model, its attack risk, and the versions of the software that made it.
 
-The report is what the author of the file wrote. A signed model card proves who that was, see
-'sklearn-dpgen verify'.
+The file does not prove who wrote the report. A signed model card does: see 'sklearn-dpgen verify'.
 """
 _VERIFY = """\
 Verify the signature of a model card, and with --file that a model is the one of the card. The exit
@@ -99,8 +98,8 @@ def run_sample(arguments, console: Console) -> int:
             f"{arguments.model} must be a sampler of tables, got {type(model).__name__}."
         )
     frame = model.set_output(transform="pandas").sample(arguments.rows)
-    with replacing(out) as part:
-        write_table(frame, part, ending)
+    with replacing(out) as temporary:
+        write_table(frame, temporary, ending)
     text = f"Wrote {arguments.rows} synthetic rows to {out}."
     return console.result(text, {"out": str(out), "rows": arguments.rows})
 
@@ -109,16 +108,16 @@ def run_inspect(arguments, console: Console) -> int:
     """Show a model."""
     model = _load(arguments.model)
     report = model.privacy_
-    kind = type(model).__name__
+    class_name = type(model).__name__
     schema = getattr(model, "schema", None)
     columns = None if schema is None else list(schema)
-    lines = [f"model: {kind}"]
+    lines = [f"model: {class_name}"]
     if columns is not None:
         lines.append(f"columns: {', '.join(map(repr, columns))}")
     lines += ["", report.to_text(), "", report.attack_risk().to_text()]
     document = {
         "model": arguments.model,
-        "class": kind,
+        "class": class_name,
         "columns": columns,
         "report": report.to_dict(),
         "attack_risk": risk_of(report),
@@ -130,7 +129,7 @@ def run_verify(arguments, console: Console) -> int:
     """Verify a card, and a model."""
     if not arguments.card.lower().endswith(".json"):
         raise CommandError(
-            f"The card must be in JSON, as model-card.json is, got {arguments.card}."
+            f"The card must be a JSON file, such as model-card.json, got {arguments.card}."
         )
     check_files(others=[arguments.public_key, arguments.file])
     content = parse(read_text(arguments.card, "card"), arguments.card)
@@ -163,5 +162,5 @@ def _load(path):
     except InvalidFileError as error:
         raise CommandError(f"{path} is not a saved model: {describe(error)}") from error
     if not hasattr(model, "privacy_"):
-        raise CommandError(f"{path} holds no model with a guarantee.")
+        raise CommandError(f"{path} must hold a fitted model with a privacy report.")
     return model

@@ -29,7 +29,8 @@ def add_command(
 
     Parameters
     ----------
-    commands : what ``add_subparsers`` returned
+    commands : object
+        Result of ``add_subparsers``.
     name, summary, text, examples : str
     run : callable
         Takes the arguments and a Console, and returns the exit code.
@@ -52,9 +53,11 @@ def add_command(
 
 
 def add_group(commands: Any, name: str, *, summary: str, text: str, examples: str) -> Any:
-    """Add a command that has subcommands, and return the object that they are added to."""
+    """Add a command with subcommands, and return the object to add them to."""
     parser = _add_parser(commands, name, summary, text, examples)
-    return parser.add_subparsers(title="commands", dest="part", metavar="COMMAND", required=True)
+    return parser.add_subparsers(
+        title="commands", dest="subcommand", metavar="COMMAND", required=True
+    )
 
 
 def _add_parser(commands, name, summary, text, examples):
@@ -69,14 +72,14 @@ def _add_parser(commands, name, summary, text, examples):
 
 
 def add_schema(parser: argparse.ArgumentParser) -> None:
-    """Add the schema of a fit."""
+    """Add the option --schema."""
     parser.add_argument(
         "--schema", required=True, metavar="FILE", help="schema of the table, in YAML or JSON"
     )
 
 
 def add_tables(parser: argparse.ArgumentParser, *, nargs: str = "+") -> None:
-    """Add the files of the private table."""
+    """Add the argument for the files of the private table."""
     parser.add_argument(
         "table",
         nargs=nargs,
@@ -87,7 +90,7 @@ def add_tables(parser: argparse.ArgumentParser, *, nargs: str = "+") -> None:
 
 
 def add_budget(parser: argparse.ArgumentParser, *, has_units: bool = True) -> None:
-    """Add the privacy parameters of one fit, of persons as well where it has units."""
+    """Add the options of the privacy budget; with ``has_units`` also --unit and --max-rows."""
     group = parser.add_argument_group("privacy")
     group.add_argument(
         "--epsilon", type=positive, required=True, metavar="E", help="privacy budget, in nats"
@@ -132,7 +135,7 @@ def add_budget(parser: argparse.ArgumentParser, *, has_units: bool = True) -> No
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add the columns that get more of the budget."""
+    """Add the option --target."""
     parser.add_argument_group("model").add_argument(
         "--target",
         action="append",
@@ -152,7 +155,7 @@ def check_options(arguments: argparse.Namespace, schema: Any = None) -> None:
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
-    """Add the permission to replace files."""
+    """Add the option --overwrite."""
     parser.add_argument("--overwrite", action="store_true", help="replace existing output")
 
 

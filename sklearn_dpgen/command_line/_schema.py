@@ -1,4 +1,4 @@
-"""The commands draft-schema and check: a schema to complete, and whether a table fits it."""
+"""The commands draft-schema and check: draft a schema, and check a table against it."""
 
 import io
 import re
@@ -166,7 +166,7 @@ def run_draft(arguments, console: Console) -> int:
 
 
 def _from_table(paths: Sequence[str]):
-    """Draft from the names of columns, and from the types that files declare."""
+    """Return a draft from the column names, and the types that files declare."""
     paths = files_of(paths)
     from sklearn_dpgen.preprocessing._files import CsvFiles, open_files
     from sklearn_dpgen.schema import Schema
@@ -177,14 +177,14 @@ def _from_table(paths: Sequence[str]):
     if isinstance(files, CsvFiles):
         _check_names(files.names)
         return SchemaDraft({name: {"type": GAP} for name in files.names})
-    # Columns without a value, and times of day, get labels.
+    # Columns without values, and times of day, are categorical.
     types = {
         field.name: "string"
         if re.match("null|time(32|64)|duration", str(field.type))
         else str(field.type)
         for field in files.schema
     }
-    # A single fraction or missing value turns integers into floats, so the type would tell of it.
+    # A fraction or a missing value turns integers into floats, so this type would reveal it.
     return SchemaDraft(
         {
             name: entry | ({"integer": GAP} if entry["type"] == "numeric" else {})
@@ -194,8 +194,8 @@ def _from_table(paths: Sequence[str]):
 
 
 def _check_names(names):
-    """Raise CommandError if the first line of a CSV file holds no names, or those of a codebook."""
-    # Fields are named by their places, because without a header they are values.
+    """Raise CommandError if the first line of a CSV file is no header, or that of a codebook."""
+    # The message names fields by their positions: without a header they are private values.
     for i, name in enumerate(names):
         fault = (
             f"has the name of field {names.index(name) + 1}"
@@ -206,14 +206,14 @@ def _check_names(names):
         )
         if name in names[:i] or re.fullmatch(r"[\s\d.,:/eE+-]*", name):
             raise CommandError(
-                "The first line of the file does not look like names of columns: field "
+                "The first line of the file must hold the names of the columns: field "
                 f"{i + 1} {fault}. A CSV file needs a header; without one, the first record would "
                 "be published as names."
             )
     if _is_dictionary(names):
         raise CommandError(
-            "The file has the fields name and type, as a codebook has: --codebook reads it as one. "
-            "If it is a table of records, rename these columns."
+            "The file has the fields name and type, like a codebook: use --codebook to read it as "
+            "one. If it is a table of records, rename these columns."
         )
 
 
@@ -225,7 +225,7 @@ def _is_dictionary(names):
 
 
 def _from_codebook(path):
-    """Draft from a data dictionary or a Table Schema."""
+    """Return a draft from a data dictionary or a Table Schema."""
     is_json = path.lower().endswith((".json", ".yaml", ".yml"))
     if not is_json and not path.lower().endswith(".csv"):
         raise CommandError("A codebook must be a CSV, JSON or YAML file.")
@@ -303,9 +303,9 @@ def _check_table(files: Sequence[str], schema: "Schema", unit: str | None) -> di
     Returns
     -------
     dict
-        "fault" is why the files cannot be read, or None. "faults" has the number of values by
-        column and kind of fault. "undeclared_columns" are the names of other columns. "n_rows".
-        No value of the table.
+        "fault" is the reason why the files cannot be read, or None. "faults" has the number of
+        values by column and type of fault. "undeclared_columns" are the names of other columns.
+        "n_rows" is the number of rows. No value of the table is returned.
     """
     found: dict[str, Any] = {"fault": None, "faults": {}, "undeclared_columns": [], "n_rows": None}
     beside = {} if unit is None else {unit: None}
@@ -314,7 +314,7 @@ def _check_table(files: Sequence[str], schema: "Schema", unit: str | None) -> di
         try:
             found |= _counts_of(files, schema, dict(schema) | beside, unit)
         except (ValueError, FileNotFoundError):
-            # One text among numbers keeps a CSV file from being read as declared: read texts.
+            # A text among numbers prevents reading a CSV file by its types: read all as texts.
             typed = _typed(schema)
             columns = {name: None if name in typed else schema[name] for name in schema}
             found |= _counts_of(files, schema, columns | beside, unit, typed)
@@ -322,7 +322,7 @@ def _check_table(files: Sequence[str], schema: "Schema", unit: str | None) -> di
         raise
     except (ValueError, FileNotFoundError) as error:
         return found | {"fault": describe(error)}
-    # All declared columns are there, so these are names, and not the first record of a CSV file.
+    # All declared columns exist, so the first line is a header and not a record.
     others = [name for name in names if name not in schema and name != unit]
     return found | {"undeclared_columns": others}
 
@@ -351,7 +351,7 @@ def _counts_of(files, schema, columns, unit, typed=frozenset()):
     if total is None:
         raise PublicValueError("The table has no rows.")
     faults = {
-        column: {kind: int(n) for kind, n in row.items() if n} for column, row in total.iterrows()
+        column: {name: int(n) for name, n in row.items() if n} for column, row in total.iterrows()
     }
     for name in names:
         times = np.unique(np.concatenate(hashes[name]), return_counts=True)[1]
@@ -370,7 +370,7 @@ def _hashes(ids):
 
 
 def _typed(schema):
-    """Return the columns of which a CSV file is not read as texts."""
+    """Return the columns that a CSV file is not read as texts for."""
     from sklearn_dpgen.preprocessing._files import require, text_type
 
     text = require("pyarrow").string()
@@ -378,7 +378,7 @@ def _typed(schema):
 
 
 def _parsed(texts, column):
-    """Return texts as a CSV file is read; a text that cannot be is no value of any column."""
+    """Return the values of texts of a CSV file; invalid texts become ``_NO_VALUE``."""
     import pandas as pd
 
     from sklearn_dpgen.preprocessing._files import require, text_type

@@ -21,8 +21,8 @@ __all__ = ["DiffusionVariation"]
 class DiffusionVariation:
     """Candidate images that a diffusion model draws, and varies by noising and denoising.
 
-    The model must have been trained on public data: private evolution pays for its votes alone.
-    The price of a model trained on private images is to be added.
+    The model must have been trained on public data, because the report of a fit covers the votes
+    alone. A model that was trained on private images has a privacy cost of its own.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ class DiffusionVariation:
     -----
     ``vary`` is SDEdit [1]_, as in the experiments of private evolution on images: noise is added
     up to the timestep ``degree`` of the way from data to noise, and the scheduler denoises from
-    there. Degrees are rounded to a multiple of 1 / n_inference_steps, not to 0. At degree 1 next
-    to nothing of the image is left.
+    there. Degrees are rounded to a positive multiple of 1 / n_inference_steps. At degree 1 a
+    variation hardly depends on the image.
 
     Draws are made on the CPU from a seed of the given generator, by batch: the same generator and
     ``batch_size`` give the same images, up to the rounding of the device. It needs diffusers:
@@ -219,7 +219,7 @@ class _PixelModel:
                 f"DDPMPipeline; got {type(pipeline).__name__}."
             )
         self._unet = pipeline.unet.to(device).eval()
-        # A scheduler has a state: the number of steps, and for some kinds the last outputs.
+        # A scheduler has a state: the number of steps, and for some classes the last outputs.
         self._scheduler = copy.deepcopy(pipeline.scheduler)
         self._n_inference_steps, self._device = n_inference_steps, device
         if len(self._timesteps(n_inference_steps)) != n_inference_steps:
@@ -238,7 +238,7 @@ class _PixelModel:
         return self._denoise(noise * self._scheduler.init_noise_sigma, timesteps, generator)
 
     def redraw(self, images, n_steps, generator):
-        """Noise images up to the last ``n_steps`` steps of denoising, and take these."""
+        """Add noise to images up to the last ``n_steps`` steps, and denoise them."""
         timesteps = self._timesteps(n_steps)
         images = (2 * images - 1).to(self._device, self._unet.dtype)
         start = timesteps[:1].repeat(len(images))
@@ -246,7 +246,7 @@ class _PixelModel:
         return self._denoise(noisy, timesteps, generator)
 
     def _timesteps(self, n_steps):
-        # Anew for every batch: it forgets the outputs of the last one.
+        # Set for every batch, which removes the outputs of the previous one.
         self._scheduler.set_timesteps(self._n_inference_steps, device=self._device)
         first = self._n_inference_steps - n_steps
         if hasattr(self._scheduler, "set_begin_index"):
@@ -272,14 +272,14 @@ class _PixelModel:
 
 
 class _TextModel:
-    """A pipeline from text to images, and the one of the same parts that starts from images."""
+    """A text-to-image pipeline, and the image-to-image pipeline with the same networks."""
 
     def __init__(self, pipeline, n_inference_steps, device, prompt):
         self._prompt, self._n_inference_steps = prompt, n_inference_steps
         self._draw = pipeline.to(device)
         self._redraw = _import_diffusers().AutoPipelineForImage2Image.from_pipe(pipeline)
-        for part in (self._draw, self._redraw):
-            part.set_progress_bar_config(disable=True)
+        for pipe in (self._draw, self._redraw):
+            pipe.set_progress_bar_config(disable=True)
         side = pipeline.unet.config.sample_size * pipeline.vae_scale_factor
         self.shape = (side, side, 3)
 
@@ -288,7 +288,7 @@ class _TextModel:
         return self._run(self._draw, n, generator)
 
     def redraw(self, images, n_steps, generator):
-        """Noise images up to the last ``n_steps`` steps of denoising, and take these."""
+        """Add noise to images up to the last ``n_steps`` steps, and denoise them."""
         # Pipelines round the strength down to a number of steps.
         strength = min(1.0, (n_steps + 0.5) / self._n_inference_steps)
         return self._run(self._redraw, len(images), generator, image=images, strength=strength)

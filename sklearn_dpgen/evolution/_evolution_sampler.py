@@ -56,20 +56,20 @@ __all__ = ["PrivateEvolutionSampler"]
 
 
 def distinct_rows(candidates):
-    """Return the sorted first indices of distinct rows: a copy gets no vote, and only noise."""
+    """Return the sorted first indices of distinct rows; copies get no votes, only noise."""
     _, first = np.unique(candidates, axis=0, return_index=True)
     return np.sort(first)
 
 
 def draw_systematic(weights, n, rng):
-    """Return n indices drawn by systematic sampling, of least variance for given expectations."""
+    """Return n indices drawn by systematic sampling with probabilities ``weights``."""
     levels = (rng.uniform() + np.arange(n)) / n
     edges = np.cumsum(weights)
     return np.searchsorted(edges / edges[-1], levels, side="right").clip(0, len(weights) - 1)
 
 
 def copy_shares(shares, n, multiplicity):
-    """Return each index nint(n share/B) B times: line 9 of Algorithm 1, which is deterministic.
+    """Return each index nint(n share/B) B times, without randomness (line 9 of Algorithm 1).
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def copy_shares(shares, n, multiplicity):
 def next_degree(degree, moves, is_narrow, weights):
     """Return the scale of the next step: half the last one, or half of the moves that got votes.
 
-    Around a start in the right place most votes are for candidates that moved no farther than
-    the scale. Votes for those that moved farther say that the records are farther away.
+    If the population is near the records, most votes are for candidates that moved no farther than
+    the scale. Votes for candidates that moved farther show that the records are farther away.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def release_populations(queries, records, run, scales, sizes, n_drawn, *, domain
         [unit * scale for unit, scale in zip(units, scales, strict=False)],
         release,
         np.concatenate(records),
-        np.repeat(np.arange(len(records)), [len(part) for part in records]),
+        np.repeat(np.arange(len(records)), [len(X) for X in records]),
         np.asarray(sizes, dtype=np.float64),
     )
     covariances = denoised_covariances(moments.covariances, moments.spreads)
@@ -213,7 +213,7 @@ def make_interface(sampler, domain):
     if sampler.schema is not None:
         return TabularVariation(sampler.schema)
     if domain is None:
-        raise PublicValueError("Declare schema or domain: the public set of the records.")
+        raise PublicValueError("schema or domain must declare the public set of the records.")
     return EuclideanVariation(domain)
 
 
@@ -223,7 +223,9 @@ def _settings(sampler, facts, dimension):
         if not math.isfinite(sampler.epsilon):
             raise PublicValueError("schedule='theory' needs a finite epsilon.")
         if facts.domain is None:
-            raise PublicValueError("schedule='theory' needs a domain: its scales are absolute.")
+            raise PublicValueError(
+                "schedule='theory' needs a domain, because its scales are absolute."
+            )
     n_samples = [None if sampler.n_samples == "auto" else sampler.n_samples] * len(facts.sizes)
     if sampler.n_samples == "auto" and sampler._voting.variant == "theory":
         n_samples = facts.sizes
@@ -243,12 +245,12 @@ _MOST_STEPS = 10_000
 
 
 class PrivateEvolutionSampler(VotingSampler):
-    """Synthetic records by private evolution: public candidates, chosen by noisy votes.
+    """Synthetic records by private evolution: public candidates, selected by noisy votes.
 
     A population is drawn from a public source. At every step each of its records is varied, each
-    private record votes for the nearest candidate, and the votes are released with noise: nothing
-    else sees a private record. They are turned into probabilities, by which the next population
-    is drawn. Nothing is trained.
+    private record votes for the nearest candidate, and the noisy votes are released. Probabilities
+    that are computed from them select the next population. The votes are the only access to private
+    records, and no model is trained.
 
     Parameters
     ----------
@@ -376,16 +378,16 @@ class PrivateEvolutionSampler(VotingSampler):
     :Proof: :ref:`evolution-guarantee`; of moments :ref:`moments_sensitivity`; of certified noise
         :ref:`certified_noise`.
 
-    T steps cost as much as one with noise σ/√T. No bound on the records is needed where the first
-    population is public.
+    T steps cost as much as one with noise σ/√T. With a public first population the records need no
+    bound.
 
-    The paper's settings vary by all scales at every step, and draw the result anew. Annealing is
-    ours: it halves the scale from step to step, which leaves fewer candidates to share the votes
-    and takes fewer steps. One of the two variations of the first step is by the square root of
-    the scale, halfway to the whole domain; and where half of the votes are for moves longer than
-    the scale, as where the first population is far from the records, the next scale is half of
-    those. See :func:`annealed_parameters` and :func:`theory_parameters`. "bounded_lipschitz" shifts
-    the noisy shares to the public sum 1 before it projects them.
+    The settings of the paper vary by all scales at every step, and draw the result again at the
+    end. Annealing is an addition of this package: the scale is halved from step to step, so that
+    fewer candidates share the votes and fewer steps suffice. One of the two variations of the first
+    step is by the square root of the scale, halfway to the whole domain. If half of the votes are
+    for moves longer than the scale, because the population is far from the records, the next scale
+    is half of those moves. See :func:`annealed_parameters` and :func:`theory_parameters`.
+    "bounded_lipschitz" shifts the noisy shares to the public sum 1 before it projects them.
 
     With ``schedule="theory"`` this is Algorithm 3 of [2]_ if votes have postprocess="threshold",
     Algorithm 2 if "bounded_lipschitz", and Algorithm 1 if "threshold" and variant="theory".
@@ -487,15 +489,15 @@ class PrivateEvolutionSampler(VotingSampler):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike | None = None) -> Self:
-        """Let the records vote for candidates, once in each step.
+        """Evolve candidates by the noisy votes of private records.
 
         Parameters
         ----------
         X : array-like, data frame or dask array of shape (n_samples, n_features)
-            Private records. A dask array may be larger than memory, but for start="moments".
+            Private records. A dask array may be larger than memory, except with start="moments".
         y : array-like of shape (n_samples,) or None, default=None
-            Labels; with them each class evolves by itself, and ``sample`` makes records of a
-            wanted one.
+            Labels. With labels each class evolves by itself, and ``sample`` draws records of a
+            given class.
 
         Returns
         -------
@@ -517,7 +519,7 @@ class PrivateEvolutionSampler(VotingSampler):
     def _plan(self, facts):
         """Return the plan of a fit, and warn if the votes are below the noise."""
         interface = make_interface(self, facts.domain)
-        # A first candidate, of which only the width is read.
+        # Drawn to read the width of a candidate.
         first = interface.random(1, np.random.default_rng(0))
         width = check_candidates(first, 1, None, None, interface).shape[1]
         settings = _settings(self, facts, width)
@@ -543,10 +545,10 @@ class PrivateEvolutionSampler(VotingSampler):
     def _release(self, plan, records, seed):
         """Return the votes of each step, the last populations, and the sizes of the classes.
 
-        The candidates of a step follow from the released votes of those before, so that their
-        post-processing stands between the releases.
+        The candidates of a step depend on the released votes of earlier steps, so the votes are
+        post-processed between the releases.
         """
-        # Candidates are public, and have a seed of their own, drawn from that of the noise.
+        # Candidates are public, so their generator is not that of the noise.
         (candidate_seed,) = split_random_state(seed, 1)
         noise, rng = self._noise_source(seed), np.random.default_rng(candidate_seed)
         facts, settings = plan.details.facts, plan.details.settings
@@ -558,7 +560,7 @@ class PrivateEvolutionSampler(VotingSampler):
         history = []
         steps = tqdm(settings[0].shares, desc=type(self).__name__, disable=not self.verbose)
         for share in steps:
-            varied = [self._vary(*part, rng) for part in zip(populations, degrees, strict=True)]
+            varied = [self._vary(*pair, rng) for pair in zip(populations, degrees, strict=True)]
             candidates = [points for points, _ in varied]
             votes = self._count(records, candidates, run, noise)
             results, sizes = [], []
@@ -606,8 +608,8 @@ class PrivateEvolutionSampler(VotingSampler):
         """Set the candidates and their weights, from the votes of all steps."""
         history, populations, sizes = released
         if self.schedule == "annealed":
-            populations = [part.candidates for part in history[-1]]
-            weights = [part.weights for part in history[-1]]
+            populations = [votes.candidates for votes in history[-1]]
+            weights = [votes.weights for votes in history[-1]]
         else:
             weights = [np.full(len(points), 1 / len(points)) for points in populations]
         self.n_iter_ = len(history)
@@ -618,9 +620,9 @@ class PrivateEvolutionSampler(VotingSampler):
 
     def _decode(self, candidates):
         decode = getattr(self.interface_, "decode", None)
-        places = candidates if decode is None else decode(candidates)
+        points = candidates if decode is None else decode(candidates)
         domain = getattr(self, "domain_", None)
-        return check_candidates(places, len(candidates), self._width, domain, self.interface_)
+        return check_candidates(points, len(candidates), self._width, domain, self.interface_)
 
     def _next_degree(self, degree, parents, points, origins, weights):
         """Return the scale of the next step, from the distances of moves that got votes."""
@@ -635,17 +637,18 @@ class PrivateEvolutionSampler(VotingSampler):
         return self._checked(self.interface_.random(n, rng), n)
 
     def _vary(self, population, degrees, rng):
-        """Return the distinct rows of a population and one variation of each per degree.
+        """Return the distinct rows of a population with one variation of each per degree.
 
-        Then the place of each among all of these: that of its parent, and one turn a degree.
+        The second result is the index of each in the concatenation of the population and its
+        variations, degree by degree; modulo the size of the population it is that of its parent.
         """
         n_candidates = len(population) * (1 + len(degrees))
         self._check_sizes("n_samples", n_candidates, population.shape[1], self._width)
-        parts = [population]
+        blocks = [population]
         for degree in degrees:
             varied = self.interface_.vary(population, rng, degree)
-            parts.append(self._checked(varied, len(population), population.shape[1]))
-        candidates = np.concatenate(parts)
+            blocks.append(self._checked(varied, len(population), population.shape[1]))
+        candidates = np.concatenate(blocks)
         origins = distinct_rows(candidates)
         return candidates[origins], origins
 
@@ -657,7 +660,7 @@ class PrivateEvolutionSampler(VotingSampler):
         voting = self._voting
         if voting.variant == "theory":
             if voting.postprocess == "threshold":
-                # As printed: not rescaled.
+                # Not rescaled, as in the paper.
                 weights = np.where(shares >= voting.threshold, shares, 0.0).clip(0)
             return copy_shares(weights, n_samples, voting.multiplicity)
         if self.schedule == "theory":

@@ -30,8 +30,8 @@ _CHUNK = 1024
 class LatentVariation:
     """Candidates that are latents of a generator network.
 
-    The network must have been trained on public data: private evolution pays for its votes alone.
-    The price of a network trained on private records is to be added.
+    The network must have been trained on public data, because the report of a fit covers the votes
+    alone. A network that was trained on private records has a privacy cost of its own.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class LatentVariation:
         parameter = next(self.generator.parameters(), None)
         self._dtype = torch.float32 if parameter is None else parameter.dtype
         factors = [] if domain is None else flat_factors(domain)
-        self._blocks = [part for part, factor in factors if isinstance(factor, OneHot)]
+        self._blocks = [columns for columns, factor in factors if isinstance(factor, OneHot)]
         self._n_inputs = self.latent_dim + int(np.count_nonzero(self.class_weights) > 1)
         self.width = self._n_inputs + len(self._blocks)
 
@@ -218,10 +218,10 @@ class LatentVariation:
                 f"generator makes {points.shape[1]} features where the domain has "
                 f"{self.domain.n_features}."
             )
-        for part, quantiles in zip(self._blocks, ndtr(X[:, self._n_inputs :]).T, strict=True):
-            edges = np.cumsum(points[:, part], axis=1)
+        for columns, quantiles in zip(self._blocks, ndtr(X[:, self._n_inputs :]).T, strict=True):
+            edges = np.cumsum(points[:, columns], axis=1)
             codes = (quantiles[:, None] * edges[:, -1:] > edges[:, :-1]).sum(axis=1)
-            points[:, part] = np.eye(edges.shape[1])[codes]
+            points[:, columns] = np.eye(edges.shape[1])[codes]
         return self.domain.project(points)
 
     def classes(self, X: np.ndarray) -> np.ndarray:

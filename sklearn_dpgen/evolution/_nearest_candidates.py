@@ -202,7 +202,7 @@ class Scores:
         -------
         points : torch.Tensor of shape (n, width)
         error : torch.Tensor of float64 of shape (n,)
-            Bound of what rounding adds to a score, and to half the direct distance ("l2") or to
+            Bound of the rounding error of a score, and of half the direct distance ("l2") or of
             the direct distance (others), for any candidate.
         """
         (n, d), radius = X.shape, self.frame.radius
@@ -213,10 +213,10 @@ class Scores:
         shift = torch.linalg.vector_norm(X - points.double(), order, dim=1)
         norms = torch.from_numpy(norms)
         span = norms + radius
-        # Whatever the order of a sum of K terms, and with or without fused operations, its error
-        # is at most K units of the sum of their magnitudes, to first order; twice that leaves
-        # room for the rest, and for sums that are cut off instead of rounded. The last term
-        # covers what float64 does to the coordinates, the norms and the direct distance.
+        # The error of a sum of K terms, in any order and with or without fused operations, is at
+        # most K units of the sum of their magnitudes, to first order. The factor 2 covers higher
+        # orders, and truncation instead of rounding. The last term covers the rounding of the
+        # coordinates, the norms and the direct distance in float64.
         if self.frame.metric == "l1":
             error = shift + self._shift + 2 * (d + 2) * unit * span + (d + 16) * 2.0**-52 * span
         else:
@@ -236,8 +236,8 @@ class Scores:
         points, error
             The result of :meth:`records`, or some rows of it.
         buffer : torch.Tensor of shape (n_scores,)
-            Memory of the scores, written to. Fresh memory for every call costs as much as the
-            product in few dimensions.
+            Memory of the scores, which is overwritten. Allocating it in every call would take as
+            long as the product in few dimensions.
 
         Returns
         -------
@@ -257,8 +257,8 @@ class Scores:
         limit = (best.amax(0).double() - 2 * error).to(self.dtype)
         blocks, rows = _pairs(best >= limit)
         on_device = [torch.from_numpy(index).to(self.device) for index in (blocks, rows)]
-        found, within = _pairs(scores[on_device[0], :, on_device[1]] >= limit[on_device[1], None])
-        rows, candidates = rows[found], BLOCK * blocks[found] + within
+        pairs, offsets = _pairs(scores[on_device[0], :, on_device[1]] >= limit[on_device[1], None])
+        rows, candidates = rows[pairs], BLOCK * blocks[pairs] + offsets
         real = candidates < len(self.frame.V)
         return rows[real], candidates[real]
 
@@ -306,44 +306,45 @@ class ProductSearch:
         strip -= strip % 64 if strip > 64 else 0  # products of other widths are slower
         buffer = torch.empty(min(strip, len(X)) * padded, dtype=scores.dtype, device=self.device)
         step = strip * max(1, int(self.memory / 4 / (64 * (d + 2))) // strip)
-        found = np.empty(len(X), np.int64)
+        nearest = np.empty(len(X), np.int64)
         for start in range(0, len(X), step):
             block = X[start : start + step]
             coordinates = self.frame(block)
             points, error = scores.records(*coordinates)
             waiting, n_waiting = [], 0
             for low in range(0, len(block), strip):
-                part = slice(low, low + strip)
-                rows, candidates = scores.survivors(points[part], error[part], buffer)
-                if scores.dtype == torch.float32 and len(rows) * BLOCK > len(points[part]) * padded:
+                chunk = slice(low, low + strip)
+                rows, candidates = scores.survivors(points[chunk], error[chunk], buffer)
+                many = BLOCK * len(rows) > len(points[chunk]) * padded
+                if scores.dtype == torch.float32 and many:
                     exact = self._scores_in(torch.float64)
                     rows, candidates = exact.survivors(
-                        *exact.records(*(one[part] for one in coordinates)), buffer.double()
+                        *exact.records(*(one[chunk] for one in coordinates)), buffer.double()
                     )
                 waiting.append((rows + low, candidates))
                 n_waiting += len(rows)
-                # Many pairs at once make a decision worth its calls.
+                # Pairs are decided together, because each decision has a fixed cost.
                 if n_waiting >= most or low + strip >= len(block):
-                    self._decide(block, waiting, found[start : start + step])
+                    self._decide(block, waiting, nearest[start : start + step])
                     waiting, n_waiting = [], 0
-        return found
+        return nearest
 
-    def _decide(self, X, waiting, found):
+    def _decide(self, X, waiting, nearest):
         """Write the candidate of the least direct distance of rows, the smallest if tied."""
         rows, candidates = map(np.concatenate, zip(*waiting, strict=True))
-        found[rows] = candidates
+        nearest[rows] = candidates
         is_open = np.bincount(rows, minlength=len(X))[rows] > 1
         rows, candidates = rows[is_open], candidates[is_open]
         distances = np.empty(len(rows))
         step = max(1, int(self.memory / 8 / (48 * X.shape[1])))
         for start in range(0, len(rows), step):
-            part = slice(start, start + step)
-            distances[part] = direct_distances(
-                X[rows[part]], self.V[candidates[part]], self.metric, self.largest
+            chunk = slice(start, start + step)
+            distances[chunk] = direct_distances(
+                X[rows[chunk]], self.V[candidates[chunk]], self.metric, self.largest
             )
         order = np.lexsort((candidates, distances, rows))
         rows, first = np.unique(rows[order], return_index=True)
-        found[rows] = candidates[order][first]
+        nearest[rows] = candidates[order][first]
 
 
 def product_is_exact(width, device):
@@ -375,26 +376,26 @@ class MetricSearch:
     def nearest(self, X):
         """Return the index of every record's nearest candidate, the smallest if tied."""
         rows = max(1, int(self.memory / 2 / (8 * len(self.V))))
-        found = np.empty(len(X), np.int64)
+        nearest = np.empty(len(X), np.int64)
         for start in range(0, len(X), rows):
-            part = slice(start, start + rows)
-            distances = self.metric(X[part], self.V)
+            chunk = slice(start, start + rows)
+            distances = self.metric(X[chunk], self.V)
             if hasattr(distances, "detach"):
                 distances = distances.detach().cpu().numpy()
             distances = np.asarray(distances)
             # Without the shape, as the number of records of a partition is private.
-            if distances.shape != (len(X[part]), len(self.V)):
+            if distances.shape != (len(X[chunk]), len(self.V)):
                 raise PublicValueError("metric must return one distance for each pair of rows.")
             if distances.dtype.kind not in "fiub" or not np.isfinite(distances).all():
                 raise PublicValueError("metric must return finite real distances.")
-            found[part] = distances.argmin(axis=1)
-        return found
+            nearest[chunk] = distances.argmin(axis=1)
+        return nearest
 
 
 class _TwoNearest(ABC):
-    """Base of searches that find two candidates by approximate distances.
+    """Base class of searches by approximate distances to the two nearest candidates.
 
-    Where the two distances are within their errors, :class:`ProductSearch` decides.
+    If the two distances are equal within their errors, :class:`ProductSearch` decides.
     """
 
     _power: int
@@ -411,18 +412,18 @@ class _TwoNearest(ABC):
 
     def nearest(self, X):
         """Return the index of every record's nearest candidate, the smallest if tied."""
-        found = np.empty(len(X), np.int64)
+        nearest = np.empty(len(X), np.int64)
         for start in range(0, len(X), self._rows):
-            part = slice(start, start + self._rows)
-            points, norms, far = self.frame(X[part])
+            chunk = slice(start, start + self._rows)
+            points, norms, far = self.frame(X[chunk])
             distances, indices = self._query(points)
             margin = self._tolerance * (norms + self.frame.radius) ** self._power
             unclear = far | ~(distances[:, 1] - distances[:, 0] > margin)
             indices = indices[:, 0].astype(np.int64)
             if unclear.any():
-                indices[unclear] = self._exact.nearest(X[part][unclear])
-            found[part] = indices
-        return found
+                indices[unclear] = self._exact.nearest(X[chunk][unclear])
+            nearest[chunk] = indices
+        return nearest
 
 
 class TreeSearch(_TwoNearest):

@@ -1,4 +1,4 @@
-"""Settings of private evolution from public quantities: those of the paper, and annealed ones."""
+"""Schedules of private evolution from public quantities: Theorem 4.1, and annealing."""
 
 import math
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ def theory_parameters(
     n_iter: int | None = None,
     n_samples: int | None = None,
 ) -> TheoryParameters:
-    """Return the settings of Theorem 4.1 of the paper, in the order in which they depend.
+    """Return the settings of Theorem 4.1 of the paper.
 
     Parameters
     ----------
@@ -191,12 +191,12 @@ def annealed_parameters(
 
     Notes
     -----
-    The natural variable is N = n/(√2 σ(ε, δ)): how many times the votes exceed the noise of one
-    release of them. Variations begin at the distance between the records of the first
+    The settings depend on N = n/(√2 σ(ε, δ)), the ratio of the votes to the noise of one release.
+    Variations begin at the distance between the records of the first
     population, n_s^(−1/d) of the diameter, and are halved at every step, while the share of the
     budget doubles, because finer differences need more precise votes. The constants were fitted by
     simulation on clusters, a curve and the uniform distribution on the unit cube of 1, 2, 3 and 6
-    dimensions. They are a rule of thumb, on which no guarantee depends.
+    dimensions. No guarantee depends on them.
 
     Examples
     --------
@@ -230,7 +230,7 @@ _MOST_NOISE = 10
 
 
 def class_settings(schedule, sizes, dimension, diameter, epsilon, delta, *, n_iter, n_samples):
-    """Return the settings of each class; all take as many steps as the first asks for.
+    """Return the settings of each class, all with the number of steps of the first class.
 
     Parameters
     ----------
@@ -271,11 +271,11 @@ def first_degrees(schedule, setting):
 
 
 def check_threshold(threshold, multiplicity, noise_scale, sizes, settings, n_candidates):
-    """Raise if noise passes a threshold so often that populations of copies grow without end.
+    """Raise if noise exceeds a threshold so often that populations of copies grow at every step.
 
-    A population of P records has P v candidates, of which noise s on the shares makes
-    n P v s phi(H / s) copies: more than P where that factor is above 1, with H the threshold, or
-    half of the share of B copies. All of it is public.
+    A population of P records has P v candidates, from which noise s on the shares makes
+    n P v s phi(H / s) copies, where H is the threshold or half of the share of B copies. This is
+    more than P if the factor n v s phi(H / s) exceeds 1. All these quantities are public.
 
     Parameters
     ----------
@@ -300,10 +300,10 @@ def check_threshold(threshold, multiplicity, noise_scale, sizes, settings, n_can
         if growth > 1:
             enough = noise * math.sqrt(2 * math.log(2 * n * noise * norm.pdf(0)))
             raise PublicValueError(
-                f"threshold must be above the noise on the votes, here {noise:.2g} of all: of "
-                f"{n} candidates noise alone would make {growth:.2g} times n_samples copies, and "
-                f"more at each step. {enough:.2g} would do, got {threshold:g}; so would a larger "
-                "epsilon or multiplicity."
+                f"threshold must be at least {enough:.2g}, got {threshold:g}. The noise on the "
+                f"votes is {noise:.2g} of all votes: noise alone would make {growth:.2g} times "
+                f"n_samples copies of {n} candidates, and more at each step. A larger epsilon or "
+                "multiplicity also helps."
             )
 
 
@@ -318,10 +318,10 @@ def warn_of_noise(noise_scale, sizes, settings, epsilon):
         else:
             continue
         warn_user(
-            f"The noise on the votes for a candidate is {problem}: the result says little "
-            f"about the records. Here epsilon={epsilon:g}, n_iter={setting.n_iter}, "
-            f"n_samples={setting.n_samples} and {size} records; a larger epsilon, fewer "
-            "steps, fewer candidates or more records would help.",
+            f"The noise on the votes for a candidate is {problem}, so the result hardly depends on "
+            f"the records (epsilon={epsilon:g}, n_iter={setting.n_iter}, "
+            f"n_samples={setting.n_samples}, {size} records). Increase epsilon, or use fewer "
+            "steps, fewer candidates or more records.",
             UserWarning,
         )
         return

@@ -101,8 +101,8 @@ def _check_n_points(n_points):
 class PrivateSignedMeasureSampler(VotingSampler):
     """Synthetic records by the private signed measure mechanism: one histogram, one projection.
 
-    Every record votes for the nearest of the public support points; the noisy votes are a signed
-    measure, and the nearest probability measure is what records are drawn from.
+    Every record votes for the nearest of the public support points. The noisy votes are a signed
+    measure, and synthetic records are drawn from the nearest probability measure.
 
     Parameters
     ----------
@@ -200,11 +200,11 @@ class PrivateSignedMeasureSampler(VotingSampler):
     was fitted by simulation, for the default ``postprocess``; at most 5000, for the time and memory
     of the projection grow as their square.
 
-    With "bounded_lipschitz" the noisy shares are first shifted to their public sum 1, each by the
-    same: the noise on the sum is known, and costs nothing to take off.
+    With "bounded_lipschitz" a constant is first added to the noisy shares so that they have their
+    public sum 1. This removes the noise on the sum at no privacy cost.
 
-    The listing in [1]_ has noise of variance ln(1/δ)/ε², too little for (ε, δ): here it is the
-    smallest that is enough, for the sensitivity √2 of counts.
+    The listing in [1]_ has noise of variance ln(1/δ)/ε², which is too small for (ε, δ). Here the
+    noise is the smallest that suffices for the sensitivity √2 of counts.
 
     References
     ----------
@@ -274,15 +274,15 @@ class PrivateSignedMeasureSampler(VotingSampler):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Let the records vote once for the points of the support.
+        """Count the noisy votes of the records for the points of the support.
 
         Parameters
         ----------
         X : array-like, data frame or dask array of shape (n_samples, n_features)
             Private records. A dask array may be larger than memory.
         y : array-like of shape (n_samples,) or None, default=None
-            Labels; with them each class has a histogram, and ``sample`` makes records of a wanted
-            one.
+            Labels. With labels each class has its own histogram, and ``sample`` draws records of a
+            given class.
 
         Returns
         -------
@@ -321,7 +321,7 @@ class PrivateSignedMeasureSampler(VotingSampler):
                 self._warn_nothing_left(facts, code)
                 weights = np.full(len(points), 1 / len(points))
             results.append(ClassVotes((), points, counts, weights))
-        weights = [part.weights for part in results]
+        weights = [result.weights for result in results]
         self._set_candidates(plan, [results], sizes, supports, weights)
 
     def _support(self, facts, size, delta):

@@ -40,8 +40,8 @@ class TabularVariation:
         The public share of nulls in a nullable column, in [0, 1), where there is no
         ``public_sampler``.
     categorical_weight : float, default=0.5
-        In a comparison, a change of category, or between null and present, costs what a move by
-        this share of the range of a number costs.
+        Distance between two categories, or between a null and a value, as a share of the range of a
+        number.
     column_weights : mapping of str to float or None, default=None
         Public factors, at least 0, of the squared distances in the columns that it names; 1 for
         the others. A column of weight 0 does not influence the votes.
@@ -61,11 +61,12 @@ class TabularVariation:
     becomes that of a fresh candidate of ``random``, and so do nulls come and go: with every column
     at rate q, a category changes as if it were drawn anew with probability q.
 
-    Only a few columns change at once. Of d columns of which most are right already, changing all
-    breaks more than it mends: for categories one of d is the best rate, as for the mutations of an
-    evolutionary algorithm on linear functions [1]_. For numbers, the gain of the best step does
-    not depend on how many are moved, but its size does: for a few it is about the error of a
-    column, for d of them that over sqrt(d). Far away, at large degrees, more columns are wrong.
+    Only a few columns change at once, because changing all of d columns does harm if most of them
+    are right already. For categories the rate 1/d is the best, as for the mutations of an
+    evolutionary algorithm on linear functions [1]_. For numbers, the gain of the best step does not
+    depend on the number of columns that move, but its size does: for a few it is about the error of
+    a column, and for d of them that error over sqrt(d). At large degrees, far from the records,
+    more columns are wrong.
 
     References
     ----------
@@ -120,7 +121,7 @@ class TabularVariation:
         self.encoder = TabularEncoder(schema).fit()
         self.domain = self.encoder.domain_
         self._columns = {name: _candidate_column(column) for name, column in schema.items()}
-        self._parts = list(zip(schema.blocks.values(), self._columns.values(), strict=True))
+        self._blocks = list(zip(schema.blocks.values(), self._columns.values(), strict=True))
 
     def random(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw ``n`` encoded records; see :class:`VariationInterface`.
@@ -154,12 +155,12 @@ class TabularVariation:
         X = check_candidates(X, len(X), None, self.domain, self)
         fresh = self.random(len(X), rng)
         eligible = np.column_stack(
-            [column.differs(X[:, part], fresh[:, part]) for part, column in self._parts]
+            [column.differs(X[:, block], fresh[:, block]) for block, column in self._blocks]
         )
         chosen = choose_columns(eligible, self._rate(degree), rng)
         varied = X.copy()
-        for (part, column), rows in zip(self._parts, chosen.T, strict=True):
-            varied[rows, part] = column.move(X[rows, part], fresh[rows, part], rng, degree)
+        for (block, column), rows in zip(self._blocks, chosen.T, strict=True):
+            varied[rows, block] = column.move(X[rows, block], fresh[rows, block], rng, degree)
         return varied
 
     def embed(self, X: np.ndarray) -> np.ndarray:
@@ -182,8 +183,8 @@ class TabularVariation:
         weights = [self.column_weights.get(name, 1.0) for name in self.schema]
         return np.hstack(
             [
-                np.sqrt(weight) * column.embed(X[:, part], self.categorical_weight)
-                for weight, (part, column) in zip(weights, self._parts, strict=True)
+                np.sqrt(weight) * column.embed(X[:, block], self.categorical_weight)
+                for weight, (block, column) in zip(weights, self._blocks, strict=True)
             ]
         )
 
@@ -195,8 +196,8 @@ class TabularVariation:
 
 
 @dataclass(frozen=True)
-class _Label:
-    """A column of categories: a one-hot block, of which a null is the last."""
+class _CategoryBlock:
+    """A column of categories, as a one-hot block with the null last."""
 
     n_categories: int
     nullable: bool
@@ -219,7 +220,7 @@ class _Label:
 
 
 @dataclass(frozen=True)
-class _Number:
+class _NumberBlock:
     """A column on an interval of [-1, 1]: a value, or the one-hot block of an ordinal's rank."""
 
     n_steps: int | None
@@ -251,7 +252,7 @@ class _Number:
         return np.column_stack([values / 2, share * null] if self.nullable else [values / 2])
 
     def _step(self, values, steps):
-        """Move values, within the bounds and to another point of the grid where there is one."""
+        """Move values within the bounds; on a grid, by at least one step."""
         if self.n_steps is None:
             inward = np.where(abs(values) >= 1, -np.sign(values) * abs(steps), steps)
             return np.clip(values + inward, -1, 1)
@@ -280,14 +281,18 @@ class _Number:
 
 def _candidate_column(column):
     if column.is_constant:
-        return _Label(1, False)
+        return _CategoryBlock(1, False)
     if isinstance(column, Categorical):
-        return _Label(len(column.labels), column.nullable)
+        return _CategoryBlock(len(column.labels), column.nullable)
     if isinstance(column, Ordinal):
         n_steps = len(column.labels) - 1
-        # One value, or null: no order, and no range.
-        return _Number(n_steps, column.nullable, True) if n_steps else _Label(1, column.nullable)
-    return _Number(column.n_steps, column.nullable, False)
+        # A single value has no order and no range.
+        return (
+            _NumberBlock(n_steps, column.nullable, True)
+            if n_steps
+            else _CategoryBlock(1, column.nullable)
+        )
+    return _NumberBlock(column.n_steps, column.nullable, False)
 
 
 def _public_records(sampler, n, rng):
@@ -300,7 +305,7 @@ def _public_records(sampler, n, rng):
 
 def _check_public_sampler(sampler):
     if isinstance(sampler, pd.DataFrame) and len(sampler) == 0:
-        raise PublicValueError("public_sampler is a data frame without rows.")
+        raise PublicValueError("public_sampler must have at least one row, got none.")
     if sampler is not None and not hasattr(sampler, "sample") and not callable(sampler):
         raise PublicTypeError(
             "public_sampler must be a data frame, have a method sample, or be callable; got "
@@ -332,5 +337,5 @@ def _check_column_weights(weights, schema):
         raise PublicTypeError("column_weights must be a mapping of column names to numbers.")
     unknown = [name for name in weights if name not in schema]
     if unknown:
-        raise PublicValueError(f"column_weights names columns that the schema does not: {unknown}.")
+        raise PublicValueError(f"column_weights must name columns of the schema, got {unknown}.")
     return {n: _check_number(w, f"column_weights[{n!r}]") for n, w in weights.items()}

@@ -474,23 +474,23 @@ def variation_contraction(
 ) -> VariationContraction:
     """Measure on public points how much one step of an interface reduces distances.
 
-    Private evolution converges where for any candidate z and record x farther apart than α,
-    the nearest of z and its variations is at distance (1 - γ) ρ(z, x) or less on average
-    [1]_ (Definition G.1). This draws candidates by ``random`` and looks at all pairs of them and
-    the points; what holds for these may fail for others, and a record that is unlike all of
-    the points is one.
+    Private evolution converges if for any candidate z and record x farther apart than α, the
+    nearest of z and its variations is at distance (1 - γ) ρ(z, x) or less on average (Definition
+    G.1 of [1]_). This function draws candidates by ``random`` and measures all pairs of them with
+    the points. The result may not hold for other pairs, such as those with a record that is far
+    from all points.
 
     Parameters
     ----------
     interface : VariationInterface
     X_public : array-like of shape (n_points, n_features)
-        Points in the place of records. Nothing here protects them.
+        Public points that stand for records. They are not protected.
     degrees : sequence of float
         Degree of each variation, in (0, 1]; a scale with two draws occurs twice.
     n_parents : int, default=20
         Candidates that are varied.
     n_repeats : int, default=100
-        Over which the chance of the variations is averaged.
+        Number of draws of the variations, which are averaged.
     n_bins : int, default=8
         Number of bins of distances, with equally many pairs in each.
     metric : {"l2", "l1", "cosine"} or callable, default="l2"
@@ -513,8 +513,8 @@ def variation_contraction(
     >>> disc = Ball(1.0, n_features=2)
     >>> points = disc.sample(50, np.random.default_rng(0))
     >>> degrees = [0.05, 0.05, 0.2, 0.2]
-    >>> found = variation_contraction(EuclideanVariation(disc), points, degrees, random_state=0)
-    >>> found.gamma(alpha=0.25) > 0
+    >>> result = variation_contraction(EuclideanVariation(disc), points, degrees, random_state=0)
+    >>> result.gamma(alpha=0.25) > 0
     True
     """
     n_repeats, n_bins = check_count(n_repeats, "n_repeats"), check_count(n_bins, "n_bins")
@@ -529,12 +529,10 @@ def variation_contraction(
     points = embed(check_array(X_public, dtype=np.float64, input_name="X_public"))
 
     def distances(candidates):
-        places = embed(decode(candidates))
-        return (
-            metric(points, places)
-            if callable(metric)
-            else pairwise_distances(points, places, metric=metric)
-        )
+        embedded = embed(decode(candidates))
+        if callable(metric):
+            return metric(points, embedded)
+        return pairwise_distances(points, embedded, metric=metric)
 
     n_parents = check_count(n_parents, "n_parents")
     parents = check_candidates(interface.random(n_parents, rng), n_parents, None, None, interface)
@@ -542,7 +540,7 @@ def variation_contraction(
     apart = before > 0
     if apart.sum() < n_bins:
         raise PublicValueError(
-            "X_public must hold more points: each bin needs a pair that is apart."
+            "X_public must hold more points: each bin needs a pair with a positive distance."
         )
     total, squares = np.zeros_like(before), np.zeros_like(before)
     for _ in range(n_repeats):
@@ -558,10 +556,10 @@ def variation_contraction(
     variance = np.maximum(0.0, squares[apart] / n_repeats - mean**2) / (n_repeats - 1)
     order = np.argsort(before[apart], kind="stable")
     bins = np.array_split(order, n_bins)
-    worst = np.array([part[np.argmin(mean[part])] for part in bins])
+    worst = np.array([pairs[np.argmin(mean[pairs])] for pairs in bins])
     return VariationContraction(
-        distances=np.array([before[apart][part[0]] for part in bins]),
-        mean=np.array([mean[part].mean() for part in bins]),
+        distances=np.array([before[apart][pairs[0]] for pairs in bins]),
+        mean=np.array([mean[pairs].mean() for pairs in bins]),
         least=mean[worst],
         errors=np.sqrt(variance[worst]),
         n_variations=1 + len(degrees),

@@ -23,20 +23,20 @@ __all__ = [
 
 @runtime_checkable
 class VariationInterface(Protocol):
-    """A source of candidates: it draws and varies them, and never sees a private record.
+    """Interface of sources that draw and vary public candidates, without private records.
 
-    An interface must be made from public data: a network or a sampler trained on private records
-    costs privacy that no later report includes. All randomness comes from the generator that is
-    passed, so that the same generator gives the same candidates.
+    An interface must be made from public data: a network or a sampler that was trained on private
+    records has a privacy cost that the report of a fit does not include. All randomness comes from
+    the given generator, so that the same generator gives the same candidates.
 
     Notes
     -----
-    Three further methods are optional. ``decode(X)``, with the result of shape (n, n_features),
-    turns candidates into points comparable with private records; without it they are such points
-    themselves. ``embed(X)``, with the result of shape (n, n_embedded), maps such points, those of
-    candidates and those of private records alike, to where Euclidean distance decides a vote;
-    without it they stay where they are. ``smooth(X, rng, degree)`` varies what a sampler draws, as
-    its ``smoothing`` asks for; without it ``vary`` does.
+    Three further methods are optional. ``decode(X)`` returns the points of candidates in the space
+    of the private records, of shape (n, n_features); without it candidates are such points.
+    ``embed(X)`` maps points of candidates and of private records to a space of shape
+    (n, n_embedded) in which votes compare them; without it they are compared directly.
+    ``smooth(X, rng, degree)`` varies the candidates that a sampler draws, by its ``smoothing``;
+    without it ``vary`` is used.
     """
 
     def random(self, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -110,10 +110,11 @@ class EuclideanVariation:
             raise PublicTypeError(f"domain must be a Domain, got {type(domain).__name__}.")
         self.domain = domain
         blocks = flat_factors(domain)
-        self._one_hot = [(part, f) for part, f in blocks if isinstance(f, OneHot)]
-        plain = [(part, f) for part, f in blocks if not isinstance(f, OneHot)]
+        self._one_hot = [(columns, f) for columns, f in blocks if isinstance(f, OneHot)]
+        plain = [(columns, f) for columns, f in blocks if not isinstance(f, OneHot)]
         self._features = np.concatenate(
-            [np.arange(part.start, part.stop) for part, _ in plain] or [np.empty(0, dtype=int)]
+            [np.arange(columns.start, columns.stop) for columns, _ in plain]
+            or [np.empty(0, dtype=int)]
         )
         diameter = math.hypot(*(factor.diameter(2) for _, factor in plain))
         self._scale = diameter / math.sqrt(max(1, len(self._features)))
@@ -134,9 +135,9 @@ class EuclideanVariation:
         moved = np.array(X, dtype=np.float64)
         noise = rng.normal(size=(len(moved), len(self._features)))
         moved[:, self._features] += degree * self._scale * noise
-        for part, factor in self._one_hot:
+        for columns, factor in self._one_hot:
             anew = rng.uniform(size=len(moved)) < degree
-            moved[anew, part] = factor.sample(anew.sum(), rng)
+            moved[anew, columns] = factor.sample(anew.sum(), rng)
         return self.domain.project(moved)
 
     def __repr__(self):
@@ -160,8 +161,8 @@ def flat_factors(domain, start=0):
         return [(slice(start, start + domain.n_features), domain)]
     return [
         block
-        for factor, part in zip(domain.domains, domain.slices, strict=True)
-        for block in flat_factors(factor, start + part.start)
+        for factor, columns in zip(domain.domains, domain.slices, strict=True)
+        for block in flat_factors(factor, start + columns.start)
     ]
 
 
@@ -241,7 +242,7 @@ def choose_columns(eligible, rate, rng):
 
 
 def check_candidates(X, n, width, domain, source):
-    """Return what an interface made, if it is ``n`` finite rows inside the domain.
+    """Return the candidates of an interface, or raise if they are not ``n`` finite valid rows.
 
     Parameters
     ----------
@@ -253,7 +254,7 @@ def check_candidates(X, n, width, domain, source):
     domain : Domain or None
         Set that must hold the rows; None allows any rows.
     source : VariationInterface
-        Source whose class errors name.
+        Source of the candidates; errors name its class.
 
     Returns
     -------
@@ -262,39 +263,39 @@ def check_candidates(X, n, width, domain, source):
     Raises
     ------
     ValueError
-        Naming the class of the interface and the rule that is broken, never a value.
+        The message names the class of the interface and the broken rule, but no value.
     """
     name = type(source).__name__
     if X is None:
-        raise PublicValueError(f"{name} returned None where {n} candidates were asked for.")
+        raise PublicValueError(f"{name} must return {n} candidates, got None.")
     try:
         array = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError, RuntimeError):
         array = None
     if array is None:
-        # Outside of the handler, or the context of the error would show values.
-        raise PublicValueError(f"{name} returned candidates that are not an array of numbers.")
+        # Raised outside of the handler, because the context of the error would show values.
+        raise PublicValueError(f"{name} must return candidates as an array of numbers.")
     if array.ndim != 2:
         raise PublicValueError(
-            f"{name} returned {array.ndim} dimensions; candidates are rows, in two."
+            f"{name} must return candidates as an array of two dimensions, got {array.ndim}."
         )
     if len(array) != n:
-        raise PublicValueError(f"{name} returned {len(array)} candidates where {n} were asked for.")
+        raise PublicValueError(f"{name} must return {n} candidates, got {len(array)}.")
     if width is not None and array.shape[1] != width:
         raise PublicValueError(
-            f"{name} returned {array.shape[1]} features where {width} are expected."
+            f"{name} must return candidates of {width} features, got {array.shape[1]}."
         )
     if not np.isfinite(array).all():
-        raise PublicValueError(f"{name} returned candidates that are not finite.")
+        raise PublicValueError(f"{name} must return finite candidates.")
     if domain is not None:
         if array.shape[1] != domain.n_features:
             raise PublicValueError(
-                f"{name} returned {array.shape[1]} features where the domain has "
-                f"{domain.n_features}."
+                f"{name} must return candidates of {domain.n_features} features, as the domain "
+                f"has, got {array.shape[1]}."
             )
         outside = int((~domain.contains(array)).sum())
         if outside:
             raise PublicValueError(
-                f"{name} returned {outside} of {n} candidates outside of the domain."
+                f"{name} must return candidates in the domain, got {outside} of {n} outside."
             )
     return array

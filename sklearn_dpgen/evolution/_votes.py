@@ -34,11 +34,11 @@ def nearest_neighbor_votes(
     memory: float = 256,
     device: "str | torch.device" = "auto",
 ) -> np.ndarray:
-    """Count for every candidate the records that it is nearest to.
+    """Return the number of records that are nearest to each candidate: their votes.
 
-    Every record votes for exactly one candidate, ties for the first. So if one record is
-    replaced, at most two counts change, each by one: by sqrt(2) in l2. The counts themselves are
-    not private.
+    Every record votes for exactly one candidate, the first in a tie. Replacing a record changes at
+    most two counts by one each, a sensitivity of sqrt(2) in l2. The counts themselves are not
+    private.
 
     Parameters
     ----------
@@ -50,8 +50,7 @@ def nearest_neighbor_votes(
     metric : {"l2", "l1", "cosine"} or callable, default="l2"
         Distance of records and candidates. ``metric(X, V)`` gets arrays of float64 of shapes
         (k, d) and (m, d) and returns finite distances of shape (k, m). For "cosine" a row of zeros
-        is at distance 1 from everything: such a record votes for a candidate at an obtuse
-        angle to none, that is for the first.
+        is at distance 1 from everything, so such a record votes for the first candidate.
     backend : {"auto", "torch", "tree", "faiss"}, default="auto"
         Search method; all give the same votes. "torch" multiplies matrices. "tree" is a k-d tree,
         for "l2" and "l1" in few dimensions. "faiss" is a flat index, for "l2", and needs
@@ -60,9 +59,9 @@ def nearest_neighbor_votes(
         Applied to records and candidates before the metric: ``embedding.transform`` if it
         has one, else the callable. One row in, one row out, each on its own.
     memory : float, default=256
-        Bound of the working memory in MiB, of a process or of each dask task. Candidates,
-        their copies and what an embedding or a callable metric takes come on top, and one record
-        against all candidates is always done at once.
+        Bound of the working memory in MiB, of a process or of each dask task. Candidates, their
+        copies, and the memory of an embedding or a callable metric are not included, nor are the
+        distances of one record to all candidates.
     device : str or torch.device, default="auto"
         Device of the matrix products; "auto" takes a CUDA device if there is one.
 
@@ -98,28 +97,28 @@ def nearest_neighbor_votes(
         V, metric=metric, backend=backend, embedding=embedding, memory=memory, device=device
     )
     if is_engine_table(X):
-        return map_reduce(partial(_count_parts, counter), np.add, X)
+        return map_reduce(partial(_count_blocks, counter), np.add, X)
     return counter.count(X).finish()
 
 
-def _count_parts(counter, parts):
-    """Return the votes of the parts of a partition: what a worker sends back."""
+def _count_blocks(counter, blocks):
+    """Return the votes of the blocks of a partition, which a worker sends back."""
     counter = counter.fresh()
-    for part in parts:
-        counter.count(as_matrix(part))
+    for block in blocks:
+        counter.count(as_matrix(block))
     return counter.finish()
 
 
 class VoteCounter:
-    """Votes of records for the nearest of some candidates, counted over any parts of a table.
+    """Counter of the votes of records for their nearest candidates, over blocks of a table.
 
-    Votes are integers: those of parts of a table add up to those of the whole, bit for bit. So
-    parts may be counted by several processes or machines, each once, and merged in any order.
+    Votes are integers, so the votes of the blocks add up to those of the table exactly. Blocks may
+    be counted by several processes or machines, each once, and merged in any order.
 
     Parameters
     ----------
     V, metric, backend, embedding, memory, device
-        As of :func:`nearest_neighbor_votes`.
+        As in :func:`nearest_neighbor_votes`.
 
     Examples
     --------
@@ -159,23 +158,23 @@ class VoteCounter:
         if len(V) == 0:
             raise PublicValueError("V must hold at least one candidate.")
         width = V.shape[1]
-        places = _embedded(V, embedding, "V")
+        points = _embedded(V, embedding, "V")
         if callable(metric):
             if backend not in ("auto", "torch"):
                 raise PublicValueError(f"backend {backend!r} does not take a callable metric.")
-            first, search = np.arange(len(V)), MetricSearch(places, metric, memory=memory)
+            first, search = np.arange(len(V)), MetricSearch(points, metric, memory=memory)
         else:
             # Minus zero and zero are one candidate.
-            places = (unit_rows(places) if metric == "cosine" else places) + 0.0
-            # Of equal candidates the first gets all votes; order is kept, so that ties stay right.
-            first = first_of_equal(places)
+            points = (unit_rows(points) if metric == "cosine" else points) + 0.0
+            # The first of equal candidates gets all votes; their order is kept for ties.
+            first = first_of_equal(points)
             if backend == "auto":
-                backend = "tree" if places.shape[1] <= TREE_DIMENSIONS.get(metric, 0) else "torch"
+                backend = "tree" if points.shape[1] <= TREE_DIMENSIONS.get(metric, 0) else "torch"
             search = make_search(
-                places[first], metric, backend=backend, memory=memory, device=device
+                points[first], metric, backend=backend, memory=memory, device=device
             )
         self._metric, self._embedding, self._memory = metric, embedding, memory
-        self._widths, self._first, self._search = (width, places.shape[1]), first, search
+        self._widths, self._first, self._search = (width, points.shape[1]), first, search
         self._votes = np.zeros(len(V), np.int64)
 
     def count(self, X: ArrayLike | Iterable[ArrayLike]) -> Self:
@@ -194,15 +193,15 @@ class VoteCounter:
 
         width, embedded_width = self._widths
         rows = max(1, int(self._memory / 4 / (24 * max(self._widths))))
-        for part in pieces(X, rows):
-            records = _checked(part, "X", width=width)
+        for block in pieces(X, rows):
+            records = _checked(block, "X", width=width)
             if len(records) == 0:
                 continue
             records = _embedded(records, self._embedding, "X", embedded_width)
             if self._metric == "cosine":
                 records = unit_rows(records)
-            found = self._search.nearest(records)
-            self._votes[self._first] += np.bincount(found, minlength=len(self._first))
+            nearest = self._search.nearest(records)
+            self._votes[self._first] += np.bincount(nearest, minlength=len(self._first))
         return self
 
     def fresh(self) -> Self:
@@ -229,7 +228,7 @@ class VoteCounter:
         """
         is_like = len(other._votes) == len(self._votes) and other._widths == self._widths
         if other is self or not is_like:
-            raise PublicValueError("merge takes a counter for the same candidates, and not itself.")
+            raise PublicValueError("other must be another counter for the same candidates.")
         self._votes += other._votes
         return self
 
@@ -247,7 +246,7 @@ def _embedded(X, embedding, name, width=None):
 
 
 def _checked(X, name, *, width=None, n_rows=None):
-    """Return an array-like as finite float64 of shape (n, width), or say what is wrong with it."""
+    """Return an array-like as finite float64 of shape (n, width), or raise PublicValueError."""
     X = check_array(X, dtype=np.float64, ensure_min_samples=0, ensure_all_finite=False)
     # scikit-learn's check takes a sum first, which warns if it overflows.
     if not np.isfinite(X).all():

@@ -223,7 +223,7 @@ class VotesPlan:
 
     @cached_property
     def mechanism(self):
-        """The mechanism of the histograms, which prices what it runs."""
+        """The mechanism of all histograms, calibrated to the budget."""
         if self.histogram == "laplace_threshold":
             return ThresholdedLaplaceMechanism(
                 self.epsilon, self.delta, len(self.shares), certified=self.n_candidates is not None
@@ -233,7 +233,7 @@ class VotesPlan:
         if self.n_candidates is not None:
             if self.start_share is not None:
                 raise PublicValueError("noise='certified' is for votes: it needs start='public'.")
-            # A vote is lost and one is gained.
+            # Neighbours differ by one vote in two counts.
             sizes = {"n_values": [self.n_candidates] * len(shares), "n_changed": [2] * len(shares)}
         if self.start_share is not None:
             rest = (1 - self.start_share) / math.fsum(shares)
@@ -243,16 +243,16 @@ class VotesPlan:
 
     @property
     def split(self):
-        """Parts of the budget by what they are spent on, of sum 1."""
+        """Shares of the budget by release, of sum 1."""
         start = 0.0 if self.start_share is None else self.start_share
-        found, n = {"first population": start} if start else {}, len(self.shares)
+        split, n = {"first population": start} if start else {}, len(self.shares)
         if n > _MOST_NAMED:
-            return found | {f"{n} steps": 1 - start}
+            return split | {f"{n} steps": 1 - start}
         rest = (1 - start) / math.fsum(self.shares)
-        return found | {f"step {t}": rest * share for t, share in enumerate(self.shares, 1)}
+        return split | {f"step {t}": rest * share for t, share in enumerate(self.shares, 1)}
 
     def precision(self, sizes, n_candidates):
-        """Return what noise leaves of the votes for a candidate, in words.
+        """Return the noise on the votes for a candidate, relative to their mean, as texts.
 
         Parameters
         ----------
@@ -426,12 +426,12 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         Returns
         -------
         PrivacyReport
-            Equal to ``privacy_`` of a fit of so many records.
+            Equal to ``privacy_`` of a fit on records of these sizes.
 
         Raises
         ------
         ValueError
-            As ``fit`` for parameters.
+            ``fit`` would refuse the parameters or the sizes.
 
         Warns
         -----
@@ -533,17 +533,17 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         """
         counts = [
             nearest_neighbor_votes(
-                part,
+                X,
                 self._decode(points),
                 metric=self.metric,
                 embedding=self._embedding(),
                 device=self.device,
             )
-            for part, points in zip(records, candidates, strict=True)
+            for X, points in zip(records, candidates, strict=True)
         ]
         counts = np.concatenate(counts).astype(np.float64)
         sizes = [len(points) for points in candidates]
-        # Equal counts of other candidates get other noise.
+        # Seeded noise depends on the candidates too, not on the counts alone.
         noise.bind(*candidates)
         return np.split(run.release(counts, noise), np.cumsum(sizes)[:-1])
 
@@ -562,7 +562,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         return self.n_features_in_ if domain is None else domain.n_features
 
     def _check_sizes(self, name, n_candidates, width, record_width):
-        """Refuse candidates that do not fit in memory, before they are made."""
+        """Raise if candidates would not fit in memory, before they are drawn."""
         # Candidates, and candidates decoded to records, each with a sorted or scaled copy.
         needed = 16 * n_candidates * (width + record_width)
         if self._voting.postprocess == "bounded_lipschitz":
@@ -587,7 +587,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         return float(np.clip(np.average(sums, weights=precisions), 1.0, facts.n_samples))
 
     def _weights(self, candidates, shares):
-        """Return probabilities from noisy shares of the votes, or None where none survives."""
+        """Return probabilities from noisy shares of the votes, or None if all are removed."""
         voting = self._voting
         kept = np.full(len(shares), True)
         if voting.histogram == "laplace_threshold":
@@ -598,15 +598,15 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         if voting.postprocess == "simplex":
             weights[kept] = project_simplex(shares[kept])
             return weights
-        places = self._decode(candidates[kept])
+        points = self._decode(candidates[kept])
         embedding = self._embedding()
         if embedding is not None:
-            places = getattr(embedding, "transform", embedding)(places)
+            points = getattr(embedding, "transform", embedding)(points)
         if voting.histogram == "gaussian":
             # The size is public or estimated from all sums, so the noise on this sum is removed.
             shares = shares - (shares.sum() - 1) / len(shares)
         metric = "euclidean" if self.metric == "l2" else self.metric
-        weights[kept] = project_bounded_lipschitz(places, shares[kept], metric=metric)
+        weights[kept] = project_bounded_lipschitz(points, shares[kept], metric=metric)
         return weights
 
     def _set_candidates(self, plan, history, sizes, candidates, weights):
@@ -622,8 +622,8 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         of_class = f" of class {code}" if len(facts.sizes) > 1 else ""
         warn_user(
             f"No candidate{of_class} kept any votes after noise and threshold, so the candidates "
-            "stay as they were. A larger epsilon, fewer candidates, fewer steps or a smaller "
-            "threshold would help.",
+            "are unchanged. Increase epsilon, or use fewer candidates, fewer steps or a smaller "
+            "threshold.",
             UserWarning,
         )
 
@@ -634,7 +634,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         y: ArrayLike | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> np.ndarray | pd.DataFrame:
-        """Draw synthetic records: candidates by their weights, at no cost in privacy.
+        """Draw synthetic records at no privacy cost: candidates, by their weights.
 
         Parameters
         ----------
@@ -648,12 +648,12 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         Returns
         -------
         X : ndarray or data frame of shape (n_samples, n_features)
-            A data frame with a schema, or where ``fit`` was given one with names of columns.
+            A data frame with a schema, or if X of ``fit`` was one with column names.
 
         Raises
         ------
         ValueError
-            A label that was not in ``classes_``, or any after a fit without labels.
+            A label is not in ``classes_``, or the fit had no labels.
         """
         check_is_fitted(self)
         width = self.candidates_[0].shape[1]
@@ -681,7 +681,7 @@ class VotingSampler(FramesMixin, LabelSamplerMixin, PrivateEstimator):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
         is_table = self.schema is not None
-        # The schema says of each column which labels it has, and whether it has nulls.
+        # The schema declares the labels and the nulls of each column.
         tags.input_tags.categorical = tags.input_tags.string = is_table
         tags.input_tags.allow_nan = is_table
         return tags

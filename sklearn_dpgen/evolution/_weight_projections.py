@@ -1,4 +1,4 @@
-"""From noisy votes, a signed measure, to probabilities: post-processing, at no privacy cost."""
+"""Projections of noisy votes, a signed measure, on probabilities; they cost no privacy."""
 
 from collections.abc import Callable
 
@@ -34,8 +34,7 @@ def threshold_weights(weights: ArrayLike, threshold: float = 0.0) -> np.ndarray 
     Returns
     -------
     ndarray of shape (m,) or None
-        None if no positive weight reaches the threshold: nothing was learned from the votes, and
-        there is nothing to divide by.
+        None if no positive weight reaches the threshold.
 
     References
     ----------
@@ -56,8 +55,8 @@ def threshold_weights(weights: ArrayLike, threshold: float = 0.0) -> np.ndarray 
 def project_simplex(weights: ArrayLike) -> np.ndarray:
     """Return the probability vector nearest to some weights in l2.
 
-    Every weight is lowered, or raised, by one amount; those that would fall below zero are zero.
-    The amount is found by sorting, in O(m log m).
+    The same constant is added to every weight, and negative results are set to zero. The constant
+    is computed by sorting, in O(m log m).
 
     Parameters
     ----------
@@ -73,8 +72,7 @@ def project_simplex(weights: ArrayLike) -> np.ndarray:
     in high dimensions", ICML 2008, figure 1.
     """
     weights = _check_weights(weights)
-    # Weights below the largest by 1 or more end at zero, so all is found relative to the largest,
-    # where nothing cancels.
+    # Weights below the largest by 1 or more become zero. Relative to the largest nothing cancels.
     with np.errstate(over="ignore"):
         relative = np.clip(weights - weights.max(), -1, None)
     ordered = np.sort(relative)[::-1]
@@ -101,8 +99,8 @@ def project_bounded_lipschitz(
     support : array-like of shape (m, d)
         Atoms. They may repeat.
     weights : array-like of shape (m,)
-        Their masses, such as noisy shares of votes: in the unit where a probability vector sums
-        to 1, so not counts.
+        Masses of the atoms, such as noisy shares of votes, in the unit of probabilities: counts
+        must be divided by their total.
     metric : str or callable, default="euclidean"
         "euclidean", "cityblock", "chebyshev", "canberra", "hamming" or a synonym known to
         :func:`sklearn.metrics.pairwise_distances`, or a function of two atoms. It has to obey the
@@ -119,15 +117,15 @@ def project_bounded_lipschitz(
 
     Notes
     -----
-    Let p and q be the sums of the positive weights and of the negative ones without their signs.
-    Whatever the result, mass ``|p - q - 1|`` is created or removed, at one cost anywhere. So
-    the distance is least if as little as possible is carried: ``min(q, p - 1)`` from positive to
-    negative weights where p > 1, a problem of partial transport, and nothing otherwise. What is
-    left of the positive weights then has at least the mass 1 where p > 1.
+    Let p be the sum of the positive weights and q that of the absolute negative weights. For every
+    result, mass ``|p - q - 1|`` is created or removed, at a cost that does not depend on the
+    location. The distance is smallest if the transported mass is: ``min(q, p - 1)`` from positive
+    to negative weights if p > 1, a problem of partial transport, and 0 otherwise. If p > 1, the
+    remaining positive weights have at least the mass 1.
 
-    The nearest vector is not unique: it does not matter where mass is created or removed. Here that
-    is done as evenly as possible: the result is the l2 projection of what is left, and that of
-    ``weights`` themselves where p <= 1.
+    The nearest vector is not unique, because mass may be created or removed anywhere. The result is
+    the l2 projection of the remaining weights, or of ``weights`` if p <= 1, which changes the mass
+    as evenly as possible.
 
     Memory grows like the square of the number of atoms and time like its power 2.5: about 0.2
     seconds for 3000 atoms of which half are negative, 4 seconds and 1.1 GB for 10 000.
@@ -143,18 +141,18 @@ def project_bounded_lipschitz(
     supply, demand = weights[positive], -weights[negative]
     amount = min(demand.sum(), supply.sum() - 1)
     if amount > 0:
-        ways = _distances(support[positive], support[negative], metric)
-        carried = _cheapest_plan(ways, supply, demand, amount)
+        distances = _distances(support[positive], support[negative], metric)
+        transported = _cheapest_plan(distances, supply, demand, amount)
         weights = np.zeros_like(weights)
-        weights[positive] = supply - carried.sum(axis=1)
+        weights[positive] = supply - transported.sum(axis=1)
     return project_simplex(weights)
 
 
 def _cheapest_plan(distances, supply, demand, amount):
-    """Return the cheapest plan, shape (k, l), that carries an amount, of the smaller sum or less.
+    """Return the plan of least cost, of shape (k, l), that transports a given amount of mass.
 
-    What is not carried goes from a supply to an imaginary demand, or from an imaginary supply to a
-    demand, for free [1]_.
+    The remaining mass goes from a supply to a dummy demand, or from a dummy supply to a demand, at
+    no cost [1]_.
 
     References
     ----------
@@ -163,14 +161,14 @@ def _cheapest_plan(distances, supply, demand, amount):
     """
     if amount <= 0:
         return np.zeros_like(distances)
-    # The solver's tolerances are absolute: it is given costs in [0, 1] and masses of sum 1.
+    # The tolerances of the solver are absolute, so costs are in [0, 1] and masses sum to 1.
     costs = np.zeros((len(supply) + 1, len(demand) + 1))
     costs[:-1, :-1] = distances / (distances.max() or 1.0)
     costs[-1, -1] = 1.0
     sources = np.append(supply, max(demand.sum() - amount, 0.0))
     targets = np.append(demand, max(supply.sum() - amount, 0.0))
     total = sources.sum()
-    # Here, for it imports JAX and others where they are installed.
+    # Imported here, because it imports JAX and other libraries that are installed.
     import ot
 
     plan, log = ot.emd(

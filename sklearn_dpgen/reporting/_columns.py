@@ -21,7 +21,7 @@ __all__ = [
     "check_table",
     "column_shares",
     "compared",
-    "kind_of",
+    "column_type",
     "measure_column",
     "measure_sample",
     "most_frequent",
@@ -77,23 +77,23 @@ def observed_schema(real, synthetic):
 def _observed_column(first, second):
     """Return the declaration of all values, or None for free text and for a column of nulls."""
     nullable = bool(first.isna().any() or second.isna().any())
-    known = [part.dropna() for part in (first, second)]
-    kinds = [
-        "date" if types.is_datetime64_any_dtype(part.dtype)
-        else "number" if types.is_numeric_dtype(part.dtype) and not types.is_bool_dtype(part.dtype)
+    known = [values.dropna() for values in (first, second)]
+    column_types = [
+        "date" if types.is_datetime64_any_dtype(dtype)
+        else "number" if types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype)
         else "label"
-        for part in (first, second)
+        for dtype in (first.dtype, second.dtype)
     ]  # fmt: skip
-    if kinds[0] == kinds[1] != "label" and any(map(len, known)):
-        low, high = (f(f(part) for part in known if len(part)) for f in (min, max))
-        if low < high and kinds[0] == "number" and math.isfinite(float(high) - float(low)):
-            is_integer = all(_are_integers(part) for part in known)
+    if column_types[0] == column_types[1] != "label" and any(map(len, known)):
+        low, high = (f(f(values) for values in known if len(values)) for f in (min, max))
+        if low < high and column_types[0] == "number" and math.isfinite(float(high) - float(low)):
+            is_integer = all(_are_integers(values) for values in known)
             ends = (int(low), int(high)) if is_integer else (float(low), float(high))
             return Numeric(*ends, integer=is_integer, nullable=nullable)
-        if low < high and kinds[0] == "date":
+        if low < high and column_types[0] == "date":
             ends = pd.Timestamp(low).floor("s"), pd.Timestamp(high).floor("s") + _SECOND
             return Datetime(*ends, nullable=nullable)
-    labels = pd.unique(pd.concat([part.astype(object) for part in known], ignore_index=True))
+    labels = pd.unique(pd.concat([values.astype(object) for values in known], ignore_index=True))
     labels = [v.item() if isinstance(v, np.generic) else v for v in labels]
     if not 0 < len(labels) <= _MOST_LABELS:
         return None
@@ -113,7 +113,7 @@ def _is_finite(value):
 
 
 def compared(schema):
-    """Return the part of a schema without keys and constants."""
+    """Return the schema of the columns that are neither keys nor constants."""
     kept = {
         name: column
         for name, column in schema.items()
@@ -137,14 +137,14 @@ def check_table(frame, schema, label):
         raise PublicValueError(f"{label} has no rows.")
     faults = schema.check(frame)[["undeclared", "null", "unreadable"]]
     for name, row in faults[faults.sum(axis=1) > 0].iterrows():
-        found = " and ".join(fault for fault, count in row.items() if count)
+        names = " and ".join(fault for fault, count in row.items() if count)
         raise PublicValueError(
-            f"{label} does not fit the schema: column {name!r} has {found} values."
+            f"{label} does not fit the schema: column {name!r} has {names} values."
         )
 
 
-def kind_of(column):
-    """Return the kind of a column: "number", "date", "ordered" or "label"."""
+def column_type(column):
+    """Return the type of a column: "number", "date", "ordered" or "label"."""
     names: Mapping = {Numeric: "number", Datetime: "date", Ordinal: "ordered", Categorical: "label"}
     return names.get(type(column), "label")
 
@@ -232,24 +232,23 @@ def pair_shares(real, synthetic, schema):
     real, synthetic : ndarray of shape (k, l)
     labels : list of two lists of str
     """
-    places, labels = [], []
+    indices, labels = [], []
     for name, column in schema.items():
         first, second = real[name], synthetic[name]
         if isinstance(column, Numeric | Datetime):
-            units = [unit_values(column, part) for part in (first, second)]
-            both = np.concatenate(units)
-            words, starts = _known_cells(both, column)
-            found = _places(both, starts)
+            units = np.concatenate([unit_values(column, values) for values in (first, second)])
+            words, starts = _known_cells(units, column)
+            codes = _bin_indices(units, starts)
             words = [*words, "null"]
         else:
-            found = np.concatenate([column.codes(part) for part in (first, second)])
+            codes = np.concatenate([column.codes(values) for values in (first, second)])
             words = _words(column)
-        used, found = np.unique(found, return_inverse=True)
-        places.append(found)
+        used, codes = np.unique(codes, return_inverse=True)
+        indices.append(codes)
         labels.append([words[i] for i in used])
     shape = tuple(map(len, labels))
-    cells, n = np.ravel_multi_index(places, shape), len(real)
-    tables = [np.bincount(part, minlength=shape[0] * shape[1]) for part in (cells[:n], cells[n:])]
+    cells, n = np.ravel_multi_index(indices, shape), len(real)
+    tables = [np.bincount(rows, minlength=shape[0] * shape[1]) for rows in (cells[:n], cells[n:])]
     return *(table.reshape(shape) / table.sum() for table in tables), labels
 
 
@@ -262,7 +261,7 @@ def _label_shares(first, second, column):
     k = column.n_categories
     real, synthetic = (np.bincount(c, minlength=k) / max(len(c), 1) for c in (first, second))
     words = _words(column)
-    if kind_of(column) == "ordered" and k <= _BINS:
+    if column_type(column) == "ordered" and k <= _BINS:
         return {"chart": "labels", "labels": words, "real": real, "synthetic": synthetic}
     labels, real, synthetic = most_frequent(words, real, synthetic)
     return {"chart": "labels", "labels": labels, "real": real, "synthetic": synthetic}
@@ -285,19 +284,19 @@ def most_frequent(labels, *shares):
     order = np.argsort(-np.sum(shares, axis=0), kind="stable")
     n = len(order) if len(order) <= _LABELS + 1 else _LABELS
     top, rest = order[:n], order[n:]
-    found = [part[top] for part in shares]
+    selected = [values[top] for values in shares]
     labels = [labels[i] for i in top]
     if len(rest):
         labels.append(f"{len(rest)} others")
-        found = [np.append(a, b[rest].sum()) for a, b in zip(found, shares, strict=True)]
-    return labels, *found
+        selected = [np.append(a, b[rest].sum()) for a, b in zip(selected, shares, strict=True)]
+    return labels, *selected
 
 
 def _number_shares(first, second, column):
     labels, starts = _known_cells(np.concatenate([first, second]), column)
     real, synthetic = (
-        np.bincount(_places(part, starts), minlength=len(starts) + 1) / max(len(part), 1)
-        for part in (first, second)
+        np.bincount(_bin_indices(units, starts), minlength=len(starts) + 1) / max(len(units), 1)
+        for units in (first, second)
     )
     if real[-1] == synthetic[-1] == 0:
         real, synthetic = real[:-1], synthetic[:-1]
@@ -306,11 +305,11 @@ def _number_shares(first, second, column):
     return {"chart": "histogram", "labels": labels, "real": real, "synthetic": synthetic}
 
 
-def _places(units, starts):
+def _bin_indices(units, starts):
     """Return the bin of each encoded value; null has the bin after the last."""
-    places = np.clip(np.searchsorted(starts, units, side="right") - 1, 0, None)
-    places[np.isnan(units)] = len(starts)
-    return places
+    indices = np.clip(np.searchsorted(starts, units, side="right") - 1, 0, None)
+    indices[np.isnan(units)] = len(starts)
+    return indices
 
 
 def _known_cells(units, column):
@@ -339,9 +338,9 @@ def _cells(known, column):
 
 def measure_sample(series, column):
     """Return the shares of one column of samples, as in :func:`column_shares`."""
-    found = column_shares(series, series, column)
-    del found["real"]
-    return found
+    shares = column_shares(series, series, column)
+    del shares["real"]
+    return shares
 
 
 def measure_column(first, second, column):
@@ -356,26 +355,26 @@ def measure_column(first, second, column):
     -------
     dict
         The result of :func:`column_shares`. For numbers and dates also ``"quantiles"`` and
-        ``"point_masses"``, lists of (what, real, synthetic), and ``"wasserstein"``, in standard
+        ``"point_masses"``, lists of (name, real, synthetic), and ``"wasserstein"``, in standard
         deviations of the real column; for labels ``"rare"``.
     """
-    found = {"kind": kind_of(column)} | column_shares(first, second, column)
+    measures = {"kind": column_type(column)} | column_shares(first, second, column)
     if not isinstance(column, Numeric | Datetime):
-        return found | {"rare": _rare(column.codes(first), column.codes(second), column)}
-    units, others = (unit_values(column, part) for part in (first, second))
-    units, others = (part[~np.isnan(part)] for part in (units, others))
+        return measures | {"rare": _rare(column.codes(first), column.codes(second), column)}
+    units, others = (unit_values(column, values) for values in (first, second))
+    units, others = (known[~np.isnan(known)] for known in (units, others))
     if not len(units) or not len(others):
-        return found
-    quantiles = [np.quantile(part, _QUANTILES, method="inverted_cdf") for part in (units, others)]
-    words = [value_words(column, part) for part in quantiles]
-    found["quantiles"] = list(zip(map(_percent, _QUANTILES), *words, strict=True))
-    found["point_masses"] = _point_masses(units, others, column)
+        return measures
+    quantiles = [np.quantile(known, _QUANTILES, method="inverted_cdf") for known in (units, others)]
+    words = [value_words(column, values) for values in quantiles]
+    measures["quantiles"] = list(zip(map(_percent, _QUANTILES), *words, strict=True))
+    measures["point_masses"] = _point_masses(units, others, column)
     distance = sliced_wasserstein_distance(
         units[:, None], others[:, None], p=1, n_projections=1, random_state=0
     )
     spread = units.std()
-    found["wasserstein"] = distance / spread if spread > 0 else float(distance > 0)
-    return found
+    measures["wasserstein"] = distance / spread if spread > 0 else float(distance > 0)
+    return measures
 
 
 def _percent(share):
@@ -392,8 +391,8 @@ def _point_masses(units, others, column):
     # Equal up to the rounding of the encoding.
     shares = [np.isclose(others, values[i], rtol=0, atol=1e-9).mean() for i in order]
     words = value_words(column, values[order]) if len(order) else []
-    found = zip(words, counts[order] / len(units), shares, strict=True)
-    return [(word, float(real), float(synthetic)) for word, real, synthetic in found]
+    rows = zip(words, counts[order] / len(units), shares, strict=True)
+    return [(word, float(real), float(synthetic)) for word, real, synthetic in rows]
 
 
 def _rare(codes, others, column):

@@ -1,4 +1,4 @@
-"""Fairness displays: scores by group, and the price of fairness."""
+"""Fairness displays: scores by group, and accuracy against fairness."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
@@ -617,10 +617,10 @@ def scores_of(estimator, X, *, response_method="auto", pos_label=None):
     label = _positive_class(estimator, pos_label)
     if method == "predict":
         return (scores == label).astype(int), None, f"decided {label}"
-    place = list(estimator.classes_).index(label)
+    index = list(estimator.classes_).index(label)
     if scores.ndim == 2:
-        scores = scores[:, place]
-    elif place == 0:
+        scores = scores[:, index]
+    elif index == 0:
         scores = -scores
     if method == "decision_function":
         return scores, 0.0, f"decision function of {label}"

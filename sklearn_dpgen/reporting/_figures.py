@@ -159,29 +159,31 @@ def label_bars(first, second, labels, title, *, errors=None):
     k = len(labels)
 
     def draw(ax):
-        places = np.arange(k)
-        ax.barh(places - 0.2, np.clip(first, 0, 1), 0.36, color=_BARS)
-        ax.barh(places + 0.2, np.clip(second, 0, 1), 0.36, color=_LINE)
+        positions = np.arange(k)
+        ax.barh(positions - 0.2, np.clip(first, 0, 1), 0.36, color=_BARS)
+        ax.barh(positions + 0.2, np.clip(second, 0, 1), 0.36, color=_LINE)
         if errors is not None:
-            _draw_errors(lambda x, y, **style: ax.plot(y, x, **style), places - 0.2, first, errors)
+            _draw_errors(
+                lambda x, y, **style: ax.plot(y, x, **style), positions - 0.2, first, errors
+            )
         top = _top(first, second, errors)
         ax.set(xlim=(0, top), ylim=(k - 0.5, -0.5), xticks=[])
-        ax.set_yticks(places, [plain_text(label, 18) for label in labels])
+        ax.set_yticks(positions, [plain_text(label, 18) for label in labels])
         ax.tick_params(axis="y", length=0)
         ax.spines["bottom"].set_visible(False)
         ends = np.maximum(first if errors is None else first + errors, second).clip(0, top)
-        for place, end, share in zip(places, ends, second, strict=True):
-            ax.annotate(percent(share), (end, place), (3, 0), textcoords="offset points",
+        for position, end, share in zip(positions, ends, second, strict=True):
+            ax.annotate(percent(share), (end, position), (3, 0), textcoords="offset points",
                         va="center", color=_LINE)  # fmt: skip
 
     return inline_svg(draw, title, height=10 + 15 * k, margins=(92, 34, 4, 4))
 
 
-def _draw_errors(plot, places, shares, errors):
+def _draw_errors(plot, positions, shares, errors):
     """Draw error bars as one line with gaps, which takes less room than one line for each."""
     low, high = np.clip(shares - errors, 0, 1), np.clip(shares + errors, 0, 1)
-    gaps = np.full(len(places), np.nan)
-    x = np.column_stack([places, places, gaps]).ravel()
+    gaps = np.full(len(positions), np.nan)
+    x = np.column_stack([positions, positions, gaps]).ravel()
     y = np.column_stack([low, high, gaps]).ravel()
     plot(x, y, color=_TEXT, linewidth=0.8)
 

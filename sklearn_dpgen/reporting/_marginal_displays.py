@@ -137,8 +137,8 @@ class MarginalDisplay:
         import_pyplot(f"{cls.__name__}.from_frames")
         frames, declared = declared_columns(real, synthetic, [column], schema)
         first, second = (frame[column] for frame in frames)
-        found = column_shares(first, second, declared[column])
-        display = cls(found["real"], found["synthetic"], found["labels"], name=column)
+        shares = column_shares(first, second, declared[column])
+        display = cls(shares["real"], shares["synthetic"], shares["labels"], name=column)
         return display.plot(ax, **kwargs)
 
     @classmethod
@@ -183,12 +183,12 @@ class MarginalDisplay:
         """
         import_pyplot(f"{cls.__name__}.from_estimator")
         view = released_view(estimator)
-        part, shares, errors = released_shares(view, column)
-        codes = sample_codes(view, view.draw(n_samples, random_state), part.columns)
+        marginal, shares, errors = released_shares(view, column)
+        codes = sample_codes(view, view.draw(n_samples, random_state), marginal.columns)
         display = cls(
             shares,
-            sample_shares(part, codes),
-            entry_labels(view.encoder_.columns_[column], part.groups[0], len(shares)),
+            sample_shares(marginal, codes),
+            entry_labels(view.encoder_.columns_[column], marginal.groups[0], len(shares)),
             errors=errors,
             name=column,
             first_name="released",
@@ -212,7 +212,7 @@ class MarginalDisplay:
         plt = import_pyplot(f"{type(self).__name__}.plot")
         self.ax_ = plt.subplots(layout="constrained")[1] if ax is None else ax
         self.figure_ = self.ax_.figure
-        places = np.arange(len(self.labels))
+        positions = np.arange(len(self.labels))
         whiskers = None if self.errors is None else 2 * np.asarray(self.errors)
         style: dict[str, Any] = {
             "color": "0.8",
@@ -220,11 +220,13 @@ class MarginalDisplay:
             "label": self.first_name,
             "yerr": whiskers,
         }
-        self.bars_ = self.ax_.bar(places, np.asarray(self.first), **style | kwargs)
+        self.bars_ = self.ax_.bar(positions, np.asarray(self.first), **style | kwargs)
         self.points_ = self.ax_.plot(
-            places, np.asarray(self.second), "o", markersize=4, label=self.second_name
+            positions, np.asarray(self.second), "o", markersize=4, label=self.second_name
         )[0]
-        shown = np.unique(np.linspace(0, len(places) - 1, min(len(places), _MOST_TICKS)).round())
+        shown = np.unique(
+            np.linspace(0, len(positions) - 1, min(len(positions), _MOST_TICKS)).round()
+        )
         shown = shown.astype(int)
         words = [plain_text(self.labels[i]) for i in shown]
         self.ax_.set_xticks(shown, words, rotation=45, ha="right", rotation_mode="anchor")
@@ -398,18 +400,22 @@ class PairDisplay:
         """
         import_pyplot(f"{cls.__name__}.from_estimator")
         names, view = _two(columns), released_view(estimator)
-        parts = [part for part in view.marginals_ if set(part.columns) == set(names)]
-        if not parts:
+        marginals = [
+            marginal for marginal in view.marginals_ if set(marginal.columns) == set(names)
+        ]
+        if not marginals:
             raise PublicValueError(f"columns {names} were not counted together.")
         # A pair that was measured twice is shown at the finer resolution.
-        part = max(parts, key=lambda p: p.counts.size)
-        codes = sample_codes(view, view.draw(n_samples, random_state), part.columns)
-        first, second = part.counts / view.n_records_, sample_shares(part, codes)
+        marginal = max(marginals, key=lambda m: m.counts.size)
+        codes = sample_codes(view, view.draw(n_samples, random_state), marginal.columns)
+        first, second = marginal.counts / view.n_records_, sample_shares(marginal, codes)
         labels = [
             entry_labels(view.encoder_.columns_[name], groups, n)
-            for name, groups, n in zip(part.columns, part.groups, part.counts.shape, strict=True)
+            for name, groups, n in zip(
+                marginal.columns, marginal.groups, marginal.counts.shape, strict=True
+            )
         ]
-        if part.columns != names:
+        if marginal.columns != names:
             first, second, labels = first.T, second.T, labels[::-1]
         display = cls(first, second, labels, names, first_name="released")
         return display.plot(ax, kind=kind, **kwargs)

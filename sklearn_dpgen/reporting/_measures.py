@@ -74,23 +74,23 @@ def measure_tables(real, synthetic, schema, *, target, constraints, declared, ra
         | measure_column(real[name], synthetic[name], column)
         for name, column in schema.items()
     ]
-    found = {"columns": columns, "marginals": orders}
+    measures = {"columns": columns, "marginals": orders}
     if len(schema) > 1:
-        found["correlations"] = _correlations(real, synthetic, schema, singles)
-    found["distances"] = _distances(real, synthetic, halves, schema, random_state)
-    found["detection"] = {
+        measures["correlations"] = _correlations(real, synthetic, schema, singles)
+    measures["distances"] = _distances(real, synthetic, halves, schema, random_state)
+    measures["detection"] = {
         "auc": detection_auc(real, synthetic, schema, most=_MOST_FEW, random_state=random_state),
         "pmse_ratio": _propensity(real, synthetic, schema),
         "n": min(len(real), len(synthetic), _MOST_FEW),
     }
     if target is not None:
-        found["downstream"] = downstream_scores(
+        measures["downstream"] = downstream_scores(
             real, synthetic, schema, target, random_state=random_state
         )
     if constraints:
         tables = {"real": real, "synthetic": synthetic}
-        found["rules"] = broken_shares(tables, constraints, declared)
-    return found
+        measures["rules"] = broken_shares(tables, constraints, declared)
+    return measures
 
 
 def _halves(real, random_state):
@@ -110,7 +110,7 @@ def _marginals(real, synthetic, halves, schema, order, random_state):
     floor = marginal_total_variation(first, second, schema, **options)
     worst = distances.nlargest(_MOST_WORST)
     names = [name if isinstance(name, tuple) else (name,) for name in worst.index]
-    found = {
+    measures = {
         "mean": float(distances.mean()),
         "floor": float(floor.mean()),
         "n": len(distances),
@@ -118,8 +118,8 @@ def _marginals(real, synthetic, halves, schema, order, random_state):
         "worst": list(zip(names, map(float, worst), strict=True)),
     }
     if order == 1:
-        found["distances"] = {name: float(value) for name, value in distances.items()}
-    return found
+        measures["distances"] = {name: float(value) for name, value in distances.items()}
+    return measures
 
 
 def _correlations(real, synthetic, schema, singles):
@@ -300,12 +300,12 @@ def broken_shares(frames, constraints, schema):
     list of dict
         For each rule its ``"rule"`` in words, and the share by the name of the table.
     """
-    found = []
+    measures = []
     for rule in constraints:
         rules = TableRules([rule], schema)
         shares = {name: float(_broken(rules, frame).mean()) for name, frame in frames.items()}
-        found.append({"rule": rule_words(rule)} | shares)
-    return found
+        measures.append({"rule": rule_words(rule)} | shares)
+    return measures
 
 
 def _broken(rules, frame):

@@ -57,7 +57,7 @@ _CODE = (
     "from sklearn_dpgen.reporting import verify_model_card\n"
     'verify_model_card("model-card.json", "publisher.pem", file="model.safetensors")'
 )
-# Prefix of what is signed: a signature of a card is none of other content by the same key.
+# Prefix of the signed bytes: the signature of a card is not valid for other content.
 _CONTEXT = b"sklearn_dpgen model card 1\n"
 # Characters that Markdown reads as marks anywhere, characters that make an address a link, and
 # characters that begin a list, a heading or a quotation at the start of a line.
@@ -308,8 +308,8 @@ def verify_model_card(
     if file is not None:
         if content["file"] is None:
             raise PublicValueError("The card names no file.")
-        found = file_facts(file)
-        if any(found[key] != content["file"][key] for key in ("bytes", "sha256")):
+        facts = file_facts(file)
+        if any(facts[key] != content["file"][key] for key in ("bytes", "sha256")):
             raise PublicValueError("The file is not the one that the card names.")
     return card
 
@@ -327,8 +327,8 @@ def _public_parameters(estimator):
 def _declared_schema(estimator):
     """Return the schema of an estimator, or of its sampler or mechanism."""
     holders = (estimator, *(getattr(estimator, name, None) for name in ("sampler", "mechanism")))
-    found = (getattr(holder, "schema", None) for holder in holders)
-    return next((schema for schema in found if isinstance(schema, Schema)), None)
+    schemas = (getattr(holder, "schema", None) for holder in holders)
+    return next((schema for schema in schemas if isinstance(schema, Schema)), None)
 
 
 def _columns(schema):

@@ -139,7 +139,7 @@ class QualityReport:
             raise PublicValueError(f"target must be a column that is compared, got {target!r}.")
         first = subsample(real, max_rows, random_state)
         second = subsample(synthetic, max_rows, random_state)
-        found = measure_tables(
+        measures = measure_tables(
             first,
             second,
             part,
@@ -153,7 +153,7 @@ class QualityReport:
             "left_out": left_out,
         }
         self.title = title
-        self._found, self._privacy, self._audit = found, privacy, audit
+        self._measures, self._privacy, self._audit = measures, privacy, audit
         # The estimator of a report that reads releases alone.
         self._name: str | None = None
 
@@ -208,7 +208,7 @@ class QualityReport:
         check_scalar(n_samples, "n_samples", Integral, min_val=2)
         report = cls.__new__(cls)
         report.title, report._name = title, view.title
-        report._found = measure_released(view, n_samples, random_state)
+        report._measures = measure_released(view, n_samples, random_state)
         report._privacy, report._audit = privacy, None
         return report
 
@@ -221,7 +221,7 @@ class QualityReport:
     def _words(self):
         """Sentences about the figures."""
         words = _table_words if self._name is None else _released_words
-        return [_privacy_words(self._privacy), *words(self._found)]
+        return [_privacy_words(self._privacy), *words(self._measures)]
 
     @property
     def is_private(self) -> bool:
@@ -234,7 +234,7 @@ class QualityReport:
             "title": self.title,
             "is_private": self.is_private,
             "words": self._words,
-            "figures": _plain(self._found),
+            "figures": _plain(self._measures),
             "privacy": None if self._privacy is None else self._privacy.to_dict(),
             "audit": None if self._audit is None else self._audit.to_dict(),
         }
@@ -256,10 +256,10 @@ class QualityReport:
         ImportError
             matplotlib is not installed.
         """
-        found, privacy = self._found, self._privacy
+        measures, privacy = self._measures, self._privacy
         is_released = self._name is not None
         cards = [] if privacy is None else [_privacy_card(privacy)]
-        cards += _released_cards(found) if is_released else _table_cards(found)
+        cards += _released_cards(measures) if is_released else _table_cards(measures)
         text = render(
             "quality_report.html",
             title=self.title,
@@ -267,15 +267,15 @@ class QualityReport:
             mark=self._mark,
             cards=cards,
             words=self._words,
-            found=found,
-            n_columns=found.get("n_columns", len(found["columns"])),
-            columns=_shown_columns(found["columns"]),
-            maps=_maps(found["correlations"]) if "correlations" in found else None,
+            measures=measures,
+            n_columns=measures.get("n_columns", len(measures["columns"])),
+            columns=_shown_columns(measures["columns"]),
+            maps=_maps(measures["correlations"]) if "correlations" in measures else None,
             orders=_ORDERS,
             full=_FULL,
             wasserstein=[
                 (shorten(column["name"]), f"{column['wasserstein']:.3g}")
-                for column in found["columns"]
+                for column in measures["columns"]
                 if "wasserstein" in column
             ],
             privacy=privacy,
@@ -356,14 +356,14 @@ def _column_figure(column):
     return draw(first, synthetic, column["labels"], title, errors=errors)
 
 
-def _maps(found):
+def _maps(measures):
     """Return heat maps of associations by their headings."""
-    maps = {"Synthetic": found["synthetic"]}
-    if "real" in found:
-        difference = (found["synthetic"] - found["real"]) / _FULL
-        maps = {"Real": found["real"], **maps, "Difference": difference}
+    maps = {"Synthetic": measures["synthetic"]}
+    if "real" in measures:
+        difference = (measures["synthetic"] - measures["real"]) / _FULL
+        maps = {"Real": measures["real"], **maps, "Difference": difference}
     return {
-        heading: heat_map(matrix, found["names"], f"Associations of columns: {heading.lower()}")
+        heading: heat_map(matrix, measures["names"], f"Associations of columns: {heading.lower()}")
         for heading, matrix in maps.items()
     }
 
@@ -402,9 +402,9 @@ def _privacy_words(privacy):
     )
 
 
-def _table_cards(found):
+def _table_cards(measures):
     cards = []
-    for order, part in found["marginals"].items():
+    for order, part in measures["marginals"].items():
         kept, best = 1 - part["mean"], 1 - part["floor"]
         cards.append(
             score(
@@ -415,47 +415,47 @@ def _table_cards(found):
                 best=best,
             )
         )
-    if found.get("downstream"):
-        name, synthetic, real = found["downstream"]["models"][0]
+    if measures.get("downstream"):
+        name, synthetic, real = measures["downstream"]["models"][0]
         cards.append(
             score(
                 "Trained on synthetic",
                 f"{synthetic:.3f}",
-                f"trained on real: {real:.3f} ({name}, {found['downstream']['score']})",
+                f"trained on real: {real:.3f} ({name}, {measures['downstream']['score']})",
                 share=synthetic,
                 best=real,
             )
         )
-    auc = found["detection"]["auc"]
+    auc = measures["detection"]["auc"]
     beside = "area under the ROC curve of gradient boosting; 0.5 by guessing, 1 always right"
     return [*cards, score("Real or synthetic?", f"{auc:.2f}", beside, share=auc, best=0.5)]
 
 
-def _table_words(found):
-    singles = found["marginals"][1]
+def _table_words(measures):
+    singles = measures["marginals"][1]
     (worst,), distance = singles["worst"][0]
     yield (
         f"Shares of single columns differ by {percent(singles['mean'])} of the records on average, "
         f"and most for {shorten(worst)}, by {percent(distance)}."
     )
-    if "correlations" in found:
+    if "correlations" in measures:
         yield (
             "The association of two columns differs by "
-            f"{found['correlations']['mean']:.2g} on average, on a scale from 0 to 1."
+            f"{measures['correlations']['mean']:.2g} on average, on a scale from 0 to 1."
         )
-    if found.get("downstream"):
-        name, synthetic, real = found["downstream"]["models"][0]
-        constant = found["downstream"]["constant"]
+    if measures.get("downstream"):
+        name, synthetic, real = measures["downstream"]["models"][0]
+        constant = measures["downstream"]["constant"]
         gain = real - constant
         kept = (
             f": {percent(max(synthetic - constant, 0) / gain)} of the gain over a constant "
             "prediction is kept"
         ) * (gain > 0.01)
         yield (
-            f"A model of {shorten(found['downstream']['target'])} that was trained on synthetic "
+            f"A model of {shorten(measures['downstream']['target'])} that was trained on synthetic "
             f"records scores {synthetic:.3f}, and on real records {real:.3f}{kept}."
         )
-    auc = found["detection"]["auc"]
+    auc = measures["detection"]["auc"]
     how = "hardly" if auc < _HARDLY else "easily" if auc > _EASILY else "partly"
     yield f"A classifier {how} distinguishes synthetic records from real ones."
     if auc < _COPIED:
@@ -463,11 +463,11 @@ def _table_words(found):
             "It errs more often than by chance, which happens if synthetic records are copies of "
             "real ones."
         )
-    yield from _rule_words(found)
+    yield from _rule_words(measures)
 
 
-def _rule_words(found):
-    for rule in found.get("rules") or ():
+def _rule_words(measures):
+    for rule in measures.get("rules") or ():
         if rule["synthetic"] > 0:
             yield (
                 f"{percent(rule['synthetic'])} of the synthetic records break the rule "
@@ -475,9 +475,9 @@ def _rule_words(found):
             )
 
 
-def _released_cards(found):
+def _released_cards(measures):
     cards = []
-    for order, part in found.get("marginals", {}).items():
+    for order, part in measures.get("marginals", {}).items():
         cards.append(
             score(
                 f"{_ORDERS[order][0].capitalize()} counts met",
@@ -487,21 +487,21 @@ def _released_cards(found):
                 best=0.9545,
             )
         )
-    return [*cards, score("Drawn", f"{found['n_samples']:,}", "synthetic records")]
+    return [*cards, score("Drawn", f"{measures['n_samples']:,}", "synthetic records")]
 
 
-def _released_words(found):
-    for order, part in found.get("marginals", {}).items():
+def _released_words(measures):
+    for order, part in measures.get("marginals", {}).items():
         yield (
             f"Synthetic shares of {_ORDERS[order][1]} differ from released shares by "
-            f"{percent(part['mean'])} of the {found['counted']} on average; noise alone moves "
+            f"{percent(part['mean'])} of the {measures['counted']} on average; noise alone moves "
             f"released shares by about {percent(part['noise'])}."
         )
-    if not found["n_samples"]:
+    if not measures["n_samples"]:
         yield "This estimator draws no records, so the page shows its guarantee alone."
-    elif "marginals" not in found:
+    elif "marginals" not in measures:
         yield "This estimator keeps no released counts, so the page shows its samples alone."
-    yield from _rule_words(found)
+    yield from _rule_words(measures)
 
 
 def _plain(value):

@@ -10,8 +10,8 @@ from sklearn_dpgen.evolution._weight_projections import project_simplex
 from sklearn_dpgen.exceptions import PublicValueError
 from sklearn_dpgen.metrics._marginals import column_correlations
 from sklearn_dpgen.reporting._columns import (
+    column_type,
     compared,
-    kind_of,
     measure_sample,
     most_frequent,
     observed_schema,
@@ -231,28 +231,28 @@ def measure_released(view, n_samples, random_state):
     """
     synthetic = view.draw(n_samples, random_state)
     n_drawn = 0 if synthetic is None else n_samples
-    found: dict[str, Any] = {
+    measures: dict[str, Any] = {
         "n_samples": n_drawn,
         "counted": view.counted,
         "columns": [],
         "left_out": [],
     }
     if synthetic is None:
-        return found
+        return measures
     schema = getattr(view, "schema", None)
     if schema is None and hasattr(view, "encoder_"):
         schema = view.encoder_.schema
     if schema is None or any(name not in synthetic.columns for name in schema):
-        schema, found["left_out"] = observed_schema(synthetic, synthetic)
+        schema, measures["left_out"] = observed_schema(synthetic, synthetic)
     if schema is None:
-        return found | {"n_columns": 0}
+        return measures | {"n_columns": 0}
     part = compared(schema)
-    found["n_columns"] = len(part)
+    measures["n_columns"] = len(part)
     if hasattr(view, "one_way_marginals_"):
-        found |= _counted(view, synthetic)
+        measures |= _counted(view, synthetic)
     else:
-        found["columns"] = [
-            {"name": name, "kind": kind_of(column)} | measure_sample(synthetic[name], column)
+        measures["columns"] = [
+            {"name": name, "kind": column_type(column)} | measure_sample(synthetic[name], column)
             for name, column in list(part.items())[:_MOST_COLUMNS]
         ]
     if len(part) > 1:
@@ -262,11 +262,11 @@ def measure_released(view, n_samples, random_state):
         upper = np.triu_indices(len(names), 1)
         matrix[upper] = column_correlations(synthetic, mapped, _BINS)
         matrix.T[upper] = matrix[upper]
-        found["correlations"] = {"names": names, "synthetic": matrix}
+        measures["correlations"] = {"names": names, "synthetic": matrix}
     constraints = getattr(view, "constraints", None)
     if constraints:
-        found["rules"] = broken_shares({"synthetic": synthetic}, constraints, schema)
-    return found
+        measures["rules"] = broken_shares({"synthetic": synthetic}, constraints, schema)
+    return measures
 
 
 def _counted(view, synthetic):
@@ -278,7 +278,7 @@ def _counted(view, synthetic):
     for name in dict.fromkeys(part.columns[0] for part in view.one_way_marginals_):
         part, shares, errors = released_shares(view, name)
         column = view.encoder_.columns_[name]
-        kind = kind_of(getattr(column, "column", column))
+        kind = column_type(getattr(column, "column", column))
         labels = entry_labels(column, part.groups[0], len(shares))
         drawn = sample_shares(part, codes)
         if kind == "label":

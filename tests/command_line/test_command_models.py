@@ -131,7 +131,7 @@ def test_more_rows_of_a_model(run, out, name):
         (("sample", "table.csv", "--rows", "3", "--out", "a.csv"), "table.csv"),
         (("sample", "out/model.safetensors", "--rows", "3", "--out", "a.txt"), "of the endings"),
         (("inspect", "schema.yaml"), "schema.yaml"),
-        (("verify", "out/model-card.md", "--public-key", "mine.public.pem"), "in JSON"),
+        (("verify", "out/model-card.md", "--public-key", "mine.public.pem"), "must be a JSON file"),
         (("verify", "out/model-card.json", "--public-key", "mine.pem"), "a public Ed25519 key"),
         (("verify", "out/model-card.json", "--public-key", "table.csv"), "a public Ed25519 key"),
         (("verify", "out/model-card.json", "--public-key", "none.pem"), "No such file"),
@@ -222,7 +222,8 @@ def test_a_model_without_a_guarantee_is_none(run, out, monkeypatch):
     model = sklearn_dpgen.load("out/model.safetensors")
     del model.privacy_
     monkeypatch.setattr(sklearn_dpgen, "load", lambda path: model)
-    assert "no model with a guarantee" in run("inspect", "out/model.safetensors").err
+    done = run("inspect", "out/model.safetensors")
+    assert "must hold a fitted model with a privacy report" in done.err
 
 
 @pytest.mark.parametrize("violated", [False, True])

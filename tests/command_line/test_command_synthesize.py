@@ -114,7 +114,7 @@ def test_what_fails_after_the_budget_was_spent_says_so(run, ledger, monkeypatch,
     monkeypatch.setattr(_fit, "write_table", fail)
     done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db")
     assert done.code == (130 if isinstance(error, KeyboardInterrupt) else 2)
-    assert "epsilon 1 at delta 1e-06. It is charged to the ledger l.db" in done.err
+    assert "epsilon 1 at delta 1e-06. It was charged to the ledger l.db" in done.err
     assert len(ledger.report().charges) == 1
     assert "synthetic.csv" not in os.listdir("out")
     assert not [name for name in os.listdir("out") if name.startswith(".")]
@@ -128,7 +128,7 @@ def test_a_fit_that_stops_half_way_says_so(run, ledger, monkeypatch):
     monkeypatch.setattr(TableSampler, "fit", fit)
     done = run("synthesize", "table.csv", *FIT, "--ledger", "l.db")
     assert done.code == 130
-    assert "It is charged to the ledger" in done.err
+    assert "It was charged to the ledger" in done.err
     assert not os.path.exists("out")
     done = run("synthesize", "table.csv", *FIT)
     assert "No ledger was given" in done.err
@@ -148,7 +148,7 @@ def test_what_fails_before_says_nothing_of_a_budget(run, ledger, monkeypatch):
     ("arguments", "said"),
     [
         (("--out", "full"), "must be empty or new"),
-        (("--out", "table.csv"), "is a file"),
+        (("--out", "table.csv"), "must be a folder, got the file"),
         (("--unit", "whom"), "--unit must be a column of the table, got 'whom'"),
         (("--unit", "age"), "must be an identifier of the schema"),
         (("--schema", "none.yaml"), "No such file"),

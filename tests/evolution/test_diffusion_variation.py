@@ -291,7 +291,7 @@ def test_pipelines_and_images_that_are_refused(interface):
     ):
         with pytest.raises(TypeError, match="one of pixels with unet and scheduler"):
             DiffusionVariation(wrong)
-    with pytest.raises(ValueError, match="100 features where 192"):
+    with pytest.raises(ValueError, match="candidates of 192 features, got 100"):
         interface.vary(np.zeros((2, 100)), np.random.default_rng(0), 0.5)
     with pytest.raises(ValueError, match="degree"):
         interface.vary(photographs(), np.random.default_rng(0), 1.2)

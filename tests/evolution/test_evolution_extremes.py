@@ -76,7 +76,7 @@ def test_noise_that_drowns_the_votes_is_said_with_the_numbers_to_change():
     domain = {"domain": Ball(1.0, n_features=2), "device": "cpu", "random_state": 0}
     with pytest.warns(UserWarning, match="of all votes") as caught:
         PrivateEvolutionSampler(0.05, n_iter=4, n_samples=20, **domain).fit(X)
-    for number in ("epsilon=0.05", "n_iter=4", "n_samples=20", "50 records", "larger epsilon"):
+    for number in ("epsilon=0.05", "n_iter=4", "n_samples=20", "50 records", "Increase epsilon"):
         assert number in str(caught[0].message)
     with pytest.warns(UserWarning, match="times the mean share"):
         PrivateEvolutionSampler(1.0, n_iter=4, n_samples=200, **domain).fit(X)

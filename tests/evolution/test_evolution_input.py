@@ -241,15 +241,15 @@ class Odd:
 
 
 WRONG = [
-    (lambda X: None, "Odd returned None"),
-    (lambda X: X[:, 0], "Odd returned 1 dimensions"),
+    (lambda X: None, "Odd must return .* candidates, got None"),
+    (lambda X: X[:, 0], "Odd must return candidates as an array of two dimensions, got 1"),
     (lambda X: X[:, :2], "features"),
     (lambda X: np.hstack([X, X]), "features"),
-    (lambda X: np.vstack([X, X]), "candidates where"),
-    (lambda X: X * np.nan, "not finite"),
-    (lambda X: X + 50, "outside of the domain"),
-    (lambda X: X.astype(str) + "z", "not an array of numbers"),
-    (lambda X: [None] * len(X), "not finite|not an array|dimensions"),
+    (lambda X: np.vstack([X, X]), r"must return \d+ candidates, got \d+"),
+    (lambda X: X * np.nan, "must return finite candidates"),
+    (lambda X: X + 50, "must return candidates in the domain"),
+    (lambda X: X.astype(str) + "z", "must return candidates as an array of numbers"),
+    (lambda X: [None] * len(X), "finite candidates|as an array of numbers|dimensions"),
 ]
 
 
@@ -281,7 +281,7 @@ def test_without_a_domain_widths_are_still_those_of_the_records(sampler_of, labe
     assert not hasattr(sampler, "domain_")
     assert sampler.sample(4).shape == (4, 3)
     narrow = Odd(lambda X: X[:, :2], of="decode")
-    with pytest.raises(ValueError, match="Odd returned 2 features where 3 are expected"):
+    with pytest.raises(ValueError, match="Odd must return candidates of 3 features, got 2"):
         sampler_of("evolution", domain=None, interface=narrow).fit(labelled.X)
 
 
@@ -315,7 +315,7 @@ def test_tables_that_do_not_fit_the_schema(sampler_of):
             sampler.fit(wrong)
     with pytest.raises((TypeError, ValueError), match="Column|schema"):
         sampler.fit(np.zeros((3, 2)))
-    with pytest.raises(ValueError, match="EuclideanVariation returned"):
+    with pytest.raises(ValueError, match="EuclideanVariation must return candidates in the domain"):
         sampler_of("evolution", schema=schema, domain=None, interface=EuclideanVariation(BOX)).fit(
             table
         )

@@ -356,7 +356,7 @@ def test_public_records_are_checked():
     with pytest.raises(ValueError, match="'b' holds a value outside") as caught:
         draw(TabularVariation(SMALL, public_sampler=other), 5)
     assert "w" not in str(caught.value).split()
-    with pytest.raises(ValueError, match="function returned 3 candidates where 5"):
+    with pytest.raises(ValueError, match="function must return 5 candidates, got 3"):
         draw(TabularVariation(SMALL, public_sampler=lambda n, rng: PUBLIC[:3]), 5)
     with pytest.raises(TypeError, match="must give data frames, got ndarray"):
         draw(TabularVariation(SMALL, public_sampler=lambda n, rng: np.zeros((n, 3))), 5)
@@ -366,7 +366,7 @@ def test_public_records_are_checked():
     ("options", "error", "words"),
     [
         ({"public_sampler": 3}, TypeError, "public_sampler"),
-        ({"public_sampler": PUBLIC[:0]}, ValueError, "without rows"),
+        ({"public_sampler": PUBLIC[:0]}, ValueError, "public_sampler must have at least one row"),
         ({"n_columns": 0}, ValueError, "n_columns"),
         ({"n_columns": True}, ValueError, "n_columns"),
         ({"n_columns": "few"}, ValueError, "n_columns"),
@@ -374,7 +374,7 @@ def test_public_records_are_checked():
         ({"null_probability": -0.1}, ValueError, "null_probability"),
         ({"categorical_weight": 0}, ValueError, "categorical_weight"),
         ({"column_weights": [1, 2]}, TypeError, "column_weights"),
-        ({"column_weights": {"z": 1.0}}, ValueError, r"does not: \['z'\]"),
+        ({"column_weights": {"z": 1.0}}, ValueError, r"columns of the schema, got \['z'\]"),
         ({"column_weights": {"a": -1}}, ValueError, "column_weights"),
         ({"column_weights": {"a": np.inf}}, ValueError, "column_weights"),
     ],
@@ -393,5 +393,5 @@ def test_input_that_is_refused():
         with pytest.raises(ValueError, match="degree"):
             interface.vary(X, np.random.default_rng(0), degree)
     for wrong in (X[:, 1:], X + 5):
-        with pytest.raises(ValueError, match="TabularVariation returned"):
+        with pytest.raises(ValueError, match="TabularVariation must return candidates"):
             interface.vary(wrong, np.random.default_rng(0), 0.5)

@@ -204,15 +204,15 @@ SECRET = 123.456
 @pytest.mark.parametrize(
     ("X", "words"),
     [
-        (None, "None where 3 candidates"),
-        ([["a", "b"]] * 3, "not an array of numbers"),
-        ([[1.0, 2.0], [3.0], [SECRET]], "not an array of numbers"),
-        (np.zeros(3), "1 dimensions"),
-        (np.zeros((0, 2)), "0 candidates where 3"),
-        (np.zeros((2, 2)), "2 candidates where 3"),
-        (np.zeros((3, 5)), "5 features where 2"),
-        (np.array([[0, 0], [np.nan, 0], [SECRET, 0]]), "not finite"),
-        (np.array([[0, 0], [SECRET, 0], [0, 0]]), "1 of 3 candidates outside"),
+        (None, "3 candidates, got None"),
+        ([["a", "b"]] * 3, "must return candidates as an array of numbers"),
+        ([[1.0, 2.0], [3.0], [SECRET]], "must return candidates as an array of numbers"),
+        (np.zeros(3), "two dimensions, got 1"),
+        (np.zeros((0, 2)), "3 candidates, got 0"),
+        (np.zeros((2, 2)), "3 candidates, got 2"),
+        (np.zeros((3, 5)), "2 features, got 5"),
+        (np.array([[0, 0], [np.nan, 0], [SECRET, 0]]), "must return finite candidates"),
+        (np.array([[0, 0], [SECRET, 0], [0, 0]]), "in the domain, got 1 of 3 outside"),
     ],
 )
 def test_bad_candidates_are_named_without_their_values(X, words):
@@ -229,5 +229,5 @@ def test_good_candidates_pass():
     X = check_candidates([[0, 1]] * 3, 3, 2, domain, Odd(domain))
     assert (X.dtype, X.shape) == (np.float64, (3, 2))
     check_candidates(np.full((3, 7), 99.0), 3, None, None, Odd(domain))
-    with pytest.raises(ValueError, match="7 features where the domain has 2"):
+    with pytest.raises(ValueError, match="2 features, as the domain has, got 7"):
         check_candidates(np.zeros((3, 7)), 3, None, domain, Odd(domain))
